@@ -1,0 +1,73 @@
+"""The one exception hierarchy of the project.
+
+Every error names the thing it is about as attributes, says what to do (``remedy``), and knows whether trying
+again can help (``retryable``). Callers never need to parse a message.
+"""
+
+from __future__ import annotations
+
+
+class RecoveryError(Exception):
+    """Base of all errors that this package raises on purpose.
+
+    :param message: one sentence that names the thing that is wrong
+    :param remedy: what the user can do about it
+    :param ids: the identities involved (``bucket=…, key=…, job=…``), kept as :attr:`ids`
+    """
+
+    retryable = False
+
+    def __init__(self, message: str, *, remedy: str = "", **ids: object) -> None:
+        super().__init__(message)
+        self.message = message
+        self.remedy = remedy
+        self.ids = {name: value for name, value in ids.items() if value is not None}
+
+    def __str__(self) -> str:
+        return f"{self.message} {self.remedy}".strip()
+
+
+class ConfigurationError(RecoveryError):
+    """An option, URI, connection or argument is wrong; nothing was started."""
+
+
+class EventFormatError(RecoveryError):
+    """A stored record cannot be understood: damaged, of an unknown type, or of a newer version."""
+
+
+class StoreError(RecoveryError):
+    """The object store refused or failed an operation."""
+
+
+class StoreUnavailable(StoreError):
+    """The store did not answer properly although it was asked several times."""
+
+    retryable = True
+
+
+class AccessDenied(StoreError):
+    """The credentials may not do this."""
+
+
+class StoreNotFound(StoreError):
+    """The bucket or directory that should hold the event store does not exist."""
+
+
+class ObjectNotFound(StoreError):
+    """No object under this key."""
+
+
+class ObjectExists(StoreError):
+    """A create-only write found the key taken: somebody was first."""
+
+
+class CorruptObject(StoreError):
+    """An object's content does not match its recorded size or checksum."""
+
+
+class Fenced(RecoveryError):
+    """A newer attempt owns the job; this one must stop and commit nothing."""
+
+
+class JobAlreadyRunning(RecoveryError):
+    """An earlier attempt's driver still lives although it has been fenced."""

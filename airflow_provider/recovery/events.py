@@ -1,0 +1,217 @@
+"""What a driver writes into the job event store: versioned facts, one JSON object each.
+
+An event is a frozen dataclass; its class name is its type on disk and :attr:`VERSION` its format version. Reading is
+strict: an unknown type, a newer version or a missing field is an :class:`EventFormatError`, never a guess. Fields that
+a later release adds must have defaults, so that old histories replay for ever.
+
+Source: the ``JobEvent`` classes of Flink's FLIP-383 (``ExecutionJobVertexInitializedEvent``,
+``ExecutionVertexFinishedEvent``, ``ExecutionVertexResetEvent``).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, TypeAlias
+
+from airflow_provider.recovery.errors import EventFormatError
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobEvent:
+    """Base of all events.
+
+    :ivar epoch: the attempt that wrote it, 1, 2, …
+    :ivar at: seconds since the Unix epoch on the writer's clock; for people only, nothing is decided by it
+    """
+
+    VERSION: ClassVar[int] = 1
+    epoch: int
+    at: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttemptStarted(JobEvent):
+    """A driver claimed the job. ``fresh`` forgets everything earlier, for the reason given."""
+
+    fresh: bool = False
+    reason: str = ""
+    spark_version: str = ""
+    application: str = ""
+    host: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobStateChanged(JobEvent):
+    """The attempt moved on: ``RECONCILING`` or ``RUNNING`` (Flink's ``JobStatus``)."""
+
+    state: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class SparkApplicationStarted(JobEvent):
+    """The attempt's Spark application is up."""
+
+    application_id: str
+    ui_url: str = ""
+    default_parallelism: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class VertexInitialized(JobEvent):
+    """A recovery point has been reached and its layout is known.
+
+    :ivar vertex: identity, ``<encoded name>-<fingerprint>``
+    :ivar parallelism: number of partitions
+    :ivar layout: digest of what each partition covers; partitions of unequal layouts never mix
+    :ivar layout_spec: what a retry needs to pin the same layout again (plain JSON)
+    :ivar deterministic: whether single partitions may be kept; otherwise the whole vertex or nothing
+    :ivar schema: Spark's JSON of the columns
+    :ivar upstream: vertices this one reads
+    :ivar parts: the named parts of the fingerprint, to say later what has changed
+    """
+
+    vertex: str
+    name: str
+    fingerprint: str
+    parallelism: int
+    layout: str
+    deterministic: bool
+    schema: str = ""
+    upstream: tuple[str, ...] = ()
+    parts: dict[str, str] = field(default_factory=dict)
+    layout_spec: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartitionFinished(JobEvent):
+    """One partition is in the partition store.
+
+    :ivar index: 0 … parallelism - 1
+    :ivar key: object key below the job's prefix
+    :ivar bytes: size of the object
+    :ivar duration: seconds of task time spent on it
+    :ivar attempt: the attempt that computed it; lower than ``epoch`` where a later one found it in the store
+    """
+
+    vertex: str
+    layout: str
+    index: int
+    key: str
+    rows: int
+    bytes: int
+    checksum: str
+    duration: float
+    attempt: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartitionsReset(JobEvent):
+    """Partitions count as not computed any more, for the reason given; ``indexes`` empty means all of them."""
+
+    vertex: str
+    indexes: tuple[int, ...]
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class VertexFinished(JobEvent):
+    """Every partition of the vertex is stored and its events are confirmed."""
+
+    vertex: str
+    layout: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class VertexReused(JobEvent):
+    """This attempt reached the vertex and kept all of it; written in place of one event per kept partition."""
+
+    vertex: str
+    layout: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class VertexSkipped(JobEvent):
+    """This attempt reached a recovery point and did not record it, for the reason given."""
+
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobFinished(JobEvent):
+    """The user's script ran to its end."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobFailed(JobEvent):
+    """The user's script failed; ``error`` is one line."""
+
+    error: str
+
+
+AnyEvent: TypeAlias = (
+    AttemptStarted
+    | JobStateChanged
+    | SparkApplicationStarted
+    | VertexInitialized
+    | PartitionFinished
+    | PartitionsReset
+    | VertexFinished
+    | VertexReused
+    | VertexSkipped
+    | JobFinished
+    | JobFailed
+)
+
+_TYPES: dict[str, type[JobEvent]] = {cls.__name__: cls for cls in JobEvent.__subclasses__()}
+
+
+def encode_event(event: JobEvent) -> str:
+    """Return the event as one line of JSON, keys sorted, without line breaks."""
+    body = dataclasses.asdict(event) | {"type": type(event).__name__, "version": event.VERSION}
+    return json.dumps(body, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def decode_event(line: str) -> JobEvent:
+    """Read what :func:`encode_event` wrote.
+
+    :raises EventFormatError: not JSON, unknown type, newer version, or fields missing, unknown or of a wrong type
+    """
+    try:
+        body = json.loads(line)
+        name, version = body.pop("type"), body.pop("version")
+        cls = _TYPES[name]
+        if version > cls.VERSION:
+            raise EventFormatError(f"{name} has version {version}, this release reads up to {cls.VERSION}.")
+        known = {item.name: item for item in dataclasses.fields(cls)}
+        for key, value in body.items():
+            _check_type(name, key, value, str(known[key].type))
+            if isinstance(value, list):
+                body[key] = tuple(value)
+        return cls(**body)
+    except EventFormatError:
+        raise
+    except KeyError as error:
+        raise EventFormatError(f"A record names {error} which this release does not know.") from error
+    except (ValueError, TypeError, AttributeError) as error:
+        raise EventFormatError(f"A record cannot be read: {error}") from error
+
+
+_JSON_TYPES: dict[str, type | tuple[type, ...]] = {
+    "int": int,
+    "float": (int, float),
+    "str": str,
+    "bool": bool,
+    "tuple[int, ...]": list,
+    "tuple[str, ...]": list,
+    "dict[str, str]": dict,
+    "dict[str, Any]": dict,
+}
+
+
+def _check_type(event: str, field_name: str, value: object, declared: str) -> None:
+    expected = _JSON_TYPES[declared]
+    if not isinstance(value, expected) or (isinstance(value, bool) and declared != "bool"):
+        raise EventFormatError(f"{event}.{field_name} holds {value!r}, expected {declared}.")

@@ -1,0 +1,57 @@
+"""Named fault points at the commit boundaries, so that tests can kill a real driver at an exact moment.
+
+``SPARK_RECOVERY_FAULT=name`` or ``name@3`` in the environment sends SIGKILL when the point is passed for the first or
+third time, to the process in ``SPARK_RECOVERY_FAULT_PID`` (the driver sets it, so that a point inside an executor's
+process on the same machine ends the driver) or else to this one. Without the variable a point costs one look-up.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+FAULT = "SPARK_RECOVERY_FAULT"
+FAULT_PID = "SPARK_RECOVERY_FAULT_PID"
+
+BEFORE_FIRST_EVENT = "before-first-event"
+DURING_RECONCILIATION = "during-reconciliation"
+WITHIN_MULTIPART_UPLOAD = "within-multipart-upload"
+AFTER_PARTITION_PUT = "after-partition-put"
+AFTER_PARTITION_EVENT = "after-partition-event"
+BEFORE_FLUSH = "before-flush"
+AFTER_FLUSH = "after-flush"
+BEFORE_VERTEX_FINISHED = "before-vertex-finished"
+AFTER_VERTEX_FINISHED = "after-vertex-finished"
+BEFORE_JOB_FINISHED = "before-job-finished"
+AFTER_JOB_FINISHED = "after-job-finished"
+
+POINTS = (
+    BEFORE_FIRST_EVENT,
+    DURING_RECONCILIATION,
+    WITHIN_MULTIPART_UPLOAD,
+    AFTER_PARTITION_PUT,
+    AFTER_PARTITION_EVENT,
+    BEFORE_FLUSH,
+    AFTER_FLUSH,
+    BEFORE_VERTEX_FINISHED,
+    AFTER_VERTEX_FINISHED,
+    BEFORE_JOB_FINISHED,
+    AFTER_JOB_FINISHED,
+)
+
+_passed: dict[str, int] = {}
+
+
+def fault_point(name: str) -> None:
+    """Die here if a test asked for it."""
+    wanted = os.environ.get(FAULT)
+    if not wanted:
+        return
+    point, _, count = wanted.partition("@")
+    if point != name:
+        return
+    _passed[name] = _passed.get(name, 0) + 1
+    if _passed[name] == int(count or 1):
+        os.kill(int(os.environ.get(FAULT_PID) or os.getpid()), signal.SIGKILL)
+        time.sleep(3600)  # an executor's process must not go on after it has killed the driver

@@ -1,0 +1,211 @@
+"""The execution graph: what is known of a job once its events have been replayed.
+
+Plain state and the one way to change it, :meth:`ExecutionGraph.apply`. The graph never touches a store and never
+guesses: an event that does not fit is noted in :attr:`ExecutionGraph.problems` and changes nothing, because whatever
+it told can be found again by listing the partition store, or computed again.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from airflow_provider.recovery import events as ev
+
+
+class JobState(enum.StrEnum):
+    """Flink's ``JobStatus``, as far as a batch job needs it."""
+
+    CREATED = "CREATED"
+    RECONCILING = "RECONCILING"
+    RUNNING = "RUNNING"
+    FINISHED = "FINISHED"
+    FAILED = "FAILED"
+
+    @property
+    def terminal(self) -> bool:
+        """Whether an attempt in this state has ended and said so."""
+        return self in (JobState.FINISHED, JobState.FAILED)
+
+
+@dataclass(frozen=True)
+class PartitionRecord:
+    """A finished partition: where it is and what it cost.
+
+    :ivar bytes: size of the object
+    :ivar duration: seconds of task time
+    :ivar attempt: the attempt that computed it
+    """
+
+    key: str
+    rows: int
+    bytes: int
+    checksum: str
+    duration: float
+    attempt: int
+
+
+@dataclass
+class Vertex:
+    """One recovery point and its finished partitions by index."""
+
+    initialized: ev.VertexInitialized
+    partitions: dict[int, PartitionRecord] = field(default_factory=dict)
+    finished: bool = False
+    reached_by: set[int] = field(default_factory=set)
+    """Attempts whose script came to this recovery point."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether every partition is recorded."""
+        return len(self.partitions) == self.initialized.parallelism
+
+    @property
+    def missing(self) -> list[int]:
+        """Indexes without a recorded partition."""
+        return [index for index in range(self.initialized.parallelism) if index not in self.partitions]
+
+
+@dataclass
+class Attempt:
+    """One driver's try at the job, as its events tell it. Times are seconds since the Unix epoch."""
+
+    epoch: int
+    started_at: float
+    state: JobState = JobState.CREATED
+    ended_at: float | None = None
+    last_event_at: float = 0.0
+    fresh: bool = False
+    reason: str = ""
+    error: str = ""
+    application_id: str = ""
+    ui_url: str = ""
+    host: str = ""
+    skipped: list[ev.VertexSkipped] = field(default_factory=list)
+
+
+class ExecutionGraph:
+    """State of a job: its attempts and its vertices, in the order in which they were first reached."""
+
+    def __init__(self) -> None:
+        self.attempts: dict[int, Attempt] = {}
+        self.vertices: dict[str, Vertex] = {}
+        self.base_epoch = 1
+        """Partitions of attempts before this one belong to a run that was given up; they are never reused."""
+        self.problems: list[str] = []
+        self._handlers: dict[type[ev.JobEvent], Callable[[Any], None]] = {
+            ev.AttemptStarted: self._attempt_started,
+            ev.JobStateChanged: self._job_state_changed,
+            ev.SparkApplicationStarted: self._spark_application_started,
+            ev.VertexInitialized: self._vertex_initialized,
+            ev.PartitionFinished: self._partition_finished,
+            ev.PartitionsReset: self._partitions_reset,
+            ev.VertexFinished: self._vertex_finished,
+            ev.VertexReused: self._vertex_reused,
+            ev.VertexSkipped: self._vertex_skipped,
+            ev.JobFinished: self._job_finished,
+            ev.JobFailed: self._job_failed,
+        }
+
+    @property
+    def newest(self) -> Attempt | None:
+        """The attempt with the highest epoch, if any has started."""
+        return self.attempts[max(self.attempts)] if self.attempts else None
+
+    def apply(self, event: ev.JobEvent) -> None:
+        """Fold one event into the graph.
+
+        Events of an attempt that is not the newest come from a fenced driver and are ignored.
+        """
+        newest = self.newest
+        if not isinstance(event, ev.AttemptStarted):
+            if newest is None or event.epoch != newest.epoch:
+                self.problems.append(f"{type(event).__name__} of attempt {event.epoch} ignored: it is not the newest")
+                return
+            newest.last_event_at = max(newest.last_event_at, event.at)
+        self._handlers[type(event)](event)
+
+    def _attempt_started(self, event: ev.AttemptStarted) -> None:
+        newest = self.newest
+        if newest is not None and event.epoch <= newest.epoch:
+            self.problems.append(f"start of attempt {event.epoch} ignored: attempt {newest.epoch} has started already")
+            return
+        if event.fresh:
+            self.vertices.clear()
+            self.base_epoch = event.epoch
+        self.attempts[event.epoch] = Attempt(
+            event.epoch,
+            started_at=event.at,
+            last_event_at=event.at,
+            fresh=event.fresh,
+            reason=event.reason,
+            host=event.host,
+        )
+
+    def _job_state_changed(self, event: ev.JobStateChanged) -> None:
+        try:
+            self.attempts[event.epoch].state = JobState(event.state)
+        except ValueError:
+            self.problems.append(f"unknown job state {event.state!r}")
+
+    def _spark_application_started(self, event: ev.SparkApplicationStarted) -> None:
+        attempt = self.attempts[event.epoch]
+        attempt.application_id, attempt.ui_url = event.application_id, event.ui_url
+
+    def _vertex_initialized(self, event: ev.VertexInitialized) -> None:
+        vertex = self.vertices.get(event.vertex)
+        if vertex is None:
+            vertex = self.vertices[event.vertex] = Vertex(event)
+        elif (event.layout, event.parallelism) != (vertex.initialized.layout, vertex.initialized.parallelism):
+            vertex.partitions.clear()
+            vertex.finished = False
+        vertex.initialized = event
+        vertex.reached_by.add(event.epoch)
+
+    def _partition_finished(self, event: ev.PartitionFinished) -> None:
+        vertex = self.vertices.get(event.vertex)
+        if vertex is None or event.layout != vertex.initialized.layout:
+            self.problems.append(f"partition {event.index} of {event.vertex} ignored: its vertex or layout is unknown")
+        elif not 0 <= event.index < vertex.initialized.parallelism:
+            self.problems.append(f"partition {event.index} of {event.vertex} ignored: there is no such index")
+        else:
+            vertex.partitions.setdefault(
+                event.index,
+                PartitionRecord(event.key, event.rows, event.bytes, event.checksum, event.duration, event.attempt),
+            )
+
+    def _partitions_reset(self, event: ev.PartitionsReset) -> None:
+        vertex = self.vertices.get(event.vertex)
+        if vertex is None:
+            return
+        for index in event.indexes or tuple(vertex.partitions):
+            vertex.partitions.pop(index, None)
+        vertex.finished = False
+
+    def _vertex_finished(self, event: ev.VertexFinished) -> None:
+        vertex = self.vertices.get(event.vertex)
+        if vertex is None or event.layout != vertex.initialized.layout or not vertex.complete:
+            self.problems.append(f"end of {event.vertex} ignored: not all of its partitions are recorded")
+            return
+        vertex.finished = True
+
+    def _vertex_reused(self, event: ev.VertexReused) -> None:
+        vertex = self.vertices.get(event.vertex)
+        if vertex is not None:
+            vertex.reached_by.add(event.epoch)
+
+    def _vertex_skipped(self, event: ev.VertexSkipped) -> None:
+        self.attempts[event.epoch].skipped.append(event)
+
+    def _job_finished(self, event: ev.JobFinished) -> None:
+        self._end(event, JobState.FINISHED)
+
+    def _job_failed(self, event: ev.JobFailed) -> None:
+        self._end(event, JobState.FAILED)
+        self.attempts[event.epoch].error = event.error
+
+    def _end(self, event: ev.JobEvent, state: JobState) -> None:
+        attempt = self.attempts[event.epoch]
+        attempt.state, attempt.ended_at = state, event.at

@@ -1,0 +1,185 @@
+"""The options of recovery, their defaults and how they are written.
+
+One dataclass serves the connection form, the operator's parameters and the command line, so that an option means the
+same and is spelled the same everywhere. Durations are seconds, sizes bytes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any, Self
+
+from airflow_provider.recovery.errors import ConfigurationError
+
+_DURATION_UNITS = {
+    "ms": 0.001,
+    "s": 1,
+    "sec": 1,
+    "min": 60,
+    "m": 60,
+    "h": 3600,
+    "d": 86400,
+    "days": 86400,
+    "day": 86400,
+}
+_SIZE_UNITS = {"b": 1, "": 1}
+for _power, _letter in enumerate("kmgt", start=1):
+    for _suffix in (_letter, f"{_letter}b", f"{_letter}ib"):
+        _SIZE_UNITS[_suffix] = 1024**_power
+
+_NUMBER_AND_UNIT = re.compile(r"\s*([0-9]*\.?[0-9]+)\s*([a-zA-Z]*)\s*")
+
+
+def parse_duration(value: object, option: str) -> float:
+    """Return seconds from a number (seconds) or text such as ``30 s``, ``500ms``, ``3 min``, ``7 days``."""
+    return _parse(value, _DURATION_UNITS | {"": 1}, option, "a duration such as '30 s', '3 min' or '7 days'")
+
+
+def parse_size(value: object, option: str) -> int:
+    """Return bytes from a number (bytes) or text such as ``1 MiB``, ``1m``, ``512 kb`` (powers of 1,024)."""
+    return int(_parse(value, _SIZE_UNITS, option, "a size such as '1 MiB' or '512 kb'"))
+
+
+def parse_flag(value: object, option: str) -> bool:
+    """Return a boolean from a boolean or from ``true``/``false``, ``yes``/``no``, ``on``/``off``, ``1``/``0``."""
+    text = str(value).strip().lower()
+    if text in {"true", "yes", "on", "1"}:
+        return True
+    if text in {"false", "no", "off", "0"}:
+        return False
+    raise _bad(option, value, "true or false")
+
+
+def _parse(value: object, units: Mapping[str, float], option: str, expected: str) -> float:
+    match = _NUMBER_AND_UNIT.fullmatch(str(value))
+    if match is None or match[2].lower() not in units:
+        raise _bad(option, value, expected)
+    return float(match[1]) * units[match[2].lower()]
+
+
+def _bad(option: str, value: object, expected: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"Option {option!r} has the value {value!r}.", remedy=f"It must be {expected}.", option=option
+    )
+
+
+@dataclass(frozen=True)
+class _Options:
+    """What both groups of options can do."""
+
+    @classmethod
+    def from_mapping(cls, values: Mapping[str, Any], base: Self | None = None) -> Self:
+        """Return *base* (or the defaults) with *values* laid over it; ``None`` and empty text change nothing.
+
+        :param values: option name, with ``_`` or ``-``, to its value as text or as a plain value
+        :raises ConfigurationError: an option is unknown or its value cannot be read
+        """
+        known = {field.name for field in fields(cls)}
+        changes: dict[str, Any] = {}
+        for raw_name, value in values.items():
+            name = raw_name.replace("-", "_")
+            if name not in known:
+                raise ConfigurationError(
+                    f"Unknown recovery option {raw_name!r}.", remedy=f"Known options: {', '.join(sorted(known))}."
+                )
+            if value is not None and value != "":
+                changes[name] = _READERS[name](value, name)
+        return replace(base or cls(), **changes)
+
+    def to_mapping(self) -> dict[str, Any]:
+        """Return the options that are set, as plain values that :meth:`from_mapping` reads back."""
+        return {field.name: getattr(self, field.name) for field in fields(self) if getattr(self, field.name) != ""}
+
+
+@dataclass(frozen=True)
+class RecoveryOptions(_Options):
+    """How a job is recorded and recovered. The names in brackets are Flink's (FLIP-383)."""
+
+    enabled: bool = True
+    """Record and recover at all. [execution.batch.job-recovery.enabled]"""
+    previous_worker_recovery_timeout: float = 30.0
+    """Seconds a heartbeat must stand still before its driver is taken for lost. [….previous-worker.recovery.timeout]"""
+    snapshot_min_pause: float = 180.0
+    """Least seconds between two snapshots. [….operator-coordinator-snapshot.min-pause]"""
+    write_buffer_size: int = 1024**2
+    """Bytes of events that trigger a flush. [job-event.store.write-buffer.size]"""
+    write_buffer_flush_interval: float = 1.0
+    """Most seconds an event waits to be flushed. [job-event.store.write-buffer.flush-interval]"""
+    resume: str = "auto"
+    """``auto``: go on from what survived; ``never``: start afresh at every try."""
+    retention: float = 7 * 86400.0
+    """Seconds for which the partitions of a failed job are kept."""
+
+    @property
+    def heartbeat_interval(self) -> float:
+        """Seconds between two heartbeats: three fit into the timeout, and idle jobs stay at most at one per 10 s."""
+        return min(10.0, self.previous_worker_recovery_timeout / 3)
+
+
+@dataclass(frozen=True)
+class StorageOptions(_Options):
+    """How the object store is reached. Never a secret: credentials come from boto3's own chain. Empty text: not set."""
+
+    endpoint_url: str = ""
+    """For S3 look-alikes: ``http://host:port``."""
+    region: str = ""
+    """AWS region of the bucket."""
+    addressing_style: str = "auto"
+    """``auto``, ``path`` (most look-alikes) or ``virtual``."""
+    sse: str = ""
+    """Server-side encryption of new objects: ``AES256`` or ``aws:kms``."""
+    sse_kms_key_id: str = ""
+    """Key for ``aws:kms``; the bucket's default key if empty."""
+    checksum: str = "when_required"
+    """botocore's ``request_checksum_calculation``: ``when_required`` or ``when_supported`` (AWS itself)."""
+    ca_bundle: str = ""
+    """Path of a CA bundle for https endpoints of your own."""
+
+
+def _one_of(*choices: str) -> Callable[[object, str], str]:
+    def read(value: object, option: str) -> str:
+        text = str(value).strip()
+        for choice in choices:
+            if text.lower() == choice.lower():
+                return choice
+        raise _bad(option, value, " or ".join(repr(choice) for choice in choices))
+
+    return read
+
+
+def _text(value: object, option: str) -> str:
+    return str(value).strip()
+
+
+def _url(value: object, option: str) -> str:
+    text = str(value).strip().rstrip("/")
+    if not re.fullmatch(r"https?://[^/@\s]+(/[^@\s]*)?", text):
+        raise _bad(option, value, "a URL such as 'http://127.0.0.1:9000', without user or password in it")
+    return text
+
+
+def _positive_duration(value: object, option: str) -> float:
+    seconds = parse_duration(value, option)
+    if seconds <= 0:
+        raise _bad(option, value, "longer than zero")
+    return seconds
+
+
+_READERS: dict[str, Callable[[object, str], Any]] = {
+    "enabled": parse_flag,
+    "previous_worker_recovery_timeout": _positive_duration,
+    "snapshot_min_pause": parse_duration,
+    "write_buffer_size": parse_size,
+    "write_buffer_flush_interval": parse_duration,
+    "resume": _one_of("auto", "never"),
+    "retention": parse_duration,
+    "endpoint_url": _url,
+    "region": _text,
+    "addressing_style": _one_of("auto", "path", "virtual"),
+    "sse": _one_of("AES256", "aws:kms"),
+    "sse_kms_key_id": _text,
+    "checksum": _one_of("when_required", "when_supported"),
+    "ca_bundle": _text,
+}

@@ -1,0 +1,104 @@
+"""The name of a stored partition says all that is needed to use it without an event.
+
+A driver can die after a partition's PUT and before its event. The object's key therefore carries vertex, layout,
+index, parallelism, attempt, rows, checksum and duration; one listing of the store finds every survivor, with its size,
+without a request per object (Flink: ``ShuffleMaster.getAllPartitionWithMetrics``).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+FOLDER = "partitions"
+SUFFIX = ".parquet"
+
+_KEY = re.compile(
+    rf"{FOLDER}/(?P<vertex>[^/]+)/(?P<layout>[^/]+)/(?P<index>\d+)-of-(?P<parallelism>\d+)"
+    rf"\.e(?P<epoch>\d+)\.t(?P<task>\d+)\.r(?P<rows>\d+)\.c(?P<checksum>[0-9a-f]{{8}})\.ms(?P<millis>\d+){re.escape(SUFFIX)}"
+)
+
+
+@dataclass(frozen=True)
+class StoredPartition:
+    """One object of the partition store.
+
+    :ivar index: 0 … parallelism - 1
+    :ivar epoch: the attempt that wrote it
+    :ivar task: Spark's task attempt id, unique within the attempt's application
+    :ivar checksum: CRC-32 of the object, eight hexadecimal digits
+    :ivar millis: task time spent on it
+    :ivar bytes: size of the object; 0 where only the key is known
+    """
+
+    vertex: str
+    layout: str
+    index: int
+    parallelism: int
+    epoch: int
+    task: int
+    rows: int
+    checksum: str
+    millis: int
+    bytes: int = 0
+
+    @property
+    def key(self) -> str:
+        """Object key below the job's prefix."""
+        return (
+            f"{FOLDER}/{self.vertex}/{self.layout}/{self.index:06d}-of-{self.parallelism:06d}"
+            f".e{self.epoch}.t{self.task}.r{self.rows}.c{self.checksum}.ms{self.millis}{SUFFIX}"
+        )
+
+    @classmethod
+    def from_key(cls, key: str, size: int) -> StoredPartition | None:
+        """Read a key that :attr:`key` wrote; ``None`` for anything else, which is then nobody's partition."""
+        match = _KEY.fullmatch(key)
+        if match is None:
+            return None
+
+        def number(name: str) -> int:
+            return int(match.group(name))
+
+        partition = cls(
+            vertex=match["vertex"],
+            layout=match["layout"],
+            index=number("index"),
+            parallelism=number("parallelism"),
+            epoch=number("epoch"),
+            task=number("task"),
+            rows=number("rows"),
+            checksum=match["checksum"],
+            millis=number("millis"),
+            bytes=size,
+        )
+        return partition if partition.index < partition.parallelism and partition.key == key else None
+
+
+def choose(
+    candidates: Iterable[StoredPartition],
+    *,
+    layout: str,
+    parallelism: int,
+    recorded: Mapping[int, str],
+    deterministic: bool,
+) -> dict[int, StoredPartition]:
+    """Return, by index, the partitions of one vertex that may be reused under *layout*.
+
+    Of several objects for one index the recorded one wins, then the earliest: a deterministic vertex yields the same
+    rows in each. A vertex that is not deterministic is kept only if one attempt wrote and recorded all of it: mixing
+    two incarnations, or two tasks' tries, could lose or double rows.
+
+    :param recorded: index → key, as events tell it
+    """
+    fitting = [p for p in candidates if p.layout == layout and p.parallelism == parallelism]
+    chosen: dict[int, StoredPartition] = {}
+    for partition in sorted(fitting, key=lambda p: (p.epoch, p.task)):
+        if recorded.get(partition.index) == partition.key:
+            chosen[partition.index] = partition
+        elif deterministic:
+            chosen.setdefault(partition.index, partition)
+    if not deterministic and (len(chosen) < parallelism or len({p.epoch for p in chosen.values()}) > 1):
+        return {}
+    return chosen

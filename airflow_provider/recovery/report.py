@@ -1,0 +1,169 @@
+"""What came of a job, for the task log, XCom and ``spark-recovery inspect``. Plain values, ready for JSON."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from airflow_provider.recovery.graph import ExecutionGraph, Vertex
+
+
+@dataclass(frozen=True)
+class VertexReport:
+    """One vertex as the newest attempt left it.
+
+    :ivar reused: partitions kept from earlier attempts
+    :ivar computed: partitions computed by the newest attempt
+    :ivar missing: partitions that are not stored
+    :ivar reached: whether the newest attempt came to it
+    :ivar bytes: stored bytes of all partitions
+    :ivar task_seconds_saved: task time that the reused partitions had cost when they were computed
+    :ivar task_seconds: task time that the computed partitions cost
+    """
+
+    name: str
+    fingerprint: str
+    partitions: int
+    reused: int
+    computed: int
+    missing: int
+    reached: bool
+    finished: bool
+    rows: int
+    bytes: int
+    task_seconds: float
+    task_seconds_saved: float
+
+
+@dataclass(frozen=True)
+class AttemptReport:
+    """One attempt; times are seconds since the Unix epoch, ``None`` for an end that was never recorded."""
+
+    epoch: int
+    state: str
+    started_at: float
+    ended_at: float | None
+    application_id: str
+    host: str
+    fresh: bool
+    reason: str
+    error: str
+
+
+@dataclass(frozen=True)
+class SkippedReport:
+    """A recovery point that the newest attempt did not record, and why."""
+
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class JobReport:
+    """The whole job; the sums are over the vertices that the newest attempt came to."""
+
+    job: str
+    state: str
+    attempts: list[AttemptReport]
+    vertices: list[VertexReport]
+    skipped: list[SkippedReport]
+    problems: list[str]
+    partitions_reused: int
+    partitions_computed: int
+    bytes_reused: int
+    task_seconds_saved: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain dictionaries and lists, ready for JSON and XCom."""
+        return asdict(self)
+
+
+def build_report(job: str, graph: ExecutionGraph) -> JobReport:
+    """Return the report of *job* from its replayed graph."""
+    newest = graph.newest
+    epoch = newest.epoch if newest else 0
+    vertices = [_vertex_report(vertex, epoch) for vertex in graph.vertices.values()]
+    reached = [vertex for vertex in graph.vertices.values() if epoch in vertex.reached_by]
+    kept = [p for vertex in reached for p in vertex.partitions.values() if p.attempt < epoch]
+    return JobReport(
+        job=job,
+        state=str(newest.state) if newest else "NONE",
+        attempts=[
+            AttemptReport(
+                epoch=attempt.epoch,
+                state=str(attempt.state),
+                started_at=attempt.started_at,
+                ended_at=attempt.ended_at,
+                application_id=attempt.application_id,
+                host=attempt.host,
+                fresh=attempt.fresh,
+                reason=attempt.reason,
+                error=attempt.error,
+            )
+            for _, attempt in sorted(graph.attempts.items())
+        ],
+        vertices=vertices,
+        skipped=[SkippedReport(skip.name, skip.reason) for skip in (newest.skipped if newest else [])],
+        problems=list(graph.problems),
+        partitions_reused=len(kept),
+        partitions_computed=sum(vertex.computed for vertex in vertices),
+        bytes_reused=sum(partition.bytes for partition in kept),
+        task_seconds_saved=round(sum(partition.duration for partition in kept), 3),
+    )
+
+
+def _vertex_report(vertex: Vertex, epoch: int) -> VertexReport:
+    reused = [p for p in vertex.partitions.values() if p.attempt < epoch]
+    computed = [p for p in vertex.partitions.values() if p.attempt == epoch]
+    return VertexReport(
+        name=vertex.initialized.name,
+        fingerprint=vertex.initialized.fingerprint,
+        partitions=vertex.initialized.parallelism,
+        reused=len(reused),
+        computed=len(computed),
+        missing=len(vertex.missing),
+        reached=epoch in vertex.reached_by,
+        finished=vertex.finished,
+        rows=sum(p.rows for p in vertex.partitions.values()),
+        bytes=sum(p.bytes for p in vertex.partitions.values()),
+        task_seconds=round(sum(p.duration for p in computed), 3),
+        task_seconds_saved=round(sum(p.duration for p in reused), 3),
+    )
+
+
+def format_report(report: JobReport) -> str:
+    """Return the report as a few lines of text with an aligned table."""
+    header = ("vertex", "partitions", "reused", "computed", "missing", "rows", "MiB", "task s", "task s saved")
+    rows = [
+        (
+            vertex.name + ("" if vertex.reached else " (not reached)"),
+            f"{vertex.partitions:,}",
+            f"{vertex.reused:,}",
+            f"{vertex.computed:,}",
+            f"{vertex.missing:,}",
+            f"{vertex.rows:,}",
+            f"{vertex.bytes / 2**20:,.1f}",
+            f"{vertex.task_seconds:,.1f}",
+            f"{vertex.task_seconds_saved:,.1f}",
+        )
+        for vertex in report.vertices
+    ]
+    lines = [f"Job {report.job}: {report.state} in attempt {len(report.attempts)}"]
+    for attempt in report.attempts:
+        note = attempt.error or attempt.reason
+        lines.append(f"  attempt {attempt.epoch}: {attempt.state}{f' ({note})' if note else ''}")
+    if rows:
+        widths = [max(len(line[column]) for line in (header, *rows)) for column in range(len(header))]
+        for line in (header, *rows):
+            cells = [
+                line[0].ljust(widths[0]),
+                *(cell.rjust(width) for cell, width in zip(line[1:], widths[1:], strict=True)),
+            ]
+            lines.append("  " + "  ".join(cells).rstrip())
+    lines += [f"  not recorded: {skip.name}: {skip.reason}" for skip in report.skipped]
+    lines += [f"  note: {problem}" for problem in report.problems]
+    lines.append(
+        f"Reused {report.partitions_reused:,} partitions ({report.bytes_reused / 2**20:,.1f} MiB), "
+        f"computed {report.partitions_computed:,}; saved {report.task_seconds_saved:,.1f} s of task time."
+    )
+    return "\n".join(lines)

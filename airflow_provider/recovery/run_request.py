@@ -1,0 +1,156 @@
+"""What a driver is asked to do, and its command line: the one contract between Airflow's side and Spark's side.
+
+The operator writes the arguments, the runner and ``spark-recovery run`` read them. Nothing in it is secret, because
+command lines are seen by everybody on a machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
+
+from airflow_provider.recovery.errors import ConfigurationError
+from airflow_provider.recovery.job import JobId
+from airflow_provider.recovery.options import RecoveryOptions, StorageOptions
+
+EXIT_FAILED = 1
+"""The user's script failed; a retry may help."""
+EXIT_CONFIGURATION = 2
+"""Something is configured wrongly; nothing was run, a retry cannot help."""
+EXIT_FENCED = 76
+"""A newer attempt owns the job; this driver stopped and committed nothing."""
+
+
+@dataclass(frozen=True)
+class RunRequest:
+    """One driver's task.
+
+    :ivar event_store: ``s3://bucket/prefix`` or ``file:///path``
+    :ivar application: the user's Python script
+    :ivar arguments: its arguments
+    :ivar fresh: reason for reusing nothing; empty text to resume
+    :ivar previous_lost: newest epoch that the operator has already watched and found lost; 0 if it has not looked
+    :ivar supervised: an operator acknowledges success and releases the partitions; otherwise the runner does
+    :ivar keep_partitions: leave the partitions in place after success (only when not supervised)
+    """
+
+    event_store: str
+    job: JobId
+    application: str
+    arguments: tuple[str, ...] = ()
+    options: RecoveryOptions = field(default_factory=RecoveryOptions)
+    storage: StorageOptions = field(default_factory=StorageOptions)
+    fresh: str = ""
+    previous_lost: int = 0
+    supervised: bool = False
+    keep_partitions: bool = False
+
+    def to_arguments(self) -> list[str]:
+        """Return the command line that :func:`parse_run_arguments` reads back."""
+        line = ["--event-store", self.event_store, "--job-id", str(self.job)]
+        for group in (self.options, self.storage):
+            defaults = type(group)()
+            for name, value in group.to_mapping().items():
+                if value != getattr(defaults, name):
+                    line += [f"--{name.replace('_', '-')}", str(value)]
+        if self.fresh:
+            line += ["--fresh", self.fresh]
+        if self.previous_lost:
+            line += ["--previous-lost", str(self.previous_lost)]
+        if self.supervised:
+            line.append("--supervised")
+        if self.keep_partitions:
+            line.append("--keep-partitions")
+        return [*line, self.application, *self.arguments]
+
+
+def add_store_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say where the event store is and how it is reached."""
+    parser.add_argument("--event-store", required=True, metavar="URI", help="s3://bucket/prefix or file:///path")
+    group = parser.add_argument_group("object store")
+    for name, help_text in {
+        "endpoint_url": "S3 endpoint, for look-alikes (default: AWS, or AWS_ENDPOINT_URL)",
+        "region": "AWS region of the bucket",
+        "addressing_style": "auto, path or virtual (default: auto)",
+        "sse": "encryption of new objects: AES256 or aws:kms",
+        "sse_kms_key_id": "KMS key for aws:kms",
+        "checksum": "when_required or when_supported (default: when_required)",
+        "ca_bundle": "CA bundle for an https endpoint of your own",
+    }.items():
+        group.add_argument(f"--{name.replace('_', '-')}", dest=name, metavar="VALUE", help=help_text)
+
+
+def add_run_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add all options of a run."""
+    add_store_arguments(parser)
+    parser.add_argument(
+        "--job-id",
+        required=True,
+        metavar="ID",
+        help="names the job; the same id again resumes it ('/' separates parts)",
+    )
+    defaults = RecoveryOptions()
+    group = parser.add_argument_group("recovery")
+    for name, help_text in {
+        "enabled": "record and recover at all",
+        "resume": "auto: go on from what survived; never: start afresh",
+        "previous_worker_recovery_timeout": "how long a heartbeat must stand still before its driver counts as lost",
+        "snapshot_min_pause": "least pause between two snapshots",
+        "write_buffer_size": "size of the event buffer that triggers a flush",
+        "write_buffer_flush_interval": "how long an event waits at most to be flushed",
+        "retention": "how long a failed job's partitions are kept",
+    }.items():
+        group.add_argument(
+            f"--{name.replace('_', '-')}",
+            dest=name,
+            metavar="VALUE",
+            help=f"{help_text} (default: {getattr(defaults, name)})",
+        )
+    group.add_argument(
+        "--keep-partitions", action="store_true", help="leave the stored partitions in place after success"
+    )
+    group.add_argument("--fresh", default="", metavar="REASON", help="reuse nothing, for the reason given")
+    group.add_argument("--previous-lost", type=int, default=0, metavar="EPOCH", help=argparse.SUPPRESS)
+    group.add_argument("--supervised", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("application", metavar="app.py", help="your PySpark script")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="args", help="its arguments")
+
+
+def storage_options(arguments: argparse.Namespace) -> StorageOptions:
+    """Return the object store's options among parsed *arguments*."""
+    return StorageOptions.from_mapping({item.name: getattr(arguments, item.name) for item in fields(StorageOptions)})
+
+
+def run_request(arguments: argparse.Namespace) -> RunRequest:
+    """Return the request that parsed *arguments* describe.
+
+    :raises ConfigurationError: an option's value cannot be read
+    """
+    return RunRequest(
+        event_store=arguments.event_store,
+        job=JobId.parse(arguments.job_id),
+        application=arguments.application,
+        arguments=tuple(arguments.arguments),
+        options=RecoveryOptions.from_mapping(
+            {item.name: getattr(arguments, item.name) for item in fields(RecoveryOptions)}
+        ),
+        storage=storage_options(arguments),
+        fresh=arguments.fresh,
+        previous_lost=arguments.previous_lost,
+        supervised=arguments.supervised,
+        keep_partitions=arguments.keep_partitions,
+    )
+
+
+def parse_run_arguments(line: Sequence[str]) -> RunRequest:
+    """Read a command line that :meth:`RunRequest.to_arguments` wrote.
+
+    :raises ConfigurationError: it cannot be read
+    """
+    parser = argparse.ArgumentParser(prog="spark-recovery run", exit_on_error=False)
+    add_run_arguments(parser)
+    try:
+        return run_request(parser.parse_args(list(line)))
+    except argparse.ArgumentError as error:
+        raise ConfigurationError(f"The command line cannot be read: {error}.") from error

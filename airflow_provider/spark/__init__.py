@@ -1,0 +1,1 @@
+"""The Spark driver's side."""

@@ -1,0 +1,66 @@
+"""The few operations that recovery needs from a store, and nothing that a look-alike of S3 could get wrong.
+
+Create-only put, get, delete by key, paged listing. No rename, no read-modify-write, no condition but "does not exist
+yet". Errors are those of :mod:`airflow_provider.recovery.errors` and carry the object's address.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+
+@dataclass(frozen=True)
+class ObjectInfo:
+    """One entry of a listing; ``size`` in bytes."""
+
+    key: str
+    size: int
+    modified_at: float
+    """Seconds since the Unix epoch on the store's clock."""
+
+
+class ObjectStore(Protocol):
+    """A flat name space of byte strings below one root. Keys use ``/`` and never begin or end with it."""
+
+    @property
+    def uri(self) -> str:
+        """The root as the user wrote it, normalised; never holds a secret."""
+
+    def put_new(self, key: str, body: bytes) -> None:
+        """Create an object; small bodies only (claims, event blocks).
+
+        :raises ObjectExists: the key is taken. After a retried request that may be by ourselves: compare the content.
+        """
+
+    def put(self, key: str, body: bytes) -> None:
+        """Create or replace an object. Only for what has one owner: the heartbeat."""
+
+    def upload(self, key: str, path: Path) -> None:
+        """Create an object of any size from a local file; invisible until it is whole. *key* must be unique."""
+
+    def get(self, key: str) -> bytes:
+        """Return an object's content. :raises ObjectNotFound: there is none."""
+
+    def download(self, key: str, path: Path) -> None:
+        """Write an object's content to a local file. :raises ObjectNotFound: there is none."""
+
+    def list(self, prefix: str) -> Iterator[ObjectInfo]:
+        """Yield the objects whose keys start with *prefix*, ordered by key, one request per 1,000."""
+
+    def delete(self, keys: Iterable[str]) -> None:
+        """Delete objects, in batches; keys that do not exist are no error."""
+
+    def abort_uploads(self, prefix: str) -> int:
+        """Abort unfinished multipart uploads below *prefix* and return how many there were."""
+
+    def exists(self, key: str) -> bool:
+        """Whether there is an object under *key*."""
+
+    def check(self) -> None:
+        """Try what recovery needs (create, read, list, create-only, delete) below the root.
+
+        :raises StoreError: the first thing that does not work, with its remedy
+        """
