@@ -125,7 +125,7 @@ class VertexFinished(JobEvent):
 
 @dataclass(frozen=True, kw_only=True)
 class VertexReused(JobEvent):
-    """This attempt reached the vertex and kept all of it; written in place of one event per kept partition."""
+    """The attempt reached the vertex and kept all of it; written in place of one event per kept partition."""
 
     vertex: str
     layout: str
@@ -133,7 +133,7 @@ class VertexReused(JobEvent):
 
 @dataclass(frozen=True, kw_only=True)
 class VertexSkipped(JobEvent):
-    """This attempt reached a recovery point and did not record it, for the reason given."""
+    """The attempt reached a recovery point and did not record it, for the reason given."""
 
     name: str
     reason: str
