@@ -1,0 +1,52 @@
+# One way to do each chore. Every target sets up what it needs; the second time that takes a second.
+SHELL := bash
+UV = $(or $(shell command -v uv),.tools/uv/bin/uv)
+RUN = $(UV) run --no-sync
+.DEFAULT_GOAL := help
+.PHONY: help setup lint format types test test-fast demo benchmark lock clean
+
+help:  ## show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup:  ## uv, the locked environment, Java 17, Ceph's gateway (apt packages only as root)
+	@tools/setup.sh java gateway
+
+lint:  ## ruff (rules and format) and the import rings
+	@tools/setup.sh
+	$(RUN) ruff check
+	$(RUN) ruff format --check
+	$(RUN) lint-imports --no-cache
+
+format:  ## let ruff repair what it can
+	@tools/setup.sh
+	$(RUN) ruff check --fix
+	$(RUN) ruff format
+
+types:  ## mypy, strict
+	@tools/setup.sh
+	$(RUN) mypy
+
+test:  ## all tests; make test ARGS="-k fencing" for some
+	@tools/setup.sh java gateway
+	$(RUN) pytest $(ARGS)
+
+test-fast:  ## only the tests that start no Spark, no Airflow and no other processes
+	@tools/setup.sh
+	$(RUN) pytest -m "not spark and not process and not airflow" $(ARGS)
+
+demo:  ## kill a Spark driver under a real Airflow and see its retry reuse what survived; ARGS="--keep"
+	@tools/setup.sh java
+	$(RUN) spark-recovery demo $(ARGS)
+
+benchmark:  ## checkpoint against Spark's own, and a retry against a full rerun; see benchmarks/
+	@tools/setup.sh java
+	$(RUN) python -m benchmarks $(ARGS)
+
+lock:  ## check that uv.lock fits pyproject.toml
+	@tools/setup.sh
+	$(UV) lock --check
+
+clean:  ## remove what builds and tests leave behind, and the environment
+	rm -rf .venv .tools .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build
+	rm -rf spark-warehouse metastore_db derby.log
+	find . -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +

@@ -1,0 +1,105 @@
+#!/usr/bin/env bash
+# tools/setup.sh [java] [gateway]
+# Sets up what the project's commands need, and does nothing where it is there already.
+#   always:  uv, and the locked Python environment in .venv
+#   java:    Java 17 or newer, for Spark
+#   gateway: Ceph's object gateway, a real S3 server for the tests
+# Debian packages are installed only as root and where there is apt-get; elsewhere it says what to do.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+OLDEST_JAVA=17
+JAVA_PACKAGE=openjdk-17-jre-headless
+GATEWAY_PACKAGES=(radosgw ceph-mon ceph-osd ceph-common)
+
+say() { echo "setup: $*" >&2; }
+
+may_install() { [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; }
+
+apt_updated=
+apt_install() {
+    export DEBIAN_FRONTEND=noninteractive
+    if [ -z "$apt_updated" ]; then
+        apt-get update -qq </dev/null >&2
+        apt_updated=yes
+    fi
+    say "installing $*"
+    apt-get install -y -qq --no-install-recommends "$@" </dev/null >&2
+}
+
+python_for_tools() {
+    local python
+    for python in python3.13 python3.12 python3.11 python3; do
+        if command -v "$python" >/dev/null && "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then
+            echo "$python"
+            return
+        fi
+    done
+    say "Python 3.11 or newer is needed and was not found."
+    exit 1
+}
+
+setup_uv() {
+    if command -v uv >/dev/null; then
+        UV=uv
+        return
+    fi
+    UV=.tools/uv/bin/uv
+    if [ ! -x "$UV" ]; then
+        local python
+        python=$(python_for_tools)
+        say "installing uv into .tools"
+        if ! "$python" -m venv .tools/uv >/dev/null 2>&1; then
+            # Debian keeps venv's pip in a package of its own.
+            may_install || { say "python3 -m venv does not work: install python3-venv, or uv."; exit 1; }
+            apt_install python3-venv
+            "$python" -m venv --clear .tools/uv
+        fi
+        .tools/uv/bin/pip install --quiet --disable-pip-version-check uv
+    fi
+}
+
+java_major() {
+    local java=java
+    [ -z "${JAVA_HOME:-}" ] || java=$JAVA_HOME/bin/java
+    "$java" -version 2>&1 | sed -nE 's/.*version "(1\.)?([0-9]+).*/\2/p' | head -n 1
+}
+
+setup_java() {
+    local found
+    found=$(java_major || true)
+    if [ "${found:-0}" -ge "$OLDEST_JAVA" ]; then
+        return
+    fi
+    if may_install && [ -z "${JAVA_HOME:-}" ]; then
+        apt_install "$JAVA_PACKAGE"
+        return
+    fi
+    say "Spark needs Java $OLDEST_JAVA or newer; found: ${found:-none}${JAVA_HOME:+ in JAVA_HOME=$JAVA_HOME}."
+    say "Install it (Debian, Ubuntu: sudo apt-get install $JAVA_PACKAGE) or set JAVA_HOME, then try again."
+    exit 1
+}
+
+setup_gateway() {
+    local command missing=
+    for command in radosgw radosgw-admin ceph-mon ceph-osd ceph monmaptool; do
+        command -v "$command" >/dev/null || missing=yes
+    done
+    if [ -z "$missing" ]; then
+        return
+    fi
+    if may_install; then
+        apt_install "${GATEWAY_PACKAGES[@]}"
+        return
+    fi
+    say "Ceph's object gateway is not installed: the tests against it will be skipped."
+    say "For all tests: sudo apt-get install --no-install-recommends ${GATEWAY_PACKAGES[*]}"
+}
+
+for part in "$@"; do
+    case $part in
+        java | gateway) "setup_$part" ;;
+        *) say "unknown part '$part': java or gateway"; exit 2 ;;
+    esac
+done
+setup_uv
+"$UV" sync --locked --quiet
