@@ -15,15 +15,23 @@ say() { echo "setup: $*" >&2; }
 
 may_install() { [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; }
 
+apt_quietly() {
+    local log
+    log=$(mktemp)
+    if ! DEBIAN_FRONTEND=noninteractive apt-get -q -y "$@" </dev/null >"$log" 2>&1; then
+        cat "$log" >&2
+        say "apt-get $* failed"
+        exit 1
+    fi
+    rm -f "$log"
+}
+
 apt_updated=
 apt_install() {
-    export DEBIAN_FRONTEND=noninteractive
-    if [ -z "$apt_updated" ]; then
-        apt-get update -qq </dev/null >&2
-        apt_updated=yes
-    fi
     say "installing $*"
-    apt-get install -y -qq --no-install-recommends "$@" </dev/null >&2
+    [ -n "$apt_updated" ] || apt_quietly update
+    apt_updated=yes
+    apt_quietly install --no-install-recommends "$@"
 }
 
 python_for_tools() {
