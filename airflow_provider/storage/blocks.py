@@ -1,0 +1,102 @@
+"""The format of one block of the job event store: checksummed lines of JSON. Pure; see ``docs`` for the layout.
+
+Every line is the CRC-32 of its JSON (eight hexadecimal digits), a space, the JSON. The first line is a header that
+says which block this is, whose, and how many events follow. A block counts up to its first line that cannot be
+trusted: what stands behind it may depend on what was lost.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+from airflow_provider.recovery.errors import EventFormatError
+from airflow_provider.recovery.events import JobEvent, decode_event
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class BlockHeader:
+    """A block's first line.
+
+    :ivar job: the job's prefix
+    :ivar owner: the claim's, which makes every attempt's blocks different from any other's
+    :ivar records: number of events
+    """
+
+    job: str
+    block: int
+    epoch: int
+    owner: str
+    records: int
+    format: int = FORMAT
+
+
+@dataclass(frozen=True)
+class Block:
+    """What can be trusted of a stored block.
+
+    :ivar header: ``None`` if the block cannot be trusted at all
+    :ivar problem: what is wrong with it; empty if nothing is
+    """
+
+    header: BlockHeader | None
+    events: tuple[JobEvent, ...] = ()
+    problem: str = ""
+
+
+def encode_block(header: BlockHeader, events: Sequence[str]) -> bytes:
+    """Return a block of events that :func:`encode_event` has encoded."""
+    lines = [json.dumps(asdict(header), sort_keys=True, separators=(",", ":")), *events]
+    return "".join(f"{zlib.crc32(line.encode()):08x} {line}\n" for line in lines).encode()
+
+
+def decode_block(data: bytes, job: str, number: int) -> Block:
+    """Read a block that should be block *number* of *job*. Never raises: what cannot be trusted is said."""
+    lines = data.split(b"\n")
+    try:
+        header = _header(lines[0])
+    except (ValueError, TypeError) as error:
+        return Block(None, problem=f"its header cannot be read: {error}")
+    if (header.job, header.block) != (job, number):
+        return Block(None, problem=f"it is block {header.block} of {header.job}")
+    events: list[JobEvent] = []
+    for position, line in enumerate(lines[1 : header.records + 1], start=1):
+        try:
+            event = decode_event(_checked(line))
+            if event.epoch != header.epoch:
+                raise ValueError(f"it speaks of attempt {event.epoch}, the block of {header.epoch}")
+        except (EventFormatError, ValueError) as error:
+            return Block(header, tuple(events), f"record {position} of {header.records} cannot be read: {error}")
+        events.append(event)
+    if len(events) < header.records:
+        return Block(header, tuple(events), f"{header.records - len(events)} of {header.records} records are missing")
+    if lines[header.records + 1 :] != [b""]:
+        return Block(header, tuple(events), f"something follows its {header.records} records")
+    return Block(header, tuple(events))
+
+
+def _checked(line: bytes) -> str:
+    checksum, _, body = line.partition(b" ")
+    if len(checksum) != 8 or int(checksum, 16) != zlib.crc32(body):
+        raise ValueError("its checksum is wrong")
+    return body.decode()
+
+
+def _header(line: bytes) -> BlockHeader:
+    fields = json.loads(_checked(line))
+    if not isinstance(fields, dict):
+        raise TypeError("it is no header")
+    if fields.get("format") != FORMAT:
+        raise ValueError(f"its format is {fields.get('format')!r}, this release reads {FORMAT}")
+    header = BlockHeader(**fields)
+    for name, kind in {"job": str, "owner": str, "block": int, "epoch": int, "records": int}.items():
+        value = getattr(header, name)
+        if not isinstance(value, kind) or isinstance(value, bool):
+            raise TypeError(f"{name} is {value!r}")
+    if header.records < 0 or header.epoch < 1:
+        raise ValueError("its numbers make no sense")
+    return header

@@ -1,0 +1,202 @@
+"""Who owns a job: create-only objects, one per epoch.
+
+Whoever creates the claim of the newest epoch owns the job; all earlier epochs are fenced. Two who try at once get two
+different epochs, because only one of them can create each object. Claims are never rewritten; whoever removes a job
+from the store must remove them last, or its epochs would begin again while blocks of the old ones are there.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import socket
+import time
+import uuid
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from airflow_provider.recovery.errors import ObjectExists, ObjectNotFound
+from airflow_provider.storage.object_store import ObjectStore
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One attempt's claim.
+
+    :ivar owner: random, unique to this claim; empty if the claim's object cannot be read
+    :ivar boot_id: the machine's boot and the process's PID name space; empty where that cannot be told
+    :ivar pid_started: start time of the process in the kernel's ticks since boot, which with ``pid`` names it for good
+    :ivar claimed_at: seconds since the Unix epoch on the owner's clock; for people only
+    """
+
+    epoch: int
+    owner: str
+    host: str
+    boot_id: str
+    pid: int
+    pid_started: int
+    claimed_at: float
+
+
+class Claims:
+    """The claims of the job whose objects lie below *prefix*."""
+
+    def __init__(self, store: ObjectStore, prefix: str) -> None:
+        self._store = store
+        self._prefix = prefix
+
+    def claim(self) -> Claim:
+        """Claim the next epoch for this process and fence all earlier ones.
+
+        Every round either succeeds or meets an object that another has created, so it ends.
+
+        :raises StoreError: the store failed; the epoch may have been taken, which harms nobody
+        """
+        owner, epoch = uuid.uuid4().hex, max(self._epochs(), default=0) + 1
+        while True:
+            claim = Claim(
+                epoch=epoch,
+                owner=owner,
+                host=socket.gethostname(),
+                boot_id=_boot_id(),
+                pid=os.getpid(),
+                pid_started=_started(os.getpid()) or 0,
+                claimed_at=time.time(),
+            )
+            try:
+                self._store.put_new(self._key(epoch), _encode(asdict(claim)))
+            except ObjectExists:
+                # The answer to our own first request may have been lost: then the claim there is ours.
+                if self._read(epoch).owner != owner:
+                    epoch += 1
+                    continue
+            return claim
+
+    def newest(self) -> Claim | None:
+        """Return the claim of the newest epoch, ``None`` if nobody has ever claimed the job."""
+        epochs = self._epochs()
+        return self._read(max(epochs)) if epochs else None
+
+    def get(self, epoch: int) -> Claim | None:
+        """Return the claim of *epoch*, ``None`` if there is none."""
+        try:
+            return self._read(epoch)
+        except ObjectNotFound:
+            return None
+
+    def taken(self, epoch: int) -> bool:
+        """Whether somebody has claimed *epoch*; one small request."""
+        return self._store.exists(self._key(epoch))
+
+    def acknowledge(self, epoch: int, report: dict[str, Any]) -> None:
+        """Record that somebody took notice of the success of *epoch*. Again is harmless: the first report stays."""
+        try:
+            self._store.put_new(self._ack_key(epoch), _encode(report))
+        except ObjectExists:
+            return
+
+    def acknowledged(self, epoch: int) -> bool:
+        """Whether :meth:`acknowledge` was called for *epoch*."""
+        return self._store.exists(self._ack_key(epoch))
+
+    def acknowledgement(self, epoch: int) -> dict[str, Any] | None:
+        """Return the report that was acknowledged, ``None`` if there is none that can be read."""
+        try:
+            report = json.loads(self._store.get(self._ack_key(epoch)))
+        except (ObjectNotFound, ValueError):
+            return None
+        return report if isinstance(report, dict) else None
+
+    def _epochs(self) -> list[int]:
+        folder = f"{self._prefix}/claims/"
+        names = [info.key.removeprefix(folder).removesuffix(".json") for info in self._store.list(folder)]
+        return [int(name) for name in names if name.isascii() and name.isdigit()]
+
+    def _read(self, epoch: int) -> Claim:
+        body = self._store.get(self._key(epoch))
+        try:
+            return _decode(body, epoch)
+        except (ValueError, TypeError, KeyError) as error:
+            # Whoever wrote it holds the epoch all the same; nothing else can be said of them.
+            log.warning("The claim %s in %s cannot be read: %s", self._key(epoch), self._store.uri, error)
+            return Claim(epoch, owner="", host="", boot_id="", pid=0, pid_started=0, claimed_at=0.0)
+
+    def _key(self, epoch: int) -> str:
+        return f"{self._prefix}/claims/{epoch:08d}.json"
+
+    def _ack_key(self, epoch: int) -> str:
+        return f"{self._prefix}/acks/{epoch:08d}.json"
+
+
+def process_is_gone(claim: Claim) -> bool:
+    """Whether the claim's process certainly has ended. ``False`` also means that it cannot be told from here.
+
+    Certain only on the same host, in the same boot and the same PID name space: there the process id either is free,
+    belongs to a process that started at another time, or is a zombie without a living thread.
+    """
+    if not claim.boot_id or claim.pid <= 0 or (claim.host, claim.boot_id) != (socket.gethostname(), _boot_id()):
+        return False
+    try:
+        os.kill(claim.pid, 0)  # sends nothing; unlike /proc it is not hidden by the mount option hidepid
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        pass
+    started = _started(claim.pid)
+    if started is None or not claim.pid_started:
+        return False
+    return started != claim.pid_started or _is_zombie(claim.pid)
+
+
+def _boot_id() -> str:
+    """Return what two processes share only if they see each other's process ids."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{boot}/{os.readlink('/proc/self/ns/pid')}"
+    except OSError:
+        return ""
+
+
+def _status(pid: int) -> list[str]:
+    """Return the fields of ``/proc/<pid>/stat`` from the third (the state) on; see proc(5)."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return []
+
+
+def _started(pid: int) -> int | None:
+    fields = _status(pid)
+    return int(fields[19]) if len(fields) > 19 else None
+
+
+def _is_zombie(pid: int) -> bool:
+    """Whether nothing of the process runs any more; its first thread may end before the others."""
+    try:
+        return _status(pid)[:1] == ["Z"] and len(os.listdir(f"/proc/{pid}/task")) <= 1
+    except OSError:
+        return False
+
+
+def _encode(value: dict[str, Any]) -> bytes:
+    return json.dumps(value, sort_keys=True).encode()
+
+
+def _decode(body: bytes, epoch: int) -> Claim:
+    value = json.loads(body)
+    claim = Claim(
+        epoch=int(value["epoch"]),
+        owner=str(value["owner"]),
+        host=str(value["host"]),
+        boot_id=str(value["boot_id"]),
+        pid=int(value["pid"]),
+        pid_started=int(value["pid_started"]),
+        claimed_at=float(value["claimed_at"]),
+    )
+    if claim.epoch != epoch or not claim.owner:
+        raise ValueError(f"it speaks of epoch {claim.epoch}")
+    return claim

@@ -1,0 +1,271 @@
+"""Writing the job event store: a buffer, one writer thread, create-only blocks that also fence a zombie.
+
+All attempts share one sequence of blocks, and a block's number can be taken only once. A successor reads the store up
+to its end and takes the next number; the number that a zombie would write next is at most that one, so its write is
+refused and it learns that it is fenced, or it came first and the successor reads on. So no block of an older attempt
+ever follows the first block of a newer one.
+
+Source: FLIP-383's ``JobEventManager`` and ``FileSystemJobEventStore`` (write buffer, flush interval, ``cutBlock``;
+a failure to write ends the recording, not the job).
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+
+from airflow_provider.recovery.errors import Fenced, ObjectExists, StoreError
+from airflow_provider.recovery.events import AttemptStarted, JobEvent, encode_event
+from airflow_provider.recovery.faults import AFTER_FLUSH, BEFORE_FIRST_EVENT, BEFORE_FLUSH, fault_point
+from airflow_provider.recovery.graph import ExecutionGraph
+from airflow_provider.recovery.options import RecoveryOptions
+from airflow_provider.recovery.replay import replay
+from airflow_provider.storage.blocks import Block, BlockHeader, decode_block, encode_block
+from airflow_provider.storage.claims import Claim, Claims
+from airflow_provider.storage.event_log import JobEventLog, LoggedEvents, describe
+from airflow_provider.storage.object_store import ObjectStore
+
+__all__ = ["JobEventLog", "JobEventWriter", "LoggedEvents"]
+
+log = logging.getLogger(__name__)
+
+
+class JobEventWriter:
+    """Appends the events of one attempt.
+
+    :param options: ``write_buffer_size`` (bytes of events that are worth a block) and ``write_buffer_flush_interval``
+        (seconds that an event waits at most); nothing pending, nothing written
+    :param on_fenced: called once, in the writer thread, with the epoch of the newer owner
+    :param on_broken: called once, in the writer thread, with the error that ended the recording for good
+    """
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        prefix: str,
+        claim: Claim,
+        options: RecoveryOptions,
+        *,
+        on_fenced: Callable[[int], None],
+        on_broken: Callable[[StoreError], None],
+    ) -> None:
+        self._store = store
+        self._prefix = prefix
+        self._claim = claim
+        self._options = options
+        self._on_fenced = on_fenced
+        self._on_broken = on_broken
+        self._log = JobEventLog(store, prefix)
+        self._next_block = 1
+        self._broken: StoreError | None = None
+        self._fenced_by: int | None = None
+        # Everything below is guarded by the condition.
+        self._changed = threading.Condition()
+        self._pending: deque[tuple[float, str]] = deque()
+        """When each event came (monotonic seconds), and its line."""
+        self._pending_bytes = 0
+        self._appended = 0
+        self._stored = 0
+        self._wanted = 0
+        """Flush at least up to this event, without waiting for size or interval."""
+        self._closing = False
+        self._running = False
+        self._thread = threading.Thread(target=self._run, name=f"job-event-writer-{claim.epoch}", daemon=True)
+
+    @property
+    def broken(self) -> StoreError | None:
+        """What ended the recording, ``None`` while it goes on."""
+        return self._broken
+
+    @property
+    def fenced_by(self) -> int | None:
+        """The epoch that a refused block has shown to own the job, ``None`` while none has."""
+        return self._fenced_by
+
+    def begin(self, make_first: Callable[[ExecutionGraph], AttemptStarted]) -> ExecutionGraph:
+        """Read the store, write this attempt's first block behind all others, and start the writer thread.
+
+        :param make_first: makes the first event from what was read; called again if an older attempt wrote meanwhile
+        :returns: everything known of the job, the first event and what could not be read (``problems``) included
+        :raises Fenced: a newer attempt has written
+        :raises StoreError: the store failed; nothing was started
+        """
+        logged = self._log.read()
+        self._refuse_newer(logged.newest_epoch)
+        graph = replay(logged.events)
+        graph.problems[:0] = logged.problems
+        self._next_block = logged.next_block
+        fault_point(BEFORE_FIRST_EVENT)
+        while True:
+            first = make_first(graph)
+            taken = self._put([encode_event(first)])
+            if taken is None:
+                break
+            if taken.header is not None:
+                self._refuse_newer(taken.header.epoch)
+            for event in taken.events:
+                graph.apply(event)
+            if taken.problem:
+                graph.problems.append(describe(self._next_block, taken))
+            self._next_block += 1
+        graph.apply(first)
+        self._next_block += 1
+        self._running = True
+        self._thread.start()
+        return graph
+
+    def append(self, event: JobEvent) -> None:
+        """Queue *event*. Never waits for the store and never raises; once recording has stopped, it is dropped."""
+        try:
+            line = encode_event(event)
+        except Exception as error:  # noqa: BLE001  an event that is left out could make the others lie
+            self._break(error)
+            return
+        with self._changed:
+            self._appended += 1
+            if not self._stopped and not self._closing:
+                self._pending.append((time.monotonic(), line))
+                self._pending_bytes += len(line)
+                self._changed.notify_all()
+
+    def flush(self, timeout: float | None = None) -> bool:
+        """Wait until everything appended so far is stored (Flink's ``cutBlock``).
+
+        :param timeout: seconds; by default as long as the store's own time-outs take
+        :returns: whether it is; ``False`` at once when recording has stopped or has not begun
+        """
+        with self._changed:
+            target = self._appended
+            self._wanted = max(self._wanted, target)
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: self._stored >= target or self._stopped or not self._running, timeout)
+            return self._stored >= target and self._broken is None
+
+    def close(self) -> None:
+        """Store what is pending and end the writer thread. Again does nothing. Never raises."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify_all()
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
+            self._thread.join()
+
+    @property
+    def _stopped(self) -> bool:
+        return self._broken is not None or self._fenced_by is not None
+
+    def _put(self, batch: list[str]) -> Block | None:
+        """Write the next block. Returns ``None`` if it is stored, else the block that has its number."""
+        number = self._next_block
+        header = BlockHeader(self._prefix, number, self._claim.epoch, self._claim.owner, len(batch))
+        body, key = encode_block(header, batch), self._log.key(number)
+        try:
+            self._store.put_new(key, body)
+        except ObjectExists:
+            # Ours, if the answer to a first request was lost: the header's owner makes it unlike anybody else's.
+            there = self._store.get(key)
+            return None if there == body else decode_block(there, self._prefix, number)
+        return None
+
+    def _refuse_newer(self, epoch: int) -> None:
+        if epoch > self._claim.epoch:
+            raise Fenced(
+                f"Attempt {self._claim.epoch} has been replaced by attempt {epoch}.",
+                remedy="Nothing is to be done: the newer attempt goes on with the job.",
+                epoch=self._claim.epoch,
+                newer=epoch,
+            )
+
+    def _run(self) -> None:
+        """The writer thread. It may end, but never without saying so."""
+        try:
+            while (batch := self._next_batch()) is not None:
+                fault_point(BEFORE_FLUSH)
+                taken = self._put(batch)
+                if taken is not None:
+                    self._refused(taken)
+                    return
+                fault_point(AFTER_FLUSH)
+                self._next_block += 1
+                with self._changed:
+                    self._stored += len(batch)
+                    self._changed.notify_all()
+        except BaseException as error:  # noqa: BLE001  whatever it is, recording has ended
+            self._break(error)
+        finally:
+            with self._changed:
+                self._running = False
+                self._changed.notify_all()
+
+    def _next_batch(self) -> list[str] | None:
+        """Wait for a block's worth of events, which is one buffer or at least one event; ``None`` at the end."""
+        with self._changed:
+            while not self._stopped:
+                wait = self._seconds_until_due()
+                if wait is not None and wait <= 0:
+                    return self._take()
+                if self._closing and not self._pending:
+                    return None
+                self._changed.wait(wait)
+            return None
+
+    def _seconds_until_due(self) -> float | None:
+        if not self._pending:
+            return None
+        if self._closing or self._stored < self._wanted or self._pending_bytes >= self._options.write_buffer_size:
+            return 0.0
+        return self._pending[0][0] + self._options.write_buffer_flush_interval - time.monotonic()
+
+    def _take(self) -> list[str]:
+        batch: list[str] = []
+        size = 0
+        while self._pending and (not batch or size + len(self._pending[0][1]) <= self._options.write_buffer_size):
+            line = self._pending.popleft()[1]
+            batch.append(line)
+            size += len(line)
+        self._pending_bytes -= size
+        return batch
+
+    def _refused(self, taken: Block) -> None:
+        """Find out who has our block's number: a newer attempt, or something that makes the store unusable."""
+        newer = taken.header.epoch if taken.header and taken.header.epoch >= self._claim.epoch else 0
+        if not newer:
+            newest = Claims(self._store, self._prefix).newest()
+            newer = newest.epoch if newest and newest.epoch > self._claim.epoch else 0
+        if not newer:
+            raise StoreError(
+                f"Block {self._next_block} of {self._prefix} in {self._store.uri} is taken by something that no newer "
+                f"attempt has written ({taken.problem or 'it belongs to an older one'}).",
+                remedy="Give every event store a place that nothing else writes to.",
+                key=self._log.key(self._next_block),
+            )
+        with self._changed:
+            self._fenced_by = newer
+            self._pending.clear()
+            self._changed.notify_all()
+        self._tell(lambda: self._on_fenced(newer))
+
+    def _break(self, cause: BaseException) -> None:
+        """Stop recording for good. The job goes on, so the reason is said here once and kept."""
+        error = cause if isinstance(cause, StoreError) else StoreError(f"Events cannot be recorded: {cause!r}.")
+        with self._changed:
+            if self._stopped:
+                return
+            self._broken = error
+            self._pending.clear()
+            self._changed.notify_all()
+        log.warning(
+            "Recording of %s stops: %s The job goes on; what is not recorded now has to be computed again by a retry.",
+            self._prefix,
+            error,
+        )
+        self._tell(lambda: self._on_broken(error))
+
+    @staticmethod
+    def _tell(callback: Callable[[], None]) -> None:
+        try:
+            callback()
+        except Exception:
+            log.exception("A listener of the job event store failed.")

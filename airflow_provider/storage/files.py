@@ -1,0 +1,299 @@
+"""An object store in a directory, for one machine or a file system that all machines share.
+
+Every object is written to a hidden folder of the same root, flushed to the disk, and then given its name: it is
+whole or not there. ``link()`` gives the name, because it fails if the name is taken and does so atomically, also on
+NFS. Where there are no hard links, ``O_EXCL`` keeps the create-only promise, but a reader may meet half an object.
+Needs the standard library only.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO
+
+from airflow_provider.recovery.errors import (
+    AccessDenied,
+    ConfigurationError,
+    ObjectExists,
+    ObjectNotFound,
+    RecoveryError,
+    StoreError,
+)
+from airflow_provider.recovery.faults import WITHIN_MULTIPART_UPLOAD, fault_point
+from airflow_provider.storage.checks import check_store
+from airflow_provider.storage.keys import check_key, check_prefix
+from airflow_provider.storage.object_store import ObjectInfo
+
+TEMPORARY = ".tmp"
+"""Folder below the root for what is being written; no key may lie in it."""
+
+_NO_HARD_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK, errno.EXDEV}
+_NOTHING_THERE = (FileNotFoundError, IsADirectoryError, NotADirectoryError)
+_CHUNK = 8 * 1024**2
+_TRIES = 20
+"""How often a directory that others keep removing (because it was empty) is made again."""
+
+
+class FileObjectStore:
+    """Objects as files below *root*; directories are made when something is written and removed when empty.
+
+    :param root: absolute path; it need not exist yet
+    :raises ConfigurationError: *root* is a file
+    """
+
+    def __init__(self, root: Path) -> None:
+        if root.exists() and not root.is_dir():
+            raise ConfigurationError(
+                f"The event store {root} is not a directory.", remedy="Name a directory, or remove the file.", path=root
+            )
+        self._root = root
+
+    @property
+    def uri(self) -> str:
+        """``file://`` and the path, percent-encoded."""
+        from airflow_provider.storage.uris import file_uri
+
+        return file_uri(self._root)
+
+    def put_new(self, key: str, body: bytes) -> None:
+        """See :class:`ObjectStore`."""
+        self._create(key, lambda file: file.write(body), self._link)
+
+    def put(self, key: str, body: bytes) -> None:
+        """See :class:`ObjectStore`."""
+        self._create(key, lambda file: file.write(body), os.replace)
+
+    def upload(self, key: str, path: Path) -> None:
+        """See :class:`ObjectStore`."""
+        with path.open("rb") as source:
+
+            def copy(target: BinaryIO) -> None:
+                target.write(source.read(_CHUNK))
+                target.flush()
+                fault_point(WITHIN_MULTIPART_UPLOAD)
+                shutil.copyfileobj(source, target, _CHUNK)
+
+            self._create(key, copy, os.replace)
+
+    def get(self, key: str) -> bytes:
+        """See :class:`ObjectStore`."""
+        with self._errors("read", key):
+            return self.path_of(key).read_bytes()
+
+    def download(self, key: str, path: Path) -> None:
+        """See :class:`ObjectStore`."""
+        with self._errors("read", key):
+            source = self.path_of(key).open("rb")
+        with source, path.open("wb") as target:
+            shutil.copyfileobj(source, target, _CHUNK)
+
+    def list(self, prefix: str) -> Iterator[ObjectInfo]:
+        """See :class:`ObjectStore`."""
+        folder = check_prefix(prefix).rpartition("/")[0]
+        if folder.partition("/")[0] == TEMPORARY:
+            return
+        start = self._root / folder if folder else self._root
+        with self._errors("list", prefix):
+            yield from _walk(start, f"{folder}/" if folder else "", prefix)
+
+    def delete(self, keys: Iterable[str]) -> None:
+        """See :class:`ObjectStore`."""
+        for key in keys:
+            path = self.path_of(key)
+            with self._errors("delete", key), suppress(*_NOTHING_THERE):
+                path.unlink()
+                self._prune(path.parent)
+
+    def abort_uploads(self, prefix: str) -> int:
+        """Remove what was being written under *prefix*, which fails its writer, and return how many files it was."""
+        with self._errors("list", prefix):
+            pending = [info.key for info in _walk(self._root / TEMPORARY, "", check_prefix(prefix))]
+        for name in pending:
+            path = self._root / TEMPORARY / name
+            with self._errors("delete", name), suppress(FileNotFoundError):
+                path.unlink()
+                self._prune(path.parent)
+        return len(pending)
+
+    def exists(self, key: str) -> bool:
+        """See :class:`ObjectStore`."""
+        with self._errors("read", key):
+            try:
+                return self.path_of(key).is_file()
+            except OSError as error:
+                if error.errno == errno.ENAMETOOLONG:
+                    return False
+                raise
+
+    def check(self) -> None:
+        """See :class:`ObjectStore`."""
+        check_store(self)
+
+    def path_of(self, key: str) -> Path:
+        """Return where the object *key* is, or would be, on this machine.
+
+        :raises ConfigurationError: it cannot be a key
+        """
+        if check_key(key).partition("/")[0] == TEMPORARY:
+            raise ConfigurationError(
+                f"The key {key!r} lies in {TEMPORARY}, which holds unfinished writes.", remedy="Use another key."
+            )
+        return self._root / key
+
+    def _create(self, key: str, fill: Callable[[BinaryIO], object], name: Callable[[Path, Path], None]) -> None:
+        target = self.path_of(key)
+        temporary = self._root / TEMPORARY / f"{key}.{uuid.uuid4().hex}"
+        with self._errors("write", key):
+            try:
+                with self._open_new(temporary) as file:
+                    fill(file)
+                    file.flush()
+                    os.fsync(file.fileno())
+                self._in_directory(target, lambda: name(temporary, target))
+            finally:
+                with suppress(OSError):
+                    temporary.unlink(missing_ok=True)
+                self._prune(temporary.parent)
+            _sync_directory(target.parent)
+
+    def _open_new(self, path: Path) -> BinaryIO:
+        opened: list[BinaryIO] = []
+        self._in_directory(path, lambda: opened.append(path.open("xb")))
+        return opened[0]
+
+    @staticmethod
+    def _in_directory(path: Path, action: Callable[[], object]) -> None:
+        """Make the directory of *path*, then act; again if somebody removes the empty directory in between."""
+        for last in (*[False] * (_TRIES - 1), True):
+            new = [directory for directory in path.parents if not directory.exists()]
+            path.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                action()
+            except FileNotFoundError:
+                if last or path.parent.is_dir():
+                    raise
+                continue
+            for directory in new:
+                _sync_directory(directory.parent)
+            return
+
+    @staticmethod
+    def _link(temporary: Path, target: Path) -> None:
+        try:
+            os.link(temporary, target)
+        except FileExistsError:
+            # An NFS server's lost answer makes the repeated call fail although the first one worked.
+            if temporary.stat().st_nlink != 2:
+                raise
+        except OSError as error:
+            if error.errno not in _NO_HARD_LINKS:
+                raise
+            _copy_exclusively(temporary, target)
+
+    def _prune(self, directory: Path) -> None:
+        """Remove *directory* and its parents below the root as long as they are empty."""
+        while directory != self._root and self._root in directory.parents:
+            try:
+                directory.rmdir()
+            except OSError:
+                return
+            directory = directory.parent
+
+    @contextmanager
+    def _errors(self, operation: str, key: str) -> Iterator[None]:
+        """Say an ``OSError`` in the project's words. Names the path, which holds no secret."""
+        path = self._root / key
+        try:
+            yield
+        except RecoveryError:
+            raise
+        except FileExistsError as error:
+            if path.is_dir() or operation != "write" or not path.exists():
+                raise StoreError(
+                    f"Cannot {operation} {path}: a directory or a file is in the way.",
+                    remedy="Give the event store a directory of its own.",
+                    path=path,
+                    key=key,
+                ) from error
+            raise ObjectExists(f"{path} exists already.", path=path, key=key) from error
+        except _NOTHING_THERE as error:
+            if operation == "read":
+                raise ObjectNotFound(f"There is no {path}.", path=path, key=key) from error
+            raise StoreError(
+                f"Cannot {operation} {path}: {error.strerror}.",
+                remedy="Something on the way is a file, or was removed meanwhile.",
+                path=path,
+                key=key,
+            ) from error
+        except OSError as error:
+            raise _store_error(error, operation, path, key) from error
+
+
+def _store_error(error: OSError, operation: str, path: Path, key: str) -> StoreError:
+    message = f"Cannot {operation} {path}: {error.strerror}."
+    if isinstance(error, PermissionError) or error.errno == errno.EROFS:
+        return AccessDenied(
+            message,
+            remedy=f"Let the user {_user()} {operation} there, or name another directory for the event store.",
+            path=path,
+            key=key,
+        )
+    if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+        return StoreError(message, remedy="Make room, or move the event store.", path=path, key=key)
+    return StoreError(message, remedy="Look at the file system of the event store.", path=path, key=key)
+
+
+def _user() -> str:
+    return f"{os.environ.get('USER', '')} (uid {os.geteuid()})".strip()
+
+
+def _walk(directory: Path, parent: str, prefix: str) -> Iterator[ObjectInfo]:
+    """Yield files in the order of their whole keys, which a sort of each directory by name alone would not give."""
+    try:
+        with os.scandir(directory) as entries:
+            found = sorted((entry.name + "/" if entry.is_dir() else entry.name, entry) for entry in entries)
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    for name, entry in found:
+        key = parent + name
+        if not parent and name == f"{TEMPORARY}/":
+            continue
+        if name.endswith("/"):
+            if key.startswith(prefix) or prefix.startswith(key):
+                yield from _walk(directory / entry.name, key, prefix)
+        elif key.startswith(prefix):
+            try:
+                status = entry.stat()
+            except FileNotFoundError:
+                continue
+            yield ObjectInfo(key, status.st_size, status.st_mtime)
+
+
+def _copy_exclusively(temporary: Path, target: Path) -> None:
+    """Create-only without hard links; if it fails half-way nothing is left under the name."""
+    with target.open("xb") as file:
+        try:
+            with temporary.open("rb") as source:
+                shutil.copyfileobj(source, file, _CHUNK)
+            file.flush()
+            os.fsync(file.fileno())
+        except BaseException:
+            with suppress(OSError):
+                target.unlink()
+            raise
+
+
+def _sync_directory(directory: Path) -> None:
+    """Make a new name durable; file systems that cannot flush a directory need it no more than we can give it."""
+    with suppress(OSError):
+        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

@@ -1,0 +1,103 @@
+"""The finished partitions of a job, found again by one listing. Their names say everything (``recovery.partitions``).
+
+Objects are written once; one that turns out damaged gets a marker beside it and is never used again.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable
+from pathlib import Path
+
+from airflow_provider.recovery.errors import CorruptObject, ObjectExists
+from airflow_provider.recovery.partitions import FOLDER, StoredPartition
+from airflow_provider.storage.object_store import ObjectStore
+
+_CORRUPT = ".corrupt"
+_CHUNK = 1024**2
+
+
+def file_checksum(path: Path) -> str:
+    """Return the CRC-32 of a file as eight hexadecimal digits, the form that a partition's key carries."""
+    checksum = 0
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK):
+            checksum = zlib.crc32(chunk, checksum)
+    return f"{checksum:08x}"
+
+
+class PartitionStore:
+    """The partitions of the job whose objects lie below *prefix*. Threads may share it."""
+
+    def __init__(self, store: ObjectStore, prefix: str) -> None:
+        self._store = store
+        self._prefix = prefix
+
+    def survivors(self) -> dict[str, list[StoredPartition]]:
+        """Return what is stored, by vertex, without what was marked corrupt. One listing, no request per object."""
+        found: list[StoredPartition] = []
+        corrupt: set[str] = set()
+        for info in self._store.list(f"{self._prefix}/{FOLDER}/"):
+            key = info.key.removeprefix(f"{self._prefix}/")
+            if key.endswith(_CORRUPT):
+                corrupt.add(key.removesuffix(_CORRUPT))
+            elif (partition := StoredPartition.from_key(key, info.size)) is not None:
+                found.append(partition)
+        by_vertex: dict[str, list[StoredPartition]] = {}
+        for partition in found:
+            if partition.key not in corrupt:
+                by_vertex.setdefault(partition.vertex, []).append(partition)
+        return by_vertex
+
+    def put(self, partition: StoredPartition, path: Path) -> None:
+        """Store the file at *path* as *partition*; it appears whole or not at all.
+
+        Not conditional: the key carries attempt, task and checksum, so nobody else writes it, and a repeated request
+        writes the same bytes.
+        """
+        self._store.upload(self._key(partition), path)
+
+    def fetch(self, partition: StoredPartition, path: Path) -> None:
+        """Write the content of *partition* to *path*.
+
+        :raises ObjectNotFound: it is not there any more
+        :raises CorruptObject: its size or checksum is not the one in its name or listing; mark it corrupt
+        """
+        self._store.download(self._key(partition), path)
+        size, checksum = path.stat().st_size, file_checksum(path)
+        if (partition.bytes and size != partition.bytes) or checksum != partition.checksum:
+            raise CorruptObject(
+                f"The partition {self._key(partition)} in {self._store.uri} is damaged: {size} bytes with checksum "
+                f"{checksum}, expected {partition.bytes or 'any number of'} bytes with {partition.checksum}.",
+                remedy="It has to be computed again.",
+                key=self._key(partition),
+            )
+
+    def mark_corrupt(self, partition: StoredPartition) -> None:
+        """Never let :meth:`survivors` return *partition* again."""
+        try:
+            self._store.put_new(self._key(partition) + _CORRUPT, b"")
+        except ObjectExists:
+            return
+
+    def release(self, vertices: Iterable[str] | None = None) -> int:
+        """Delete the partitions of *vertices*, of all by default, and abort unfinished uploads among them.
+
+        :returns: how many partitions were deleted
+        """
+        folder = f"{self._prefix}/{FOLDER}/"
+        prefixes = [folder] if vertices is None else [f"{folder}{vertex}/" for vertex in vertices]
+        partitions = 0
+        for prefix in prefixes:
+            self._store.abort_uploads(prefix)
+            keys = [info.key for info in self._store.list(prefix)]
+            # Markers last: an object whose marker is gone would count as sound.
+            markers = [key for key in keys if key.endswith(_CORRUPT)]
+            objects = [key for key in keys if not key.endswith(_CORRUPT)]
+            self._store.delete(objects)
+            self._store.delete(markers)
+            partitions += len(objects)
+        return partitions
+
+    def _key(self, partition: StoredPartition) -> str:
+        return f"{self._prefix}/{partition.key}"
