@@ -1,0 +1,46 @@
+"""Stores of every kind behind one fixture, each with a root of its own."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+
+import pytest
+
+from airflow_provider.recovery.options import StorageOptions
+from airflow_provider.storage.files import FileObjectStore
+from airflow_provider.storage.object_store import ObjectStore
+from airflow_provider.storage.uris import file_uri, open_store
+from tests.support.s3_gateway import S3Server
+
+PREFIX = "jobs/etl/run/task/-1/@job"
+
+KINDS = ["file", "moto", pytest.param("gateway", marks=pytest.mark.process)]
+
+
+@pytest.fixture
+def server(request: pytest.FixtureRequest) -> S3Server:
+    """The S3 server that an indirect parameter names."""
+    return request.getfixturevalue({"moto": "moto", "gateway": "s3_gateway"}[request.param])
+
+
+@pytest.fixture(params=KINDS)
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> ObjectStore:
+    """An empty store: files, moto or Ceph's gateway."""
+    if request.param == "file":
+        return FileObjectStore(tmp_path / "event store")
+    return open_on(request.getfixturevalue({"moto": "moto", "gateway": "s3_gateway"}[request.param]))
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> FileObjectStore:
+    store = open_store(file_uri(tmp_path / "store"))
+    assert isinstance(store, FileObjectStore)
+    return store
+
+
+def open_on(server: S3Server, prefix: str | None = None) -> ObjectStore:
+    """Open an empty root in the server's bucket for tests."""
+    bucket = server.create_bucket("recovery-tests")
+    root = f"tests/{uuid.uuid4().hex}" if prefix is None else prefix
+    return open_store(f"s3://{bucket}/{root}", StorageOptions(endpoint_url=server.endpoint), session=server.session())
