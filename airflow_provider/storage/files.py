@@ -36,7 +36,7 @@ TEMPORARY = ".tmp"
 _NO_HARD_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK, errno.EXDEV}
 _NOTHING_THERE = (FileNotFoundError, IsADirectoryError, NotADirectoryError)
 _CHUNK = 8 * 1024**2
-_TRIES = 20
+_TRIES = 100
 """How often a directory that others keep removing (because it was empty) is made again."""
 
 
@@ -172,11 +172,11 @@ class FileObjectStore:
         """Make the directory of *path*, then act; again if somebody removes the empty directory in between."""
         for last in (*[False] * (_TRIES - 1), True):
             new = [directory for directory in path.parents if not directory.exists()]
-            path.parent.mkdir(parents=True, exist_ok=True)
             try:
+                path.parent.mkdir(parents=True, exist_ok=True)
                 action()
             except FileNotFoundError:
-                if last or path.parent.is_dir():
+                if last:
                     raise
                 continue
             for directory in new:
@@ -244,7 +244,7 @@ def _store_error(error: OSError, operation: str, path: Path, key: str) -> StoreE
             path=path,
             key=key,
         )
-    if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+    if error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}:
         return StoreError(message, remedy="Make room, or move the event store.", path=path, key=key)
     return StoreError(message, remedy="Look at the file system of the event store.", path=path, key=key)
 

@@ -1,0 +1,93 @@
+"""The command line: ``spark-recovery run | inspect | demo``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Sequence
+
+from airflow_provider import __version__
+from airflow_provider.recovery.errors import RecoveryError
+from airflow_provider.recovery.job import JobId
+from airflow_provider.recovery.run_request import (
+    EXIT_CONFIGURATION,
+    add_run_arguments,
+    add_store_arguments,
+    run_request,
+    storage_options,
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; return the process's exit code (2 for anything that is configured wrongly)."""
+    line = list(sys.argv[1:] if arguments is None else arguments)
+    if line[:1] == ["demo"]:
+        from airflow_provider.demo import main as demo
+
+        return demo(line[1:])
+    parsed = _parser().parse_args(line)
+    try:
+        return int(parsed.command(parsed, line))
+    except RecoveryError as error:
+        print(f"spark-recovery: {error}", file=sys.stderr)  # noqa: T201 - this is the command's answer
+        return EXIT_CONFIGURATION
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="spark-recovery", description="Run Spark jobs that go on from where they died, and look at them."
+    )
+    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    run = commands.add_parser(
+        "run",
+        help="run a PySpark script with recovery, without Airflow",
+        description="Run a PySpark script with recovery. Run it again with the same job id after a failure and it goes "
+        "on from what survived. Exit codes: 0 success, 1 the script failed (run again to resume), 2 configuration, "
+        "76 a newer run took over.",
+    )
+    add_run_arguments(run)
+    run.set_defaults(command=_run)
+
+    inspect = commands.add_parser(
+        "inspect",
+        help="show a job: attempts, vertices, partitions, what was reused",
+        description="Show a job: its attempts, vertices, partitions, bytes, and what the newest attempt reused.",
+    )
+    add_store_arguments(inspect)
+    inspect.add_argument("--job-id", required=True, metavar="ID", help="the job, as it was named for run")
+    inspect.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    inspect.set_defaults(command=_inspect)
+
+    commands.add_parser("demo", help="kill a real job under a real Airflow and see the retry resume", add_help=False)
+    return parser
+
+
+def _run(parsed: argparse.Namespace, line: list[str]) -> int:
+    from airflow_provider.spark.runner import run
+
+    request = run_request(parsed)
+    if "PYTHONHASHSEED" not in os.environ:
+        # Functions that close over sets pickle differently under each hash seed, and would never match their last run.
+        os.environ["PYTHONHASHSEED"] = "0"
+        os.execv(sys.executable, [sys.executable, "-m", "airflow_provider.cli", *line])  # noqa: S606 - ourselves
+    return run(request)
+
+
+def _inspect(parsed: argparse.Namespace, _: list[str]) -> int:
+    from airflow_provider.recovery.report import build_report, format_report
+    from airflow_provider.storage.inspection import inspect_job
+    from airflow_provider.storage.uris import open_store
+
+    job = JobId.parse(parsed.job_id)
+    graph = inspect_job(open_store(parsed.event_store, storage_options(parsed)), job)
+    report = build_report(str(job), graph)
+    print(json.dumps(report.to_dict(), indent=2) if parsed.json else format_report(report))  # noqa: T201
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

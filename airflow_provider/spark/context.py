@@ -1,0 +1,57 @@
+"""The recovery context: set by the runner, absent everywhere else.
+
+Without it ``checkpoint`` hands its DataFrame back unchanged, so that a script runs the same in a notebook or a test.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from airflow_provider.recovery.partitions import StoredPartition
+    from airflow_provider.spark.job_master import JobMaster
+
+
+@dataclass
+class RecoveryContext:
+    """What the checkpoints of one driver share.
+
+    :ivar local_data: RDD id → digest of rows given to ``createDataFrame``
+    :ivar executors_ready: application id → what its executors lack; empty text for nothing
+    :ivar names: fingerprints seen under each checkpoint name, in order
+    :ivar done: vertex → its partitions, for vertices that this attempt has already come to
+    :ivar hadoop_root: the event store's root as Hadoop's file systems write it
+    """
+
+    master: JobMaster
+    hadoop_root: str
+    local_data: dict[int, str] = field(default_factory=dict)
+    executors_ready: dict[str, str] = field(default_factory=dict)
+    names: dict[str, list[str]] = field(default_factory=dict)
+    done: dict[str, dict[int, StoredPartition]] = field(default_factory=dict)
+    lock: Any = field(default_factory=threading.RLock)
+
+    def unique_name(self, name: str, fingerprint: str) -> str:
+        """Return *name*, or ``name#2`` and so on where it was already used for something else in this attempt."""
+        with self.lock:
+            seen = self.names.setdefault(name, [])
+            if fingerprint not in seen:
+                seen.append(fingerprint)
+            position = seen.index(fingerprint)
+        return name if position == 0 else f"{name}#{position + 1}"
+
+
+_active: RecoveryContext | None = None
+
+
+def active() -> RecoveryContext | None:
+    """Return the context of this driver, if it has one."""
+    return _active
+
+
+def activate(context: RecoveryContext | None) -> None:
+    """Set or clear the context of this driver."""
+    global _active
+    _active = context

@@ -1,0 +1,95 @@
+"""Run chosen partitions of a plan, and nothing else.
+
+``PythonRDD.runJob`` takes a list of partitions, so a retry computes only what is missing. With adaptive execution the
+number of partitions is known only after the shuffle stages have run; :class:`PreparedJob` runs them first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+from airflow_provider.spark.jvm.layout import Layout, describe_layout, pin_reads
+
+_DESCRIPTION = "spark.job.description"
+
+
+class PreparedJob:
+    """A plan whose shuffle stages have run and whose last stage waits for a choice of partitions.
+
+    :param df: DataFrame of small rows, one or a few per partition
+    """
+
+    def __init__(self, df: Any) -> None:
+        self._spark = df.sparkSession
+        self._schema = df.schema
+        execution = df._jdf.queryExecution()
+        self._rdd = df._jdf.javaToPython()
+        self.parallelism = int(self._rdd.getNumPartitions())
+        self._plan = execution.executedPlan()
+        self.layout: Layout = describe_layout(self._spark, self._plan)
+
+    def pin(self, reads: list[list[tuple[int, int]]]) -> bool:
+        """Cut the last stage as an earlier attempt did; ``False`` if that cannot be had, then nothing has changed."""
+        if self.layout.whole_only or len(reads) != len(self.layout.reads):
+            return False
+        if reads == self.layout.reads:
+            return True
+        plan = pin_reads(self._spark, self._plan, reads)
+        if plan is None:
+            return False
+        jvm = self._spark._jvm
+        struct = jvm.org.apache.spark.sql.types.DataType.fromJson(self._schema.json())
+        frame = self._spark._jsparkSession.internalCreateDataFrame(plan.execute(), struct, False)
+        self._rdd = frame.javaToPython()
+        self.parallelism = int(self._rdd.getNumPartitions())
+        self.layout = describe_layout(self._spark, plan)
+        return True
+
+    def run(self, partitions: Sequence[int]) -> list[Any]:
+        """Run the chosen partitions and return their rows."""
+        from pyspark.serializers import BatchedSerializer, CPickleSerializer
+
+        try:
+            from pyspark.util import _load_from_socket
+        except ImportError:  # Spark 3.5
+            from pyspark.rdd import _load_from_socket  # type: ignore[import-not-found, no-redef]
+
+        context = self._spark.sparkContext
+        wanted = self._spark._jvm.java.util.ArrayList()
+        for index in partitions:
+            wanted.append(int(index))
+        answer = self._spark._jvm.PythonRDD.runJob(context._jsc.sc(), self._rdd, wanted)
+        loaded: Any = _load_from_socket(answer, BatchedSerializer(CPickleSerializer()))  # type: ignore[no-untyped-call]
+        with loaded if hasattr(loaded, "__enter__") else nullcontext(loaded) as rows:  # Spark 3.5 returns the rows
+            return list(rows)
+
+
+@contextmanager
+def job_properties(context: Any, properties: dict[str, str], *, description: str, tag: str) -> Iterator[None]:
+    """Set local properties, description and tag of the jobs started inside; put the old ones back afterwards."""
+    values = {**properties, _DESCRIPTION: description}
+    before = {name: context.getLocalProperty(name) for name in values}
+    for name, value in values.items():
+        context.setLocalProperty(name, value)
+    context.addJobTag(tag)
+    try:
+        yield
+    finally:
+        context.removeJobTag(tag)
+        for name, old in before.items():
+            context.setLocalProperty(name, old)
+
+
+def halt_jvm(exit_code: int) -> None:
+    """Stop the driver's JVM at once, without its shutdown hooks, so that no output can be committed any more."""
+    from pyspark import SparkContext
+
+    gateway = SparkContext._gateway
+    if gateway is None:
+        return
+    try:
+        gateway.jvm.java.lang.Runtime.getRuntime().halt(exit_code)
+    except Exception:  # noqa: BLE001 - the connection breaks because the JVM is gone, which is what was asked for
+        return

@@ -1,0 +1,161 @@
+"""What each partition of a physical plan covers.
+
+Partitions of two attempts may be mixed only if partition *i* holds the same rows in both. That follows from how the
+last stage is cut: the files and ranges of each scan partition, or the reducers that each shuffle partition reads
+(``AQEShuffleReadExec.partitionSpecs``). Where it cannot be told, or depends on chance (sampled range boundaries, round
+robin, skew splits, locality), the vertex is kept whole or not at all.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+from airflow_provider.spark.jvm.description import digest
+from airflow_provider.spark.jvm.scala import items, to_seq
+
+_COALESCED = re.compile(r"CoalescedPartitionSpec\((\d+),(\d+),")
+_WRAPPERS = {
+    "AdaptiveSparkPlanExec": "executedPlan",
+    "ResultQueryStageExec": "plan",
+    "WholeStageCodegenExec": "child",
+    "InputAdapter": "child",
+}
+_EXCHANGES = {"ShuffleExchangeExec", "ShuffleQueryStageExec", "ReusedExchangeExec"}
+_BROADCASTS = {"BroadcastExchangeExec", "BroadcastQueryStageExec", "SubqueryBroadcastExec", "ReusedSubqueryExec"}
+_NAMED_LEAVES = {"EmptyRelationExec", "OneRowRelationExec"}
+_SLICED_LEAVES = {"LocalTableScanExec", "RangeExec"}
+_BY_CHANCE = {
+    "CoalesceExec": "coalesce() groups partitions by where they lie",
+    "InMemoryTableScanExec": "it reads a cached DataFrame",
+    "TableCacheQueryStageExec": "it reads a cached DataFrame",
+    "CartesianProductExec": "it is a cartesian product",
+}
+_OWN_OBJECT = re.compile(r"\.e\d+\.t\d+\.r\d+\.c[0-9a-f]{8}\.ms\d+(?=\.parquet)")
+"""What differs between two objects that hold the same stored partition; its vertex, layout and index stay."""
+_IDS = re.compile(r"#\d+L?|plan_id=\d+")
+
+
+@dataclass
+class Layout:
+    """How a vertex is cut into partitions.
+
+    :ivar text: description of every partition's cover
+    :ivar whole_only: why single partitions must not be kept; empty if they may
+    :ivar reads: reducer ranges ``[start, end)`` of each shuffle read, in the order of the plan, to pin on a retry
+    """
+
+    text: list[str] = field(default_factory=list)
+    whole_only: list[str] = field(default_factory=list)
+    reads: list[list[tuple[int, int]]] = field(default_factory=list)
+
+    def identity(self, parallelism: int) -> str:
+        """Return the layout's name in keys and events."""
+        if self.whole_only:
+            return "whole"
+        return digest(str(parallelism), *self.text)[:16]
+
+
+def describe_layout(spark: Any, plan: Any) -> Layout:
+    """Return the layout of an executed physical plan whose shuffle stages have run."""
+    layout = Layout()
+    _describe(spark, plan, layout)
+    return layout
+
+
+def _describe(spark: Any, node: Any, layout: Layout) -> None:
+    name = node.getClass().getSimpleName()
+    if name in _WRAPPERS:
+        _describe(spark, getattr(node, _WRAPPERS[name])(), layout)
+        return
+    layout.text.append(name)
+    if name in _BROADCASTS:
+        return
+    if name in _BY_CHANCE:
+        layout.whole_only.append(_BY_CHANCE[name])
+    elif name == "AQEShuffleReadExec":
+        _shuffle_read(node, layout)
+    elif name in _EXCHANGES:
+        _exchange(node, layout)
+        return
+    elif name == "FileSourceScanExec":
+        _scan(spark, node, layout)
+    elif name == "MapInArrowExec":
+        layout.text.append(_IDS.sub("", node.simpleString(1000)))
+    elif name in _SLICED_LEAVES:
+        layout.text.append(f"{spark.sparkContext.defaultParallelism} slices of {_IDS.sub('', node.simpleString(1000))}")
+    elif name == "RDDScanExec":
+        layout.text.append(f"{node.rdd().getNumPartitions()} partitions of an RDD")
+    elif node.children().isEmpty() and name not in _NAMED_LEAVES:
+        layout.whole_only.append(f"the partitions of {name} cannot be told apart")
+    for child in items(node.children()):
+        _describe(spark, child, layout)
+
+
+def _shuffle_read(node: Any, layout: Layout) -> None:
+    specs = node.partitionSpecs().mkString(";")
+    ranges = [(int(start), int(end)) for start, end in _COALESCED.findall(specs)]
+    if len(ranges) == node.partitionSpecs().size():
+        layout.reads.append(ranges)
+        layout.text.append(str(ranges))
+    else:
+        layout.whole_only.append("adaptive execution split a skewed or local shuffle read")
+
+
+def _exchange(node: Any, layout: Layout) -> None:
+    while not hasattr(node, "shuffleOrigin"):
+        node = node.plan() if hasattr(node, "plan") else node.child()
+    partitioning = node.outputPartitioning()
+    kind = partitioning.getClass().getSimpleName().rstrip("$")
+    layout.text.append(f"{kind} {partitioning.numPartitions()} {_IDS.sub('', partitioning.toString())}")
+    if kind not in ("HashPartitioning", "SinglePartition"):
+        layout.whole_only.append(f"rows are spread by {kind}, whose bounds vary from run to run")
+
+
+def _scan(spark: Any, node: Any, layout: Layout) -> None:
+    to_string = spark._jvm.scala.runtime.ScalaRunTime.stringOf
+    for rdd in items(node.inputRDDs()):
+        for partition in items(rdd.partitions()):
+            layout.text.append(_OWN_OBJECT.sub("", to_string(partition.files())))
+
+
+def pin_reads(spark: Any, plan: Any, reads: list[list[tuple[int, int]]]) -> Any:
+    """Return *plan* with the reducer ranges of an earlier attempt, or ``None`` if they do not fit.
+
+    Adaptive execution coalesces shuffle partitions by their sizes in bytes, which differ a little from run to run. Any
+    contiguous cover of the same reducers is right, so the recorded one is put in place of the new one.
+    """
+    remaining = [list(ranges) for ranges in reads]
+    specs = spark._jvm.org.apache.spark.sql.execution.CoalescedPartitionSpec
+
+    def rebuild(node: Any) -> Any:
+        name = node.getClass().getSimpleName()
+        if name in ("AdaptiveSparkPlanExec", "ResultQueryStageExec"):
+            return rebuild(getattr(node, _WRAPPERS[name])())
+        if name in _EXCHANGES or name in _BROADCASTS:
+            return node
+        if name == "AQEShuffleReadExec":
+            if not remaining:
+                raise LookupError
+            wanted = remaining.pop(0)
+            reducers = _reducers(node.child())
+            if [bound for pair in wanted for bound in pair[:1]] + [reducers] != [0] + [end for _, end in wanted]:
+                raise LookupError
+            pinned = [specs.apply(start, end, 0) for start, end in wanted]
+            return node.copy(node.child(), to_seq(spark._jvm, pinned))
+        children = [rebuild(child) for child in items(node.children())]
+        return node.withNewChildren(to_seq(spark._jvm, children)) if children else node
+
+    try:
+        pinned_plan = rebuild(plan)
+    except LookupError:
+        return None
+    return None if remaining else pinned_plan
+
+
+def _reducers(stage: Any) -> int:
+    node = stage
+    while not hasattr(node, "shuffleOrigin"):
+        node = node.plan() if hasattr(node, "plan") else node.child()
+    return int(node.outputPartitioning().numPartitions())

@@ -1,0 +1,111 @@
+"""Put stored partitions in the place of a plan: same schema, same column identities.
+
+``a["id"]`` taken before a checkpoint must still resolve after it. So the relation that reads the partitions (columns
+``c0``, ``c1``, …) is projected onto aliases that carry the original attributes' names, expression ids, qualifiers and
+metadata. Inside stands a subquery alias with the vertex's token, by which a plan further down is known to read it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider.spark.jvm.scala import items, to_seq
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+VERTEX_ALIAS = "spark_recovery_vertex:"
+
+
+def dataset(spark: Any, plan: Any) -> DataFrame:
+    """Return a Python DataFrame over a logical plan."""
+    from pyspark.sql import DataFrame
+
+    jvm = spark._jvm
+    package = jvm.org.apache.spark.sql
+    holder = package.classic.Dataset if spark.version >= "4" else package.Dataset
+    return DataFrame(holder.ofRows(spark._jsparkSession, plan), spark)
+
+
+def as_vertex(df: Any, source: Any, token: str) -> DataFrame:
+    """Return a DataFrame with the rows of *source* that stands wherever *df* stood.
+
+    :param df: what the user's script has; gives names, identities, qualifiers, metadata
+    :param source: DataFrame with the same columns by position; may be *df* itself (nothing stored, still one vertex)
+    :param token: what a plan further down is fingerprinted with in place of everything below
+    """
+    spark = df.sparkSession
+    expressions = spark._jvm.org.apache.spark.sql.catalyst.expressions
+    logical = spark._jvm.org.apache.spark.sql.catalyst.plans.logical
+    identifier = spark._jvm.org.apache.spark.sql.catalyst.AliasIdentifier
+    wanted = list(items(df._jdf.queryExecution().analyzed().output()))
+    plan = source._jdf.queryExecution().analyzed()
+    given = list(items(plan.output()))
+    empty = to_seq(spark._jvm, [])
+    columns = wanted
+    if source is not df:
+        columns = [
+            expressions.Alias(
+                mine,
+                original.name(),
+                original.exprId(),
+                original.qualifier(),
+                spark._jvm.scala.Some(original.metadata()),
+                empty,
+            )
+            for original, mine in zip(wanted, given, strict=True)
+        ]
+    inner = logical.SubqueryAlias(identifier(VERTEX_ALIAS + token, empty), plan)
+    return dataset(spark, logical.Project(to_seq(spark._jvm, columns), inner))
+
+
+def vertex_token(project: Any) -> str | None:
+    """Return the token of the vertex that a ``Project`` of :func:`as_vertex` stands for; ``None`` for any other."""
+    child = project.child()
+    if child.getClass().getSimpleName() != "SubqueryAlias":
+        return None
+    name = str(child.identifier().name())
+    return name[len(VERTEX_ALIAS) :] if name.startswith(VERTEX_ALIAS) else None
+
+
+def native_relation(spark: Any, paths: list[str], schema: Any) -> DataFrame:
+    """Return a DataFrame that reads Parquet files with Spark's own reader, keeping *schema*'s nullability.
+
+    Options guard against session settings that would skip damaged files or shift old dates.
+    """
+    from pyspark.sql import DataFrame
+
+    reader = spark.read.schema(schema)
+    for name, value in {
+        "ignoreCorruptFiles": "false",
+        "ignoreMissingFiles": "false",
+        "mergeSchema": "false",
+        "recursiveFileLookup": "false",
+        "datetimeRebaseMode": "CORRECTED",
+        "int96RebaseMode": "CORRECTED",
+        "parquet.page.verify-checksum.enabled": "true",
+    }.items():
+        reader = reader.option(name, value)
+    logical = reader.parquet(*paths)._jdf.queryExecution().analyzed()
+    relation = logical.relation()
+    struct = spark._jvm.org.apache.spark.sql.types.DataType.fromJson(schema.json())
+    exact = relation.copy(
+        relation.location(),
+        relation.partitionSchema(),
+        struct,
+        relation.bucketSpec(),
+        relation.fileFormat(),
+        relation.options(),
+        relation.sparkSession(),
+    )
+    return DataFrame(spark._jsparkSession.baseRelationToDataFrame(exact), spark)
+
+
+def readable_by_jvm(spark: Any, path: str) -> bool:
+    """Whether the JVM's Hadoop file systems can see *path*."""
+    try:
+        hadoop_path = spark._jvm.org.apache.hadoop.fs.Path(path)
+        system = hadoop_path.getFileSystem(spark._jsc.hadoopConfiguration())
+        return bool(system.exists(hadoop_path))
+    except Exception:  # noqa: BLE001 - no such file system, no credentials, no network: each means "not this way"
+        return False

@@ -1,0 +1,24 @@
+"""Scala collections seen from Python."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+
+def items(sequence: Any) -> Iterator[Any]:
+    """Yield the elements of a Scala ``Seq`` or ``Array``."""
+    if hasattr(sequence, "__len__"):
+        yield from sequence
+        return
+    iterator = sequence.iterator()
+    while iterator.hasNext():
+        yield iterator.next()
+
+
+def to_seq(jvm: Any, values: list[Any]) -> Any:
+    """Return a Scala ``Seq`` of JVM objects."""
+    java_list = jvm.java.util.ArrayList()
+    for value in values:
+        java_list.append(value)
+    return jvm.org.apache.spark.api.python.PythonUtils.toSeq(java_list)

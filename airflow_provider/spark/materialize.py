@@ -1,0 +1,190 @@
+"""Compute what is missing of a vertex and store it, partition by partition.
+
+The plan runs as it is, with one function on top that writes a partition and reports it. As each task ends the driver
+records it, so that whatever the moment of a crash, all that was stored is found again.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+import uuid
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, cast
+
+from airflow_provider.recovery.events import VertexInitialized
+from airflow_provider.recovery.partitions import StoredPartition
+from airflow_provider.spark.jvm.execution import PreparedJob, job_properties
+from airflow_provider.spark.manifests import Delivering
+from airflow_provider.spark.partition_io import (
+    LAYOUT_PROPERTY,
+    MANIFEST_SCHEMA,
+    PARALLELISM_PROPERTY,
+    partition_writer,
+)
+from airflow_provider.spark.reading import location
+from airflow_provider.spark.recovery_point import vertex_of
+
+if TYPE_CHECKING:
+    from pyspark.accumulators import AccumulatorParam
+    from pyspark.sql import DataFrame
+
+    from airflow_provider.spark.context import RecoveryContext
+    from airflow_provider.spark.job_master import JobMaster
+    from airflow_provider.spark.recovery_point import RecoveryPoint
+
+log = logging.getLogger(__name__)
+
+_PROGRESS_INTERVAL = 5.0
+"""Least seconds between two lines of progress."""
+
+
+class NotStored(Exception):
+    """The store refused partitions; the DataFrame has to be computed the ordinary way."""
+
+
+@dataclass
+class _Collector:
+    """Takes what the tasks report, from Spark's accumulator thread; seeing a report twice is harmless."""
+
+    master: JobMaster
+    name: str
+    parallelism: int = 0
+    stored: dict[int, StoredPartition] = field(default_factory=dict)
+    error: str = ""
+    on_error: Any = None
+    _last_line: float = 0.0
+
+    def take(self, key: str, size: int, error: str) -> None:
+        if error:
+            if not self.error:
+                self.error = error
+                self.on_error()
+            return
+        partition = StoredPartition.from_key(key, size)
+        if partition is None or partition.index in self.stored:
+            return
+        self.master.partition_finished(partition)
+        self.stored[partition.index] = partition
+        now = time.monotonic()
+        if now - self._last_line >= _PROGRESS_INTERVAL or len(self.stored) == self.parallelism:
+            self._last_line = now
+            log.info("checkpoint %r: %d of %d partitions stored", self.name, len(self.stored), self.parallelism)
+
+
+def materialize(context: RecoveryContext, point: RecoveryPoint) -> dict[int, StoredPartition]:
+    """Store the vertex and return its partitions by index; what survived and still fits is not computed again.
+
+    :raises NotStored: the store failed; nothing is wrong with the job itself
+    """
+    master, spark = context.master, point.df.sparkSession
+    collector = _Collector(master, point.name)
+    tag = f"spark-recovery-{uuid.uuid4().hex}"
+    collector.on_error = lambda: spark.sparkContext.cancelJobsWithTag(tag)
+    frame = _writing(context, point, collector)
+    description = f"checkpoint {point.name}"
+    with job_properties(spark.sparkContext, {}, description=f"{description}: upstream stages", tag=tag):
+        job = PreparedJob(frame)
+    missing = _initialize(context, point, job, collector)
+    if missing:
+        properties = {LAYOUT_PROPERTY: _layout(point, job), PARALLELISM_PROPERTY: str(job.parallelism)}
+        with job_properties(spark.sparkContext, properties, description=description, tag=tag):
+            _run(job, missing, collector)
+    lost = [index for index in range(job.parallelism) if index not in collector.stored]
+    if lost:
+        raise NotStored(collector.error or f"no task reported partitions {lost[:10]}")
+    return collector.stored
+
+
+def _run(job: PreparedJob, missing: list[int], collector: _Collector) -> None:
+    try:
+        rows = job.run(missing)
+    except Exception as error:
+        if collector.error:
+            raise NotStored(collector.error) from error
+        raise
+    for row in rows:
+        collector.take(row.key, row.bytes, row.error)
+
+
+def _writing(context: RecoveryContext, point: RecoveryPoint, collector: _Collector) -> DataFrame:
+    """Return the DataFrame that stores *point*'s partitions when it runs."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    spark = point.df.sparkSession
+    renamed = point.df.toDF(*(f"c{i}" for i in range(len(point.df.columns))))
+    reports: list[Any] = []
+    accumulator = spark.sparkContext.accumulator(
+        reports, cast("AccumulatorParam[list[Any]]", Delivering(collector.take))
+    )
+
+    def report(key: str, size: int, error: str) -> None:
+        accumulator.add([(key, size, error)])
+
+    arrow_schema = to_arrow_schema(renamed.schema, timezone="UTC")
+    write = partition_writer(
+        location(context), point.vertex, context.master.epoch, arrow_schema.serialize().to_pybytes(), report
+    )
+    return renamed.mapInArrow(write, MANIFEST_SCHEMA)
+
+
+def _layout(point: RecoveryPoint, job: PreparedJob) -> str:
+    return "whole" if point.fingerprint.not_deterministic else job.layout.identity(job.parallelism)
+
+
+def _initialize(context: RecoveryContext, point: RecoveryPoint, job: PreparedJob, collector: _Collector) -> list[int]:
+    """Record the vertex and what of it survived; return the indexes that have to be computed."""
+    master = context.master
+    known = master.vertex(point.vertex)
+    if known is not None and known.initialized.deterministic:
+        reads = known.initialized.layout_spec.get("reads", [])
+        job.pin([[(int(start), int(end)) for start, end in ranges] for ranges in reads])
+    layout = _layout(point, job)
+    whole = list(point.fingerprint.not_deterministic) + job.layout.whole_only
+    if whole:
+        log.info("checkpoint %r can only be kept whole: %s", point.name, "; ".join(dict.fromkeys(whole)))
+    survivors = master.survivors_of(point.vertex, layout, job.parallelism, deterministic=not whole)
+    _reset_others(master, point, layout, survivors)
+    master.vertex_initialized(
+        VertexInitialized(
+            epoch=master.epoch,
+            at=time.time(),
+            vertex=point.vertex,
+            name=point.name,
+            fingerprint=point.fingerprint.digest,
+            parallelism=job.parallelism,
+            layout=layout,
+            deterministic=not whole,
+            schema=point.df.schema.json(),
+            upstream=tuple(vertex_of(token) for token in point.fingerprint.upstream),
+            parts=point.fingerprint.parts,
+            layout_spec={"reads": [[list(pair) for pair in ranges] for ranges in job.layout.reads]},
+        )
+    )
+    collector.parallelism = job.parallelism
+    for partition in survivors.values():
+        master.partition_finished(partition)
+        collector.stored[partition.index] = partition
+    missing = [index for index in range(job.parallelism) if index not in survivors]
+    log.info(
+        "checkpoint %r: %d partitions, %d reused, %d to compute",
+        point.name,
+        job.parallelism,
+        len(survivors),
+        len(missing),
+    )
+    return missing
+
+
+def _reset_others(master: JobMaster, point: RecoveryPoint, layout: str, survivors: dict[int, StoredPartition]) -> None:
+    """Record that partitions which earlier attempts finished are computed again, and say why."""
+    known = master.vertex(point.vertex)
+    if known is None:
+        return
+    kept = {partition.key for partition in survivors.values()}
+    again = tuple(index for index, record in known.partitions.items() if record.key not in kept)
+    if again:
+        changed = known.initialized.layout != layout
+        reason = "the partitions are cut differently now" if changed else "an incomplete vertex cannot be kept in part"
+        log.warning("checkpoint %r: %d stored partitions are not reused: %s", point.name, len(again), reason)
+        master.partitions_reset(point.vertex, again, reason)

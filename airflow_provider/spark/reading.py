@@ -1,0 +1,60 @@
+"""Read a stored vertex: natively where the JVM can reach the store, else through Arrow on the executors.
+
+Native reading prunes columns and is about twice as fast. Arrow keeps one partition to one partition and needs no
+Hadoop file system.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from airflow_provider.spark.jvm.relation import native_relation, readable_by_jvm
+from airflow_provider.spark.partition_io import StoreLocation, partition_reader
+from airflow_provider.spark.types import natively_readable
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from airflow_provider.recovery.partitions import StoredPartition
+    from airflow_provider.spark.context import RecoveryContext
+    from airflow_provider.spark.recovery_point import RecoveryPoint
+
+_GLOB = frozenset("{}[]*?\\")
+
+
+def read_partitions(context: RecoveryContext, point: RecoveryPoint, stored: dict[int, StoredPartition]) -> DataFrame:
+    """Return a DataFrame with columns c0, c1, … that holds the rows of all *stored* partitions."""
+    from pyspark.sql.types import StructField, StructType
+
+    schema = StructType(
+        [StructField(f"c{i}", field.dataType, field.nullable) for i, field in enumerate(point.df.schema.fields)]
+    )
+    partitions = [stored[index] for index in sorted(stored)]
+    paths = [f"{context.hadoop_root}/{context.master.prefix}/{partition.key}" for partition in partitions]
+    spark = point.df.sparkSession
+    if natively_readable(schema) and not _GLOB & set(context.hadoop_root) and readable_by_jvm(spark, paths[0]):
+        return native_relation(spark, paths, schema)
+    read = partition_reader(
+        location(context),
+        tuple(partition.key for partition in partitions),
+        tuple(partition.bytes for partition in partitions),
+    )
+    layouts = {partition.layout for partition in partitions}
+    read.__name__ = f"read_{point.vertex}_{'_'.join(sorted(layouts))}_{len(partitions)}"
+    return spark.range(0, len(partitions), 1, len(partitions)).mapInArrow(read, schema)
+
+
+def location(context: RecoveryContext) -> StoreLocation:
+    """Return what an executor needs to open the partition store."""
+    request = context.master.request
+    return StoreLocation(request.event_store, context.master.prefix, request.storage.to_mapping())
+
+
+def hadoop_root(event_store: str, scheme_of_s3: str = "s3a") -> str:
+    """Return the event store's root as Hadoop writes it: ``s3a://bucket/prefix`` or ``file:///path``."""
+    parts = urlsplit(event_store)
+    path = event_store[len(parts.scheme) + 3 + len(parts.netloc) :].rstrip("/")
+    if parts.scheme == "s3":
+        return f"{scheme_of_s3}://{parts.netloc}{path}"
+    return f"file://{path}"

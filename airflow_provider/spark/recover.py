@@ -1,0 +1,109 @@
+"""What happens at a recovery point.
+
+The first attempt stores the DataFrame partition by partition. A later one that comes to the same point with the same
+plan, inputs and code finds what survived: everything (nothing runs), a part (only the missing partitions run), or
+nothing that may be trusted (all of it runs). Whatever goes wrong with storing, the DataFrame is computed the ordinary
+way: recovery never breaks a job that would have run.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider.recovery.errors import ConfigurationError
+from airflow_provider.recovery.job import encode_segment
+from airflow_provider.spark.environment import executors_ready
+from airflow_provider.spark.fingerprint import fingerprint
+from airflow_provider.spark.jvm.relation import as_vertex
+from airflow_provider.spark.materialize import NotStored, materialize
+from airflow_provider.spark.reading import read_partitions
+from airflow_provider.spark.recovery_point import RecoveryPoint
+from airflow_provider.spark.types import unstorable
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from airflow_provider.recovery.partitions import StoredPartition
+    from airflow_provider.spark.context import RecoveryContext
+
+log = logging.getLogger(__name__)
+
+
+def recover(context: RecoveryContext, df: DataFrame, name: str) -> DataFrame:
+    """Do what :func:`airflow_provider.spark.checkpoint` promises, in a driver that has a recovery context."""
+    _require_classic(df, name)
+    context.master.check()
+    reason = _reason_to_skip(context, df)
+    if reason:
+        return _skip(context, df, name, reason)
+    identity = fingerprint(df, context)
+    if identity.opaque:
+        return _skip(context, df, name, f"a retry could not tell whether it is the same: {'; '.join(identity.opaque)}")
+    name = context.unique_name(name, identity.digest)
+    return _recover(context, RecoveryPoint(df, name, f"{encode_segment(name)}-{identity.digest[:32]}", identity))
+
+
+def _require_classic(df: Any, name: Any) -> None:
+    from pyspark.sql import DataFrame
+
+    if not isinstance(name, str) or not name.strip():
+        raise ConfigurationError(f"checkpoint() got the name {name!r}.", remedy="Give it a name that is not empty.")
+    if not isinstance(df, DataFrame) or not hasattr(df, "_jdf"):
+        raise ConfigurationError(
+            f"checkpoint({name!r}) got a {type(df).__module__}.{type(df).__name__}.",
+            remedy="It takes a DataFrame of a classic Spark session. Spark Connect is not supported, because its "
+            "client cannot see the plan's files and functions: submit the application to a cluster instead.",
+        )
+
+
+def _reason_to_skip(context: RecoveryContext, df: DataFrame) -> str:
+    """Return why *df* cannot be stored, whatever its plan; empty text if it can."""
+    if not context.master.request.options.enabled:
+        return "recovery is disabled"
+    if not context.master.usable:
+        return "the event store has failed"
+    if df.isStreaming:
+        return "it is a streaming DataFrame"
+    return unstorable(df.schema) or executors_ready(context, df.sparkSession)
+
+
+def _skip(context: RecoveryContext, df: DataFrame, name: str, reason: str) -> DataFrame:
+    log.warning("checkpoint %r is not stored; it is computed the ordinary way: %s", name, reason)
+    context.master.vertex_skipped(name, reason)
+    return df
+
+
+def _recover(context: RecoveryContext, point: RecoveryPoint) -> DataFrame:
+    """Reuse, complete or compute the vertex; return a DataFrame that reads it."""
+    master = context.master
+    known = master.vertex(point.vertex)
+    if known is not None and known.finished and point.vertex in context.done:
+        return _reading(context, point, context.done[point.vertex])
+    survivors = master.survivors(point.vertex)
+    if known is not None and len(survivors) == known.initialized.parallelism:
+        for partition in survivors.values():
+            master.partition_finished(partition)
+        master.vertex_reused(point.vertex)
+        if known.finished or master.vertex_finished(point.vertex):
+            log.info("checkpoint %r: all %d partitions reused, nothing to compute", point.name, len(survivors))
+            return _reading(context, point, survivors)
+    if known is not None and known.initialized.deterministic and master.optional(point.vertex):
+        log.info("checkpoint %r: partly lost, but all that reads it is finished; computed only if needed", point.name)
+        return as_vertex(point.df, point.df, point.vertex)
+    try:
+        stored = materialize(context, point)
+    except NotStored as error:
+        return _skip(context, point.df, point.name, str(error))
+    if not master.vertex_finished(point.vertex):
+        return _skip(context, point.df, point.name, "the event store has failed")
+    return _reading(context, point, stored)
+
+
+def _reading(context: RecoveryContext, point: RecoveryPoint, stored: dict[int, StoredPartition]) -> DataFrame:
+    context.done[point.vertex] = stored
+    vertex = context.master.vertex(point.vertex)
+    deterministic = vertex is not None and vertex.initialized.deterministic
+    epoch = max((partition.epoch for partition in stored.values()), default=0)
+    token = point.vertex if deterministic else f"{point.vertex}@{epoch}"
+    return as_vertex(point.df, read_partitions(context, point, stored), token)

@@ -1,0 +1,35 @@
+"""A recovery point as the script reached it, before anything is known of its partitions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from airflow_provider.spark.fingerprint import Fingerprint
+
+
+@dataclass(frozen=True)
+class RecoveryPoint:
+    """One call of ``checkpoint``.
+
+    :ivar name: as the user gave it, made unique within the attempt
+    :ivar vertex: identity of the vertex, ``<encoded name>-<fingerprint>``
+    """
+
+    df: DataFrame
+    name: str
+    vertex: str
+    fingerprint: Fingerprint
+
+
+def fingerprint_of(token: str) -> str:
+    """Return the part of a vertex token that says what it holds, without the name that the user gave it."""
+    return token.rsplit("-", 1)[-1]
+
+
+def vertex_of(token: str) -> str:
+    """Return the vertex that a token names, without the incarnation."""
+    return token.split("@", 1)[0]

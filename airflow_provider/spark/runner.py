@@ -1,0 +1,191 @@
+"""The runner: the user's script inside a recovery context.
+
+``spark-submit`` starts it in the place of the script (the operator does that), ``spark-recovery run`` starts it
+directly. It claims the job, reconciles, runs the script from the top as ``__main__``, and records how it ended.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import runpy
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+
+from airflow_provider.recovery.errors import ConfigurationError, Fenced, RecoveryError
+from airflow_provider.recovery.faults import FAULT, FAULT_PID
+from airflow_provider.recovery.partitions import FOLDER
+from airflow_provider.recovery.run_request import (
+    EXIT_CONFIGURATION,
+    EXIT_FAILED,
+    EXIT_FENCED,
+    RunRequest,
+    parse_run_arguments,
+)
+
+log = logging.getLogger(__name__)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the job that the command line describes; return the process's exit code."""
+    try:
+        return run(parse_run_arguments(arguments))
+    except RecoveryError as error:
+        print(f"spark-recovery: {error}", file=sys.stderr)  # noqa: T201 - logging may not be set up yet
+        return EXIT_CONFIGURATION
+
+
+def run(request: RunRequest) -> int:
+    """Run one attempt; return the process's exit code.
+
+    :returns: 0 on success, ``EXIT_FAILED`` if the script failed (a retry may help), ``EXIT_CONFIGURATION`` if nothing
+        could be started, ``EXIT_FENCED`` if a newer attempt took over
+    """
+    set_up_logging()
+    from airflow_provider.spark.environment import require_on_driver
+
+    try:
+        application = find_application(request.application)
+        require_on_driver(request.event_store)
+        return _run(request, application)
+    except Fenced as error:
+        log.error("%s", error)
+        return EXIT_FENCED
+    except RecoveryError as error:
+        log.error("%s", error)
+        return EXIT_FAILED if error.retryable else EXIT_CONFIGURATION
+
+
+def set_up_logging() -> None:
+    """Send the package's log to standard output, one line each, where ``spark-submit`` and Airflow pick it up."""
+    logger = logging.getLogger("airflow_provider")
+    if logger.handlers:
+        return
+    handler = logging.StreamHandler(sys.stdout)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s spark-recovery: %(message)s", "%H:%M:%S"))
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+
+
+def find_application(name: str) -> Path:
+    """Return the script's path: as given, in the working directory, or among the files that came with the job.
+
+    :raises ConfigurationError: it is nowhere, or no Python script
+    """
+    path = Path(name)
+    places = [path, Path.cwd() / path.name, *(Path(root) / path.name for root in sys.path)]
+    found = next((place for place in places if place.is_file()), None)
+    if found is None:
+        raise ConfigurationError(
+            f"The application {name!r} does not exist.", remedy="Check the path, and that the driver's machine has it."
+        )
+    if found.suffix == ".jar":
+        raise ConfigurationError(
+            f"The application {name!r} is a JVM application.",
+            remedy="Recovery works for PySpark scripts; submit JVM applications with SparkSubmitOperator.",
+        )
+    return found.absolute()
+
+
+def _run(request: RunRequest, application: Path) -> int:
+    from airflow_provider.spark.context import RecoveryContext, activate
+    from airflow_provider.spark.job_master import JobMaster
+    from airflow_provider.spark.local_data import watch_local_data
+    from airflow_provider.spark.reading import hadoop_root
+    from airflow_provider.spark.sinks import guard_sinks
+    from airflow_provider.storage.uris import open_store
+
+    if os.environ.get(FAULT):
+        os.environ.setdefault(FAULT_PID, str(os.getpid()))
+    store = open_store(request.event_store, request.storage)
+    master = JobMaster(request, store, on_fenced=lambda _: _stop_fenced(master))
+    if not master.start():
+        if not request.supervised:
+            master.acknowledge()
+        return 0
+    context = RecoveryContext(master, hadoop_root(store.uri))
+    restores = [watch_local_data(context.local_data), guard_sinks(master.check_now)]
+    activate(context)
+    try:
+        error = _run_script(application, request.arguments)
+    finally:
+        activate(None)
+        for restore in restores:
+            restore()
+    if error is None:
+        master.finished()
+        return 0
+    _note_damage(master, error)
+    master.failed(_one_line(error))
+    return EXIT_FAILED
+
+
+def _run_script(application: Path, arguments: Sequence[str]) -> BaseException | None:
+    """Run the script as ``__main__``; return what it failed with."""
+    sys.argv = [str(application), *arguments]
+    sys.path.insert(0, str(application.parent))
+    try:
+        runpy.run_path(str(application), run_name="__main__")
+    except SystemExit as end:
+        if end.code in (None, 0):
+            return None
+        if isinstance(end.code, str):
+            print(end.code, file=sys.stderr)  # noqa: T201 - as Python itself does
+        return end
+    except Fenced:
+        raise
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - whatever the script raises ends the attempt
+        traceback.print_exception(_without_runner(error))
+        return error
+    return None
+
+
+def _without_runner(error: BaseException) -> BaseException:
+    """Return the error with a traceback that begins in the user's script."""
+    frames = error.__traceback__
+    while frames is not None and frames.tb_frame.f_code.co_filename in (__file__, runpy.__file__, "<frozen runpy>"):
+        frames = frames.tb_next
+    return error.with_traceback(frames) if frames is not None else error
+
+
+def _one_line(error: BaseException) -> str:
+    """Return the error as one line: its type and the first line of what it says."""
+    if isinstance(error, SystemExit):
+        return f"the script ended with exit code {error.code}"
+    first = str(error).strip().splitlines()[:1]
+    return f"{type(error).__name__}: {first[0] if first else ''}".rstrip(": ")[:500]
+
+
+_PARTITION_KEY = re.compile(rf"({FOLDER}/[^/\s]+/[^/\s]+/[^/\s]+?\.parquet)")
+
+
+def _note_damage(master: object, error: BaseException) -> None:
+    """Mark partitions that Spark's own reader found damaged, so that the next attempt computes them again."""
+    from airflow_provider.spark.job_master import JobMaster
+
+    assert isinstance(master, JobMaster)  # noqa: S101 - typed loosely to keep the import lazy
+    text = str(error)
+    if "FAILED_READ_FILE" not in text and "Encountered error while reading file" not in text:
+        return
+    for key in sorted(set(_PARTITION_KEY.findall(text))):
+        log.error("The stored partition %s cannot be read; the next attempt computes it again.", key)
+        try:
+            master.mark_corrupt(key)
+        except RecoveryError as problem:
+            log.warning("It could not be marked as damaged: %s", problem)
+
+
+def _stop_fenced(master: object) -> None:
+    """End this process and its JVM at once: nothing of a fenced attempt may be committed."""
+    from airflow_provider.spark.job_master import JobMaster
+    from airflow_provider.spark.jvm.execution import halt_jvm
+
+    assert isinstance(master, JobMaster)  # noqa: S101 - typed loosely to keep the import lazy
+    halt_jvm(EXIT_FENCED)
+    master.stop_heartbeat("FENCED")
+    logging.shutdown()
+    os._exit(EXIT_FENCED)

@@ -1,0 +1,58 @@
+"""Attempts at a job inside this process: quick to start, so that many small claims can be tested in one session."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from airflow_provider.recovery.job import JobId
+from airflow_provider.recovery.options import RecoveryOptions
+from airflow_provider.recovery.report import VertexReport, build_report
+from airflow_provider.recovery.run_request import RunRequest
+from airflow_provider.spark.context import RecoveryContext, activate
+from airflow_provider.spark.job_master import JobMaster
+from airflow_provider.spark.local_data import watch_local_data
+from airflow_provider.spark.reading import hadoop_root
+from airflow_provider.storage.uris import open_store
+
+
+@dataclass
+class Attempts:
+    """Attempts at one job in one event store."""
+
+    folder: Path
+
+    def request(self) -> RunRequest:
+        return RunRequest(
+            event_store=f"file://{self.folder}",
+            job=JobId(("dag", "run", "task", "-1")),
+            application="script.py",
+            options=RecoveryOptions(write_buffer_flush_interval=0.05),
+            supervised=True,
+            previous_lost=10**6,
+        )
+
+    @contextmanager
+    def attempt(self) -> Iterator[RecoveryContext]:
+        """An attempt that ends without having finished the job, so that the next one resumes it."""
+        request = self.request()
+        store = open_store(request.event_store, request.storage)
+        master = JobMaster(request, store, on_fenced=lambda _: None)
+        assert master.start()
+        context = RecoveryContext(master, hadoop_root(store.uri))
+        restore = watch_local_data(context.local_data)
+        activate(context)
+        try:
+            yield context
+        finally:
+            activate(None)
+            restore()
+            master.failed("the test ends the attempt here")
+
+
+def vertices(context: RecoveryContext) -> dict[str, VertexReport]:
+    """What the attempt would report of each vertex, by name."""
+    report = build_report("job", context.master.graph)
+    return {vertex.name: vertex for vertex in report.vertices if vertex.reached}

@@ -1,0 +1,51 @@
+"""One Spark session for all tests that share a process; drivers of their own run in their own processes."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.support.driver import DriverHarness
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    from pyspark.sql import SparkSession
+
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    session = (
+        SparkSession.builder.master("local[2]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.sql.shuffle.partitions", "4")
+        .config("spark.driver.memory", "1g")
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("ERROR")
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="session")
+def orders(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """2,000 orders of 300 customers, as two Parquet files."""
+    folder = tmp_path_factory.mktemp("orders")
+    for part in range(2):
+        rows = range(part * 1000, part * 1000 + 1000)
+        table = pa.table({"customer": [row * 7919 % 300 for row in rows], "amount": [row % 97 for row in rows]})
+        pq.write_table(table, folder / f"part-{part}.parquet")
+    return folder
+
+
+@pytest.fixture
+def driver(tmp_path: Path) -> DriverHarness:
+    return DriverHarness(tmp_path, f"file://{tmp_path}/store")

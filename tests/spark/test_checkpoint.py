@@ -1,0 +1,331 @@
+"""What a user may rely on at a recovery point, seen inside one Spark session."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from airflow_provider.recovery.errors import ConfigurationError
+from airflow_provider.spark import checkpoint
+from tests.spark.attempts import Attempts, vertices
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def attempts(tmp_path: Path) -> Attempts:
+    return Attempts(tmp_path)
+
+
+@pytest.fixture(params=["native", "arrow"])
+def reading(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Read back through Spark's own reader, or through Arrow as where the JVM cannot reach the store."""
+    if request.param == "arrow":
+        monkeypatch.setattr("airflow_provider.spark.reading.readable_by_jvm", lambda spark, path: False)
+    return str(request.param)
+
+
+def test_without_a_recovery_context_nothing_happens(spark: SparkSession) -> None:
+    """In a notebook or a unit test the very same DataFrame comes back."""
+    df = spark.range(10)
+    assert checkpoint(df, "any") is df
+    assert df.transform(checkpoint, "any") is df
+
+
+def test_columns_taken_before_still_resolve(spark: SparkSession, attempts: Attempts, reading: str) -> None:
+    """``df["id"]``, an alias's ``a.id`` and a self join work after the checkpoint as before it."""
+    left = spark.range(10).withColumn("v", _twice("id")).alias("a")
+    right = spark.range(5, 15).alias("b")
+    with attempts.attempt():
+        kept = checkpoint(left, "left")
+        assert kept.select(left["id"], "a.v").orderBy("id").first() == (0, 0)
+        joined = kept.join(right, kept["id"] == right["id"])
+        assert joined.select("a.id", "b.id").count() == 5
+        assert kept.join(kept.alias("other"), "id").count() == 10
+        both = checkpoint(left.join(right, left["id"] == right["id"]), "both")
+        assert both.select(left["id"], right["id"]).count() == 5
+
+
+def _twice(name: str) -> Column:
+    from pyspark.sql import functions as F
+
+    return F.col(name) * 2
+
+
+def test_schema_is_kept_exactly(spark: SparkSession, attempts: Attempts, reading: str) -> None:
+    """Names (duplicate, odd, empty), types, nullability at every depth and column metadata stay."""
+    from pyspark.sql import functions as F
+
+    df = spark.sql(
+        "SELECT id, id AS ID2, id AS `a.b`, id AS `ü b\"'`, id AS ``, id, "
+        "array(struct(id AS x, CAST(NULL AS STRING) AS y)) AS nested, map('k', id) AS m FROM range(3)"
+    ).withColumn("noted", F.col("nested").alias("noted", metadata={"comment": "kept"}))
+    with attempts.attempt():
+        kept = checkpoint(df, "odd")
+        assert kept.schema == df.schema
+        assert [field.metadata for field in kept.schema] == [field.metadata for field in df.schema]
+        assert sorted(map(str, kept.collect())) == sorted(map(str, df.collect()))
+
+
+def test_values_survive_exactly(spark: SparkSession, attempts: Attempts, reading: str) -> None:
+    """Edge values of every storable type come back as they were."""
+    from pyspark.sql import types as T
+
+    schema = T.StructType(
+        [
+            T.StructField("flag", T.BooleanType()),
+            T.StructField("byte", T.ByteType()),
+            T.StructField("short", T.ShortType()),
+            T.StructField("int", T.IntegerType()),
+            T.StructField("long", T.LongType()),
+            T.StructField("float", T.FloatType()),
+            T.StructField("double", T.DoubleType()),
+            T.StructField("small", T.DecimalType(5, 2)),
+            T.StructField("big", T.DecimalType(38, 18)),
+            T.StructField("text", T.StringType()),
+            T.StructField("raw", T.BinaryType()),
+            T.StructField("day", T.DateType()),
+            T.StructField("moment", T.TimestampType()),
+            T.StructField("wall", T.TimestampNTZType()),
+            T.StructField("list", T.ArrayType(T.MapType(T.StringType(), T.DecimalType(10, 3)))),
+        ]
+    )
+    rows = [
+        (
+            True,
+            -128,
+            -32768,
+            -(2**31),
+            -(2**63),
+            1.5,
+            -0.0,
+            Decimal("-999.99"),
+            Decimal("12345678901234567890.123456789012345678"),
+            "ü\0\n",
+            bytearray(b"\x00\xff"),
+            dt.date(1, 1, 1),
+            dt.datetime(1582, 10, 4, 1, 2, 3, 456),
+            dt.datetime(9999, 12, 31, 23, 59, 59, 999999),
+            [{"a": Decimal("1.250"), "b": None}, None],
+        ),
+        (False, 127, 32767, 2**31 - 1, 2**63 - 1, math.inf, 5e-324, *([None] * 8)),
+        (None,) * 15,
+    ]
+    df = spark.createDataFrame(rows, schema)
+    with attempts.attempt():
+        df = spark.createDataFrame(rows, schema)
+        kept = checkpoint(df, "values")
+        assert kept.schema == df.schema
+        assert sorted(map(repr, kept.collect())) == sorted(map(repr, df.collect()))
+        text = [f"CAST(`{name}` AS STRING)" for name in ("day", "moment", "wall", "double", "float")]
+        assert sorted(map(repr, kept.selectExpr(*text).collect())) == sorted(map(repr, df.selectExpr(*text).collect()))
+
+
+def test_intervals_of_days_survive(spark: SparkSession, attempts: Attempts) -> None:
+    """A day-time interval is read back through Arrow, whatever the store."""
+    df = spark.sql("SELECT INTERVAL '1 02:03:04.567' DAY TO SECOND AS i, id FROM range(3)")
+    with attempts.attempt() as context:
+        kept = checkpoint(df, "intervals")
+        assert kept.schema == df.schema
+        assert sorted(kept.collect()) == sorted(df.collect())
+        assert vertices(context)["intervals"].rows == 3
+
+
+def test_empty_partitions_and_empty_frames(spark: SparkSession, attempts: Attempts, reading: str) -> None:
+    """Partitions without rows are stored like any other, and a frame without rows keeps its schema."""
+    with attempts.attempt() as context:
+        sparse = checkpoint(spark.range(0, 2, 1, 8).filter("id = 1"), "sparse")
+        empty = checkpoint(spark.range(10).filter("id < 0").selectExpr("id", "'x' AS t"), "empty")
+        assert [row.id for row in sparse.collect()] == [1]
+        assert (empty.count(), empty.columns) == (0, ["id", "t"])
+        assert vertices(context)["sparse"].partitions == 8
+
+
+def test_one_stored_partition_is_one_partition(
+    spark: SparkSession, attempts: Attempts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Read through Arrow, partition i of the stored vertex is partition i of the DataFrame."""
+    monkeypatch.setattr("airflow_provider.spark.reading.readable_by_jvm", lambda spark, path: False)
+    df = spark.range(0, 100, 1, 7)
+    with attempts.attempt():
+        kept = checkpoint(df, "seven")
+        assert kept.rdd.glom().map(lambda rows: [row.id for row in rows]).collect() == (
+            df.rdd.glom().map(lambda rows: [row.id for row in rows]).collect()
+        )
+
+
+def test_a_second_attempt_reuses_everything(spark: SparkSession, attempts: Attempts) -> None:
+    """A complete vertex, and one on top of it, are found again; nothing is computed."""
+
+    def script() -> list[tuple[int, int]]:
+        base = checkpoint(spark.range(0, 100, 1, 4).withColumn("k", _modulo("id", 5)), "base")
+        sums = checkpoint(base.groupBy("k").sum("id"), "sums")
+        return sorted(map(tuple, sums.collect()))
+
+    with attempts.attempt() as context:
+        first = script()
+        assert all(vertex.reused == 0 for vertex in vertices(context).values())
+    with attempts.attempt() as context:
+        assert script() == first
+        assert {name: (v.reused, v.computed) for name, v in vertices(context).items()} == {
+            "base": (4, 0),
+            "sums": (vertices(context)["sums"].partitions, 0),
+        }
+
+
+def _modulo(name: str, n: int) -> Column:
+    from pyspark.sql import functions as F
+
+    return F.col(name) % n
+
+
+def test_a_lost_partition_alone_is_computed_again(spark: SparkSession, attempts: Attempts) -> None:
+    """Of a finished vertex only the partition whose object is gone is computed."""
+
+    def script() -> int:
+        return (
+            checkpoint(spark.range(0, 100, 1, 4).withColumn("k", _modulo("id", 5)), "base")
+            .selectExpr("sum(id * k)")
+            .first()[0]
+        )
+
+    with attempts.attempt():
+        first = script()
+    objects = sorted(attempts.folder.rglob("*.parquet"))
+    objects[2].unlink()
+    with attempts.attempt() as context:
+        assert script() == first
+        assert (vertices(context)["base"].reused, vertices(context)["base"].computed) == (3, 1)
+
+
+@pytest.mark.parametrize("damage", ["truncated", "flipped"])
+def test_a_damaged_partition_is_never_read(spark: SparkSession, attempts: Attempts, damage: str) -> None:
+    """A truncated object, or one with a flipped bit and the same size, is computed again."""
+
+    def script() -> int:
+        return (
+            checkpoint(spark.range(0, 1000, 1, 4).withColumn("k", _modulo("id", 5)), "base")
+            .selectExpr("sum(id * k)")
+            .first()[0]
+        )
+
+    with attempts.attempt():
+        first = script()
+    victim = sorted(attempts.folder.rglob("*.parquet"))[1]
+    body = bytearray(victim.read_bytes())
+    if damage == "truncated":
+        body = body[:-7]
+    else:
+        body[len(body) // 2] ^= 1
+    victim.chmod(0o644)
+    victim.write_bytes(body)
+    with attempts.attempt() as context:
+        assert script() == first
+        assert (vertices(context)["base"].reused, vertices(context)["base"].computed) == (3, 1)
+
+
+def test_another_plan_input_or_setting_is_not_reused(spark: SparkSession, attempts: Attempts, tmp_path: Path) -> None:
+    """A changed literal, literal type, input file or time zone leads to a new computation."""
+    source = tmp_path / "in.parquet"
+    spark.range(20).write.parquet(str(source))
+
+    def reused(df: DataFrame) -> int:
+        with attempts.attempt() as context:
+            checkpoint(df, "point").count()
+            return vertices(context)["point"].reused
+
+    def read() -> DataFrame:
+        return spark.read.parquet(str(source))
+
+    assert reused(read().selectExpr("id + 1 AS x")) == 0
+    assert reused(read().selectExpr("id + 1 AS x")) > 0
+    assert reused(read().selectExpr("id + 2 AS x")) == 0
+    assert reused(read().selectExpr("'1' AS x", "id")) == 0
+    assert reused(read().selectExpr("CAST(1 AS STRING) AS x", "id")) == 0
+    spark.range(20, 30).write.mode("append").parquet(str(source))
+    assert reused(read().selectExpr("id + 1 AS x")) == 0
+    zone = spark.conf.get("spark.sql.session.timeZone")
+    try:
+        spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
+        assert reused(read().selectExpr("id + 1 AS x")) == 0
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", zone or "UTC")
+
+
+def test_local_rows_are_compared_by_content(spark: SparkSession, attempts: Attempts) -> None:
+    """``createDataFrame`` with the same rows is reused, with other rows it is not, also where text looks alike."""
+
+    def reused(rows: list[tuple[str, str]]) -> int:
+        with attempts.attempt() as context:
+            checkpoint(spark.createDataFrame(rows, "a string, b string"), "rows").count()
+            return vertices(context)["rows"].reused
+
+    assert reused([("x,y", "z")]) == 0
+    assert reused([("x,y", "z")]) > 0
+    assert reused([("x", "y,z")]) == 0
+
+
+def test_an_rdd_is_never_reused(spark: SparkSession, attempts: Attempts) -> None:
+    """What cannot be fingerprinted is computed the ordinary way and the report says why."""
+    with attempts.attempt() as context:
+        df = spark.sparkContext.parallelize([(1,), (2,)]).toDF(["x"])
+        assert checkpoint(df, "rdd").count() == 2
+        skipped = context.master.graph.newest.skipped  # type: ignore[union-attr]
+        assert [(skip.name, "RDD" in skip.reason) for skip in skipped] == [("rdd", True)]
+
+
+def test_an_unsupported_type_is_named_and_the_job_goes_on(spark: SparkSession, attempts: Attempts) -> None:
+    """A column that cannot be stored exactly is named with its type and the remedy; the rows are right."""
+    df = spark.sql("SELECT id, INTERVAL '1-2' YEAR TO MONTH AS period FROM range(3)")
+    with attempts.attempt() as context:
+        assert checkpoint(df, "months").count() == 3
+        (skip,) = context.master.graph.newest.skipped  # type: ignore[union-attr]
+        assert "'period'" in skip.reason
+        assert "interval year to month" in skip.reason
+        assert "cast" in skip.reason
+
+
+@pytest.mark.parametrize("name", ["", "  ", None, 3])
+def test_a_name_is_needed(spark: SparkSession, attempts: Attempts, name: object) -> None:
+    """A missing name is one clear error."""
+    with attempts.attempt(), pytest.raises(ConfigurationError, match="name"):
+        checkpoint(spark.range(1), name)  # type: ignore[arg-type]
+
+
+def test_random_rows_are_kept_whole_or_not_at_all(spark: SparkSession, attempts: Attempts) -> None:
+    """Of a vertex that is not deterministic no single partition is kept, and what was derived from it goes too."""
+    from pyspark.sql import functions as F
+
+    def script() -> tuple[list[float], float]:
+        noise = checkpoint(spark.range(0, 100, 1, 4).withColumn("r", F.rand(seed=3)), "noise")
+        total = checkpoint(noise.groupBy((F.col("id") % 3).alias("k")).agg(F.max("r").alias("m")), "total")
+        return sorted(row.r for row in noise.collect()), max(row.m for row in total.collect())
+
+    with attempts.attempt():
+        first = script()
+        assert first[1] == first[0][-1]
+    with attempts.attempt() as context:
+        assert script() == first
+        assert vertices(context)["noise"].reused == 4
+    next(file for file in sorted(attempts.folder.rglob("*.parquet")) if "noise-" in str(file)).unlink()
+    with attempts.attempt() as context:
+        values, top = script()
+        assert top == values[-1]
+        assert vertices(context)["noise"].reused == 0
+        assert vertices(context)["total"].reused == 0
+
+
+def test_one_name_for_two_frames(spark: SparkSession, attempts: Attempts) -> None:
+    """A name used twice gives two vertices; the same frame twice gives one."""
+    with attempts.attempt() as context:
+        for n in (1, 2, 1):
+            assert checkpoint(spark.range(n * 10), "loop").count() == n * 10
+        assert sorted(vertices(context)) == ["loop", "loop#2"]

@@ -1,0 +1,85 @@
+"""A driver killed at any commit boundary, then run again, gives the result of a run that was never killed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+from airflow_provider.recovery import faults
+from tests.support.driver import DriverHarness, Outcome
+
+pytestmark = pytest.mark.process
+
+KILLED = -9
+
+
+def result(folder: Path) -> list[tuple[int, ...]]:
+    table = pq.read_table(folder)
+    return sorted(zip(*(column.to_pylist() for column in table.columns), strict=True))
+
+
+def expected(orders: Path) -> list[tuple[int, ...]]:
+    """The job's answer, worked out by Arrow."""
+    totals = pq.read_table(orders).group_by("customer").aggregate([("amount", "sum")])
+    total = totals["amount_sum"]
+    grade = pc.subtract(pc.multiply(total, 7), pc.multiply(pc.divide(pc.multiply(total, 7), 101), 101))
+    return sorted(zip(totals["customer"].to_pylist(), total.to_pylist(), grade.to_pylist(), strict=True))
+
+
+def run(driver: DriverHarness, orders: Path, fault: str = "") -> Outcome:
+    keep = {"keep-partitions": ""}
+    outcome = driver.run("two_vertices.py", str(orders), str(driver.folder / "out"), fault=fault, options=keep)
+    assert outcome.code == (KILLED if fault else 0), outcome.log
+    return outcome
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        faults.BEFORE_FIRST_EVENT,
+        faults.AFTER_PARTITION_PUT,
+        f"{faults.AFTER_PARTITION_PUT}@2",
+        f"{faults.AFTER_PARTITION_EVENT}@3",
+        f"{faults.BEFORE_FLUSH}@3",
+        f"{faults.AFTER_FLUSH}@3",
+        faults.BEFORE_VERTEX_FINISHED,
+        faults.AFTER_VERTEX_FINISHED,
+        f"{faults.AFTER_PARTITION_EVENT}@8",
+        faults.BEFORE_JOB_FINISHED,
+        faults.AFTER_JOB_FINISHED,
+    ],
+)
+def test_killed_at_a_commit_boundary_then_run_again(driver: DriverHarness, orders: Path, fault: str) -> None:
+    """Whatever the moment of the crash, the second attempt ends with the right result and computes nothing twice."""
+    run(driver, orders, fault)
+    stored = {name: len({p.index for p in driver.partitions(name)}) for name in ("totals", "graded")}
+    second = run(driver, orders)
+    assert result(driver.folder / "out") == expected(orders)
+    assert second.tasks["checkpoint totals"] == 6 - stored["totals"], second.log
+    assert second.tasks["checkpoint graded"] == 4 - stored["graded"], second.log
+
+
+def test_attempt_two_computes_exactly_the_missing_partitions(driver: DriverHarness, orders: Path) -> None:
+    """Objects and tasks of attempt 2 are those of the partitions that attempt 1 did not store, no more and no less."""
+    run(driver, orders, f"{faults.AFTER_PARTITION_EVENT}@3")
+    before = {p.index for p in driver.partitions("totals")}
+    assert 0 < len(before) < 6
+    second = run(driver, orders)
+    written = [p for p in driver.partitions("totals") if p.epoch == 2]
+    assert {p.index for p in written} == set(range(6)) - before
+    assert len(written) == second.tasks["checkpoint totals"] == 6 - len(before)
+
+
+def test_a_crash_during_reconciliation_is_survived_by_attempt_three(driver: DriverHarness, orders: Path) -> None:
+    """Attempt 2 dies while it reconciles; attempt 3 resumes from what attempt 1 stored."""
+    run(driver, orders, f"{faults.AFTER_PARTITION_EVENT}@8")
+    stored = {p.key for p in driver.partitions("totals")} | {p.key for p in driver.partitions("graded")}
+    run(driver, orders, faults.DURING_RECONCILIATION)
+    assert {p.key for p in driver.partitions("totals")} | {p.key for p in driver.partitions("graded")} == stored
+    third = run(driver, orders)
+    assert result(driver.folder / "out") == expected(orders)
+    assert third.tasks["checkpoint totals"] == 0
+    assert third.tasks["checkpoint graded"] == 4 - (len(stored) - 6)

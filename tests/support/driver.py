@@ -1,0 +1,134 @@
+"""Run real drivers (``spark-recovery run`` in a process of its own) and look at what they left."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from airflow_provider.recovery.job import JobId
+from airflow_provider.recovery.options import StorageOptions
+from airflow_provider.recovery.partitions import StoredPartition
+from airflow_provider.storage.partition_store import PartitionStore
+from airflow_provider.storage.uris import open_store
+
+JOBS = Path(__file__).parents[1] / "spark" / "jobs"
+
+SPARK_SETTINGS = {
+    "spark.master": "local[2]",
+    "spark.ui.enabled": "false",
+    "spark.sql.shuffle.partitions": "4",
+    "spark.driver.memory": "1g",
+    "spark.driver.extraJavaOptions": "-Dlog4j2.level=warn",
+    "spark.eventLog.compress": "false",
+}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a driver ended, what it said, and how many tasks it ran under each job description."""
+
+    code: int
+    log: str
+    tasks: Counter[str]
+
+
+@dataclass
+class DriverHarness:
+    """Runs attempts of one job against one event store.
+
+    :param folder: a folder of its own for outputs and Spark's event logs
+    """
+
+    folder: Path
+    event_store: str
+    job_id: str = "job"
+    storage: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
+    attempts: int = 0
+
+    def command(self, script: str | Path, *arguments: str, options: Mapping[str, str] | None = None) -> list[str]:
+        """The command line of an attempt; an option with an empty value is a flag."""
+        given = {"event-store": self.event_store, "job-id": self.job_id, **self.storage, **(options or {})}
+        flags = [text for name, value in given.items() for text in (f"--{name}", value) if text]
+        path = script if isinstance(script, Path) else JOBS / script
+        return [sys.executable, "-m", "airflow_provider.cli", "run", *flags, str(path), *arguments]
+
+    def env(self, fault: str = "", **extra: str) -> dict[str, str]:
+        logs = self.folder / f"eventlog-{self.attempts}"
+        logs.mkdir(parents=True, exist_ok=True)
+        settings = {**SPARK_SETTINGS, "spark.eventLog.enabled": "true", "spark.eventLog.dir": f"file://{logs}"}
+        flags = " ".join(f'--conf "{name}={value}"' for name, value in settings.items())
+        env = {
+            **os.environ,
+            "PYSPARK_SUBMIT_ARGS": f"{flags} pyspark-shell",
+            "PYSPARK_PYTHON": sys.executable,
+            "PYTHONHASHSEED": "0",
+            **self.environment,
+            **extra,
+        }
+        env.pop("SPARK_RECOVERY_FAULT", None)
+        if fault:
+            env["SPARK_RECOVERY_FAULT"] = fault
+        return env
+
+    def run(
+        self, script: str | Path, *arguments: str, fault: str = "", options: Mapping[str, str] | None = None, **env: str
+    ) -> Outcome:
+        self.attempts += 1
+        done = subprocess.run(
+            self.command(script, *arguments, options=options),
+            env=self.env(fault, **env),
+            cwd=self.folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=180,
+            check=False,
+        )
+        return Outcome(done.returncode, done.stdout, self.tasks(self.attempts))
+
+    def start(self, script: str | Path, *arguments: str, fault: str = "", **env: str) -> subprocess.Popen[str]:
+        self.attempts += 1
+        return subprocess.Popen(
+            self.command(script, *arguments),
+            env=self.env(fault, **env),
+            cwd=self.folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    def tasks(self, attempt: int) -> Counter[str]:
+        """Successful tasks of an attempt by job description, from Spark's own event log."""
+        description_of_stage: dict[int, str] = {}
+        tasks: Counter[str] = Counter()
+        for file in (self.folder / f"eventlog-{attempt}").rglob("*"):
+            if not file.is_file() or file.name.startswith("."):
+                continue
+            for line in file.read_text().splitlines():
+                try:
+                    event = json.loads(line)
+                except ValueError:
+                    continue  # the killed driver's last line
+                if event["Event"] == "SparkListenerJobStart":
+                    text = (event.get("Properties") or {}).get("spark.job.description", "")
+                    description_of_stage |= dict.fromkeys(event["Stage IDs"], text)
+                elif event["Event"] == "SparkListenerTaskEnd" and event["Task End Reason"]["Reason"] == "Success":
+                    tasks[description_of_stage.get(event["Stage ID"], "")] += 1
+        return tasks
+
+    @property
+    def store(self) -> PartitionStore:
+        options = StorageOptions.from_mapping(self.storage)
+        return PartitionStore(open_store(self.event_store, options), JobId.parse(self.job_id).prefix)
+
+    def partitions(self, name: str) -> list[StoredPartition]:
+        """Stored partitions of the vertex called *name*, all attempts."""
+        found = self.store.survivors()
+        return [p for vertex, stored in found.items() if vertex.rsplit("-", 1)[0] == name for p in stored]
