@@ -1,0 +1,149 @@
+"""A real Airflow of the demo's own: SQLite, LocalExecutor, a scheduler that is quick to notice things.
+
+Its parts are started one by one rather than as ``airflow standalone``, which adds a triggerer and needs twice as long.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from airflow_provider.demo.processes import DemoError, Processes, wait_until
+
+BOOT_TIMEOUT = 180.0
+"""Seconds; ten are usual on two idle cores."""
+
+
+def airflow_environment(home: Path, dags: Path, port: int) -> dict[str, str]:
+    """Return the environment for Airflow and what it starts, free of the caller's own Airflow, Spark and AWS settings.
+
+    :param home: ``AIRFLOW_HOME``
+    :param dags: the DAGs folder
+    :param port: of the API server, on loopback
+    """
+    foreign = ("AIRFLOW_", "AIRFLOW__", "AWS_", "SPARK_", "PYSPARK_", "HADOOP_")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
+    url = f"http://127.0.0.1:{port}"
+    settings: dict[str, dict[str, object]] = {
+        "core": {
+            "dags_folder": dags,
+            "load_examples": False,
+            "dags_are_paused_at_creation": False,
+            "parallelism": 4,
+            "execution_api_server_url": f"{url}/execution/",
+            "simple_auth_manager_all_admins": True,
+        },
+        "api": {"host": "127.0.0.1", "port": port, "base_url": url},
+        "scheduler": {"scheduler_idle_sleep_time": 0.2},
+        "dag_processor": {"refresh_interval": 5, "parsing_processes": 1},
+        "logging": {"colored_console_log": False},
+    }
+    for section, options in settings.items():
+        for name, value in options.items():
+            environment[f"AIRFLOW__{section}__{name}".upper()] = str(value)
+    return environment | {
+        "AIRFLOW_HOME": str(home),
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{environment.get('PATH', os.defpath)}",
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "NO_PROXY": "127.0.0.1,localhost",
+    }
+
+
+class LocalAirflow:
+    """Airflow as a user sees it: its command line and its REST API.
+
+    :param processes: made with :func:`airflow_environment`
+    """
+
+    def __init__(self, processes: Processes) -> None:
+        self._processes = processes
+        self._home = Path(processes.environment["AIRFLOW_HOME"])
+        self._token = ""
+        self.url = processes.environment["AIRFLOW__API__BASE_URL"]
+        self._command = shutil.which("airflow", path=processes.environment["PATH"])
+        if self._command is None:
+            raise DemoError(
+                "There is no 'airflow' command beside this Python: pip install 'airflow-provider-spark-recovery[demo]'."
+            )
+
+    def run(self, name: str, *arguments: str) -> None:
+        """Run an ``airflow`` command to its end. :raises DemoError: it failed"""
+        process = self._processes.start(name, [str(self._command), *arguments])
+        self._processes.finish(name, process, BOOT_TIMEOUT)
+
+    def add_connections(self, connections: Mapping[str, Mapping[str, Any]]) -> None:
+        """Add connections with the command line, as ``airflow connections add`` does, all in one go."""
+        path = self._home / "connections.json"
+        path.touch(mode=0o600)
+        path.write_text(json.dumps(connections))
+        self.run("airflow-connections", "connections", "import", str(path))
+
+    def start(self, dag_id: str) -> None:
+        """Start API server, DAG processor and scheduler, and wait until they know the DAG."""
+        for component in ("api-server", "dag-processor", "scheduler"):
+            self._processes.start(f"airflow-{component}", [str(self._command), component])
+        wait_until("Airflow's API", self._log_in, timeout=BOOT_TIMEOUT)
+        wait_until(f"Airflow to find the DAG {dag_id}", lambda: self._knows(dag_id), timeout=BOOT_TIMEOUT)
+
+    def trigger(self, dag_id: str, conf: Mapping[str, str]) -> str:
+        """Start a run of the DAG and return its id."""
+        run = self._call("POST", f"/api/v2/dags/{dag_id}/dagRuns", {"logical_date": None, "conf": dict(conf)})
+        return str(run["dag_run_id"])
+
+    def run_state(self, dag_id: str, run_id: str) -> str:
+        """Return the state of a run: ``queued``, ``running``, ``success`` or ``failed``."""
+        return str(self._call("GET", f"/api/v2/dags/{dag_id}/dagRuns/{quote(run_id)}")["state"])
+
+    def task_instance(self, dag_id: str, run_id: str, task_id: str) -> dict[str, Any]:
+        """Return what Airflow tells of a task instance, among it ``state`` and ``try_number``."""
+        return dict(self._call("GET", f"/api/v2/dags/{dag_id}/dagRuns/{quote(run_id)}/taskInstances/{task_id}"))
+
+    def xcom(self, dag_id: str, run_id: str, task_id: str, key: str) -> Any:
+        """Return a task's XCom value."""
+        path = f"/api/v2/dags/{dag_id}/dagRuns/{quote(run_id)}/taskInstances/{task_id}/xcomEntries/{key}"
+        return self._call("GET", f"{path}?deserialize=false&stringify=false")["value"]
+
+    def task_log(self, dag_id: str, run_id: str, task_id: str) -> Path | None:
+        """Return the log file of a task's newest try."""
+        folder = self._home / "logs" / f"dag_id={dag_id}" / f"run_id={run_id}" / f"task_id={task_id}"
+        tries = sorted(folder.glob("attempt=*.log"), key=lambda path: path.stat().st_mtime)
+        return tries[-1] if tries else None
+
+    def _log_in(self) -> bool:
+        self._processes.check()
+        try:
+            self._token = str(self._call("GET", "/auth/token")["access_token"])
+        except OSError:
+            return False
+        return True
+
+    def _knows(self, dag_id: str) -> bool:
+        self._processes.check()
+        errors = self._call("GET", "/api/v2/importErrors")["import_errors"]
+        if errors:
+            raise DemoError(f"Airflow cannot import {errors[0]['filename']}:\n{errors[0]['stack_trace']}")
+        try:
+            self._call("GET", f"/api/v2/dags/{dag_id}")
+        except urllib.error.HTTPError as error:
+            if error.code == 404:
+                return False
+            raise
+        return True
+
+    def _call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
+        headers = {"Content-Type": "application/json"}
+        if self._token:
+            headers["Authorization"] = f"Bearer {self._token}"
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(self.url + path, data, headers, method=method)
+        with urllib.request.urlopen(request, timeout=30) as response:
+            return json.load(response)

@@ -1,0 +1,1 @@
+"""Tests of the demo and of the example DAGs."""
