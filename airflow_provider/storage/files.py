@@ -173,7 +173,7 @@ class FileObjectStore:
         for last in (*[False] * (_TRIES - 1), True):
             new = [directory for directory in path.parents if not directory.exists()]
             try:
-                path.parent.mkdir(parents=True, exist_ok=True)
+                _make_directory(path.parent)
                 action()
             except FileNotFoundError:
                 if last:
@@ -273,6 +273,17 @@ def _walk(directory: Path, parent: str, prefix: str) -> Iterator[ObjectInfo]:
             except FileNotFoundError:
                 continue
             yield ObjectInfo(key, status.st_size, status.st_mtime)
+
+
+def _make_directory(directory: Path) -> None:
+    """Make it and its parents; :raises FileNotFoundError: somebody removed it meanwhile."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except FileExistsError as error:
+        if not directory.exists():
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(directory)) from error
+        if not directory.is_dir():
+            raise
 
 
 def _copy_exclusively(temporary: Path, target: Path) -> None:

@@ -62,9 +62,8 @@ class RetryPolicy:
         """Return what *request* returns, repeating it as long as that may help; raises its last error."""
         return tenacity.Retrying(
             stop=tenacity.stop_after_attempt(self.attempts) | tenacity.stop_before_delay(self.deadline),
-            wait=tenacity.wait_exponential_jitter(
-                initial=self.first_pause, max=self.longest_pause, jitter=self.first_pause
-            ),
+            wait=tenacity.wait_exponential(multiplier=self.first_pause, max=self.longest_pause)
+            + tenacity.wait_random(0, self.first_pause),
             retry=tenacity.retry_if_exception(worth_repeating),
             reraise=True,
         )(request)

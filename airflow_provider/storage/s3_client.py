@@ -73,7 +73,7 @@ def _new_client(options: StorageOptions, session: boto3.Session) -> S3Client:
         response_checksum_validation=options.checksum,  # type: ignore[arg-type]
     )
     try:
-        return session.client(
+        client = session.client(
             "s3",
             region_name=options.region or None,
             endpoint_url=options.endpoint_url or None,
@@ -85,6 +85,20 @@ def _new_client(options: StorageOptions, session: boto3.Session) -> S3Client:
             f"No S3 client can be made: {error}.",
             remedy="Check the storage options and the AWS settings of this process.",
         ) from error
+    client.meta.events.register_first("needs-retry.s3.HeadBucket", _end_of_redirects)
+    return client
+
+
+def _end_of_redirects(response: tuple[Any, Any] | None = None, **_: object) -> None:
+    """Keep botocore from asking for a bucket's region without end where every request is answered with a redirect.
+
+    On a redirect botocore sends HeadBucket to learn the region, and on a redirect of that one, again. A server that
+    merely redirects http to https would lead into a recursion.
+    """
+    if response is None or "x-amz-bucket-region" in response[0].headers:
+        return
+    if response[0].status_code in {301, 302, 307}:
+        raise boto.ClientError(response[1], "HeadBucket")
 
 
 class S3Requests:

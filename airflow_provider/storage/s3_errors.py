@@ -135,6 +135,12 @@ def _answer(error: boto.ClientError, address: Address) -> RecoveryError:
             **ids,
         )
     real_region = _real_region(error)
+    if status in {301, 302, 307, 308} and not real_region and code not in _WRONG_REGION - {"301", "307"}:
+        return StoreError(
+            f"{address.endpoint} redirects {address} ({status}) without naming a region.",
+            remedy="Correct the option endpoint_url (https instead of http?), or set the option region.",
+            **ids,
+        )
     if code in _WRONG_REGION or (status in {301, 307, 400} and real_region not in {"", address.region}):
         where = f"is in region {real_region}" if real_region else "is in another region"
         return StoreError(
@@ -152,7 +158,7 @@ def _answer(error: boto.ClientError, address: Address) -> RecoveryError:
     if worth_repeating(error):
         return StoreUnavailable(
             f"The object store at {address.endpoint} kept failing at {address} ({said}).",
-            remedy="Look at its health and its limits on request rates.",
+            remedy="Look at its health and its limits on request rates; or endpoint_url leads to something else than S3.",
             endpoint=address.endpoint,
             **ids,
         )

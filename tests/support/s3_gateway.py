@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import http.client
 import os
 import shutil
@@ -86,9 +87,11 @@ class S3Server:
             "AWS_EC2_METADATA_DISABLED": "true",
         }
 
+    @functools.cache  # noqa: B019  there are two servers
     def session(self) -> boto3.Session:
         return boto3.Session(self.access_key, self.secret_key, region_name="us-east-1")
 
+    @functools.cache  # noqa: B019
     def create_bucket(self, name: str) -> str:
         """Create a bucket; again is harmless. Returns its name."""
         client = self.session().client("s3", endpoint_url=self.endpoint)

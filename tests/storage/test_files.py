@@ -1,0 +1,250 @@
+"""What only a store of files has to stand: other processes, permissions, odd file systems."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from airflow_provider.recovery.errors import (
+    AccessDenied,
+    ConfigurationError,
+    ObjectExists,
+    ObjectNotFound,
+    StoreError,
+)
+from airflow_provider.storage.files import FileObjectStore
+
+
+def _all_files(root: Path) -> list[str]:
+    return sorted(str(path.relative_to(root)) for path in root.rglob("*"))
+
+
+def test_a_missing_root_is_made_by_the_first_write_and_not_before(tmp_path: Path) -> None:
+    """Looking at a store creates nothing; writing creates what is missing of its path."""
+    root = tmp_path / "data" / "event store"
+    store = FileObjectStore(root)
+    assert list(store.list("")) == []
+    assert not store.exists("a")
+    assert store.abort_uploads("") == 0
+    store.delete(["a"])
+    assert not root.parent.exists()
+    store.put_new("jobs/a", b"")
+    assert _all_files(root) == ["jobs", "jobs/a"]
+
+
+def test_nothing_but_objects_stays_behind(files: FileObjectStore, tmp_path: Path) -> None:
+    """Temporary files and emptied directories go away; the root stays."""
+    files.put_new("a/b/c", b"1")
+    with pytest.raises(ObjectExists):
+        files.put_new("a/b/c", b"2")
+    files.put("a/b/d", b"1")
+    assert _all_files(tmp_path / "store") == ["a", "a/b", "a/b/c", "a/b/d"]
+    files.delete(["a/b/c", "a/b/d"])
+    assert _all_files(tmp_path / "store") == []
+
+
+def test_a_root_that_is_a_file_is_refused(tmp_path: Path) -> None:
+    """The error names the file."""
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigurationError, match="is not a directory") as caught:
+        FileObjectStore(tmp_path / "file")
+    assert str(tmp_path / "file") in str(caught.value)
+
+
+def test_a_file_on_the_way_is_reported(files: FileObjectStore, tmp_path: Path) -> None:
+    """An object under which another is wanted, or the other way round, is an error that names the path."""
+    files.put_new("a", b"")
+    files.put_new("d/x", b"")
+    for key in ("a/b", "d"):
+        with pytest.raises(StoreError) as caught:
+            files.put_new(key, b"")
+        assert not isinstance(caught.value, ObjectExists)
+        assert str(tmp_path / "store" / key) in str(caught.value)
+    with pytest.raises(ObjectNotFound):
+        files.get("a/b")
+    assert list(files.list("a/b")) == []
+
+
+def test_keys_in_the_temporary_folder_are_refused(files: FileObjectStore) -> None:
+    """Unfinished writes are nobody's objects, not even on request."""
+    for operation in (lambda: files.put_new(".tmp/x", b""), lambda: files.get(".tmp/x")):
+        with pytest.raises(ConfigurationError, match=r"\.tmp"):
+            operation()
+    assert list(files.list(".tmp/")) == []
+
+
+@pytest.fixture
+def nobody() -> Iterator[None]:
+    """Root may write everywhere, so tests of permissions run with another effective user."""
+    if os.geteuid() == 0:
+        os.seteuid(65534)
+        yield
+        os.seteuid(0)
+    else:
+        yield
+
+
+def test_an_unwritable_root_is_named_with_its_user(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    """Access denied says where, what and who."""
+    for folder in (tmp_path, *tmp_path.parents):
+        if folder.stat().st_uid == os.geteuid() and folder != Path("/") and folder != Path("/tmp"):
+            folder.chmod(0o755)
+    root = tmp_path / "store"
+    root.mkdir()
+    store = FileObjectStore(root)
+    store.put_new("a", b"")
+    root.chmod(0o555)
+    request.getfixturevalue("nobody")
+    for write in (lambda: store.put_new("b", b""), lambda: store.put("a", b""), lambda: store.delete(["a"])):
+        with pytest.raises(AccessDenied) as caught:
+            write()
+        assert str(root) in caught.value.message
+        assert f"uid {os.geteuid()}" in caught.value.remedy
+        assert "name another directory" in caught.value.remedy
+    with pytest.raises(AccessDenied):
+        store.check()
+
+
+def test_a_missing_root_below_an_unwritable_one_is_denied(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    """The first write says that the root cannot be made."""
+    for folder in (tmp_path, *tmp_path.parents):
+        if folder.stat().st_uid == os.geteuid() and folder != Path("/") and folder != Path("/tmp"):
+            folder.chmod(0o755)
+    request.getfixturevalue("nobody")
+    with pytest.raises(AccessDenied) as caught:
+        FileObjectStore(tmp_path / "new" / "store").check()
+    assert str(tmp_path / "new" / "store") in caught.value.message
+
+
+def test_a_full_disk_is_told_as_such(tmp_path: Path) -> None:
+    """A write that runs out of room names the path and says to make room; no object appears."""
+    store = FileObjectStore(tmp_path / "store")
+    program = (
+        "import resource, signal, sys; from pathlib import Path;"
+        "from airflow_provider.storage.files import FileObjectStore;"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN);"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000));"
+        "FileObjectStore(Path(sys.argv[1])).put_new('a', bytes(2000))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path / "store")], capture_output=True, text=True, timeout=60
+    )
+    assert "StoreError: Cannot write" in done.stderr
+    assert "Make room" in done.stderr
+    assert list(store.list("")) == []
+    assert store.abort_uploads("") == 0
+
+
+@pytest.mark.parametrize("code", [errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK])
+def test_without_hard_links_create_only_still_has_one_winner(
+    files: FileObjectStore, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    """Where link() is refused, O_EXCL decides."""
+
+    def no_link(*args: object) -> None:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(os, "link", no_link)
+    start = threading.Barrier(8)
+
+    def create(number: int) -> bool:
+        start.wait()
+        try:
+            files.put_new("claim", bytes([number]) * 1000)
+        except ObjectExists:
+            return False
+        return True
+
+    with ThreadPoolExecutor(8) as pool:
+        won = list(pool.map(create, range(8)))
+    assert won.count(True) == 1
+    assert files.get("claim") == bytes([won.index(True)]) * 1000
+    assert [info.key for info in files.list("")] == ["claim"]
+
+
+def test_a_link_that_worked_although_it_was_answered_exists_is_ours(
+    files: FileObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """NFS may repeat a link() whose answer was lost: two names for our own file mean that it worked."""
+    link = os.link
+
+    def link_twice(source: Path, target: Path) -> None:
+        link(source, target)
+        link(source, target)
+
+    monkeypatch.setattr(os, "link", link_twice)
+    files.put_new("claim", b"ours")
+    assert files.get("claim") == b"ours"
+    with pytest.raises(ObjectExists):
+        files.put_new("claim", b"ours")
+
+
+def test_an_upload_cut_short_by_a_kill_is_invisible_and_can_be_swept(tmp_path: Path) -> None:
+    """SIGKILL in the middle of an upload leaves no object; abort_uploads removes what was written, by prefix."""
+    source = tmp_path / "source"
+    source.write_bytes(bytes(20 * 2**20))
+    program = (
+        "import sys; from pathlib import Path; from airflow_provider.storage.files import FileObjectStore;"
+        "FileObjectStore(Path(sys.argv[1])).upload(sys.argv[2], Path(sys.argv[3]))"
+    )
+    for key in ("job1/partitions/p", "job2/partitions/p"):
+        done = subprocess.run(
+            [sys.executable, "-c", program, str(tmp_path / "store"), key, str(source)],
+            env=os.environ | {"SPARK_RECOVERY_FAULT": "within-multipart-upload"},
+            timeout=60,
+        )
+        assert done.returncode == -9
+    store = FileObjectStore(tmp_path / "store")
+    assert list(store.list("")) == []
+    assert store.abort_uploads("job1/") == 1
+    assert store.abort_uploads("job1/") == 0
+    assert store.abort_uploads("") == 1
+    assert _all_files(tmp_path / "store") == []
+
+
+def test_an_upload_aborted_by_another_fails_its_writer(files: FileObjectStore, tmp_path: Path) -> None:
+    """Whoever sweeps a fenced attempt's uploads can be sure that they do not appear afterwards."""
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+
+    def upload() -> None:
+        files.upload("job/p", fifo)
+
+    with ThreadPoolExecutor(1) as pool:
+        uploading = pool.submit(upload)
+        with fifo.open("wb") as source:
+            source.write(b"first part")
+            while not files.abort_uploads("job/"):
+                pass
+        with pytest.raises(StoreError, match="Cannot write"):
+            uploading.result()
+    assert list(files.list("")) == []
+
+
+def test_writers_and_deleters_of_one_folder_do_not_trip_over_each_other(files: FileObjectStore) -> None:
+    """A directory that another removes because it is empty is made again."""
+
+    def churn(number: int) -> None:
+        for turn in range(100):
+            key = f"a/b/c/{number}-{turn}"
+            files.put_new(key, b"")
+            files.delete([key])
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(churn, range(4)))
+    assert list(files.list("")) == []
+
+
+def test_a_source_that_is_missing_is_the_callers_error(files: FileObjectStore, tmp_path: Path) -> None:
+    """A missing local file is no failure of the store."""
+    with pytest.raises(FileNotFoundError):
+        files.upload("key", tmp_path / "missing")
+    assert list(files.list("")) == []

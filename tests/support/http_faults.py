@@ -1,0 +1,172 @@
+"""A reverse proxy in front of a real S3 server that does to chosen requests what networks and servers do."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import urlsplit
+
+_HOP_BY_HOP = {"connection", "transfer-encoding", "content-length", "keep-alive"}
+
+
+@dataclass
+class Request:
+    method: str
+    target: str
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def path(self) -> str:
+        return urlsplit(self.target).path
+
+    @property
+    def query(self) -> str:
+        return urlsplit(self.target).query
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Answer this in place of the server, in the shape of S3's errors."""
+
+    status: int
+    code: str = ""
+    message: str = "said by the test"
+    headers: dict[str, str] = field(default_factory=dict)
+    extra: str = ""
+    text: str = ""
+
+    @property
+    def body(self) -> bytes:
+        if self.text:
+            return self.text.encode()
+        return f"<Error><Code>{self.code}</Code><Message>{self.message}</Message>{self.extra}</Error>".encode()
+
+
+class Drop:
+    """Close the connection; the server never sees the request."""
+
+
+class LoseAnswer:
+    """The server does what it was asked to; the connection is closed before it can say so."""
+
+
+@dataclass(frozen=True)
+class BreakOff:
+    """The connection is closed after so many bytes of the answer's body."""
+
+    after: int
+
+
+Fault = Answer | Drop | LoseAnswer | BreakOff | None
+
+
+class FaultyServer:
+    """Passes requests on to *target* and keeps a list of them.
+
+    ``fault`` decides what happens to a request (``None``: nothing) and may change it, for example its headers.
+    """
+
+    def __init__(self, target: str) -> None:
+        self.requests: list[Request] = []
+        self.fault: Callable[[Request], Fault] = lambda request: None
+        self._target = urlsplit(target).netloc
+        self._lock = threading.Lock()
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def handle_any(self) -> None:
+                outer._handle(self)
+
+            def __getattr__(self, name: str) -> object:  # do_GET, do_PUT, …
+                if name.startswith("do_"):
+                    return self.handle_any
+                raise AttributeError(name)
+
+            def log_message(self, *args: object) -> None:
+                return
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+
+    @property
+    def endpoint(self) -> str:
+        return f"http://127.0.0.1:{self._server.server_address[1]}"
+
+    def count(self, method: str, part_of_target: str = "") -> int:
+        return sum(r.method == method and part_of_target in r.target for r in self.requests)
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[FaultyServer]:
+        thread = threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True)
+        thread.start()
+        try:
+            yield self
+        finally:
+            self._server.shutdown()
+            self._server.server_close()
+            thread.join()
+
+    def _handle(self, handler: BaseHTTPRequestHandler) -> None:
+        body = handler.rfile.read(int(handler.headers.get("Content-Length") or 0))
+        request = Request(handler.command, handler.path, dict(handler.headers.items()), body)
+        with self._lock:
+            self.requests.append(request)
+            fault = self.fault(request)
+        if isinstance(fault, Answer):
+            return self._answer(handler, fault.status, fault.headers, fault.body)
+        if not isinstance(fault, Drop):
+            status, headers, content = self._pass_on(request)
+            if fault is None:
+                return self._answer(handler, status, headers, content)
+            if isinstance(fault, BreakOff):
+                self._answer(handler, status, headers, content, fault.after)
+        handler.close_connection = True
+        return None
+
+    def _pass_on(self, request: Request) -> tuple[int, dict[str, str], bytes]:
+        connection = http.client.HTTPConnection(self._target, timeout=30)
+        try:
+            headers = {name: value for name, value in request.headers.items() if name.lower() != "expect"}
+            connection.request(request.method, request.target, request.body, headers)
+            answer = connection.getresponse()
+            return answer.status, dict(answer.getheaders()), answer.read()
+        finally:
+            connection.close()
+
+    @staticmethod
+    def _answer(
+        handler: BaseHTTPRequestHandler, status: int, headers: dict[str, str], body: bytes, cut: int | None = None
+    ) -> None:
+        handler.send_response(status)
+        length = str(len(body))
+        for name, value in headers.items():
+            if name.lower() == "content-length" and handler.command == "HEAD":
+                length = value
+            if name.lower() not in _HOP_BY_HOP:
+                handler.send_header(name, value)
+        handler.send_header("Content-Length", length)
+        handler.end_headers()
+        if handler.command != "HEAD":
+            handler.wfile.write(body[:cut])
+
+
+def times(
+    count: int, fault: Answer | Drop | LoseAnswer, method: str = "", part: str = ""
+) -> Callable[[Request], Fault]:
+    """A fault that strikes the first *count* requests that fit."""
+    left = [count]
+
+    def decide(request: Request) -> Fault:
+        if left[0] > 0 and method in {"", request.method} and part in request.target:
+            left[0] -= 1
+            return fault
+        return None
+
+    return decide
