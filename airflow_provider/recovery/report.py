@@ -8,6 +8,10 @@ from typing import Any
 from airflow_provider.recovery.graph import ExecutionGraph, Vertex
 
 
+LOST = "LOST"
+"""State of an attempt that did not say how it ended and has a successor."""
+
+
 @dataclass(frozen=True)
 class VertexReport:
     """One vertex as the newest attempt left it.
@@ -91,7 +95,7 @@ def build_report(job: str, graph: ExecutionGraph) -> JobReport:
         attempts=[
             AttemptReport(
                 epoch=attempt.epoch,
-                state=str(attempt.state),
+                state=str(attempt.state) if attempt.state.terminal or attempt is newest else LOST,
                 started_at=attempt.started_at,
                 ended_at=attempt.ended_at,
                 application_id=attempt.application_id,

@@ -132,13 +132,18 @@ class Claims:
         return f"{self._prefix}/acks/{epoch:08d}.json"
 
 
+def same_machine(claim: Claim) -> bool:
+    """Whether the claim's process id means a process of this machine, in this boot and PID name space."""
+    return bool(claim.boot_id) and claim.pid > 0 and (claim.host, claim.boot_id) == (socket.gethostname(), _boot_id())
+
+
 def process_is_gone(claim: Claim) -> bool:
     """Whether the claim's process certainly has ended. ``False`` also means that it cannot be told from here.
 
     Certain only on the same host, in the same boot and the same PID name space: there the process id either is free,
     belongs to a process that started at another time, or is a zombie without a living thread.
     """
-    if not claim.boot_id or claim.pid <= 0 or (claim.host, claim.boot_id) != (socket.gethostname(), _boot_id()):
+    if not same_machine(claim):
         return False
     try:
         os.kill(claim.pid, 0)  # sends nothing; unlike /proc it is not hidden by the mount option hidepid

@@ -1,0 +1,74 @@
+"""From a connection, an operator's parameters and Spark's conf to settings. Pure: reads no connection itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from airflow_provider.recovery.errors import ConfigurationError
+from airflow_provider.recovery.options import RecoveryOptions, StorageOptions
+
+CONF_PREFIX = "spark.recovery."
+"""Spark conf properties with this prefix are options, for one job: ``spark.recovery.retention=2 days``."""
+
+_LOCATION = ("event_store", "aws_conn_id")
+
+
+@dataclass(frozen=True)
+class RecoverySettings:
+    """Where a job's state is kept, and how the job is recovered.
+
+    :ivar event_store: ``s3://bucket/prefix`` or ``file:///path``
+    :ivar aws_conn_id: Airflow's AWS connection for the store; empty for boto3's own chain
+    """
+
+    event_store: str
+    aws_conn_id: str = ""
+    options: RecoveryOptions = field(default_factory=RecoveryOptions)
+    storage: StorageOptions = field(default_factory=StorageOptions)
+
+
+def known_settings() -> set[str]:
+    """Return the names of all settings."""
+    return {*_LOCATION, *(item.name for group in (RecoveryOptions, StorageOptions) for item in fields(group))}
+
+
+def merge_settings(*layers: tuple[str, Mapping[str, Any]]) -> RecoverySettings:
+    """Return the settings that *layers* give, later ones over earlier ones; ``None`` and empty text count as not given.
+
+    :param layers: where each layer comes from, for messages, and its values
+    :raises ConfigurationError: a setting is unknown or cannot be read, or no layer says where the event store is
+    """
+    values: dict[str, Any] = {}
+    for source, layer in layers:
+        for raw, value in layer.items():
+            name = raw.replace("-", "_")
+            if name not in known_settings():
+                raise ConfigurationError(
+                    f"{source} has the unknown recovery option {raw!r}.",
+                    remedy=f"Known options: {', '.join(sorted(known_settings()))}.",
+                )
+            if value is not None and value != "":
+                values[name] = value
+    if not values.get("event_store"):
+        raise ConfigurationError(
+            f"No event store is given in {', '.join(source for source, _ in layers)}.",
+            remedy="Set 'event_store' of the connection to s3://bucket/prefix or file:///path.",
+        )
+    return RecoverySettings(
+        event_store=str(values["event_store"]).strip(),
+        aws_conn_id=str(values.get("aws_conn_id", "")).strip(),
+        options=RecoveryOptions.from_mapping(_of(RecoveryOptions, values)),
+        storage=StorageOptions.from_mapping(_of(StorageOptions, values)),
+    )
+
+
+def conf_settings(conf: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options among Spark's conf properties."""
+    return {name.removeprefix(CONF_PREFIX): value for name, value in conf.items() if name.startswith(CONF_PREFIX)}
+
+
+def _of(group: type, values: Mapping[str, Any]) -> dict[str, Any]:
+    names = {item.name for item in fields(group)}
+    return {name: value for name, value in values.items() if name in names}

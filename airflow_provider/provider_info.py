@@ -1,0 +1,84 @@
+"""What Airflow asks of a provider: its operators, hooks and connection form."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from airflow_provider import __version__
+
+
+def get_provider_info() -> dict[str, Any]:
+    """Return the provider's metadata (entry point ``apache_airflow_provider``)."""
+    return {
+        "package-name": "airflow-provider-spark-recovery",
+        "name": "Spark Recovery",
+        "description": "Spark jobs that go on from where they died: replayed events, reused partitions.",
+        "versions": [__version__],
+        "integrations": [
+            {
+                "integration-name": "Spark Recovery",
+                "external-doc-url": "https://pypi.org/project/airflow-provider-spark-recovery/",
+                "tags": ["apache"],
+            }
+        ],
+        "operators": [
+            {
+                "integration-name": "Spark Recovery",
+                "python-modules": ["airflow_provider.operators.spark_recovery"],
+            }
+        ],
+        "hooks": [
+            {
+                "integration-name": "Spark Recovery",
+                "python-modules": ["airflow_provider.hooks.spark_recovery"],
+            }
+        ],
+        "connection-types": [
+            {
+                "hook-class-name": "airflow_provider.hooks.spark_recovery.SparkRecoveryHook",
+                "hook-name": "Spark Recovery",
+                "connection-type": "spark_recovery",
+                "ui-field-behaviour": {
+                    "hidden-fields": ["host", "port", "schema", "login", "password", "extra"],
+                    "relabeling": {},
+                    "placeholders": {"event_store": "s3://bucket/prefix"},
+                },
+                "conn-fields": _connection_fields(),
+            }
+        ],
+    }
+
+
+def _connection_fields() -> dict[str, Any]:
+    def text(label: str, description: str) -> dict[str, Any]:
+        return {"label": label, "description": description, "schema": {"type": ["string", "null"]}}
+
+    def choice(label: str, description: str, *values: str) -> dict[str, Any]:
+        schema = {"type": ["string", "null"], "enum": [*values, None], "default": None}
+        return {"label": label, "description": description, "schema": schema}
+
+    return {
+        "event_store": text("Event store", "Where jobs keep their state: s3://bucket/prefix or file:///shared/path"),
+        "aws_conn_id": text("AWS connection", "For s3://; empty: the machines' own credentials"),
+        "resume": choice("Resume", "auto (default): go on from what survived; never: start afresh", "auto", "never"),
+        "retention": text("Retention", "How long a failed job's partitions are kept. Default: 7 days"),
+        "previous_worker_recovery_timeout": text(
+            "Previous worker recovery timeout",
+            "How long a driver's heartbeat must stand still before it counts as lost. Default: 30 s",
+        ),
+        "endpoint_url": text("S3 endpoint", "For S3-compatible stores; default: AWS, or the AWS connection's"),
+        "region": text("Region", "Region of the bucket; default: the AWS connection's"),
+        "addressing_style": choice("Addressing style", "Default: auto", "auto", "path", "virtual"),
+        "sse": choice("Server-side encryption", "Of new objects; default: the bucket's", "AES256", "aws:kms"),
+        "sse_kms_key_id": text("KMS key", "For aws:kms; default: the bucket's key"),
+        "checksum": choice("Request checksums", "Default: when_required", "when_required", "when_supported"),
+        "ca_bundle": text("CA bundle", "Path of a CA bundle for an https endpoint of your own"),
+        "write_buffer_size": text("Write buffer size", "Bytes of events that trigger a flush. Default: 1 MiB"),
+        "write_buffer_flush_interval": text("Flush interval", "How long an event waits at most. Default: 1 s"),
+        "snapshot_min_pause": text("Snapshot pause", "Least pause between two snapshots. Default: 3 min"),
+        "enabled": {
+            "label": "Enabled",
+            "description": "Record and recover at all",
+            "schema": {"type": ["boolean", "null"], "default": True},
+        },
+    }
