@@ -208,6 +208,9 @@ class JobMaster:
         if self._heartbeat is not None and self.usable:
             try:
                 self._heartbeat.check()
+            except Fenced as error:
+                self._fence(int(str(error.ids["newer"])))
+                raise
             except StoreError as error:
                 log.warning("Cannot see whether a newer attempt owns the job: %s", error)
 
@@ -383,9 +386,10 @@ class JobMaster:
             self._writer.append(event)
 
     def _fence(self, newer: int) -> None:
-        if self._fenced.is_set():
-            return
-        self._fenced.set()
+        with self._lock:
+            if self._fenced.is_set():
+                return
+            self._fenced.set()
         log.error(
             "Attempt %d is fenced: attempt %d owns job %s now. This driver stops and commits nothing.",
             self.epoch,

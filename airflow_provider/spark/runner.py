@@ -11,8 +11,10 @@ import os
 import re
 import runpy
 import sys
+import threading
+import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from airflow_provider.recovery.errors import ConfigurationError, Fenced, RecoveryError
@@ -91,6 +93,26 @@ def find_application(name: str) -> Path:
     return found.absolute()
 
 
+def watch_parent() -> None:
+    """End this process when the JVM that started it is gone.
+
+    ``spark-submit`` is a JVM that starts Python. If it alone is killed, the script could go on for hours without a
+    driver behind it, its heartbeat beating, and every retry would attach to it.
+    """
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:
+        return
+    parent = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1)
+        log.error("The driver's JVM is gone; this driver ends.")
+        logging.shutdown()
+        os._exit(EXIT_FAILED)
+
+    threading.Thread(target=watch, name="watch-parent", daemon=True).start()
+
+
 def _run(request: RunRequest, application: Path) -> int:
     from airflow_provider.spark.context import RecoveryContext, activate
     from airflow_provider.spark.job_master import JobMaster
@@ -107,25 +129,32 @@ def _run(request: RunRequest, application: Path) -> int:
         if not request.supervised:
             master.acknowledge()
         return 0
+    watch_parent()
     context = RecoveryContext(master, hadoop_root(store.uri))
     restores = [watch_local_data(context.local_data), guard_sinks(master.check_now)]
     activate(context)
     try:
-        error = _run_script(application, request.arguments)
-    finally:
-        activate(None)
-        for restore in restores:
-            restore()
-    if error is None:
-        master.finished()
-        return 0
-    _note_damage(master, error)
-    master.failed(_one_line(error))
+        try:
+            error = _run_script(application, request.arguments, master.check)
+        finally:
+            activate(None)
+            for restore in restores:
+                restore()
+        if error is None:
+            master.finished()
+            return 0
+        _note_damage(master, error)
+        master.failed(_one_line(error))
+    except Fenced:
+        _stop_fenced(master)
     return EXIT_FAILED
 
 
-def _run_script(application: Path, arguments: Sequence[str]) -> BaseException | None:
-    """Run the script as ``__main__``; return what it failed with."""
+def _run_script(application: Path, arguments: Sequence[str], check: Callable[[], None]) -> BaseException | None:
+    """Run the script as ``__main__``; return what it failed with.
+
+    :param check: raises Fenced if this attempt has to stop, which is then why the script failed
+    """
     sys.argv = [str(application), *arguments]
     sys.path.insert(0, str(application.parent))
     try:
@@ -139,6 +168,7 @@ def _run_script(application: Path, arguments: Sequence[str]) -> BaseException | 
     except Fenced:
         raise
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - whatever the script raises ends the attempt
+        check()
         traceback.print_exception(_without_runner(error))
         return error
     return None
@@ -179,12 +209,21 @@ def _note_damage(master: object, error: BaseException) -> None:
             log.warning("It could not be marked as damaged: %s", problem)
 
 
+_stopping = threading.Lock()
+
+
 def _stop_fenced(master: object) -> None:
-    """End this process and its JVM at once: nothing of a fenced attempt may be committed."""
+    """End this process and its JVM at once: nothing of a fenced attempt may be committed. Does not return.
+
+    Several threads may come here; the first one ends the process, and takes the others with it.
+    """
     from airflow_provider.spark.job_master import JobMaster
     from airflow_provider.spark.jvm.execution import halt_jvm
 
     assert isinstance(master, JobMaster)  # noqa: S101 - typed loosely to keep the import lazy
+    _stopping.acquire()  # never released
+    # Whatever waits for the JVM breaks now; its stack traces would hide the one line that says why.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
     halt_jvm(EXIT_FENCED)
     master.stop_heartbeat("FENCED")
     logging.shutdown()

@@ -93,10 +93,12 @@ class DriverHarness:
         )
         return Outcome(done.returncode, done.stdout, self.tasks(self.attempts))
 
-    def start(self, script: str | Path, *arguments: str, fault: str = "", **env: str) -> subprocess.Popen[str]:
+    def start(
+        self, script: str | Path, *arguments: str, fault: str = "", options: Mapping[str, str] | None = None, **env: str
+    ) -> subprocess.Popen[str]:
         self.attempts += 1
         return subprocess.Popen(
-            self.command(script, *arguments),
+            self.command(script, *arguments, options=options),
             env=self.env(fault, **env),
             cwd=self.folder,
             stdout=subprocess.PIPE,

@@ -1,0 +1,39 @@
+"""Wait for conditions, and look at trees of processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+
+def wait_until(condition: Callable[[], object], what: str, timeout: float = 120.0) -> None:
+    """Return once *condition* holds.
+
+    :param timeout: seconds
+    :raises AssertionError: it did not come to hold; says *what* was waited for
+    """
+    deadline = time.monotonic() + timeout
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {timeout:g} s: {what}"
+        time.sleep(0.05)
+
+
+def process_tree(pid: int) -> list[int]:
+    """The process and all that descend from it, parents first."""
+    tree = [pid]
+    for parent in tree:
+        for children in Path(f"/proc/{parent}/task").glob("*/children"):
+            tree += [int(child) for child in children.read_text().split() if int(child) not in tree]
+    return tree
+
+
+def signal_tree(process: subprocess.Popen[str], number: signal.Signals) -> list[int]:
+    """Send a signal to a process and all that descend from it; returns their ids."""
+    tree = process_tree(process.pid)
+    for pid in tree:
+        os.kill(pid, number)
+    return tree
