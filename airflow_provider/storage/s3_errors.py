@@ -158,7 +158,7 @@ def _answer(error: boto.ClientError, address: Address) -> RecoveryError:
     if worth_repeating(error):
         return StoreUnavailable(
             f"The object store at {address.endpoint} kept failing at {address} ({said}).",
-            remedy="Look at its health and its limits on request rates; or endpoint_url leads to something else than S3.",
+            remedy="Look at its health and its request limits; or endpoint_url leads to something else than S3.",
             endpoint=address.endpoint,
             **ids,
         )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -44,3 +46,11 @@ def open_on(server: S3Server, prefix: str | None = None) -> ObjectStore:
     bucket = server.create_bucket("recovery-tests")
     root = f"tests/{uuid.uuid4().hex}" if prefix is None else prefix
     return open_store(f"s3://{bucket}/{root}", StorageOptions(endpoint_url=server.endpoint), session=server.session())
+
+
+def wait_until(condition: Callable[[], object], timeout: float = 20) -> None:
+    """Wait for what other threads bring about."""
+    deadline = time.monotonic() + timeout
+    while not condition():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.002)

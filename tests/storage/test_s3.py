@@ -33,6 +33,7 @@ from tests.support.http_faults import Answer, BreakOff, Drop, FaultyServer, Lose
 from tests.support.s3_gateway import S3Server, free_port
 
 BUCKET = "recovery-tests"
+SESSION = boto3.Session("testaccess", "testsecret")
 FAST = RetryPolicy(first_pause=0.001, longest_pause=0.01)
 
 
@@ -48,7 +49,7 @@ def _store(endpoint: str, bucket: str = BUCKET, *, retry: RetryPolicy | None = F
         bucket,
         f"tests/{uuid.uuid4().hex}",
         StorageOptions.from_mapping({"endpoint_url": endpoint, "region": "us-east-1", **options}),
-        session=boto3.Session("testaccess", "testsecret"),
+        session=SESSION,
         retry=retry,
     )
 
