@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 import uuid
 from collections.abc import Callable
@@ -18,6 +19,17 @@ from tests.support.s3_gateway import S3Server
 PREFIX = "jobs/etl/run/task/-1/@job"
 
 KINDS = ["file", "moto", pytest.param("gateway", marks=pytest.mark.process)]
+
+
+@pytest.fixture(autouse=True)
+def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of both servers for tests, whatever the environment of the test run holds."""
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    for name, value in S3Server("", "testaccess", "testsecret").environment.items():
+        monkeypatch.setenv(name, value)
+    for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
+        monkeypatch.setenv(name, "/nonexistent")
 
 
 @pytest.fixture
@@ -45,7 +57,7 @@ def open_on(server: S3Server, prefix: str | None = None) -> ObjectStore:
     """Open an empty root in the server's bucket for tests."""
     bucket = server.create_bucket("recovery-tests")
     root = f"tests/{uuid.uuid4().hex}" if prefix is None else prefix
-    return open_store(f"s3://{bucket}/{root}", StorageOptions(endpoint_url=server.endpoint), session=server.session())
+    return open_store(f"s3://{bucket}/{root}", StorageOptions(endpoint_url=server.endpoint))
 
 
 def wait_until(condition: Callable[[], object], timeout: float = 20) -> None:

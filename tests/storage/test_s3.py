@@ -33,15 +33,20 @@ from tests.support.http_faults import Answer, BreakOff, Drop, FaultyServer, Lose
 from tests.support.s3_gateway import S3Server, free_port
 
 BUCKET = "recovery-tests"
-SESSION = boto3.Session("testaccess", "testsecret")
 FAST = RetryPolicy(first_pause=0.001, longest_pause=0.01)
 
 
-@pytest.fixture
-def proxy(moto: S3Server) -> Iterator[FaultyServer]:
+@pytest.fixture(scope="module")
+def shared_proxy(moto: S3Server) -> Iterator[FaultyServer]:
     moto.create_bucket(BUCKET)
     with FaultyServer(moto.endpoint).running() as server:
         yield server
+
+
+@pytest.fixture
+def proxy(shared_proxy: FaultyServer) -> FaultyServer:
+    shared_proxy.reset()
+    return shared_proxy
 
 
 def _store(endpoint: str, bucket: str = BUCKET, *, retry: RetryPolicy | None = FAST, **options: str) -> S3ObjectStore:
@@ -49,7 +54,6 @@ def _store(endpoint: str, bucket: str = BUCKET, *, retry: RetryPolicy | None = F
         bucket,
         f"tests/{uuid.uuid4().hex}",
         StorageOptions.from_mapping({"endpoint_url": endpoint, "region": "us-east-1", **options}),
-        session=SESSION,
         retry=retry,
     )
 

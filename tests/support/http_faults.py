@@ -71,9 +71,11 @@ class FaultyServer:
     ``fault`` decides what happens to a request (``None``: nothing) and may change it, for example its headers.
     """
 
+    requests: list[Request]
+    fault: Callable[[Request], Fault]
+
     def __init__(self, target: str) -> None:
-        self.requests: list[Request] = []
-        self.fault: Callable[[Request], Fault] = lambda request: None
+        self.reset()
         self._target = urlsplit(target).netloc
         self._lock = threading.Lock()
         outer = self
@@ -98,6 +100,11 @@ class FaultyServer:
     @property
     def endpoint(self) -> str:
         return f"http://127.0.0.1:{self._server.server_address[1]}"
+
+    def reset(self) -> None:
+        """Forget the requests and do no more harm."""
+        self.requests = []
+        self.fault = lambda request: None
 
     def count(self, method: str, part_of_target: str = "") -> int:
         return sum(r.method == method and part_of_target in r.target for r in self.requests)
