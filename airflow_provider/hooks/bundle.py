@@ -58,6 +58,7 @@ def build_bundle(folder: Path | None = None) -> Bundle:
     place = root / digest.hexdigest()[:24]
     bundle = Bundle(place / "airflow_provider_driver.zip", place / "spark_recovery_runner.py")
     if not place.is_dir():
+        root.mkdir(parents=True, exist_ok=True)
         building = Path(tempfile.mkdtemp(prefix="building-", dir=root))
         _write_zip(building / bundle.package.name, files)
         (building / bundle.runner.name).write_text(_RUNNER)

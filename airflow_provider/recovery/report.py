@@ -7,7 +7,6 @@ from typing import Any
 
 from airflow_provider.recovery.graph import ExecutionGraph, Vertex
 
-
 LOST = "LOST"
 """State of an attempt that did not say how it ended and has a successor."""
 

@@ -1,0 +1,83 @@
+"""Settings come from the connection, the operator and Spark's conf, in that order of growing precedence."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+import pytest
+
+from airflow_provider.hooks.settings import known_settings
+from airflow_provider.hooks.spark_recovery import SparkRecoveryHook
+from airflow_provider.provider_info import get_provider_info
+from airflow_provider.recovery.errors import ConfigurationError
+from airflow_provider.recovery.options import RecoveryOptions, StorageOptions
+from tests.airflow_side.conftest import Connect
+
+
+@pytest.fixture(autouse=True)
+def spark_connection(connect: Connect) -> None:
+    connect("spark_default", "spark", host="local[2]")
+
+
+def test_precedence(connect: Connect) -> None:
+    """Spark's conf wins over the operator's options, these over the connection's, these over the defaults."""
+    connect(
+        "spark_recovery_default",
+        "spark_recovery",
+        extra={"event_store": "file:///one", "resume": "never", "write_buffer_size": "2 MiB", "region": ""},
+    )
+    hook = SparkRecoveryHook(
+        conf={"spark.recovery.write_buffer_size": "4 MiB", "spark.executor.memory": "1g"},
+        event_store="file:///two",
+        recovery_options={"write_buffer_size": "3 MiB", "previous-worker-recovery-timeout": "5 s"},
+    )
+    assert hook.settings.event_store == "file:///two"
+    assert hook.settings.options == RecoveryOptions(
+        resume="never", write_buffer_size=4 * 2**20, previous_worker_recovery_timeout=5
+    )
+
+
+def test_the_form_has_every_setting() -> None:
+    """The connection form offers exactly the settings that are read."""
+    (connection,) = get_provider_info()["connection-types"]
+    assert set(connection["conn-fields"]) == known_settings()
+    assert known_settings() == {"event_store", "aws_conn_id"} | {
+        field.name for group in (RecoveryOptions, StorageOptions) for field in fields(group)
+    }
+
+
+@pytest.mark.parametrize(
+    ("parts", "names"),
+    [
+        (None, ["'spark_recovery_default'", "airflow connections add", "event_store"]),
+        ({"conn_type": "aws"}, ["'spark_recovery_default'", "'aws'", "'spark_recovery'"]),
+        ({"extra": {}}, ["No event store", "event_store", "s3://bucket/prefix"]),
+        ({"extra": {"event_store": "file:///x", "retries": 3}}, ["'retries'", "Known options", "resume"]),
+        ({"extra": {"event_store": "file:///x", "resume": "maybe"}}, ["'resume'", "'maybe'", "'never'"]),
+        (
+            {"extra": {"event_store": "s3://bucket/p", "aws_conn_id": "gone"}},
+            ["'gone'", "does not exist", "airflow connections add gone"],
+        ),
+        ({"extra": {"event_store": "s3a://bucket/p"}}, ["s3a://bucket/p", "s3://bucket/p"]),
+    ],
+)
+def test_what_is_wrong_is_named_with_its_remedy(
+    connect: Connect, parts: dict[str, object] | None, names: list[str]
+) -> None:
+    """A missing connection, one of another type, an unknown option and a wrong value each get one clear error."""
+    if parts is not None:
+        connect("spark_recovery_default", **{"conn_type": "spark_recovery", **parts})
+    with pytest.raises(ConfigurationError) as error:
+        _ = SparkRecoveryHook().store
+    for name in names:
+        assert name in str(error.value)
+
+
+def test_the_test_button(connect: Connect, tmp_path: object) -> None:
+    """*Test* tries the store and answers with what is wrong and what to do, or with what works."""
+    connect("spark_recovery_default", "spark_recovery", extra={"event_store": f"file://{tmp_path}/store"})
+    assert SparkRecoveryHook().test_connection()[0] is True
+    connect("spark_recovery_default", "spark_recovery", extra={"event_store": "file:///proc/nowhere"})
+    works, message = SparkRecoveryHook().test_connection()
+    assert works is False
+    assert "/proc/nowhere" in message

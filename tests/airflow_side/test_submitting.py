@@ -1,0 +1,191 @@
+"""What is handed to ``spark-submit``, and what never is."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_provider.hooks.application import ship
+from airflow_provider.hooks.bundle import build_bundle
+from airflow_provider.hooks.spark_recovery import SparkRecoveryHook
+from airflow_provider.recovery.errors import ConfigurationError
+from airflow_provider.recovery.job import JobId
+from airflow_provider.recovery.run_request import RunRequest, parse_run_arguments
+from tests.airflow_side.conftest import Connect
+
+ODD_JOB = JobId.of_task_instance("dag ü", "scheduled__2026-01-01T00:00:00+00:00/é", "gruppe.aufgabe", 7)
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Path:
+    path = tmp_path / "job.py"
+    path.write_text("print('hello')\n")
+    return path
+
+
+def submitted(hook: SparkRecoveryHook, script: str, monkeypatch: pytest.MonkeyPatch, **attempt: Any) -> list[str]:
+    """Let the hook submit to a process that ends at once; return the command line it built."""
+    commands: list[list[str]] = []
+    build = hook._build_spark_submit_command
+
+    def record(application: str) -> list[str]:
+        commands.append(build(application))
+        return [sys.executable, "-c", ""]
+
+    monkeypatch.setattr(hook, "_build_spark_submit_command", record)
+    hook.prepare(ODD_JOB, **attempt)
+    hook.submit(script)
+    return commands[0]
+
+
+def test_the_script_is_wrapped_and_all_parameters_stay(
+    connect: Connect, script: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Upstream's parameters are passed on; the runner gets the request, and the script its arguments."""
+    connect("spark_default", "spark", host="local[2]")
+    connect("spark_recovery_default", "spark_recovery", extra={"event_store": f"file://{tmp_path}/s"})
+    hook = SparkRecoveryHook(
+        conf={"spark.executor.memory": "1g"},
+        py_files="helpers.py",
+        files="data.csv",
+        application_args=["--date", "2026-01-01", 3],
+        name="nightly",
+    )
+    command = submitted(hook, str(script), monkeypatch, fresh="cleared", previous_lost=2)
+    runner = next(index for index, text in enumerate(command) if text.endswith("spark_recovery_runner.py"))
+    request = parse_run_arguments(command[runner + 1 :])
+    assert request == RunRequest(
+        event_store=f"file://{tmp_path}/s",
+        job=ODD_JOB,
+        application=str(script),
+        arguments=("--date", "2026-01-01", "3"),
+        fresh="cleared",
+        previous_lost=2,
+        supervised=True,
+    )
+    package, own = command[command.index("--py-files") + 1].split(",")
+    assert package.endswith(".zip")
+    assert own == "helpers.py"
+    assert command[command.index("--files") + 1] == "data.csv"
+    assert command[command.index("--name") + 1] == "nightly"
+    assert "spark.executor.memory=1g" in command
+
+
+def test_credentials_reach_the_driver_through_its_environment_only(
+    connect: Connect, script: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Keys of the AWS connection are in the environment of spark-submit, and not on its command line."""
+    connect("spark_default", "spark", host="local[2]")
+    connect(
+        "aws_default",
+        "aws",
+        login="AKIDEXAMPLE",
+        password="very/secret/key",
+        extra={"region_name": "eu-central-1", "endpoint_url": "http://127.0.0.1:9"},
+    )
+    connect(
+        "spark_recovery_default", "spark_recovery", extra={"event_store": "s3://bucket/p", "aws_conn_id": "aws_default"}
+    )
+    hook = SparkRecoveryHook(env_vars={"OWN": "value"})
+    command = submitted(hook, str(script), monkeypatch)
+    assert "secret" not in " ".join(command)
+    assert hook._env is not None
+    assert hook._env["AWS_SECRET_ACCESS_KEY"] == "very/secret/key"
+    assert hook._env["AWS_ACCESS_KEY_ID"] == "AKIDEXAMPLE"
+    assert hook._env["OWN"] == "value"
+    assert hook._env["PYTHONHASHSEED"] == "0"
+    request = parse_run_arguments(command[[text.endswith("_runner.py") for text in command].index(True) + 1 :])
+    assert (request.storage.region, request.storage.endpoint_url) == ("eu-central-1", "http://127.0.0.1:9")
+
+
+def test_in_cluster_mode_the_script_is_shipped_and_no_credentials_are(
+    connect: Connect, script: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On YARN in cluster mode the driver runs elsewhere: the script travels with --files, keys do not travel."""
+    connect("spark_default", "spark", host="yarn", extra={"deploy-mode": "cluster"})
+    connect("aws_default", "aws", login="AKIDEXAMPLE", password="very/secret/key", extra={"region_name": "eu-west-1"})
+    connect(
+        "spark_recovery_default", "spark_recovery", extra={"event_store": "s3://bucket/p", "aws_conn_id": "aws_default"}
+    )
+    hook = SparkRecoveryHook()
+    command = submitted(hook, str(script), monkeypatch)
+    assert command[command.index("--files") + 1] == str(script)
+    assert "spark.yarn.appMasterEnv.PYTHONHASHSEED=0" in command
+    assert "secret" not in " ".join(command)
+    assert not any("AWS_" in text for text in [*command, *(hook._env or {})])
+    request = parse_run_arguments(command[[text.endswith("_runner.py") for text in command].index(True) + 1 :])
+    assert request.application == "job.py"
+
+
+@pytest.mark.parametrize(
+    ("application", "cluster", "argument", "files"),
+    [
+        ("local:///opt/app/job.py", True, "/opt/app/job.py", ()),
+        ("s3a://bucket/jobs/job.py", False, "job.py", ("s3a://bucket/jobs/job.py",)),
+        ("hdfs:///jobs/job.py", True, "job.py", ("hdfs:///jobs/job.py",)),
+    ],
+)
+def test_where_the_script_lies(application: str, cluster: bool, argument: str, files: tuple[str, ...]) -> None:
+    """In the image, or in a remote store: the runner is told where to find it."""
+    shipped = ship(application, cluster_mode=cluster)
+    assert (shipped.argument, shipped.files) == (argument, files)
+
+
+@pytest.mark.parametrize(
+    ("hook", "application", "names"),
+    [
+        ({}, "/no/such/job.py", ["/no/such/job.py", "does not exist"]),
+        ({"java_class": "org.example.Main"}, "app.jar", ["org.example.Main", "JVM", "SparkSubmitOperator"]),
+        ({}, "app.jar", ["app.jar", "JVM"]),
+        ({}, "model.R", ["model.R", "R script"]),
+        ({}, "", ["no application"]),
+        ({"conf": {"spark.remote": "sc://host:15002"}}, "job.py", ["Spark Connect", "sc://host:15002"]),
+    ],
+)
+def test_what_cannot_be_recovered_is_refused(
+    connect: Connect, hook: dict[str, Any], application: str, names: list[str]
+) -> None:
+    """A missing script, a JVM application, an R script and Spark Connect each get one clear error."""
+    connect("spark_default", "spark", host="local[2]")
+    with pytest.raises(ConfigurationError) as error:
+        SparkRecoveryHook(**hook).require_recoverable(application)
+    for name in names:
+        assert name in str(error.value)
+
+
+def test_the_bundle_needs_neither_airflow_nor_the_installed_package(tmp_path: Path) -> None:
+    """The driver's side is imported from the zip alone, with Airflow out of reach."""
+    bundle = build_bundle(tmp_path)
+    code = (
+        "import sys\n"
+        "class Blocker:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name.split('.')[0] == 'airflow':\n"
+        "            raise AssertionError('the driver imports ' + name)\n"
+        "sys.meta_path.insert(0, Blocker())\n"
+        f"sys.path.insert(0, {str(bundle.package)!r})\n"
+        "import airflow_provider.spark.runner, airflow_provider.spark.recover, airflow_provider.spark.job_master\n"
+        "print(airflow_provider.__file__)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert done.stdout.startswith(str(bundle.package))
+
+
+def test_the_same_files_give_the_same_bundle(tmp_path: Path) -> None:
+    """A bundle is built once, and two workers build the same bytes."""
+    first, second = (build_bundle(tmp_path / name) for name in "ab")
+    assert first.package.read_bytes() == second.package.read_bytes()
+    written = first.package.stat().st_mtime_ns
+    assert build_bundle(tmp_path / "a").package.stat().st_mtime_ns == written
+
+
+def test_the_python_side_and_the_jars_are_of_one_version() -> None:
+    """Pyspark and pyspark-client write into one folder; two versions of them would mix."""
+    import pyspark
+
+    jars = Path(pyspark.__file__).parent / "jars"
+    assert [jar.name for jar in jars.glob("spark-core_*.jar")] == [f"spark-core_2.13-{pyspark.__version__}.jar"]
