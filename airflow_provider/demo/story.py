@@ -57,7 +57,7 @@ def tell(processes: Processes, work: Path, dags: Path, arguments: argparse.Names
         task = scene.retry()
     except DemoError as error:
         raise DemoError(str(error), error.log or airflow.task_log(DAG, run_id, TASK)) from error
-    report = airflow.xcom(DAG, run_id, TASK, "recovery_report")
+    report = airflow.xcom(DAG, run_id, TASK, "return_value")
     print("\n" + table(report) + "\n")
     scene.check(report, missing)
 
