@@ -12,6 +12,7 @@ import pytest
 from airflow_provider.storage.claims import Claims
 from airflow_provider.storage.event_store import JobEventLog
 from tests.airflow_side.conftest import Tries, xcom
+from tests.support.blocked_imports import blocked_imports
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.process
@@ -132,22 +133,7 @@ def test_a_configuration_error_of_the_driver_fails_the_task_without_retries(trie
     code, log = tries.run(application_args=["only-one"], conf={"spark.ui.enabled": "false"})
     assert code != 0
     assert "AirflowFailException" not in log, "a failing script may be retried"
-    code, log = tries.run(env_vars={"PYTHONPATH": str(_without("pyarrow", tries.folder))})
+    code, log = tries.run(env_vars=blocked_imports(tries.folder / "blocked", "pyarrow"))
     assert code != 0
     assert "AirflowFailException: The Spark driver lacks the Python package pyarrow" in log
     assert "pip install pyarrow" in log
-
-
-def _without(package: str, folder: Path) -> Path:
-    """A folder for PYTHONPATH that makes *package* look as if it were not installed."""
-    place = folder / "without"
-    place.mkdir(exist_ok=True)
-    (place / "sitecustomize.py").write_text(
-        "import sys\n"
-        "class Blocker:\n"
-        "    def find_spec(self, name, path=None, target=None):\n"
-        f"        if name == {package!r}:\n"
-        "            raise ModuleNotFoundError(name, name=name)\n"
-        "sys.meta_path.insert(0, Blocker())\n"
-    )
-    return place
