@@ -19,6 +19,7 @@ from airflow_provider.recovery.takeover import LastAttempt
 from airflow_provider.storage.claims import Claim, Claims, process_is_gone
 from airflow_provider.storage.event_store import JobEventLog
 from airflow_provider.storage.heartbeat import heartbeat_key, watch
+from airflow_provider.storage.inspection import look_at_last
 from airflow_provider.storage.object_store import ObjectStore
 from airflow_provider.storage.partition_store import PartitionStore
 
@@ -57,10 +58,7 @@ class JobSupervisor:
         claim = self._claims.newest()
         if claim is None:
             return None
-        state = self._state(claim.epoch)
-        if state.terminal:
-            return LastAttempt(claim.epoch, state, acknowledged=self._claims.acknowledged(claim.epoch))
-        return LastAttempt(claim.epoch, state, alive=self._lives(claim))
+        return look_at_last(self._claims, claim, self.replay(), lives=lambda: self._lives(claim))
 
     def _lives(self, claim: Claim) -> bool:
         who = f"Attempt {claim.epoch} (process {claim.pid} on {claim.host or 'an unknown host'})"
@@ -70,10 +68,6 @@ class JobSupervisor:
         timeout = self._options.previous_worker_recovery_timeout
         self._log.info("%s did not say how it ended; watching its heartbeat for up to %g s.", who, timeout)
         return watch(self._store, self._prefix, claim.epoch, timeout)
-
-    def _state(self, epoch: int) -> JobState:
-        newest = self.replay().newest
-        return newest.state if newest is not None and newest.epoch == epoch else JobState.CREATED
 
     def replay(self) -> ExecutionGraph:
         """Return the job's execution graph as its events tell it."""

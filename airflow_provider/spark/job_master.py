@@ -27,12 +27,14 @@ from airflow_provider.recovery.faults import (
 )
 from airflow_provider.recovery.graph import ExecutionGraph, JobState, Vertex
 from airflow_provider.recovery.partitions import StoredPartition, choose
+from airflow_provider.recovery.replay import replay
 from airflow_provider.recovery.report import build_report, format_report
 from airflow_provider.recovery.run_request import RunRequest
 from airflow_provider.recovery.takeover import LastAttempt, StartAfresh, Succeed, decide
 from airflow_provider.storage.claims import Claim, Claims, process_is_gone
 from airflow_provider.storage.event_store import JobEventLog, JobEventWriter
 from airflow_provider.storage.heartbeat import Heartbeat, watch
+from airflow_provider.storage.inspection import look_at_last
 from airflow_provider.storage.object_store import ObjectStore
 from airflow_provider.storage.partition_store import PartitionStore
 from airflow_provider.storage.verification import find_damaged
@@ -88,23 +90,23 @@ class JobMaster:
             self.store, self.prefix, claim, self.request.options.heartbeat_interval, self._fence
         )
         self._heartbeat.start()
-        self._wait_for_previous(claim)
-        self._begin(claim, fresh if claim.epoch > 1 else "")
-        self._reconcile()
+        try:
+            self._wait_for_previous(claim)
+            self._begin(claim, fresh if claim.epoch > 1 else "")
+            self._reconcile()
+        except BaseException:
+            self.stop_heartbeat("FAILED")
+            raise
         return True
 
     def _last_attempt(self) -> LastAttempt | None:
         claim = self._claims.newest()
         if claim is None:
             return None
-        newest = self._replay().newest
-        if newest is None or newest.epoch != claim.epoch:
-            return LastAttempt(claim.epoch, JobState.CREATED)
-        return LastAttempt(claim.epoch, newest.state, acknowledged=self._claims.acknowledged(claim.epoch))
+        # Whether it lives is not asked here: it is fenced by our claim, and waited for after that.
+        return look_at_last(self._claims, claim, self._replay(), lives=lambda: False)
 
     def _replay(self) -> ExecutionGraph:
-        from airflow_provider.recovery.replay import replay
-
         return replay(JobEventLog(self.store, self.prefix).read().events)
 
     def _load_finished(self, epoch: int) -> None:
@@ -277,8 +279,12 @@ class JobMaster:
         )
 
     def vertex_initialized(self, event: ev.VertexInitialized) -> None:
-        """Record that a vertex with a known layout is about to run."""
+        """Record that a vertex with a known layout is about to run, and have that confirmed.
+
+        From then on every partition that is stored can be placed by the next attempt, which pins the same layout.
+        """
         self._record(event)
+        self._flush()
 
     def partition_finished(self, partition: StoredPartition) -> None:
         """Record a stored partition; saying it twice is harmless."""

@@ -2,12 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from airflow_provider.recovery.errors import ConfigurationError
-from airflow_provider.recovery.graph import ExecutionGraph
+from airflow_provider.recovery.graph import ExecutionGraph, JobState
 from airflow_provider.recovery.job import JobId
 from airflow_provider.recovery.replay import replay
+from airflow_provider.recovery.takeover import LastAttempt
+from airflow_provider.storage.claims import Claim, Claims
 from airflow_provider.storage.event_store import JobEventLog
 from airflow_provider.storage.object_store import ObjectStore
+
+
+def look_at_last(claims: Claims, claim: Claim, graph: ExecutionGraph, lives: Callable[[], bool]) -> LastAttempt:
+    """Return what became of the newest attempt.
+
+    One that died before its first event is judged by the one before it: if that had succeeded and somebody had taken
+    notice, the dead one had begun afresh, and so must the next.
+
+    :param claim: the newest claim
+    :param graph: the replayed events
+    :param lives: asked only if the attempt did not say how it ended
+    """
+    recorded = graph.newest
+    own = recorded if recorded is not None and recorded.epoch == claim.epoch else None
+    state = own.state if own is not None else JobState.CREATED
+    if state.terminal:
+        return LastAttempt(claim.epoch, state, acknowledged=claims.acknowledged(claim.epoch))
+    if lives():
+        return LastAttempt(claim.epoch, state, alive=True)
+    before = recorded if own is None else None
+    if before is not None and before.state is JobState.FINISHED and claims.acknowledged(before.epoch):
+        return LastAttempt(claim.epoch, JobState.FINISHED, acknowledged=True)
+    return LastAttempt(claim.epoch, state)
 
 
 def inspect_job(store: ObjectStore, job: JobId) -> ExecutionGraph:
