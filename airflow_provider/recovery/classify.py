@@ -10,7 +10,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 
-from airflow_provider.recovery.graph import ExecutionGraph
+from airflow_provider.recovery.graph import ExecutionGraph, Vertex
 
 
 class Need(enum.StrEnum):
@@ -25,25 +25,29 @@ def classify(graph: ExecutionGraph) -> Mapping[str, Need]:
     """Return the class of every vertex of *graph*.
 
     A vertex is optional if it is finished, something reads it, and all that reads it is finished too. One that nothing
-    reads may feed the script's outputs, which are no vertices, so it is needed. Of two vertices with one name the
-    older one is superseded (its code or its input has changed) and is released.
+    reads may feed the script's outputs, which are no vertices, so it is needed. Of two vertices with one name of which
+    no attempt reached both, the one reached last supersedes the other (its code or its input has changed), which is
+    released. A script that uses a name twice has two vertices of that name, both needed.
     """
     consumers: dict[str, list[str]] = {}
-    newest_of_name: dict[str, tuple[int, int, str]] = {}
-    for order, (identity, vertex) in enumerate(graph.vertices.items()):
+    by_name: dict[str, list[Vertex]] = {}
+    for identity, vertex in graph.vertices.items():
+        by_name.setdefault(vertex.initialized.name, []).append(vertex)
         for upstream in vertex.initialized.upstream:
             consumers.setdefault(upstream, []).append(identity)
-        rank = (max(vertex.reached_by, default=0), order, identity)
-        name = vertex.initialized.name
-        newest_of_name[name] = max(newest_of_name.get(name, rank), rank)
 
     needs: dict[str, Need] = {}
     for identity, vertex in graph.vertices.items():
         readers = consumers.get(identity, [])
-        if newest_of_name[vertex.initialized.name][2] != identity:
+        if any(_supersedes(other, vertex) for other in by_name[vertex.initialized.name]):
             needs[identity] = Need.RELEASE
         elif vertex.finished and readers and all(graph.vertices[reader].finished for reader in readers):
             needs[identity] = Need.OPTIONAL
         else:
             needs[identity] = Need.RESERVE
     return needs
+
+
+def _supersedes(newer: Vertex, older: Vertex) -> bool:
+    later = max(newer.reached_by, default=0) > max(older.reached_by, default=0)
+    return later and newer.reached_by.isdisjoint(older.reached_by)

@@ -180,9 +180,10 @@ def decode_event(line: str) -> JobEvent:
     :raises EventFormatError: not JSON, unknown type, newer version, or fields missing, unknown or of a wrong type
     """
     try:
-        body = json.loads(line)
+        body = json.loads(line, parse_constant=_no_constant)
         name, version = body.pop("type"), body.pop("version")
         cls = _TYPES[name]
+        _check_type(name, "version", version, "int")
         if version > cls.VERSION:
             raise EventFormatError(f"{name} has version {version}, this release reads up to {cls.VERSION}.")
         known = {item.name: item for item in dataclasses.fields(cls)}
@@ -209,9 +210,17 @@ _JSON_TYPES: dict[str, type | tuple[type, ...]] = {
     "dict[str, str]": dict,
     "dict[str, Any]": dict,
 }
+_ELEMENT_TYPES = {"tuple[int, ...]": "int", "tuple[str, ...]": "str", "dict[str, str]": "str"}
 
 
 def _check_type(event: str, field_name: str, value: object, declared: str) -> None:
     expected = _JSON_TYPES[declared]
     if not isinstance(value, expected) or (isinstance(value, bool) and declared != "bool"):
         raise EventFormatError(f"{event}.{field_name} holds {value!r}, expected {declared}.")
+    if declared in _ELEMENT_TYPES and isinstance(value, (list, dict)):
+        for element in value.values() if isinstance(value, dict) else value:
+            _check_type(event, field_name, element, _ELEMENT_TYPES[declared])
+
+
+def _no_constant(name: str) -> object:
+    raise ValueError(f"{name} is no JSON")

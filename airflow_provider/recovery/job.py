@@ -58,10 +58,11 @@ class JobId:
     @classmethod
     def parse(cls, text: str) -> JobId:
         """Read what :meth:`__str__` wrote; any other text is a valid id too (``/`` separates parts)."""
-        return cls(tuple(unquote(part) for part in text.split("/")))
+        return cls(tuple(unquote(part, errors="surrogateescape") for part in text.split("/")))
 
     def __str__(self) -> str:
-        return "/".join(quote(part, safe=" :+@,;=~()[]'!*$&<>|{}\"^`") for part in self.parts)
+        safe = " :+@,;=~()[]'!*$&<>|{}\"^`"
+        return "/".join(quote(part, safe=safe, errors="surrogateescape") for part in self.parts)
 
     @property
     def prefix(self) -> str:

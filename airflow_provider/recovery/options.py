@@ -6,6 +6,7 @@ same and is spelled the same everywhere. Durations are seconds, sizes bytes.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
@@ -29,7 +30,7 @@ for _power, _letter in enumerate("kmgt", start=1):
     for _suffix in (_letter, f"{_letter}b", f"{_letter}ib"):
         _SIZE_UNITS[_suffix] = 1024**_power
 
-_NUMBER_AND_UNIT = re.compile(r"\s*([0-9]*\.?[0-9]+)\s*([a-zA-Z]*)\s*")
+_NUMBER_AND_UNIT = re.compile(r"\s*([0-9]*\.?[0-9]+(?:e[+-]?[0-9]+)?)\s*([a-zA-Z]*)\s*", re.ASCII | re.IGNORECASE)
 
 
 def parse_duration(value: object, option: str) -> float:
@@ -56,7 +57,10 @@ def _parse(value: object, units: Mapping[str, float], option: str, expected: str
     match = _NUMBER_AND_UNIT.fullmatch(str(value))
     if match is None or match[2].lower() not in units:
         raise _bad(option, value, expected)
-    return float(match[1]) * units[match[2].lower()]
+    number = float(match[1]) * units[match[2].lower()]
+    if not math.isfinite(number):
+        raise _bad(option, value, expected)
+    return number
 
 
 def _bad(option: str, value: object, expected: str) -> ConfigurationError:
@@ -155,8 +159,15 @@ def _text(value: object, option: str) -> str:
 
 def _url(value: object, option: str) -> str:
     text = str(value).strip().rstrip("/")
+    if "@" in text:
+        # Not _bad(): it would repeat what may be a password.
+        raise ConfigurationError(
+            f"Option {option!r} holds a user name or a password.",
+            remedy="It must be a URL such as 'http://127.0.0.1:9000'; credentials come from boto3's own chain.",
+            option=option,
+        )
     if not re.fullmatch(r"https?://[^/@\s]+(/[^@\s]*)?", text):
-        raise _bad(option, value, "a URL such as 'http://127.0.0.1:9000', without user or password in it")
+        raise _bad(option, value, "a URL such as 'http://127.0.0.1:9000'")
     return text
 
 

@@ -151,7 +151,8 @@ def format_report(report: JobReport) -> str:
         )
         for vertex in report.vertices
     ]
-    lines = [f"Job {report.job}: {report.state} in attempt {len(report.attempts)}"]
+    newest = report.attempts[-1].epoch if report.attempts else 0
+    lines = [f"Job {report.job}: {report.state} in attempt {newest}"]
     for attempt in report.attempts:
         note = attempt.error or attempt.reason
         lines.append(f"  attempt {attempt.epoch}: {attempt.state}{f' ({note})' if note else ''}")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
+from typing import NoReturn
 
 from airflow_provider.recovery.errors import ConfigurationError
 from airflow_provider.recovery.job import JobId
@@ -48,16 +49,17 @@ class RunRequest:
 
     def to_arguments(self) -> list[str]:
         """Return the command line that :func:`parse_run_arguments` reads back."""
-        line = ["--event-store", self.event_store, "--job-id", str(self.job)]
+        # "=", because a value may begin with "-": a DAG's id, for example.
+        line = [f"--event-store={self.event_store}", f"--job-id={self.job}"]
         for group in (self.options, self.storage):
             defaults = type(group)()
             for name, value in group.to_mapping().items():
                 if value != getattr(defaults, name):
-                    line += [f"--{name.replace('_', '-')}", str(value)]
+                    line.append(f"--{name.replace('_', '-')}={value}")
         if self.fresh:
-            line += ["--fresh", self.fresh]
+            line.append(f"--fresh={self.fresh}")
         if self.previous_lost:
-            line += ["--previous-lost", str(self.previous_lost)]
+            line.append(f"--previous-lost={self.previous_lost}")
         if self.supervised:
             line.append("--supervised")
         if self.keep_partitions:
@@ -113,8 +115,10 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--fresh", default="", metavar="REASON", help="reuse nothing, for the reason given")
     group.add_argument("--previous-lost", type=int, default=0, metavar="EPOCH", help=argparse.SUPPRESS)
     group.add_argument("--supervised", action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument("application", metavar="app.py", help="your PySpark script")
-    parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="args", help="its arguments")
+    # One positional for both: a separate one for the script would swallow a "--" among its arguments.
+    parser.add_argument(
+        "command", nargs=argparse.PARSER, metavar="app.py", help="your PySpark script and its arguments"
+    )
 
 
 def storage_options(arguments: argparse.Namespace) -> StorageOptions:
@@ -127,11 +131,12 @@ def run_request(arguments: argparse.Namespace) -> RunRequest:
 
     :raises ConfigurationError: an option's value cannot be read
     """
+    application, *rest = arguments.command[1:] if arguments.command[0] == "--" else arguments.command
     return RunRequest(
         event_store=arguments.event_store,
         job=JobId.parse(arguments.job_id),
-        application=arguments.application,
-        arguments=tuple(arguments.arguments),
+        application=application,
+        arguments=tuple(rest),
         options=RecoveryOptions.from_mapping(
             {item.name: getattr(arguments, item.name) for item in fields(RecoveryOptions)}
         ),
@@ -148,9 +153,15 @@ def parse_run_arguments(line: Sequence[str]) -> RunRequest:
 
     :raises ConfigurationError: it cannot be read
     """
-    parser = argparse.ArgumentParser(prog="spark-recovery run", exit_on_error=False)
+    parser = _RaisingParser(prog="spark-recovery run")
     add_run_arguments(parser)
-    try:
-        return run_request(parser.parse_args(list(line)))
-    except argparse.ArgumentError as error:
-        raise ConfigurationError(f"The command line cannot be read: {error}.") from error
+    return run_request(parser.parse_args(list(line)))
+
+
+class _RaisingParser(argparse.ArgumentParser):
+    """Raises on every error; ``exit_on_error=False`` still exits on a missing or an unknown argument."""
+
+    def error(self, message: str) -> NoReturn:
+        raise ConfigurationError(
+            f"The command line cannot be read: {message}.", remedy="See spark-recovery run --help."
+        )

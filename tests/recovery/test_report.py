@@ -1,0 +1,78 @@
+"""The report: sums that are right, and a text that says what matters."""
+
+from __future__ import annotations
+
+import json
+
+from airflow_provider.recovery import events as ev
+from airflow_provider.recovery.replay import replay
+from airflow_provider.recovery.report import build_report, format_report
+from tests.recovery.test_graph import done, end, init, start
+
+HISTORY = [
+    start(1), init(1, "a-f", name="a"), done(0, 1, "a-f"), done(1, 1, "a-f"), end(1, "a-f"),
+    init(1, "b-f", 3, name="b"), done(0, 1, "b-f"),
+    init(1, "old-f", name="old"), done(0, 1, "old-f"),
+    start(2, reason="attempt 1 was lost"), ev.VertexReused(epoch=2, vertex="a-f", layout="l"),
+    init(2, "b-f", 3, name="b"), done(1, 2, "b-f"), done(2, 2, "b-f"), end(2, "b-f"),
+    ev.VertexSkipped(epoch=2, name="c", reason="not deterministic"),
+    ev.JobFinished(epoch=2, at=9.0),
+]  # fmt: skip
+
+
+def test_reused_and_computed_are_counted_for_the_newest_attempt() -> None:
+    """Partitions of earlier attempts are reused, those of the newest computed; what it did not reach saves nothing."""
+    report = build_report("job", replay(HISTORY))
+    assert (report.state, report.partitions_reused, report.partitions_computed) == ("FINISHED", 3, 2)
+    assert (report.bytes_reused, report.task_seconds_saved) == (300, 6.0)
+    a, b, old = report.vertices
+    assert (a.name, a.reused, a.computed, a.missing, a.reached, a.finished) == ("a", 2, 0, 0, True, True)
+    assert (b.name, b.reused, b.computed, b.missing, b.rows, b.bytes) == ("b", 1, 2, 0, 30, 300)
+    assert (b.task_seconds, b.task_seconds_saved) == (4.0, 2.0)
+    assert (old.name, old.reached, old.missing) == ("old", False, 1)
+    assert [(attempt.epoch, attempt.reason) for attempt in report.attempts] == [(1, ""), (2, "attempt 1 was lost")]
+    assert [(skip.name, skip.reason) for skip in report.skipped] == [("c", "not deterministic")]
+
+
+def test_a_first_attempt_reuses_nothing() -> None:
+    """All of it was computed."""
+    report = build_report("job", replay(HISTORY[:9]))
+    assert (report.partitions_reused, report.partitions_computed, report.task_seconds_saved) == (0, 4, 0.0)
+
+
+def test_the_report_is_plain_data() -> None:
+    """It goes through JSON and XCom unchanged."""
+    report = build_report("job", replay(HISTORY)).to_dict()
+    assert json.loads(json.dumps(report)) == report
+    assert report["vertices"][1]["name"] == "b"
+
+
+def test_the_text_names_job_state_attempts_vertices_and_savings() -> None:
+    """What a person looks for in the task's log, in aligned columns."""
+    graph = replay(HISTORY)
+    graph.problems.append("block 3 is missing")
+    text = format_report(build_report("etl/run", graph))
+    lines = text.splitlines()
+    assert lines[0] == "Job etl/run: FINISHED in attempt 2"
+    assert any("attempt 2: FINISHED (attempt 1 was lost)" in line for line in lines)
+    header = next(line for line in lines if "partitions" in line and "computed" in line)
+    row = next(line for line in lines if line.strip().startswith("b "))
+    assert len(header) == len(row)
+    assert row.split() == ["b", "3", "1", "2", "0", "30", "0.0", "4.0", "2.0"]
+    assert any("old (not reached)" in line for line in lines)
+    assert "  not recorded: c: not deterministic" in lines
+    assert "  note: block 3 is missing" in lines
+    assert lines[-1] == "Reused 3 partitions (0.0 MiB), computed 2; saved 6.0 s of task time."
+
+
+def test_the_attempt_in_the_headline_is_its_epoch() -> None:
+    """An attempt that recorded nothing leaves a gap in the count, not in the numbering."""
+    text = format_report(build_report("job", replay([start(1), start(5)])))
+    assert text.splitlines()[0].endswith("in attempt 5")
+
+
+def test_nothing_can_be_reported_too() -> None:
+    """A job without events."""
+    report = build_report("job", replay([]))
+    assert (report.state, report.attempts, report.vertices) == ("NONE", [], [])
+    assert "job" in format_report(report)
