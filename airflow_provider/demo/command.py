@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import shutil
 import signal
@@ -16,7 +17,8 @@ from airflow_provider.demo.local_airflow import airflow_environment
 from airflow_provider.demo.processes import DemoError, Processes, free_port
 from airflow_provider.demo.requirements import check_requirements, find_dags
 
-TAIL = 40
+TAIL = 60
+"""Lines of a log that are shown when something failed."""
 
 
 def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -77,9 +79,20 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _explain(failure: DemoError) -> None:
     if failure.log is not None and failure.log.exists():
-        lines = failure.log.read_text(errors="replace").splitlines()[-TAIL:]
+        lines = [readable(line) for line in failure.log.read_text(errors="replace").splitlines()[-TAIL:]]
         print(f"\nThe end of {failure.log}:", *lines, sep="\n  ")
     print(f"\nThe demo failed: {failure}", flush=True)
+
+
+def readable(line: str) -> str:
+    """Return a line of Airflow's task log, which is JSON, as time, level and message; any other line as it is."""
+    try:
+        record = json.loads(line)
+        text = f"{record['timestamp'][11:19]} {record['level'].upper()} {record['event']}"
+        errors = [f"\n    {error['exc_type']}: {error['exc_value']}" for error in record.get("error_detail") or ()]
+    except (ValueError, LookupError, TypeError, AttributeError):
+        return line
+    return "".join([text, *errors])
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:

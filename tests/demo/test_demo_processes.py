@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -7,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from airflow_provider.demo.command import readable
 from airflow_provider.demo.processes import (
     DemoError,
     Processes,
@@ -126,3 +128,18 @@ def test_a_folder_without_the_example_is_refused(tmp_path: Path) -> None:
     """A wrong --dags is said at once."""
     with pytest.raises(DemoError, match=r"No flights_features\.py in .*--dags"):
         find_dags(str(tmp_path))
+
+
+def test_airflows_task_log_is_shown_in_a_readable_form() -> None:
+    """Of a record of Airflow's log people see time, level, message and error; other lines stay as they are."""
+    record = {
+        "timestamp": "2026-01-01T12:34:56.789Z",
+        "level": "error",
+        "event": "Task failed",
+        "filename": "task_runner.py",
+        "error_detail": [{"exc_type": "AirflowException", "exc_value": "no luck"}],
+    }
+
+    assert readable(json.dumps(record)) == "12:34:56 ERROR Task failed\n    AirflowException: no luck"
+    assert readable("[1, 2]") == "[1, 2]"
+    assert readable("Traceback") == "Traceback"
