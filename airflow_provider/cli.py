@@ -7,6 +7,7 @@ import json
 import os
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
 from airflow_provider import __version__
 from airflow_provider.recovery.errors import RecoveryError
@@ -29,14 +30,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return demo(line[1:])
     parsed = _parser().parse_args(line)
     try:
-        return int(parsed.command(parsed, line))
+        return int(parsed.action(parsed, line))
     except RecoveryError as error:
         print(f"spark-recovery: {error}", file=sys.stderr)  # noqa: T201 - this is the command's answer
         return EXIT_CONFIGURATION
 
 
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong with a command line in one line; the long usage is for ``--help``."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(EXIT_CONFIGURATION, f"spark-recovery: {message}. See '{self.prog} --help'.\n")
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="spark-recovery", description="Run Spark jobs that go on from where they died, and look at them."
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
@@ -50,7 +58,7 @@ def _parser() -> argparse.ArgumentParser:
         "76 a newer run took over.",
     )
     add_run_arguments(run)
-    run.set_defaults(command=_run)
+    run.set_defaults(action=_run)
 
     inspect = commands.add_parser(
         "inspect",
@@ -60,7 +68,7 @@ def _parser() -> argparse.ArgumentParser:
     add_store_arguments(inspect)
     inspect.add_argument("--job-id", required=True, metavar="ID", help="the job, as it was named for run")
     inspect.add_argument("--json", action="store_true", help="print JSON instead of a table")
-    inspect.set_defaults(command=_inspect)
+    inspect.set_defaults(action=_inspect)
 
     commands.add_parser("demo", help="kill a real job under a real Airflow and see the retry resume", add_help=False)
     return parser

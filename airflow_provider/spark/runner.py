@@ -19,7 +19,6 @@ from pathlib import Path
 
 from airflow_provider.recovery.errors import ConfigurationError, Fenced, RecoveryError
 from airflow_provider.recovery.faults import FAULT, FAULT_PID
-from airflow_provider.recovery.partitions import FOLDER
 from airflow_provider.recovery.run_request import (
     EXIT_CONFIGURATION,
     EXIT_FAILED,
@@ -117,6 +116,7 @@ def _run(request: RunRequest, application: Path) -> int:
     from airflow_provider.spark.context import RecoveryContext, activate
     from airflow_provider.spark.job_master import JobMaster
     from airflow_provider.spark.local_data import watch_local_data
+    from airflow_provider.spark.out_of_reach import lost_the_store, new_session
     from airflow_provider.spark.reading import hadoop_root
     from airflow_provider.spark.sinks import guard_sinks
     from airflow_provider.storage.uris import open_store
@@ -140,9 +140,18 @@ def _run(request: RunRequest, application: Path) -> int:
             activate(None)
             for restore in restores:
                 restore()
+        if error is not None and lost_the_store(master, error):
+            log.warning(
+                "The event store failed for good, and with it what checkpoints had stored: %s The script runs again "
+                "from the top, without recovery.",
+                _one_line(error),
+            )
+            new_session()
+            error = _run_script(application, request.arguments, master.check)
         if error is None:
             master.finished()
             return 0
+        _show(error)
         _note_damage(master, error)
         master.failed(_one_line(error))
     except Fenced:
@@ -162,16 +171,21 @@ def _run_script(application: Path, arguments: Sequence[str], check: Callable[[],
     except SystemExit as end:
         if end.code in (None, 0):
             return None
-        if isinstance(end.code, str):
-            print(end.code, file=sys.stderr)  # noqa: T201 - as Python itself does
         return end
     except Fenced:
         raise
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - whatever the script raises ends the attempt
         check()
-        traceback.print_exception(_without_runner(error))
         return error
     return None
+
+
+def _show(error: BaseException) -> None:
+    """Print what a script failed with, as Python itself does."""
+    if not isinstance(error, SystemExit):
+        traceback.print_exception(_without_runner(error))
+    elif isinstance(error.code, str):
+        print(error.code, file=sys.stderr)  # noqa: T201
 
 
 def _without_runner(error: BaseException) -> BaseException:
@@ -183,25 +197,30 @@ def _without_runner(error: BaseException) -> BaseException:
 
 
 def _one_line(error: BaseException) -> str:
-    """Return the error as one line: its type and the first line of what it says."""
+    """Return the error as one line: its type and the first line it says, or what a Python worker failed with."""
     if isinstance(error, SystemExit):
         return f"the script ended with exit code {error.code}"
-    first = str(error).strip().splitlines()[:1]
+    text = str(error).strip()
+    if in_worker := _WORKER_ERROR.findall(text):
+        return str(in_worker[-1])[:500]
+    first = text.splitlines()[:1]
     return f"{type(error).__name__}: {first[0] if first else ''}".rstrip(": ")[:500]
 
 
-_PARTITION_KEY = re.compile(rf"({FOLDER}/[^/\s]+/[^/\s]+/[^/\s]+?\.parquet)")
+_WORKER_ERROR = re.compile(r"^Traceback \(most recent call last\):\n(?:[ \t].*\n)+(\S.*)", re.MULTILINE)
+"""The last line of a Python traceback: Spark wraps what a worker raised in many lines of its own."""
 
 
 def _note_damage(master: object, error: BaseException) -> None:
     """Mark partitions that Spark's own reader found damaged, so that the next attempt computes them again."""
     from airflow_provider.spark.job_master import JobMaster
+    from airflow_provider.spark.out_of_reach import STORED_PARTITION
 
     assert isinstance(master, JobMaster)  # noqa: S101 - typed loosely to keep the import lazy
     text = str(error)
     if "FAILED_READ_FILE" not in text and "Encountered error while reading file" not in text:
         return
-    for key in sorted(set(_PARTITION_KEY.findall(text))):
+    for key in sorted(set(STORED_PARTITION.findall(text))):
         log.error("The stored partition %s cannot be read; the next attempt computes it again.", key)
         try:
             master.mark_corrupt(key)

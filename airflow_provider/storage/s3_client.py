@@ -47,14 +47,14 @@ def s3_client(options: StorageOptions, session: boto3.Session | None = None) -> 
     environment = tuple(sorted(item for item in os.environ.items() if item[0].startswith("AWS_")))
     key = (os.getpid(), options, environment)
     with _lock:
-        client = _clients.pop(key, None) or _new_client(options, boto3.Session())
+        client = _clients.pop(key, None) or _new_client(options)
         _clients[key] = client
         while len(_clients) > _KEPT:
             _clients.popitem(last=False)
     return client
 
 
-def _new_client(options: StorageOptions, session: boto3.Session) -> S3Client:
+def _new_client(options: StorageOptions, session: boto3.Session | None = None) -> S3Client:
     if options.ca_bundle and not Path(options.ca_bundle).exists():
         raise ConfigurationError(
             f"The CA bundle {options.ca_bundle} does not exist.",
@@ -73,7 +73,8 @@ def _new_client(options: StorageOptions, session: boto3.Session) -> S3Client:
         response_checksum_validation=options.checksum,  # type: ignore[arg-type]
     )
     try:
-        client = session.client(
+        # A session reads the profile, which may not exist.
+        client = (session or boto3.Session()).client(
             "s3",
             region_name=options.region or None,
             endpoint_url=options.endpoint_url or None,

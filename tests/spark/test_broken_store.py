@@ -1,0 +1,98 @@
+"""When the store fails for good while a job runs, the job still finishes, unrecorded and with a warning."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.spark.test_crashes import expected, result
+from tests.support.driver import DriverHarness, Outcome
+from tests.support.http_faults import Answer, Drop, Fault, FaultyServer, Request
+from tests.support.s3_gateway import S3Server
+
+pytestmark = pytest.mark.process
+
+
+def is_partition(request: Request, vertex: str = "") -> bool:
+    """Whether a partition (of *vertex*) is stored with this request."""
+    return request.method == "PUT" and f"/partitions/{vertex}" in request.path
+
+
+def gone_after(condition: Callable[[Request], bool]) -> Callable[[Request], Fault]:
+    """The store is gone for good from the first request on that fits."""
+    gone = False
+
+    def fault(request: Request) -> Fault:
+        nonlocal gone
+        gone = gone or condition(request)
+        return Drop() if gone else None
+
+    return fault
+
+
+@dataclass
+class BreakingStore:
+    server: FaultyServer
+    driver: DriverHarness
+    seconds: float = 0.0
+
+    def run(self, orders: Path) -> Outcome:
+        began = time.monotonic()
+        outcome = self.driver.run("two_vertices.py", str(orders), str(self.driver.folder / "out"))
+        self.seconds = time.monotonic() - began
+        return outcome
+
+
+@pytest.fixture
+def breaking(driver: DriverHarness, moto: S3Server) -> Iterator[BreakingStore]:
+    with FaultyServer(moto.endpoint).running() as server:
+        driver.event_store = f"s3://{moto.create_bucket('broken-store')}/{uuid.uuid4().hex}"
+        driver.storage = {"endpoint-url": server.endpoint, "addressing-style": "path"}
+        driver.environment = moto.environment
+        yield BreakingStore(server, driver)
+
+
+def test_the_store_is_gone_in_the_middle_of_a_vertex(breaking: BreakingStore, orders: Path) -> None:
+    """No answer any more from the third partition on: right result, exit code 0, a warning, and no endless waiting."""
+    puts = 0
+
+    def third(request: Request) -> bool:
+        nonlocal puts
+        puts += is_partition(request)
+        return puts > 2
+
+    breaking.server.fault = gone_after(third)
+    outcome = breaking.run(orders)
+    assert outcome.code == 0, outcome.log
+    assert result(breaking.driver.folder / "out") == expected(orders)
+    assert "WARNING spark-recovery: checkpoint 'totals' is not stored" in outcome.log
+    assert "the event store could not record it" in outcome.log
+    assert breaking.seconds < 120, outcome.log
+
+
+def test_the_store_is_gone_after_the_first_vertex(breaking: BreakingStore, orders: Path) -> None:
+    """What was stored cannot be read back any more: it is computed again, and the job finishes all the same."""
+    breaking.server.fault = gone_after(lambda request: is_partition(request, "graded-"))
+    outcome = breaking.run(orders)
+    assert outcome.code == 0, outcome.log
+    assert result(breaking.driver.folder / "out") == expected(orders)
+    assert "The script runs again from the top, without recovery" in outcome.log
+    assert breaking.seconds < 150, outcome.log
+
+
+def test_the_store_refuses_the_executors(breaking: BreakingStore, orders: Path) -> None:
+    """Where executors may not write, checkpoints are computed the ordinary way; the events go on."""
+    breaking.server.fault = lambda request: Answer(403, "AccessDenied") if is_partition(request) else None
+    outcome = breaking.run(orders)
+    assert outcome.code == 0, outcome.log
+    assert result(breaking.driver.folder / "out") == expected(orders)
+    warnings = [line for line in outcome.log.splitlines() if " WARNING spark-recovery: " in line]
+    assert len(warnings) == 2, outcome.log
+    assert all("is not stored" in line and "s3:PutObject" in line for line in warnings)
+    assert "FINISHED" in outcome.log
+    assert breaking.seconds < 90, outcome.log

@@ -1,0 +1,92 @@
+"""Drivers whose event store is on S3: killed in the middle of an upload, and met by damaged objects."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from airflow_provider.recovery import faults
+from airflow_provider.recovery.job import JobId
+from tests.spark.test_crashes import KILLED, expected, result
+from tests.support.driver import DriverHarness
+from tests.support.s3_gateway import S3Server
+
+pytestmark = pytest.mark.process
+
+BUCKET = "driver-tests"
+
+
+class S3Driver(DriverHarness):
+    """A driver harness whose event store is a fresh prefix on *server*."""
+
+    def __init__(self, folder: Path, server: S3Server) -> None:
+        server.create_bucket(BUCKET)
+        self.prefix = f"tests/{uuid.uuid4().hex}"
+        storage: Mapping[str, str] = {"endpoint-url": server.endpoint, "addressing-style": "path"}
+        super().__init__(folder, f"s3://{BUCKET}/{self.prefix}", storage=storage, environment={**server.environment})
+        self.client: Any = server.session().client("s3", endpoint_url=server.endpoint)
+
+    def pending_uploads(self) -> list[str]:
+        uploads = self.client.list_multipart_uploads(Bucket=BUCKET).get("Uploads", [])
+        return [upload["Key"] for upload in uploads if upload["Key"].startswith(self.prefix)]
+
+    def partition_keys(self) -> list[str]:
+        prefix = f"{self.prefix}/{JobId.parse(self.job_id).prefix}/partitions/"
+        page = self.client.list_objects_v2(Bucket=BUCKET, Prefix=prefix)
+        return [entry["Key"] for entry in page.get("Contents", [])]
+
+
+@pytest.fixture(params=["moto", "s3_gateway"])
+def s3_driver(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> S3Driver:
+    server: S3Server = request.getfixturevalue(request.param)
+    for name, value in server.environment.items():
+        monkeypatch.setenv(name, value)  # for what the test itself lists
+    return S3Driver(tmp_path, server)
+
+
+def test_killed_within_a_multipart_upload(s3_driver: S3Driver) -> None:
+    """A half-finished upload is no partition; the retry uploads it again, and after success nothing is left of it."""
+    out = str(s3_driver.folder / "out")
+    first = s3_driver.run("big_partition.py", out, fault=faults.WITHIN_MULTIPART_UPLOAD)
+    assert first.code == KILLED, first.log
+    assert len(s3_driver.pending_uploads()) == 1
+    stored = {p.index for p in s3_driver.partitions("noise")}
+    assert 0 not in stored
+    second = s3_driver.run("big_partition.py", out)
+    assert second.code == 0, second.log
+    assert second.tasks["checkpoint noise"] == 3 - len(stored)
+    assert pq.read_table(out)["rows"].to_pylist() == [300_600]
+    assert s3_driver.pending_uploads() == []
+    assert s3_driver.partition_keys() == []
+    plain = s3_driver.run("big_partition.py", str(s3_driver.folder / "plain"), options={"enabled": "false"})
+    assert plain.code == 0, plain.log
+    assert pq.read_table(out) == pq.read_table(s3_driver.folder / "plain")
+
+
+@pytest.mark.parametrize("s3_driver", ["moto"], indirect=True)
+def test_a_damaged_object_is_named_and_computed_again(s3_driver: S3Driver, orders: Path) -> None:
+    """Bytes changed behind our back are never used: attempt 2 fails naming the object, attempt 3 computes only it."""
+    arguments = (str(orders), str(s3_driver.folder / "out"))
+    first = s3_driver.run("two_vertices.py", *arguments, fault=faults.AFTER_VERTEX_FINISHED)
+    assert first.code == KILLED, first.log
+    victim = next(key for key in s3_driver.partition_keys() if "/totals-" in key and "/000002-of-" in key)
+    body = bytearray(s3_driver.client.get_object(Bucket=BUCKET, Key=victim)["Body"].read())
+    body[len(body) // 2] ^= 1
+    s3_driver.client.put_object(Bucket=BUCKET, Key=victim, Body=bytes(body))
+
+    second = s3_driver.run("two_vertices.py", *arguments)
+    assert second.code == 1, second.log
+    (failed,) = [line for line in second.log.splitlines() if "FAILED" in line]
+    assert victim.rsplit("/", 1)[-1] in failed, second.log
+    assert "damaged" in failed
+    assert not (s3_driver.folder / "out").exists()
+
+    third = s3_driver.run("two_vertices.py", *arguments)
+    assert third.code == 0, third.log
+    assert third.tasks["checkpoint totals"] == 1
+    assert result(s3_driver.folder / "out") == expected(orders)
