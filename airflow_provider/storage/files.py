@@ -27,6 +27,7 @@ from airflow_provider.recovery.errors import (
 )
 from airflow_provider.recovery.faults import WITHIN_MULTIPART_UPLOAD, fault_point
 from airflow_provider.storage.checks import check_store
+from airflow_provider.storage.directories import copy_exclusively, in_directory, prune, walk
 from airflow_provider.storage.keys import check_key, check_prefix
 from airflow_provider.storage.object_store import ObjectInfo
 
@@ -36,8 +37,6 @@ TEMPORARY = ".tmp"
 _NO_HARD_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK, errno.EXDEV}
 _NOTHING_THERE = (FileNotFoundError, IsADirectoryError, NotADirectoryError)
 _CHUNK = 8 * 1024**2
-_TRIES = 100
-"""How often a directory that others keep removing (because it was empty) is made again."""
 
 
 class FileObjectStore:
@@ -100,7 +99,9 @@ class FileObjectStore:
             return
         start = self._root / folder if folder else self._root
         with self._errors("list", prefix):
-            yield from _walk(start, f"{folder}/" if folder else "", prefix)
+            for info in walk(start, f"{folder}/" if folder else "", prefix):
+                if not info.key.startswith(f"{TEMPORARY}/"):
+                    yield info
 
     def delete(self, keys: Iterable[str]) -> None:
         """See :class:`ObjectStore`."""
@@ -108,17 +109,17 @@ class FileObjectStore:
             path = self.path_of(key)
             with self._errors("delete", key), suppress(*_NOTHING_THERE):
                 path.unlink()
-                self._prune(path.parent)
+                prune(path.parent, self._root)
 
     def abort_uploads(self, prefix: str) -> int:
         """Remove what was being written under *prefix*, which fails its writer, and return how many files it was."""
         with self._errors("list", prefix):
-            pending = [info.key for info in _walk(self._root / TEMPORARY, "", check_prefix(prefix))]
+            pending = [info.key for info in walk(self._root / TEMPORARY, "", check_prefix(prefix))]
         for name in pending:
             path = self._root / TEMPORARY / name
             with self._errors("delete", name), suppress(FileNotFoundError):
                 path.unlink()
-                self._prune(path.parent)
+                prune(path.parent, self._root)
         return len(pending)
 
     def exists(self, key: str) -> bool:
@@ -151,37 +152,15 @@ class FileObjectStore:
         temporary = self._root / TEMPORARY / f"{key}.{uuid.uuid4().hex}"
         with self._errors("write", key):
             try:
-                with self._open_new(temporary) as file:
+                with in_directory(temporary, lambda: temporary.open("xb")) as file:
                     fill(file)
                     file.flush()
                     os.fsync(file.fileno())
-                self._in_directory(target, lambda: name(temporary, target))
+                in_directory(target, lambda: name(temporary, target), durable=True)
             finally:
                 with suppress(OSError):
                     temporary.unlink(missing_ok=True)
-                self._prune(temporary.parent)
-            _sync_directory(target.parent)
-
-    def _open_new(self, path: Path) -> BinaryIO:
-        opened: list[BinaryIO] = []
-        self._in_directory(path, lambda: opened.append(path.open("xb")))
-        return opened[0]
-
-    @staticmethod
-    def _in_directory(path: Path, action: Callable[[], object]) -> None:
-        """Make the directory of *path*, then act; again if somebody removes the empty directory in between."""
-        for last in (*[False] * (_TRIES - 1), True):
-            new = [directory for directory in path.parents if not directory.exists()]
-            try:
-                _make_directory(path.parent)
-                action()
-            except FileNotFoundError:
-                if last:
-                    raise
-                continue
-            for directory in new:
-                _sync_directory(directory.parent)
-            return
+                prune(temporary.parent, self._root)
 
     @staticmethod
     def _link(temporary: Path, target: Path) -> None:
@@ -194,16 +173,7 @@ class FileObjectStore:
         except OSError as error:
             if error.errno not in _NO_HARD_LINKS:
                 raise
-            _copy_exclusively(temporary, target)
-
-    def _prune(self, directory: Path) -> None:
-        """Remove *directory* and its parents below the root as long as they are empty."""
-        while directory != self._root and self._root in directory.parents:
-            try:
-                directory.rmdir()
-            except OSError:
-                return
-            directory = directory.parent
+            copy_exclusively(temporary, target)
 
     @contextmanager
     def _errors(self, operation: str, key: str) -> Iterator[None]:
@@ -251,60 +221,3 @@ def _store_error(error: OSError, operation: str, path: Path, key: str) -> StoreE
 
 def _user() -> str:
     return f"{os.environ.get('USER', '')} (uid {os.geteuid()})".strip()
-
-
-def _walk(directory: Path, parent: str, prefix: str) -> Iterator[ObjectInfo]:
-    """Yield files in the order of their whole keys, which a sort of each directory by name alone would not give."""
-    try:
-        with os.scandir(directory) as entries:
-            found = sorted((entry.name + "/" if entry.is_dir() else entry.name, entry) for entry in entries)
-    except (FileNotFoundError, NotADirectoryError):
-        return
-    for name, entry in found:
-        key = parent + name
-        if not parent and name == f"{TEMPORARY}/":
-            continue
-        if name.endswith("/"):
-            if key.startswith(prefix) or prefix.startswith(key):
-                yield from _walk(directory / entry.name, key, prefix)
-        elif key.startswith(prefix):
-            try:
-                status = entry.stat()
-            except FileNotFoundError:
-                continue
-            yield ObjectInfo(key, status.st_size, status.st_mtime)
-
-
-def _make_directory(directory: Path) -> None:
-    """Make it and its parents; :raises FileNotFoundError: somebody removed it meanwhile."""
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-    except FileExistsError as error:
-        if not directory.exists():
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(directory)) from error
-        if not directory.is_dir():
-            raise
-
-
-def _copy_exclusively(temporary: Path, target: Path) -> None:
-    """Create-only without hard links; if it fails half-way nothing is left under the name."""
-    with target.open("xb") as file:
-        try:
-            with temporary.open("rb") as source:
-                shutil.copyfileobj(source, file, _CHUNK)
-            file.flush()
-            os.fsync(file.fileno())
-        except BaseException:
-            with suppress(OSError):
-                target.unlink()
-            raise
-
-
-def _sync_directory(directory: Path) -> None:
-    """Make a new name durable; file systems that cannot flush a directory need it no more than we can give it."""
-    with suppress(OSError):
-        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)

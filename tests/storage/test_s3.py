@@ -294,6 +294,17 @@ def test_a_deletion_that_is_refused_for_some_keys_is_an_error(proxy: FaultyServe
     assert "s3:DeleteObject" in caught.value.remedy
 
 
+def test_keys_that_a_batch_could_not_delete_for_now_are_tried_again(proxy: FaultyServer) -> None:
+    """A passing failure of one key among a thousand is cured like that of a whole request."""
+    store = _store(proxy.endpoint)
+    store.put("k", b"")
+    listing = "<DeleteResult><Error><Key>k</Key><Code>InternalError</Code></Error></DeleteResult>"
+    proxy.fault = times(2, Answer(200, text=listing), "POST")
+    store.delete(["k"])
+    assert proxy.count("POST", "delete") == 3
+    assert not store.exists("k")
+
+
 # -- settings ---------------------------------------------------------------------------------------------------------
 
 
