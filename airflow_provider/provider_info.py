@@ -61,7 +61,6 @@ def _connection_fields() -> dict[str, Any]:
         "event_store": text("Event store", "Where jobs keep their state: s3://bucket/prefix or file:///shared/path"),
         "aws_conn_id": text("AWS connection", "For s3://; empty: the machines' own credentials"),
         "resume": choice("Resume", "auto (default): go on from what survived; never: start afresh", "auto", "never"),
-        "retention": text("Retention", "How long a failed job's partitions are kept. Default: 7 days"),
         "previous_worker_recovery_timeout": text(
             "Previous worker recovery timeout",
             "How long a driver's heartbeat must stand still before it counts as lost. Default: 30 s",
@@ -75,7 +74,6 @@ def _connection_fields() -> dict[str, Any]:
         "ca_bundle": text("CA bundle", "Path of a CA bundle for an https endpoint of your own"),
         "write_buffer_size": text("Write buffer size", "Bytes of events that trigger a flush. Default: 1 MiB"),
         "write_buffer_flush_interval": text("Flush interval", "How long an event waits at most. Default: 1 s"),
-        "snapshot_min_pause": text("Snapshot pause", "Least pause between two snapshots. Default: 3 min"),
         "enabled": {
             "label": "Enabled",
             "description": "Record and recover at all",

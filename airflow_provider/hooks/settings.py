@@ -10,7 +10,7 @@ from airflow_provider.recovery.errors import ConfigurationError
 from airflow_provider.recovery.options import RecoveryOptions, StorageOptions
 
 CONF_PREFIX = "spark.recovery."
-"""Spark conf properties with this prefix are options, for one job: ``spark.recovery.retention=2 days``."""
+"""Spark conf properties with this prefix are options, for one job: ``spark.recovery.resume=never``."""
 
 _LOCATION = ("event_store", "aws_conn_id")
 

@@ -40,7 +40,7 @@ class SparkRecoveryOperator(SparkSubmitOperator):
     :param event_store: event store for this task in place of the connection's (templated)
     :param resume: ``auto`` or ``never`` (start afresh at every try), in place of the connection's (templated)
     :param recovery_options: further options by name, in place of the connection's, for example
-        ``{"retention": "2 days", "enabled": False}`` (templated)
+        ``{"previous_worker_recovery_timeout": "2 min", "enabled": False}`` (templated)
     """
 
     template_fields: Sequence[str] = (

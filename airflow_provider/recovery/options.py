@@ -105,16 +105,12 @@ class RecoveryOptions(_Options):
     """Record and recover at all. [execution.batch.job-recovery.enabled]"""
     previous_worker_recovery_timeout: float = 30.0
     """Seconds a heartbeat must stand still before its driver is taken for lost. [….previous-worker.recovery.timeout]"""
-    snapshot_min_pause: float = 180.0
-    """Least seconds between two snapshots. [….operator-coordinator-snapshot.min-pause]"""
     write_buffer_size: int = 1024**2
     """Bytes of events that trigger a flush. [job-event.store.write-buffer.size]"""
     write_buffer_flush_interval: float = 1.0
     """Most seconds an event waits to be flushed. [job-event.store.write-buffer.flush-interval]"""
     resume: str = "auto"
     """``auto``: go on from what survived; ``never``: start afresh at every try."""
-    retention: float = 7 * 86400.0
-    """Seconds for which the partitions of a failed job are kept."""
 
     @property
     def heartbeat_interval(self) -> float:
@@ -181,11 +177,9 @@ def _positive_duration(value: object, option: str) -> float:
 _READERS: dict[str, Callable[[object, str], Any]] = {
     "enabled": parse_flag,
     "previous_worker_recovery_timeout": _positive_duration,
-    "snapshot_min_pause": parse_duration,
     "write_buffer_size": parse_size,
     "write_buffer_flush_interval": parse_duration,
     "resume": _one_of("auto", "never"),
-    "retention": parse_duration,
     "endpoint_url": _url,
     "region": _text,
     "addressing_style": _one_of("auto", "path", "virtual"),

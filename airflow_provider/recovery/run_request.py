@@ -98,10 +98,8 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
         "enabled": "record and recover at all",
         "resume": "auto: go on from what survived; never: start afresh",
         "previous_worker_recovery_timeout": "how long a heartbeat must stand still before its driver counts as lost",
-        "snapshot_min_pause": "least pause between two snapshots",
         "write_buffer_size": "size of the event buffer that triggers a flush",
         "write_buffer_flush_interval": "how long an event waits at most to be flushed",
-        "retention": "how long a failed job's partitions are kept",
     }.items():
         group.add_argument(
             f"--{name.replace('_', '-')}",

@@ -65,9 +65,9 @@ def test_the_defaults_are_those_of_the_design() -> None:
     """They are documented, and Flink's where Flink has them."""
     options = RecoveryOptions()
     assert options.enabled
-    assert (options.previous_worker_recovery_timeout, options.snapshot_min_pause) == (30, 180)
+    assert options.previous_worker_recovery_timeout == 30
     assert (options.write_buffer_size, options.write_buffer_flush_interval) == (2**20, 1)
-    assert (options.resume, options.retention) == ("auto", 7 * 86400)
+    assert options.resume == "auto"
 
 
 @pytest.mark.parametrize(("timeout", "interval"), [(30, 10), (60, 10), (6, 2), (0.3, 0.1)])
@@ -79,16 +79,16 @@ def test_three_heartbeats_fit_into_the_timeout(timeout: float, interval: float) 
 
 def test_a_mapping_is_laid_over_a_base() -> None:
     """Connection, then operator, then command line; what is empty changes nothing; dashes are underscores."""
-    base = RecoveryOptions.from_mapping({"retention": "1 day", "resume": "NEVER"})
+    base = RecoveryOptions.from_mapping({"write_buffer_flush_interval": "1 day", "resume": "NEVER"})
     options = RecoveryOptions.from_mapping({"write-buffer-size": "2 MiB", "resume": None, "enabled": ""}, base)
-    assert options == RecoveryOptions(retention=86400, resume="never", write_buffer_size=2**21)
+    assert options == RecoveryOptions(write_buffer_flush_interval=86400, resume="never", write_buffer_size=2**21)
 
 
 def test_an_unknown_option_is_named_with_the_known_ones() -> None:
     """A typing error is not ignored."""
     with pytest.raises(ConfigurationError, match="'retension'") as caught:
         RecoveryOptions.from_mapping({"retension": "1 day"})
-    assert "retention" in caught.value.remedy
+    assert "resume" in caught.value.remedy
 
 
 _durations = st.floats(0, 1e300) | st.floats(0, 1e-4)
@@ -96,11 +96,9 @@ _recovery = st.builds(
     RecoveryOptions,
     enabled=st.booleans(),
     previous_worker_recovery_timeout=_durations.filter(bool),
-    snapshot_min_pause=_durations,
     write_buffer_size=st.integers(0, 2**50),
     write_buffer_flush_interval=_durations,
     resume=st.sampled_from(["auto", "never"]),
-    retention=_durations,
 )
 _words = st.text(st.characters(categories=["L", "N", "P"]), max_size=10)
 _storage = st.builds(

@@ -58,10 +58,10 @@ def test_a_plain_request_is_a_short_command_line() -> None:
 
 def test_options_with_a_space_or_an_equals_sign_mean_the_same() -> None:
     """People write either."""
-    spaced = ["--event-store", "file:///s", "--job-id", "j", "--retention", "1 day", "app.py"]
-    joined = ["--event-store=file:///s", "--job-id=j", "--retention=1 day", "app.py"]
+    spaced = ["--event-store", "file:///s", "--job-id", "j", "--write-buffer-flush-interval", "1 day", "app.py"]
+    joined = ["--event-store=file:///s", "--job-id=j", "--write-buffer-flush-interval=1 day", "app.py"]
     assert parse_run_arguments(spaced) == parse_run_arguments(joined)
-    assert parse_run_arguments(spaced).options.retention == 86400
+    assert parse_run_arguments(spaced).options.write_buffer_flush_interval == 86400
 
 
 def test_two_dashes_may_stand_before_the_script_and_among_its_arguments() -> None:
