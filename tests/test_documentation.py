@@ -1,0 +1,91 @@
+"""What the documents state about the code is compared with the code."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from pathlib import Path
+
+import pytest
+
+from airflow_provider.recovery import events, faults
+from airflow_provider.recovery.job import JobId
+from airflow_provider.recovery.options import RecoveryOptions, StorageOptions
+from airflow_provider.recovery.partitions import StoredPartition
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
+STORAGE_FORMAT = (ROOT / "docs" / "storage-format.md").read_text()
+
+
+def table_rows(text: str, first_cell: str) -> list[list[str]]:
+    """The cells of a Markdown table's rows below the header that begins with *first_cell*."""
+    lines = text.splitlines()
+    start = next(i for i, line in enumerate(lines) if line.startswith(f"| {first_cell} |"))
+    rows = []
+    for line in lines[start + 2 :]:
+        if not line.startswith("|"):
+            break
+        rows.append([cell.strip() for cell in line.strip("|").split("|")])
+    return rows
+
+
+def quoted(cell: str) -> list[str]:
+    return re.findall(r"`([^`]+)`", cell)
+
+
+def test_the_readme_lists_every_option() -> None:
+    """No option is missing from the README's table and none is made up."""
+    listed = {name for row in table_rows(README, "option") for name in quoted(row[0])}
+
+    assert listed == {item.name for group in (RecoveryOptions, StorageOptions) for item in dataclasses.fields(group)}
+
+
+def test_the_readme_states_the_defaults_that_the_code_has() -> None:
+    """A default in the README, read as a user would write it, is the default in the code."""
+    for row in table_rows(README, "option"):
+        names, defaults = quoted(row[0]), quoted(row[1])
+        if not defaults:
+            continue
+        for group in (RecoveryOptions, StorageOptions):
+            mine = {name: defaults[0] for name in names if name in {item.name for item in dataclasses.fields(group)}}
+            assert group.from_mapping(mine) == group()
+
+
+def test_the_storage_format_lists_every_event_with_its_fields() -> None:
+    """The table of events names each type and each field of its own."""
+    common = {item.name for item in dataclasses.fields(events.JobEvent)}
+    listed = {quoted(row[0])[0]: set(quoted(row[1])) for row in table_rows(STORAGE_FORMAT, "type")}
+
+    assert listed == {
+        cls.__name__: {item.name for item in dataclasses.fields(cls)} - common
+        for cls in events.JobEvent.__subclasses__()
+    }
+
+
+def test_the_examples_of_keys_are_real_keys() -> None:
+    """The storage format's examples of a job's prefix and of a partition's name are what the code writes and reads."""
+    prefix = JobId.of_task_instance("flights", "manual__2026-01-01T00:00:00+00:00", "features").prefix
+    assert f"\n    {prefix}\n" in STORAGE_FORMAT
+
+    (name,) = re.findall(r"^ +(\d{6}-of-\S+\.parquet)$", STORAGE_FORMAT, re.MULTILINE)
+    partition = StoredPartition.from_key(f"partitions/scored-0/1/{name}", size=1)
+    assert partition is not None
+    assert (partition.index, partition.parallelism, partition.epoch, partition.task) == (4, 12, 1, 87)
+    assert (partition.rows, partition.checksum, partition.millis) == (27381, "a4c1f00d", 3912)
+
+
+@pytest.mark.parametrize("document", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/storage-format.md"])
+def test_links_between_documents_lead_somewhere(document: str) -> None:
+    """A relative link names a file that is there."""
+    path = ROOT / document
+    links = re.findall(r"\]\((?!https?://)([^)#]+)\)", path.read_text())
+
+    assert [link for link in links if not (path.parent / link).exists()] == []
+
+
+def test_the_example_of_a_fault_point_exists() -> None:
+    """CONTRIBUTING's example can be typed in."""
+    (name,) = re.findall(rf"{faults.FAULT}=([a-z-]+)@", (ROOT / "CONTRIBUTING.md").read_text())
+
+    assert name in faults.POINTS
