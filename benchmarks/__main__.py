@@ -1,0 +1,83 @@
+"""``python -m benchmarks``: run the comparisons, print them as tables, keep them as JSON."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from benchmarks import checkpoint, machine, retry
+
+RESULTS = Path(__file__).parent / "results"
+
+
+def main() -> None:
+    """Measure what the command line asks for."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("--only", choices=["checkpoint", "retry"], help="one comparison alone")
+    parser.add_argument("--rounds", type=int, default=5, help="rounds of the checkpoint comparison (default: 5)")
+    parser.add_argument("--retry-rounds", type=int, default=3, help="rounds of the retry comparison (default: 3)")
+    parser.add_argument("--iterations", type=int, default=1200, help="how costly the retry's job is (default: 1200)")
+    parser.add_argument("--data", type=Path, help="TPC-H tables as Parquet; by default they are generated")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="where to write JSON (default: %(default)s)")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="tpch-") as temporary:
+        data = arguments.data.resolve() if arguments.data else _generate(Path(temporary))
+        if arguments.only != "retry":
+            result = checkpoint.compare(data, arguments.rounds)
+            print(checkpoint_table(result))
+            _keep(arguments.results, "checkpoint", result)
+        if arguments.only != "checkpoint":
+            result = retry.compare(data, arguments.retry_rounds, arguments.iterations)
+            print(retry_table(result))
+            _keep(arguments.results, "retry", result)
+
+
+def _generate(folder: Path) -> Path:
+    program = Path(sys.executable).with_name("tpchgen-cli")
+    command = [str(program), "parquet", "-s", "1", "--parts=8", "--tables=lineitem", "--output-dir", str(folder)]
+    subprocess.run(command, check=True, capture_output=True)
+    return folder
+
+
+def _keep(folder: Path, name: str, result: dict[str, Any]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    content = {"machine": machine.describe(), **result}
+    (folder / f"{name}.json").write_text(json.dumps(content, indent=2) + "\n")
+
+
+def checkpoint_table(result: dict[str, Any]) -> str:
+    """Return the checkpoint comparison as Markdown."""
+    lines = [
+        f"{result['input']}; median of {result['rounds']} rounds",
+        "",
+        "| way | wall s | CPU s | MiB | wall ratio | CPU ratio | bytes ratio |",
+        "|---|--:|--:|--:|--:|--:|--:|",
+    ]
+    for name, way in result["ways"].items():
+        figures = ("wall_seconds", "cpu_seconds", "mebibytes", "wall_ratio", "cpu_ratio", "bytes_ratio")
+        lines.append(f"| {name} | {' | '.join(str(way[figure]) for figure in figures)} |")
+    return "\n".join(lines) + "\n"
+
+
+def retry_table(result: dict[str, Any]) -> str:
+    """Return the retry comparison as Markdown."""
+    lines = [
+        f"{result['job']}; killed with {result['killed_at']}; median of {result['rounds']} rounds",
+        "",
+        "| run | wall s |",
+        "|---|--:|",
+        f"| full, never interrupted | {result['full_seconds']} |",
+        f"| retry after the kill | {result['retry_seconds']} |",
+        f"| of which starting (a job that does nothing) | {result['start_up_seconds']} |",
+        f"| **retry / full** | **{result['ratio']}** |",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    main()
