@@ -34,8 +34,6 @@ PARALLELISM_PROPERTY = "spark.recovery.partition.parallelism"
 """Known only when the plan has run its shuffles, so they travel as local properties of the job, not in the closure."""
 
 _ROW_GROUP_BYTES = 64 * 2**20
-_DECIMALS_AS_INTEGERS = 20
-"""First version of pyarrow that can store short decimals as integers."""
 
 
 @dataclass(frozen=True)
@@ -167,12 +165,8 @@ def _write_parquet(batches: Iterator[pa.RecordBatch], path: Path, schema: bytes)
 
 
 def _parquet_writer(sink: Any, schema: pa.Schema) -> Any:
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
-    options: dict[str, Any] = {}
-    if int(pa.__version__.partition(".")[0]) >= _DECIMALS_AS_INTEGERS:
-        options["store_decimal_as_integer"] = True  # as Spark itself writes them, and reads them fastest
     return pq.ParquetWriter(
         sink,
         schema,
@@ -181,7 +175,7 @@ def _parquet_writer(sink: Any, schema: pa.Schema) -> Any:
         use_dictionary=False,  # zstd finds what repeats; building dictionaries costs more than it saves
         write_page_checksum=True,  # Spark's own reader verifies pages
         write_statistics=False,  # bounds in a footer have no checksum, and nothing is filtered by them
-        **options,
+        store_decimal_as_integer=True,  # up to 18 digits, as Spark itself writes them and reads them fastest
     )
 
 
