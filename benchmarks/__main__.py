@@ -27,14 +27,16 @@ def main() -> None:
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="tpch-") as temporary:
         data = arguments.data.resolve() if arguments.data else _generate(Path(temporary))
+        described = machine.describe()
         if arguments.only != "retry":
             result = checkpoint.compare(data, arguments.rounds)
             print(checkpoint_table(result))
-            _keep(arguments.results, "checkpoint", result)
+            _keep(arguments.results, "checkpoint", described, result)
+        described = machine.describe()
         if arguments.only != "checkpoint":
             result = retry.compare(data, arguments.retry_rounds, arguments.iterations)
             print(retry_table(result))
-            _keep(arguments.results, "retry", result)
+            _keep(arguments.results, "retry", described, result)
 
 
 def _generate(folder: Path) -> Path:
@@ -44,9 +46,9 @@ def _generate(folder: Path) -> Path:
     return folder
 
 
-def _keep(folder: Path, name: str, result: dict[str, Any]) -> None:
+def _keep(folder: Path, name: str, described: dict[str, Any], result: dict[str, Any]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    content = {"machine": machine.describe(), **result}
+    content = {"machine": {**described, "load_after": machine.load()}, **result}
     (folder / f"{name}.json").write_text(json.dumps(content, indent=2) + "\n")
 
 

@@ -19,11 +19,16 @@ def describe() -> dict[str, Any]:
         "processor": _from_proc("cpuinfo", "model name"),
         "memory": _from_proc("meminfo", "MemTotal"),
         "system": f"{platform.system()} {platform.release()}",
-        "load_before": [round(load, 2) for load in os.getloadavg()],
+        "load_before": load(),
         "java": _java(),
         "python": platform.python_version(),
         **{name: metadata.version(name) for name in ("pyspark", "pyarrow", "pandas", "numpy", "boto3")},
     }
+
+
+def load() -> list[float]:
+    """Return the load averages over 1, 5 and 15 minutes: figures from a busy machine are worth little."""
+    return [round(average, 2) for average in os.getloadavg()]
 
 
 def _from_proc(file: str, name: str) -> str:
