@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -77,15 +78,16 @@ def knock_on(day: pd.DataFrame) -> pd.DataFrame:
     left_at = day["left_at"].to_numpy(np.int64)
     delay = day["dep_delay"].to_numpy(np.int64)
     age = left_at[:, None] - left_at[None, :]
-    best = None
-    for memory in MEMORIES:
+
+    def forecast(memory: int) -> npt.NDArray[np.int64]:
         weight = np.where((age > 0) & (age < memory), memory - age, 0)
-        forecast = 100 * (weight @ delay) // (weight.sum(axis=1) + CALM)
-        error = np.abs(100 * delay - forecast).sum()
-        if best is None or error < best[0]:
-            best = error, memory, forecast
-    _, memory, forecast = best
-    return day.assign(memory=np.int32(memory), knock_on=forecast)
+        return 100 * (weight @ delay) // (weight.sum(axis=1) + CALM)
+
+    def error(memory: int) -> int:
+        return int(np.abs(100 * delay - forecast(memory)).sum())
+
+    memory = min(MEMORIES, key=error)
+    return day.assign(memory=np.int32(memory), knock_on=forecast(memory))
 
 
 def score(flights: DataFrame) -> DataFrame:
