@@ -75,7 +75,7 @@ def decode_block(data: bytes, job: str, number: int) -> Block:
     if len(events) < header.records:
         return Block(header, tuple(events), f"{header.records - len(events)} of {header.records} records are missing")
     if lines[header.records + 1 :] != [b""]:
-        return Block(header, tuple(events), f"something follows its {header.records} records")
+        return Block(header, tuple(events), f"it does not end with its {header.records} records")
     return Block(header, tuple(events))
 
 

@@ -145,9 +145,8 @@ def watch(store: ObjectStore, prefix: str, epoch: int, timeout: float, *, poll: 
             time.sleep(min(pause, deadline - before))
             before = time.monotonic()
         seen = _read(store, key)
-        if seen is None:
-            first = None  # removed with its job: nothing beats there
-        elif seen != first:
+        # One that is gone was removed with its job: nothing beats there.
+        if seen is not None and seen != first:
             return not _has_stopped(seen)
         if before >= deadline:
             return False

@@ -6,7 +6,7 @@ import logging
 from pathlib import Path
 from typing import Any
 
-from airflow_provider.recovery.errors import RecoveryError, StoreError
+from airflow_provider.recovery.errors import ObjectNotFound, RecoveryError, StoreError
 from airflow_provider.recovery.faults import WITHIN_MULTIPART_UPLOAD, fault_point
 from airflow_provider.storage.s3_client import S3Requests
 
@@ -68,12 +68,16 @@ def _complete(requests: S3Requests, key: str, upload_id: str, parts: list[dict[s
             MultipartUpload={"Parts": parts},
         )
     except StoreError as error:
-        if error.ids.get("code") != "NoSuchUpload":
-            raise
         # Either somebody aborted it, or the answer to a first request was lost and the object is there.
-        head = requests.call("HeadObject", key, requests.client.head_object, Key=key)
-        if head["ContentLength"] != size:
+        if error.ids.get("code") != "NoSuchUpload" or _size(requests, key) != size:
             raise
+
+
+def _size(requests: S3Requests, key: str) -> int | None:
+    try:
+        return requests.call("HeadObject", key, requests.client.head_object, Key=key)["ContentLength"]
+    except ObjectNotFound:
+        return None
 
 
 def _abort_quietly(requests: S3Requests, key: str, upload_id: str) -> None:

@@ -99,6 +99,10 @@ def test_a_claim_that_cannot_be_read_still_holds_its_epoch(files: FileObjectStor
         assert (newest.epoch, newest.owner) == (epoch, "")
         assert not process_is_gone(newest)
     assert Claims(files, PREFIX).claim().epoch == 5
+    files.put_new(f"{PREFIX}/claims/00000006.json", files.get(f"{PREFIX}/claims/00000005.json"))
+    copied = Claims(files, PREFIX).newest()
+    assert copied is not None
+    assert (copied.epoch, copied.owner) == (6, "")
 
 
 def test_what_is_no_claim_is_ignored(files: FileObjectStore) -> None:

@@ -526,7 +526,8 @@ def test_an_event_that_cannot_be_encoded_ends_the_recording(files: FileObjectSto
     """append() does not raise, but the others would lie without it."""
     attempt = Attempt(files)
     attempt.begin()
-    attempt.writer.append(VertexSkipped(epoch=1, at=float("nan"), name="x", reason=""))
+    for _ in range(2):
+        attempt.writer.append(VertexSkipped(epoch=1, at=float("nan"), name="x", reason=""))
     assert len(attempt.broken) == 1
     attempt.append(1)
     assert not attempt.writer.flush()
@@ -636,6 +637,13 @@ def test_a_missing_block_is_said_and_the_rest_is_read(recorded: FileObjectStore)
     assert "block 3 " in logged.problems[0]
     assert "missing" in logged.problems[0]
     assert logged.next_block == 6
+
+
+def test_the_newest_epoch_is_the_highest(files: FileObjectStore) -> None:
+    """Also where an older attempt's block stands behind, which only a store without create-only writes could do."""
+    for number, epoch in enumerate([1, 3, 2], start=1):
+        files.put_new(_key(number), encode_block(BlockHeader(PREFIX, number, epoch, "o", 0), []))
+    assert JobEventLog(files, PREFIX).read().newest_epoch == 3
 
 
 def test_a_torn_block_gives_the_lines_before_the_tear(recorded: FileObjectStore) -> None:

@@ -187,6 +187,26 @@ def test_a_link_that_worked_although_it_was_answered_exists_is_ours(
         files.put_new("claim", b"ours")
 
 
+def test_a_write_is_on_the_disk_before_it_is_confirmed(files: FileObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The content is flushed before the object has its name, and the name before put_new() returns."""
+    steps: list[str] = []
+    fsync, link = os.fsync, os.link
+
+    def watched_fsync(descriptor: int) -> None:
+        steps.append(f"flush {Path(os.readlink(f'/proc/self/fd/{descriptor}')).name[:5]}")
+        fsync(descriptor)
+
+    def watched_link(source: Path, target: Path) -> None:
+        steps.append("name")
+        link(source, target)
+
+    monkeypatch.setattr(os, "fsync", watched_fsync)
+    monkeypatch.setattr(os, "link", watched_link)
+    files.put_new("claims/00001", b"content")
+    assert steps[:3] == ["flush 00001", "name", "flush claim"]
+    assert "flush store" in steps[3:]
+
+
 def test_an_upload_cut_short_by_a_kill_is_invisible_and_can_be_swept(tmp_path: Path) -> None:
     """SIGKILL in the middle of an upload leaves no object; abort_uploads removes what was written, by prefix."""
     source = tmp_path / "source"

@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 import logging
 import os
-import socket
 import ssl
 import subprocess
 import time
 import uuid
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import boto3
@@ -243,6 +241,39 @@ def test_a_completion_whose_answer_was_lost_is_recognised(proxy: FaultyServer, t
     store.upload("large", path)
     assert len(completed) == 2
     assert store.get("large") == path.read_bytes()
+
+
+@pytest.mark.parametrize("there", [None, b"something else"])
+def test_an_upload_that_somebody_else_aborted_is_an_error(
+    proxy: FaultyServer, tmp_path: Path, there: bytes | None
+) -> None:
+    """No upload any more, and no object of that size: it did not work, and the error says which step."""
+    path = tmp_path / "file"
+    path.write_bytes(bytes(17 * 2**20))
+    store = _store(proxy.endpoint)
+    if there is not None:
+        store.put("large", there)
+
+    def abort(request: Request) -> Answer | None:
+        if request.method != "POST" or "uploadId" not in request.query:
+            return None
+        assert store.abort_uploads("") == 1
+        return Answer(404, "NoSuchUpload")  # both servers for tests answer 500
+
+    proxy.fault = abort
+    with pytest.raises(StoreError, match="CompleteMultipartUpload") as caught:
+        store.upload("large", path)
+    assert caught.value.ids["code"] == "NoSuchUpload"
+    assert store.exists("large") == (there is not None)
+
+
+def test_uploads_outside_the_prefix_are_left_alone(proxy: FaultyServer) -> None:
+    """Even if a look-alike lists them: what is aborted is ours."""
+    upload = "<Upload><Key>others/file</Key><UploadId>1</UploadId></Upload>"
+    listing = f"<ListMultipartUploadsResult>{upload}</ListMultipartUploadsResult>"
+    proxy.fault = lambda request: Answer(200, text=listing) if "uploads" in request.query else None
+    assert _store(proxy.endpoint).abort_uploads("") == 0
+    assert proxy.count("DELETE") == 0
 
 
 @pytest.mark.parametrize("server", ["moto", pytest.param("gateway", marks=pytest.mark.process)], indirect=True)
@@ -517,41 +548,42 @@ def test_a_host_that_does_not_resolve_is_named() -> None:
     assert "no-such-host.invalid" in error.message
 
 
-def test_a_certificate_that_is_not_trusted_is_told_once(tmp_path: Path) -> None:
-    """TLS with an unknown CA is no passing failure: one try, and the option ca_bundle."""
-    certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+@pytest.fixture
+def certificate(tmp_path: Path) -> Path:
+    """A self-signed certificate of 127.0.0.1, and beside it its key."""
+    path = tmp_path / "certificate.pem"
     subprocess.run(
         ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=localhost",
-         "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", certificate],
+         "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", tmp_path / "key.pem", "-out", path],
         check=True, capture_output=True,
     )  # fmt: skip
+    return path
+
+
+def test_https_works_with_the_ca_bundle_and_says_so_without(moto: S3Server, certificate: Path) -> None:
+    """An unknown CA is no passing failure: no request is sent, and the option is named; with it the store works."""
+    moto.create_bucket(BUCKET)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate, key)
-    with socket.create_server(("127.0.0.1", 0)) as listener, ThreadPoolExecutor(1) as pool:
-        handshakes = []
+    context.load_cert_chain(certificate, certificate.with_name("key.pem"))
+    with FaultyServer(moto.endpoint, context).running() as proxy:
+        error = _fails(_store(proxy.endpoint))
+        assert "No secure connection" in error.message
+        assert "CERTIFICATE_VERIFY_FAILED" in error.message
+        assert proxy.endpoint in error.message
+        assert "ca_bundle" in error.remedy
+        assert proxy.requests == []
+        _store(proxy.endpoint, ca_bundle=str(certificate)).check()
+        assert proxy.requests
 
-        def serve() -> None:
-            while True:
-                connection, _ = listener.accept()
-                handshakes.append(connection)
-                with connection:
-                    if connection.recv(1, socket.MSG_PEEK) == b"q":
-                        return
-                    try:
-                        context.wrap_socket(connection, server_side=True).close()
-                    except OSError:
-                        continue
 
-        serving = pool.submit(serve)
-        endpoint = f"https://127.0.0.1:{listener.getsockname()[1]}"
-        error = _fails(_store(endpoint))
-        with socket.create_connection(listener.getsockname()) as quit_:
-            quit_.sendall(b"q")
-        serving.result(10)
-    assert "No secure connection" in error.message
-    assert endpoint in error.message
-    assert "ca_bundle" in error.remedy
-    assert len(handshakes) == 2
+def test_plain_http_spoken_to_a_tls_port_is_bounded(moto: S3Server, certificate: Path) -> None:
+    """http:// in place of https://."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, certificate.with_name("key.pem"))
+    with FaultyServer(moto.endpoint, context).running() as proxy:
+        error = _fails(_store(proxy.endpoint.replace("https", "http")))
+        assert isinstance(error, StoreUnavailable)
+        assert "endpoint_url" in error.remedy
 
 
 def test_a_ca_bundle_that_does_not_exist_is_named(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -74,8 +75,9 @@ class FaultyServer:
     requests: list[Request]
     fault: Callable[[Request], Fault]
 
-    def __init__(self, target: str) -> None:
+    def __init__(self, target: str, tls: ssl.SSLContext | None = None) -> None:
         self.reset()
+        self._scheme = "https" if tls else "http"
         self._target = urlsplit(target).netloc
         self._lock = threading.Lock()
         outer = self
@@ -96,10 +98,12 @@ class FaultyServer:
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
+        if tls:
+            self._server.socket = tls.wrap_socket(self._server.socket, server_side=True)
 
     @property
     def endpoint(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_address[1]}"
+        return f"{self._scheme}://127.0.0.1:{self._server.server_address[1]}"
 
     def reset(self) -> None:
         """Forget the requests and do no more harm."""
@@ -125,7 +129,7 @@ class FaultyServer:
         request = Request(handler.command, handler.path, dict(handler.headers.items()), body)
         with self._lock:
             self.requests.append(request)
-            fault = self.fault(request)
+        fault = self.fault(request)
         if isinstance(fault, Answer):
             return self._answer(handler, fault.status, fault.headers, fault.body)
         if not isinstance(fault, Drop):
