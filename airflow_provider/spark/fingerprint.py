@@ -42,6 +42,7 @@ _NO_MEANING = (
     "spark.sql.autoBroadcastJoinThreshold",
     "spark.sql.broadcastTimeout",
     "spark.sql.execution.arrow.maxRecordsPerBatch",
+    "spark.sql.execution.arrow.pythonUDF.columnarInput.enabled",
     "spark.sql.streaming.",
 )
 """Settings that change how a result is computed, or how it is cut (the layout tells), but not its rows."""

@@ -329,3 +329,15 @@ def test_one_name_for_two_frames(spark: SparkSession, attempts: Attempts) -> Non
         for n in (1, 2, 1):
             assert checkpoint(spark.range(n * 10), "loop").count() == n * 10
         assert sorted(vertices(context)) == ["loop", "loop#2"]
+
+
+def test_a_python_udf_above_a_recovery_point_runs(spark: SparkSession, attempts: Attempts, reading: str) -> None:
+    """A plain Python UDF may read what was stored, however it is read back."""
+    from pyspark.sql import functions as F
+
+    twice = F.udf(lambda x: x * 2, "long")
+    with attempts.attempt():
+        kept = checkpoint(spark.range(5000).repartition(2, "id"), "numbers")
+        assert kept.withColumn("twice", twice("id")).selectExpr("sum(twice)").first()[0] == 4999 * 5000
+        above = checkpoint(kept.withColumn("twice", twice("id")), "doubled")
+        assert above.count() == 5000

@@ -14,6 +14,11 @@ from airflow_provider.spark.jvm.scala import items, to_seq
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+COLUMNAR_INPUT = "spark.sql.execution.arrow.pythonUDF.columnarInput.enabled"
+COLUMNAR_INPUT_HANGS = "4.2."
+"""Spark 4.2.0 waits for ever when a Python UDF reads a Parquet scan's columns directly. A script whose UDF read a
+shuffle must not meet that because a checkpoint put a scan in its place, so the way by rows is taken."""
+
 VERTEX_ALIAS = "spark_recovery_vertex:"
 
 
@@ -75,6 +80,8 @@ def native_relation(spark: Any, paths: list[str], schema: Any) -> DataFrame:
     """
     from pyspark.sql import DataFrame
 
+    if spark.version.startswith(COLUMNAR_INPUT_HANGS):
+        spark.conf.set(COLUMNAR_INPUT, "false")
     reader = spark.read.schema(schema)
     for name, value in {
         "ignoreCorruptFiles": "false",
