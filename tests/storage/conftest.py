@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -14,8 +14,10 @@ from airflow_provider.recovery.options import StorageOptions
 from airflow_provider.storage.files import FileObjectStore
 from airflow_provider.storage.object_store import ObjectStore
 from airflow_provider.storage.uris import file_uri, open_store
+from tests.support.http_faults import FaultyServer
 from tests.support.s3_gateway import S3Server
 
+BUCKET = "recovery-tests"
 PREFIX = "jobs/etl/run/task/-1/@job"
 
 KINDS = ["file", "moto", pytest.param("gateway", marks=pytest.mark.process)]
@@ -53,9 +55,22 @@ def files(tmp_path: Path) -> FileObjectStore:
     return store
 
 
+@pytest.fixture(scope="session")
+def shared_proxy(moto: S3Server) -> Iterator[FaultyServer]:
+    moto.create_bucket(BUCKET)
+    with FaultyServer(moto.endpoint).running() as server:
+        yield server
+
+
+@pytest.fixture
+def proxy(shared_proxy: FaultyServer) -> FaultyServer:
+    shared_proxy.reset()
+    return shared_proxy
+
+
 def open_on(server: S3Server, prefix: str | None = None) -> ObjectStore:
     """Open an empty root in the server's bucket for tests."""
-    bucket = server.create_bucket("recovery-tests")
+    bucket = server.create_bucket(BUCKET)
     root = f"tests/{uuid.uuid4().hex}" if prefix is None else prefix
     return open_store(f"s3://{bucket}/{root}", StorageOptions(endpoint_url=server.endpoint))
 

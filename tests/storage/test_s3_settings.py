@@ -1,0 +1,71 @@
+"""Encryption, checksums, addressing and clients, as the options say."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from airflow_provider.recovery.errors import RecoveryError
+from airflow_provider.recovery.options import StorageOptions
+from airflow_provider.storage.s3 import S3ObjectStore
+from tests.storage.conftest import BUCKET
+from tests.storage.s3_faults import s3_store
+from tests.support.http_faults import FaultyServer
+from tests.support.s3_gateway import S3Server
+
+
+def test_encryption_is_asked_for_at_every_creation(proxy: FaultyServer, tmp_path: Path) -> None:
+    """The SSE options go with puts and with the start of uploads in parts, and nowhere else."""
+    path = tmp_path / "file"
+    path.write_bytes(bytes(17 * 2**20))
+    store = s3_store(proxy.endpoint, sse_kms_key_id="alias/recovery")
+    store.put_new("a", b"")
+    store.put("b", b"")
+    store.upload("c", path)
+    store.get("a")
+    header = "x-amz-server-side-encryption"
+    encrypted = [r for r in proxy.requests if header in {name.lower() for name in r.headers}]
+    assert [(r.method, "uploads" in r.query) for r in encrypted] == [("PUT", False), ("PUT", False), ("POST", True)]
+    for request in encrypted:
+        headers = {name.lower(): value for name, value in request.headers.items()}
+        assert headers[header] == "aws:kms"
+        assert headers[f"{header}-aws-kms-key-id"] == "alias/recovery"
+
+
+def test_the_checksum_setting_decides_whether_checksums_are_sent(proxy: FaultyServer, tmp_path: Path) -> None:
+    """when_required sends none with a PUT, when_supported does, also with parts."""
+    path = tmp_path / "file"
+    path.write_bytes(os.urandom(17 * 2**20))
+
+    def sent() -> bool:
+        return any(name.lower().startswith("x-amz-checksum") for r in proxy.requests for name in r.headers)
+
+    s3_store(proxy.endpoint).upload("a", path)
+    s3_store(proxy.endpoint).put_new("b", b"")
+    assert not sent()
+    store = s3_store(proxy.endpoint, checksum="when_supported")
+    store.put_new("b", b"")
+    assert sent()
+    store.upload("a", path)
+    assert store.get("a") == path.read_bytes()
+
+
+def test_the_addressing_style_is_heeded(proxy: FaultyServer) -> None:
+    """Path style names the bucket in the path."""
+    with pytest.raises(RecoveryError):
+        s3_store(proxy.endpoint, "some-bucket", addressing_style="path").get("a")
+    assert proxy.requests[0].path.startswith("/some-bucket/")
+
+
+def test_a_process_makes_one_client_per_environment(moto: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Opening the same store again is cheap; other credentials or options mean another client."""
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "one")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    options = StorageOptions(endpoint_url=moto.endpoint, region="us-east-1")
+    first = S3ObjectStore(BUCKET, "a", options)._client
+    assert S3ObjectStore(BUCKET, "b", options)._client is first
+    assert S3ObjectStore(BUCKET, "b", StorageOptions(endpoint_url=moto.endpoint))._client is not first
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "two")
+    assert S3ObjectStore(BUCKET, "b", options)._client is not first
