@@ -341,3 +341,17 @@ def test_a_python_udf_above_a_recovery_point_runs(spark: SparkSession, attempts:
         assert kept.withColumn("twice", twice("id")).selectExpr("sum(twice)").first()[0] == 4999 * 5000
         above = checkpoint(kept.withColumn("twice", twice("id")), "doubled")
         assert above.count() == 5000
+
+
+def test_a_common_table_expression_is_found_again(spark: SparkSession, attempts: Attempts) -> None:
+    """The ids that a session counts up are no part of a fingerprint, whatever else the session has done before."""
+    query = (
+        "WITH t AS (SELECT id % 3 AS k, count(*) AS n FROM range(50) GROUP BY 1) "
+        "SELECT t.*, (SELECT max(n) FROM t) FROM t"
+    )
+    with attempts.attempt():
+        checkpoint(spark.sql(query), "cte")
+    spark.sql("WITH other AS (SELECT 1 AS x) SELECT * FROM other, other AS again").count()
+    with attempts.attempt() as context:
+        assert checkpoint(spark.sql(query), "cte").count() == 3
+        assert vertices(context)["cte"].computed == 0

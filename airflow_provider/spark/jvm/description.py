@@ -94,7 +94,8 @@ NOT_DETERMINISTIC = {
 _FILE_STATUS = re.compile(
     r"\bpath=(?P<path>.*?); isDirectory=.*?\blength=(?P<size>\d+);.*?modification_time=(?P<time>\d+)"
 )
-_EXPRESSION_ID = re.compile(r"#(\d+)")
+_SESSION_ID = re.compile(r"(#|\bCTERelation(?:Def|Ref) )(\d+)")
+"""Ids that a session counts up: of expressions and of common table expressions."""
 
 
 def digest(*texts: str) -> str:
@@ -146,7 +147,7 @@ class PlanDescriber:
         lines: list[str] = []
         self._walk(plan, 0, lines, description)
         structure = self._structure(plan, ids, description)
-        text = "\n".join(_EXPRESSION_ID.sub(lambda match: f"#{ids.setdefault(match[1], len(ids))}", ln) for ln in lines)
+        text = _SESSION_ID.sub(lambda match: f"{match[1]}{_number(match[1][0] + match[2], ids)}", "\n".join(lines))
         description.parts["plan"] = digest(structure, text)
         description.parts["schema"] = digest(df.schema.json())
         if not plan.deterministic():
@@ -295,11 +296,16 @@ def _class_names(value: Any) -> Iterator[str]:
 
 
 def _renumber(value: Any, ids: dict[str, int]) -> Any:
-    """Replace expression ids by their order of appearance: they differ from one run to the next."""
+    """Replace what a session counts up by its order of appearance: it differs from one run to the next."""
     if isinstance(value, dict):
         if str(value.get("product-class", "")).endswith(".ExprId"):
-            return ids.setdefault(str(value["id"]), len(ids))
-        return {key: _renumber(item, ids) for key, item in value.items()}
+            return _number(f"#{value['id']}", ids)
+        cte = {"CTERelationDef": "id", "CTERelationRef": "cteId"}.get(str(value.get("class", "")).rsplit(".", 1)[-1])
+        return {key: _number(f"C{item}", ids) if key == cte else _renumber(item, ids) for key, item in value.items()}
     if isinstance(value, list):
         return [_renumber(item, ids) for item in value]
     return value
+
+
+def _number(name: str, ids: dict[str, int]) -> int:
+    return ids.setdefault(name, len(ids))
