@@ -7,29 +7,37 @@ same bytes for the same files, and is kept under its digest, so that a worker ma
 from __future__ import annotations
 
 import hashlib
+import io
 import os
-import shutil
 import tempfile
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
 import airflow_provider
+from airflow_provider.recovery.run_request import EXIT_CONFIGURATION
 
 _RINGS = ("recovery", "storage", "spark")
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
-_RUNNER = '''"""Starts the user's application inside spark-recovery's runner."""
+_RUNNER = f'''"""Starts the user's application inside spark-recovery's runner. Any Python 3 can read this file."""
 
 import sys
 
+
+def refuse(problem):
+    sys.stderr.write("spark-recovery: " + problem + "\\n")
+    sys.exit({EXIT_CONFIGURATION})
+
+
+if sys.version_info < (3, 11):
+    refuse("The driver runs Python %d.%d; it needs 3.11 or newer (PYSPARK_DRIVER_PYTHON or PYSPARK_PYTHON)."
+           % sys.version_info[:2])
 try:
     from airflow_provider.spark.runner import main
 except ImportError as error:
-    sys.exit(
-        "spark-recovery: the driver cannot load its own package (%s). Check that --py-files reaches the driver "
-        "and that it runs Python 3.11 or newer." % error
-    )
+    refuse("The driver cannot load the package that came with the job (%s). Make sure that --py-files reaches it."
+           % error)
 sys.exit(main(sys.argv[1:]))
 '''
 
@@ -45,8 +53,8 @@ class Bundle:
 def build_bundle(folder: Path | None = None) -> Bundle:
     """Return the bundle, made anew only if it is not there yet.
 
-    Several tasks may do so at once: each builds in a folder of its own and moves it into place; who comes second uses
-    what is there.
+    Several tasks may do so at once, and a cleaner of temporary files may have taken a part of it: each file is put in
+    its place as a whole, and always has the same bytes.
 
     :param folder: where bundles are kept; by default a folder of this user's in the machine's temporary directory
     """
@@ -54,20 +62,13 @@ def build_bundle(folder: Path | None = None) -> Bundle:
     digest = hashlib.sha256()
     for name, content in [*files.items(), ("runner", _RUNNER.encode())]:
         digest.update(f"{name}\0{len(content)}\0".encode() + content)
-    root = folder or _private_folder()
-    place = root / digest.hexdigest()[:24]
+    place = (folder or _private_folder()) / digest.hexdigest()[:24]
     bundle = Bundle(place / "airflow_provider_driver.zip", place / "spark_recovery_runner.py")
-    if not place.is_dir():
-        root.mkdir(parents=True, exist_ok=True)
-        building = Path(tempfile.mkdtemp(prefix="building-", dir=root))
-        _write_zip(building / bundle.package.name, files)
-        (building / bundle.runner.name).write_text(_RUNNER)
-        try:
-            building.rename(place)
-        except OSError:
-            shutil.rmtree(building, ignore_errors=True)
-            if not place.is_dir():
-                raise
+    place.mkdir(parents=True, exist_ok=True)
+    if not bundle.package.is_file():
+        _write(bundle.package, _zipped(files))
+    if not bundle.runner.is_file():
+        _write(bundle.runner, _RUNNER.encode())
     return bundle
 
 
@@ -77,10 +78,24 @@ def _files() -> dict[str, bytes]:
     return {f"airflow_provider/{path.relative_to(root).as_posix()}": path.read_bytes() for path in paths}
 
 
-def _write_zip(target: Path, files: dict[str, bytes]) -> None:
+def _zipped(files: dict[str, bytes]) -> bytes:
+    target = io.BytesIO()
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in files.items():
             archive.writestr(zipfile.ZipInfo(name, _EPOCH), content, zipfile.ZIP_DEFLATED)
+    return target.getvalue()
+
+
+def _write(target: Path, content: bytes) -> None:
+    """Write a file that is whole as soon as it is there. Whoever is second replaces it by the same bytes."""
+    handle, name = tempfile.mkstemp(dir=target.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+        os.replace(name, target)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
 
 
 def _private_folder() -> Path:

@@ -2,29 +2,37 @@
 
 from __future__ import annotations
 
+import os
+import re
+from collections.abc import Iterator
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
-from airflow.providers.common.compat.sdk import AirflowNotFoundException, mask_secret
+from airflow.providers.common.compat.sdk import AirflowNotFoundException
 
 from airflow_provider.hooks.application import require_pyspark, ship
+from airflow_provider.hooks.aws import AwsAccess
 from airflow_provider.hooks.bundle import build_bundle
 from airflow_provider.hooks.settings import RecoverySettings, conf_settings, merge_settings
 from airflow_provider.recovery.errors import ConfigurationError, RecoveryError
 from airflow_provider.recovery.job import JobId
-from airflow_provider.recovery.options import StorageOptions
+from airflow_provider.recovery.options import StorageOptions, parse_flag
 from airflow_provider.recovery.run_request import RunRequest
 from airflow_provider.storage.uris import open_store
 
 if TYPE_CHECKING:
-    import boto3
-    from airflow.providers.amazon.aws.hooks.base_aws import AwsBaseHook
+    import logging
 
     from airflow_provider.storage.object_store import ObjectStore
 
 _HASH_SEED = "PYTHONHASHSEED"
 """Functions that close over sets pickle the same from run to run only under a fixed hash seed."""
+
+
+_RUNNER_ERROR = re.compile(r"^(?:.*\bERROR )?spark-recovery: (.*)")
+YARN_EXIT_CODE = re.compile(r"User application exited with(?: status)? (\d+)")
+"""How YARN's diagnostics tell a driver's exit code."""
 
 
 class SparkRecoveryHook(SparkSubmitHook):
@@ -58,6 +66,8 @@ class SparkRecoveryHook(SparkSubmitHook):
         self._event_store = event_store
         self._recovery_options = recovery_options or {}
         self._attempt: dict[str, Any] | None = None
+        self._driver_error = ""
+        self._driver_exit_code: int | None = None
 
     @classmethod
     def adopt(
@@ -106,12 +116,24 @@ class SparkRecoveryHook(SparkSubmitHook):
             ("the Spark conf", conf_settings(self._conf)),
         )
 
+    @cached_property
+    def enabled(self) -> bool:
+        """Whether jobs are recorded and recovered; where the job itself says no, no connection is needed.
+
+        :raises ConfigurationError: see :attr:`settings`
+        """
+        own = {**self._recovery_options, **conf_settings(self._conf)}
+        said = own.get("enabled")
+        if said not in (None, "") and not parse_flag(said, "enabled"):
+            return False
+        return self.settings.options.enabled
+
     def _connection_values(self) -> dict[str, Any]:
         try:
             connection = self.get_connection(self.recovery_conn_id)
         except AirflowNotFoundException as error:
-            if self._event_store:
-                return {}
+            if self._event_store and self.recovery_conn_id == self.default_conn_name:
+                return {}  # the operator says all that is needed; a connection named on purpose must be there
             raise ConfigurationError(
                 f"The connection {self.recovery_conn_id!r} does not exist.",
                 remedy=f"Create it: airflow connections add {self.recovery_conn_id} --conn-type {self.conn_type} "
@@ -127,49 +149,24 @@ class SparkRecoveryHook(SparkSubmitHook):
     @cached_property
     def storage(self) -> StorageOptions:
         """How the store is reached: our own settings, then what the AWS connection says of S3."""
-        aws = self._aws
-        if aws is None:
-            return self.settings.storage
-        wrapper = aws.conn_config
-        verify = wrapper.verify if isinstance(wrapper.verify, str) else ""
-        found = {
-            "endpoint_url": wrapper.get_service_endpoint_url("s3"),
-            "region": wrapper.region_name,
-            "ca_bundle": verify,
-        }
-        chosen = {name: value for name, value in self.settings.storage.to_mapping().items() if value}
-        return StorageOptions.from_mapping(chosen, base=StorageOptions.from_mapping(found))
+        own, defaults = self.settings.storage, StorageOptions()
+        if self._aws is None:
+            return own
+        given = {name: value for name, value in own.to_mapping().items() if value != getattr(defaults, name)}
+        return StorageOptions.from_mapping(given, base=self._aws.storage_defaults)
 
     @cached_property
     def store(self) -> ObjectStore:
         """The object store, with the AWS connection's credentials if one is named. Nothing is sent to it yet."""
-        return open_store(self.settings.event_store, self.storage, session=self._session)
+        session = self._aws.session if self._aws is not None else None
+        return open_store(self.settings.event_store, self.storage, session=session)
 
     @cached_property
-    def _aws(self) -> AwsBaseHook | None:
+    def _aws(self) -> AwsAccess | None:
         name = self.settings.aws_conn_id
         if not name or not self.settings.event_store.startswith("s3:"):
             return None
-        try:
-            from airflow.providers.amazon.aws.hooks.base_aws import AwsBaseHook
-        except ImportError as error:
-            raise ConfigurationError(
-                f"The AWS connection {name!r} needs the Amazon provider, which is not installed.",
-                remedy="pip install apache-airflow-providers-amazon, or leave aws_conn_id empty to use the "
-                "machine's own credentials.",
-            ) from error
-        try:
-            self.get_connection(name)
-        except AirflowNotFoundException as error:
-            raise ConfigurationError(
-                f"The AWS connection {name!r}, named by {self.recovery_conn_id!r}, does not exist.",
-                remedy=f"Create it: airflow connections add {name} --conn-type aws, or leave aws_conn_id empty.",
-            ) from error
-        return AwsBaseHook(aws_conn_id=name, client_type="s3")
-
-    @cached_property
-    def _session(self) -> boto3.Session | None:
-        return self._aws.get_session(region_name=self.storage.region or None) if self._aws is not None else None
+        return AwsAccess(name, self.recovery_conn_id, self.settings.storage.region)
 
     def test_connection(self) -> tuple[bool, str]:
         """Try everything that recovery needs of the store: for the *Test* button of the connection form."""
@@ -184,14 +181,17 @@ class SparkRecoveryHook(SparkSubmitHook):
     @property
     def cluster_mode(self) -> bool:
         """Whether the driver runs on another machine than this one."""
-        return bool(self._connection["deploy_mode"] == "cluster")
+        mode = self._connection["deploy_mode"] or self._conf.get("spark.submit.deployMode")
+        return str(mode).lower() == "cluster"
 
     def require_recoverable(self, application: str) -> None:
         """Make sure that the application can be run with recovery, before anything is asked of the store.
 
         :raises ConfigurationError: it cannot; says why
         """
-        require_pyspark(application, self._java_class, self._connection["master"], self._conf)
+        environment = {**os.environ, **(self._env_vars or {})}
+        remote = self._conf.get("spark.remote") or environment.get("SPARK_REMOTE") or ""
+        require_pyspark(application, self._java_class, self._connection["master"], str(remote))
         ship(application, cluster_mode=self.cluster_mode)
 
     def prepare(self, job: JobId, *, fresh: str = "", previous_lost: int = 0) -> None:
@@ -217,47 +217,61 @@ class SparkRecoveryHook(SparkSubmitHook):
             supervised=True,
             **self._attempt,
         )
-        self._attempt = None
+        own = self._application_args, self._py_files, self._files
         self._application_args = request.to_arguments()
-        self._py_files = ",".join([str(bundle.package), *([self._py_files] if self._py_files else [])])
-        self._files = ",".join([*([self._files] if self._files else []), *shipped.files]) or None
-        return super().submit(str(bundle.runner), **kwargs)
+        self._py_files = _listed(str(bundle.package), self._py_files, *shipped.py_files)
+        self._files = _listed(self._files, *shipped.files) or None
+        try:
+            return super().submit(str(bundle.runner), **kwargs)
+        except FileNotFoundError as error:
+            if error.filename != self._connection["spark_binary"]:
+                raise
+            raise ConfigurationError(
+                f"The program {error.filename!r} is not on the worker's PATH.",
+                remedy="Install Spark on the worker (pip install pyspark brings spark-submit), or set spark_binary.",
+            ) from error
+        finally:
+            self._application_args, self._py_files, self._files = own
+            self._attempt = None
 
     @property
-    def returncode(self) -> int | None:
-        """Exit code of the last ``spark-submit``; ``None`` if none has ended."""
+    def exit_code(self) -> int | None:
+        """Exit code of the driver, as far as the last ``spark-submit`` tells it; ``None`` if none has ended."""
+        if self._driver_exit_code or self._spark_exit_code:
+            return self._driver_exit_code or self._spark_exit_code
         return self._submit_sp.returncode if self._submit_sp is not None else None
 
     @property
     def driver_error(self) -> str:
-        """The runner's own line about what is wrong; empty text if it wrote none."""
-        marked = [line for line in self._last_submit_log_lines if "spark-recovery: " in line and "INFO" not in line]
-        return marked[-1].split("spark-recovery: ", 1)[1] if marked else ""
+        """The runner's own last line about what is wrong; empty text if it wrote none."""
+        return self._driver_error
+
+    def _process_spark_submit_log(self, itr: Iterator[Any]) -> None:
+        super()._process_spark_submit_log(self._listen(itr))
+
+    def _listen(self, lines: Iterator[Any]) -> Iterator[Any]:
+        """Pass the lines on, and note what the runner says of itself and what YARN says of it."""
+        for line in lines:
+            if said := _RUNNER_ERROR.search(line):
+                self._driver_error = said[1].strip()
+            elif code := YARN_EXIT_CODE.search(line):
+                self._driver_exit_code = int(code[1])
+            yield line
 
     def _build_spark_submit_command(self, application: str) -> list[str]:
+        if self._attempt is None:
+            return super()._build_spark_submit_command(application)
         if self.cluster_mode:
             self.log.info("The driver and its executors reach the event store with their own role.")
-            for name in (f"spark.yarn.appMasterEnv.{_HASH_SEED}", f"spark.kubernetes.driverEnv.{_HASH_SEED}"):
-                self._conf.setdefault(name, "0")
+            names = (f"spark.yarn.appMasterEnv.{_HASH_SEED}", f"spark.kubernetes.driverEnv.{_HASH_SEED}")
+            self._conf = {**dict.fromkeys(names, "0"), **self._conf}
             return super()._build_spark_submit_command(application)
         command = super()._build_spark_submit_command(application)
-        self._env = {_HASH_SEED: "0", **self._credentials(), **(self._env or {})}
+        log = cast("logging.Logger", self.log)
+        credentials = self._aws.driver_environment(log) if self._aws is not None else {}
+        self._env = {_HASH_SEED: "0", **credentials, **(self._env or {})}
         return command
 
-    def _credentials(self) -> dict[str, str]:
-        """Return what the driver needs to reach the store; goes into its environment and nowhere else."""
-        if self._session is None:
-            return {}
-        found = self._session.get_credentials()
-        if found is None:
-            return {}
-        keys = found.get_frozen_credentials()
-        values = {
-            "AWS_ACCESS_KEY_ID": keys.access_key,
-            "AWS_SECRET_ACCESS_KEY": keys.secret_key,
-            "AWS_SESSION_TOKEN": keys.token or "",
-        }
-        for secret in (keys.secret_key, keys.token):
-            if secret:
-                mask_secret(secret)
-        return {name: value for name, value in values.items() if value}
+
+def _listed(*paths: str | None) -> str:
+    return ",".join(path for path in paths if path)

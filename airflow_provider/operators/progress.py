@@ -6,23 +6,45 @@ import logging
 import time
 
 from airflow_provider.recovery import events as ev
-from airflow_provider.recovery.graph import ExecutionGraph
+from airflow_provider.recovery.graph import ExecutionGraph, JobState
+from airflow_provider.storage.event_log import JobEventLog
 
 _PAUSE = 5.0
 """Least seconds between two lines that count partitions."""
 
 
 class Progress:
-    """Folds events and says what is new. Of many partitions that finish it tells every few seconds only."""
+    """Reads events as they come and says what is new. Of partitions that finish it tells every few seconds only.
 
-    def __init__(self, log: logging.Logger) -> None:
-        self.graph = ExecutionGraph()
+    :param after: attempts up to this one are history: known, but not told
+    """
+
+    def __init__(self, events: JobEventLog, log: logging.Logger, after: int = 0) -> None:
+        self._events = events
         self._log = log
+        self._after = after
+        self._next_block = 1
+        self._graph = ExecutionGraph()
         self._counted_at = 0.0
 
-    def tell(self, event: ev.JobEvent) -> None:
-        """Take one event; log it if a person would want to know."""
-        self.graph.apply(event)
+    def read(self) -> None:
+        """Take what has been written since the last time.
+
+        :raises StoreError: the store cannot be read; nothing is lost, the next call takes it
+        """
+        logged = self._events.read(self._next_block)
+        self._next_block = logged.next_block
+        for event in logged.events:
+            self._graph.apply(event)
+            if event.epoch > self._after:
+                self._tell(event)
+
+    def state(self, epoch: int) -> JobState:
+        """Return how far an attempt has come; ``CREATED`` if it has recorded nothing."""
+        attempt = self._graph.attempts.get(epoch)
+        return attempt.state if attempt is not None else JobState.CREATED
+
+    def _tell(self, event: ev.JobEvent) -> None:
         match event:
             case ev.AttemptStarted():
                 self._log.info("Attempt %d has started on %s", event.epoch, event.host or "an unknown host")
@@ -46,7 +68,7 @@ class Progress:
                 self._log.error("Attempt %d: FAILED: %s", event.epoch, event.error)
 
     def _count(self, event: ev.PartitionFinished) -> None:
-        vertex = self.graph.vertices.get(event.vertex)
+        vertex = self._graph.vertices.get(event.vertex)
         if vertex is None or time.monotonic() - self._counted_at < _PAUSE:
             return
         self._counted_at = time.monotonic()
@@ -54,5 +76,5 @@ class Progress:
         self._log.info("checkpoint %r: %d of %d partitions stored", vertex.initialized.name, done, all_of_them)
 
     def _name(self, identity: str) -> str:
-        vertex = self.graph.vertices.get(identity)
+        vertex = self._graph.vertices.get(identity)
         return vertex.initialized.name if vertex is not None else identity

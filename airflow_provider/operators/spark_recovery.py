@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
-import os
-import signal
-import threading
 from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
@@ -14,17 +12,17 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
 
 from airflow_provider.hooks.spark_recovery import SparkRecoveryHook
-from airflow_provider.operators.supervisor import Ending, JobSupervisor, kept
+from airflow_provider.operators.conclusion import explain, failed_elsewhere, succeed
+from airflow_provider.operators.driver import end_driver
+from airflow_provider.operators.supervisor import Ending, JobSupervisor
 from airflow_provider.recovery.errors import RecoveryError
-from airflow_provider.recovery.graph import JobState
 from airflow_provider.recovery.job import JobId
-from airflow_provider.recovery.report import format_report
-from airflow_provider.recovery.run_request import EXIT_CONFIGURATION
-from airflow_provider.recovery.takeover import Attach, LastAttempt, Resume, StartAfresh, Succeed, decide
-from airflow_provider.storage.claims import process_is_gone, same_machine
+from airflow_provider.recovery.takeover import Attach, Resume, StartAfresh, Succeed, decide
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
+
+    from airflow_provider.storage.claims import Claim
 
 
 class SparkRecoveryOperator(SparkSubmitOperator):
@@ -64,9 +62,8 @@ class SparkRecoveryOperator(SparkSubmitOperator):
         self.event_store = event_store
         self.resume = resume
         self.recovery_options = recovery_options
-        self._attached_to: int | None = None
-        self._killed = threading.Event()
-        self._supervisor: JobSupervisor | None = None
+        self._attached_to: Claim | None = None
+        self._killed = False
         self._next_attempt: dict[str, Any] | None = None
 
     def _get_hook(self) -> SparkRecoveryHook:
@@ -93,7 +90,7 @@ class SparkRecoveryOperator(SparkSubmitOperator):
         self.conf = self.conf or {}
         try:
             hook = self._get_hook()
-            if not hook.settings.options.enabled:
+            if not hook.enabled:
                 super().execute(context)
                 return None
             hook.require_recoverable(self.application)
@@ -103,105 +100,105 @@ class SparkRecoveryOperator(SparkSubmitOperator):
 
     def _execute(self, context: Context, hook: SparkRecoveryHook) -> dict[str, Any] | None:
         hook.store.check()
-        self._supervisor = JobSupervisor(hook.store, job_of(context), hook.settings.options, self._task_log)
-        return self._act(context, hook.settings.options.resume, self._supervisor.last_attempt())
-
-    def _act(self, context: Context, resume: str, last: LastAttempt | None) -> dict[str, Any] | None:
-        """Do what the state of the last attempt demands."""
-        decision = decide(last, resume)
-        if isinstance(decision, Attach):
-            self.log.info("Attempt %d is at work; attaching to it, submitting nothing.", decision.epoch)
-            ending = self._attach(decision.epoch)
-            if self._killed.is_set():
-                raise AirflowException("The task was ended while it followed the job.")
-            if ending is Ending.LOST:
-                return self._act(context, resume, LastAttempt(decision.epoch, JobState.RUNNING, alive=False))
-            return self._conclude(succeeded=ending is Ending.FINISHED)
+        options = hook.settings.options
+        supervisor = JobSupervisor(hook.store, job_of(context), options, self._task_log)
+        last = supervisor.last_attempt()
+        decision = decide(last, options.resume)
+        while isinstance(decision, Attach):
+            ending = self._attach(supervisor, decision.epoch)
+            if ending is Ending.FAILED:
+                raise failed_elsewhere(supervisor, self._task_log, options.resume)
+            if ending is Ending.FINISHED:
+                return succeed(supervisor, self._task_log)
+            last = supervisor.last_attempt(lost=decision.epoch)
+            decision = decide(last, options.resume)
         if isinstance(decision, Succeed):
             self.log.info("Attempt %d has succeeded already, unseen; submitting nothing.", decision.epoch)
-            return self._conclude(succeeded=True)
-        self._submit(context, decision, last)
-        return self._conclude(succeeded=True)
+        else:
+            self._submit(context, hook, supervisor, decision, last.epoch if last is not None else 0)
+        return succeed(supervisor, self._task_log)
 
-    def _submit(self, context: Context, decision: Resume | StartAfresh, last: LastAttempt | None) -> None:
-        """Run one attempt with upstream's own ways of submitting and waiting; it makes its hook anew."""
-        job = job_of(context)
-        fresh = ""
-        if isinstance(decision, Resume):
-            self.log.info("Job %s: resuming; %s.", job, decision.reason)
-        elif isinstance(decision, StartAfresh):
-            self.log.info("Job %s: starting afresh; %s.", job, decision.reason)
-            if last is not None:
-                fresh = decision.reason
-                self._forget_external_job(context)
-        self._next_attempt = {"job": job, "fresh": fresh, "previous_lost": last.epoch if last is not None else 0}
-        self._hook = None
+    def _attach(self, supervisor: JobSupervisor, epoch: int) -> Ending:
+        self.log.info("Attempt %d is at work; attaching to it, submitting nothing.", epoch)
+        self._attached_to = supervisor.claim(epoch)
+        if self._attached_to is None:
+            return Ending.LOST
         try:
-            super().execute(context)
-        except AirflowFailException:
-            raise
-        except Exception as failure:
-            self._tell_what_is_kept()
-            hook = cast("SparkRecoveryHook | None", self._hook)
-            if hook is not None and hook.returncode == EXIT_CONFIGURATION:
-                raise AirflowFailException(hook.driver_error or str(failure)) from failure
-            raise
-
-    def _forget_external_job(self, context: Context) -> None:
-        """Keep upstream's durable mode from taking the last run's application for this one."""
-        state = context.get("task_state_store")
-        if state is not None and self.durable:
-            state.delete(self.external_id_key)
-
-    def _attach(self, epoch: int) -> Ending:
-        assert self._supervisor is not None  # noqa: S101 - set before
-        self._attached_to = epoch
-        try:
-            return self._supervisor.follow(epoch, self._killed.is_set)
+            ending = supervisor.follow(self._attached_to, lambda: self._killed)
         finally:
             self._attached_to = None
+        if self._killed:
+            raise AirflowException("The task was ended while it followed the job.")
+        return ending
 
-    def _conclude(self, *, succeeded: bool) -> dict[str, Any] | None:
-        """Log the report, take notice of the success, and return what goes to XCom."""
-        assert self._supervisor is not None  # noqa: S101 - set before
-        report = self._supervisor.report()
-        self.log.info("%s", format_report(report))
-        if not succeeded:
-            raise AirflowException(f"The Spark job failed: {report.attempts[-1].error}. A retry resumes it.")
-        if report.state != JobState.FINISHED:
-            self.log.warning(
-                "The Spark application succeeded, but the event store did not record its end; a later try "
-                "would resume it."
-            )
-            return report.to_dict()
-        self._supervisor.acknowledge(report)
-        return report.to_dict()
-
-    def _tell_what_is_kept(self) -> None:
-        """Say what a retry will find; must never hide the failure that is being handled."""
+    def _submit(
+        self,
+        context: Context,
+        hook: SparkRecoveryHook,
+        supervisor: JobSupervisor,
+        decision: Resume | StartAfresh,
+        last_epoch: int,
+    ) -> None:
+        """Run one attempt with upstream's own ways of submitting and waiting, which make their hook anew."""
+        fresh = isinstance(decision, StartAfresh)
+        self.log.info("Job %s: %s; %s.", job_of(context), "starting afresh" if fresh else "resuming", decision.reason)
+        if fresh:
+            self._forget_external_job(context, also_a_waiting_one=last_epoch > 0)
+        self._next_attempt = {
+            "job": job_of(context),
+            "fresh": decision.reason if fresh and last_epoch else "",
+            "previous_lost": last_epoch,
+        }
+        self._hook = None
         try:
-            assert self._supervisor is not None  # noqa: S101 - set before
-            stored = kept(self._supervisor.report())
-            if stored:
-                self.log.info("Kept for the next try, partitions stored: %s", stored)
-        except Exception as error:  # noqa: BLE001 - see above
-            self.log.warning("What is kept for the next try cannot be told: %s", error)
+            with supervisor.narrating(last_epoch) if hook.cluster_mode else contextlib.nullcontext():
+                super().execute(context)
+        except (AirflowFailException, RecoveryError):
+            raise
+        except Exception as failure:
+            used = cast("SparkRecoveryHook | None", self._hook)
+            explained = explain(
+                failure,
+                supervisor,
+                self._task_log,
+                resume=hook.settings.options.resume,
+                last_epoch=last_epoch,
+                exit_code=used.exit_code if used is not None else None,
+                driver_error=used.driver_error if used is not None else "",
+            )
+            if explained is failure:
+                raise
+            raise explained from failure
+
+    def is_job_succeeded(self, status: str) -> bool:
+        """Whether the application that upstream's durable mode remembers has done this job already.
+
+        One that succeeded before anybody claimed the job ran for something else: another run, or before a clearing.
+        """
+        never_claimed = self._next_attempt is not None and not self._next_attempt["previous_lost"]
+        return super().is_job_succeeded(status) and not never_claimed
+
+    def _forget_external_job(self, context: Context, *, also_a_waiting_one: bool) -> None:
+        """Keep upstream's durable mode from taking the last run's application for this one.
+
+        What it remembers outlives the clearing of a task: an application, and that a driver pod has succeeded.
+
+        :param also_a_waiting_one: forget an application, too, that may not have started yet
+        """
+        state = context.get("task_state_store")
+        if state is None or not self.durable:
+            return
+        state.delete(self._K8S_DRIVER_STATUS_KEY)
+        if also_a_waiting_one:
+            state.delete(self.external_id_key)
 
     def on_kill(self) -> None:
         """End the application, also one that this try has only attached to."""
-        self._killed.set()
-        if self._attached_to is None or self._supervisor is None:
+        self._killed = True
+        if self._attached_to is None:
             super().on_kill()
-            return
-        claim = self._supervisor.claim(self._attached_to)
-        if claim is None or not same_machine(claim) or process_is_gone(claim):
-            self.log.warning(
-                "Attempt %d runs on another machine and cannot be ended from here; end it in the cluster manager.",
-                self._attached_to,
-            )
-            return
-        self.log.info("Ending attempt %d, process %d", claim.epoch, claim.pid)
-        os.kill(claim.pid, signal.SIGTERM)
+        else:
+            end_driver(self._attached_to, self._task_log)
 
 
 def job_of(context: Context) -> JobId:

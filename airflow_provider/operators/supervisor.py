@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import logging
+import threading
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
 
+from airflow_provider.operators.driver import SignsOfLife
 from airflow_provider.operators.progress import Progress
-from airflow_provider.recovery.errors import ObjectNotFound, RecoveryError
+from airflow_provider.recovery.errors import RecoveryError
 from airflow_provider.recovery.graph import ExecutionGraph, JobState
 from airflow_provider.recovery.job import JobId
 from airflow_provider.recovery.options import RecoveryOptions
@@ -18,13 +20,15 @@ from airflow_provider.recovery.report import JobReport, build_report
 from airflow_provider.recovery.takeover import LastAttempt
 from airflow_provider.storage.claims import Claim, Claims, process_is_gone
 from airflow_provider.storage.event_store import JobEventLog
-from airflow_provider.storage.heartbeat import heartbeat_key, watch
+from airflow_provider.storage.heartbeat import watch
 from airflow_provider.storage.inspection import look_at_last
 from airflow_provider.storage.object_store import ObjectStore
 from airflow_provider.storage.partition_store import PartitionStore
 
 _POLL = 2.0
 """Seconds between two looks at a job that is followed."""
+_LAST_LOOK = 30.0
+"""Most seconds to wait for the last progress of a job that has ended."""
 
 
 class Ending(enum.Enum):
@@ -50,15 +54,16 @@ class JobSupervisor:
         self._claims = Claims(store, self._prefix)
         self._events = JobEventLog(store, self._prefix)
 
-    def last_attempt(self) -> LastAttempt | None:
+    def last_attempt(self, lost: int = 0) -> LastAttempt | None:
         """Return what became of the newest attempt, watching its heartbeat if it did not say; ``None`` without one.
 
+        :param lost: newest epoch that is known to be lost, and need not be watched
         :raises StoreError: the store cannot be read
         """
         claim = self._claims.newest()
         if claim is None:
             return None
-        return look_at_last(self._claims, claim, self.replay(), lives=lambda: self._lives(claim))
+        return look_at_last(self._claims, claim, self.replay(), lives=lambda: claim.epoch > lost and self._lives(claim))
 
     def _lives(self, claim: Claim) -> bool:
         who = f"Attempt {claim.epoch} (process {claim.pid} on {claim.host or 'an unknown host'})"
@@ -76,59 +81,93 @@ class JobSupervisor:
             self._log.warning("Job event store: %s", problem)
         return replay(logged.events)
 
-    def follow(self, epoch: int, cancelled: Callable[[], bool]) -> Ending:
-        """Log the progress of a living driver until it ends or is lost.
-
-        :param cancelled: asked between two looks; when it says so the driver counts as lost
-        """
-        progress = Progress(self._log)
-        claim = self._claims.get(epoch)
-        next_block = 1
-        beat, beat_seen = b"", time.monotonic()
-        while not cancelled():
-            logged = self._events.read(next_block)
-            next_block = logged.next_block
-            for event in logged.events:
-                progress.tell(event)
-            state = progress.graph.attempts[epoch].state if epoch in progress.graph.attempts else JobState.CREATED
-            if state.terminal:
-                return Ending.FINISHED if state is JobState.FINISHED else Ending.FAILED
-            newest = self._beat(epoch)
-            if newest != beat:
-                beat, beat_seen = newest, time.monotonic()
-            silent = time.monotonic() - beat_seen > self._options.previous_worker_recovery_timeout
-            if silent or (claim is not None and process_is_gone(claim) and not self._events.read(next_block).events):
-                return Ending.LOST
-            time.sleep(_POLL)
-        return Ending.LOST
-
-    def _beat(self, epoch: int) -> bytes:
-        try:
-            return self._store.get(heartbeat_key(self._prefix, epoch))
-        except ObjectNotFound:
-            return b""
-
     def claim(self, epoch: int) -> Claim | None:
         """Return the claim of an attempt."""
         return self._claims.get(epoch)
+
+    def follow(self, claim: Claim, cancelled: Callable[[], bool]) -> Ending:
+        """Log the progress of a living driver until it ends or is lost.
+
+        :param cancelled: asked between two looks; when it says so the driver counts as lost
+        :raises StoreError: the store cannot be read; the driver goes on
+        """
+        progress = Progress(self._events, self._log, after=claim.epoch - 1)
+        life = SignsOfLife(self._store, self._prefix, claim, self._options.previous_worker_recovery_timeout)
+        while not cancelled():
+            last_word = life.last_word()  # before the events: whatever it stored before its end is then seen
+            progress.read()
+            state = progress.state(claim.epoch)
+            if state.terminal or last_word:
+                return _ending(str(state) if state.terminal else last_word)
+            time.sleep(_POLL)
+        return Ending.LOST
+
+    @contextlib.contextmanager
+    def narrating(self, after: int) -> Iterator[None]:
+        """Log the progress of later attempts than *after* while the block runs, in a thread that harms nothing."""
+        over = threading.Event()
+        thread = threading.Thread(target=self._narrate, args=(after, over), name="job-progress", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join(_LAST_LOOK)
+
+    def _narrate(self, after: int, over: threading.Event) -> None:
+        progress = Progress(self._events, self._log, after)
+        warned, last = False, False
+        while not last:
+            last = over.wait(_POLL)
+            try:
+                progress.read()
+            except Exception as error:  # noqa: BLE001 - it only tells; the job must not suffer from it
+                if not warned:
+                    self._log.warning("The progress of the job cannot be told: %s", error)
+                warned = True
 
     def report(self) -> JobReport:
         """Return the report of the job as it stands."""
         return build_report(str(self._job), self.replay())
 
+    def kept(self) -> list[str]:
+        """Return what the next try finds, vertex by vertex: what is stored, which may be more than was recorded.
+
+        :raises StoreError: the store cannot be read
+        """
+        survivors = PartitionStore(self._store, self._prefix).survivors()
+        lines = []
+        for identity, vertex in self.replay().vertices.items():
+            told = vertex.initialized
+            stored = {p.index for p in survivors.get(identity, []) if p.layout == told.layout}
+            if stored:
+                lines.append(f"{told.name} {len(stored)} of {told.parallelism}")
+        return lines
+
+    def recorded(self, report: JobReport) -> bool:
+        """Whether *report* tells of the success of the newest attempt, and not of an earlier one."""
+        newest = self._claims.newest()
+        return (
+            newest is not None
+            and bool(report.attempts)
+            and (report.attempts[-1].epoch, report.state) == (newest.epoch, JobState.FINISHED)
+        )
+
     def acknowledge(self, report: JobReport) -> None:
-        """Take notice of the job's success, and release its partitions; a failing store is a warning only."""
+        """Release the job's partitions and take notice of its success; a failing store is a warning only.
+
+        In this order: a worker that dies in between leaves a job that the next try finds finished, not one to be
+        computed again because somebody seems to have cleared its task.
+        """
         try:
-            self._claims.acknowledge(report.attempts[-1].epoch, report.to_dict())
             PartitionStore(self._store, self._prefix).release()
         except RecoveryError as error:
-            self._log.warning("The job succeeded, but its event store could not be tidied up: %s", error)
+            self._log.warning("The job succeeded, but its partitions could not be released: %s", error)
+        try:
+            self._claims.acknowledge(report.attempts[-1].epoch, report.to_dict())
+        except RecoveryError as error:
+            self._log.warning("The job succeeded, but its event store could not take note of that: %s", error)
 
 
-def kept(report: JobReport) -> dict[str, Any]:
-    """Return, by vertex, how many of its partitions are stored for the next try."""
-    return {
-        vertex.name: f"{vertex.partitions - vertex.missing} of {vertex.partitions}"
-        for vertex in report.vertices
-        if vertex.reached
-    }
+def _ending(word: str) -> Ending:
+    return {"FINISHED": Ending.FINISHED, "FAILED": Ending.FAILED}.get(word, Ending.LOST)

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import http.server
 import os
 import signal
+import subprocess
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_provider.storage.claims import Claims
+from airflow_provider.storage.claims import Claim, Claims, process_is_gone
 from airflow_provider.storage.event_store import JobEventLog
 from tests.airflow_side.conftest import Tries, xcom
 from tests.support.blocked_imports import blocked_imports
+from tests.support.driver import JOBS
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.process
@@ -58,7 +66,7 @@ def test_a_failed_task_that_is_cleared_resumes_and_never_starts_afresh_unless_to
     )
     code, log = tries.run(application=str(script))
     assert code != 0
-    assert "AssertionError" in log
+    assert "AirflowException: The Spark job failed in attempt 1: AssertionError. A retry resumes it." in log
 
     code, log = tries.run(application=str(script), resume="never")
     assert code != 0
@@ -73,9 +81,10 @@ def test_a_failed_task_that_is_cleared_resumes_and_never_starts_afresh_unless_to
     assert xcom(log)["partitions_computed"] == 0
 
 
-def test_a_worker_dies_and_the_next_try_attaches_to_its_driver(tries: Tries, tmp_path: Path) -> None:
-    """The worker is killed, the driver lives on as an orphan: the retry follows it and submits nothing."""
-    gate, entered = tmp_path / "gate", tmp_path / "entered"
+@pytest.fixture
+def waiting(tries: Tries, tmp_path: Path) -> Iterator[WaitingDriver]:
+    """A driver that waits in mid-job and whose worker has been killed; the worker's successor has attached to it."""
+    gate, entered, log = tmp_path / "gate", tmp_path / "entered", tmp_path / "second.log"
     script = tmp_path / "waiting.py"
     body = Path(tries.task["application"]).read_text()
     wait = (
@@ -84,28 +93,89 @@ def test_a_worker_dies_and_the_next_try_attaches_to_its_driver(tries: Tries, tmp
     )
     script.write_text(body.replace("graded = checkpoint", f"{wait}graded = checkpoint"))
     first = tries.start(tmp_path / "first.log", application=str(script))
+    second = None
     try:
         wait_until(entered.exists, "the driver to reach the gate")
         claim = Claims(tries.store, tries.job.prefix).newest()
         assert claim is not None
         first.send_signal(signal.SIGKILL)
         first.wait()
-        os.kill(claim.pid, 0)  # the driver lives
-
-        second = tries.start(tmp_path / "second.log", application=str(script))
-        wait_until(lambda: "attaching to it" in (tmp_path / "second.log").read_text(), "the second try to attach")
-        gate.touch()
-        assert second.wait(timeout=90) == 0, (tmp_path / "second.log").read_text()
+        assert not process_is_gone(claim), "the driver lives"
+        second = tries.start(log, application=str(script))
+        wait_until(lambda: "attaching to it" in log.read_text(), "the second try to attach")
+        yield WaitingDriver(claim, second, gate, log)
     finally:
         gate.touch()
-    log = (tmp_path / "second.log").read_text()
+        for worker in (first, second):
+            if worker is not None and worker.poll() is None:
+                worker.kill()
+                worker.wait()
+
+
+@dataclass(frozen=True)
+class WaitingDriver:
+    claim: Claim
+    worker: subprocess.Popen[bytes]
+    gate: Path
+    worker_log: Path
+
+
+def test_a_worker_dies_and_the_next_try_attaches_to_its_driver(tries: Tries, waiting: WaitingDriver) -> None:
+    """The worker is killed, the driver lives on as an orphan: the retry follows it and submits nothing."""
+    waiting.gate.touch()
+    assert waiting.worker.wait(timeout=120) == 0, waiting.worker_log.read_text()
+    log = waiting.worker_log.read_text()
     assert "Spark-Submit cmd" not in log
+    assert "'graded': finished" in log, "progress is told"
     assert xcom(log)["state"] == "FINISHED"
     assert len(xcom(log)["attempts"]) == 1
     newest = Claims(tries.store, tries.job.prefix).newest()
-    assert newest is not None
-    assert newest.epoch == 1
+    assert newest == waiting.claim
     assert rows(tries) == 300
+
+
+def test_a_driver_that_is_lost_while_a_try_follows_it_is_replaced_in_the_same_try(
+    tries: Tries, waiting: WaitingDriver
+) -> None:
+    """The followed driver is killed: the same try resumes, and computes only what is missing."""
+    os.kill(waiting.claim.pid, signal.SIGKILL)
+    waiting.gate.touch()
+    assert waiting.worker.wait(timeout=120) == 0, waiting.worker_log.read_text()
+    report = xcom(waiting.worker_log.read_text())
+    assert [attempt["state"] for attempt in report["attempts"]] == ["LOST", "FINISHED"]
+    assert (report["partitions_reused"], report["partitions_computed"]) == (6, 4)
+    assert rows(tries) == 300
+
+
+def test_ending_a_task_ends_the_driver_it_has_attached_to(tries: Tries, waiting: WaitingDriver) -> None:
+    """A task marked failed does not leave the application running, though another worker had started it."""
+    waiting.worker.send_signal(signal.SIGTERM)
+    assert waiting.worker.wait(timeout=60) != 0
+    assert process_is_gone(waiting.claim)
+    assert "sending SIGTERM" in waiting.worker_log.read_text()
+    assert not (tries.folder / "out").exists()
+
+
+def test_a_script_in_a_remote_store(tries: Tries) -> None:
+    """A script behind a URL is fetched by spark-submit and found by the runner."""
+    with serving(JOBS) as url:
+        code, log = tries.run(application=f"{url}/two_vertices.py")
+    assert code == 0, log
+    assert xcom(log)["partitions_computed"] == 10
+    assert rows(tries) == 300
+
+
+@contextlib.contextmanager
+def serving(folder: Path) -> Iterator[str]:
+    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=folder)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 def test_finished_unseen(tries: Tries) -> None:

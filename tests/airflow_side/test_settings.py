@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import fields
 
 import pytest
+from airflow.providers_manager import ProvidersManager
+from airflow.sdk.providers_manager_runtime import ProvidersManagerTaskRuntime
 
+import airflow_provider
 from airflow_provider.hooks.settings import known_settings
 from airflow_provider.hooks.spark_recovery import SparkRecoveryHook
 from airflow_provider.provider_info import get_provider_info
@@ -71,6 +74,36 @@ def test_what_is_wrong_is_named_with_its_remedy(
         _ = SparkRecoveryHook().store
     for name in names:
         assert name in str(error.value)
+
+
+def test_a_connection_that_is_named_on_purpose_must_exist() -> None:
+    """An event store of the operator's own makes up for the default connection only: a typo must not lose options."""
+    assert SparkRecoveryHook(event_store="file:///x").settings.event_store == "file:///x"
+    with pytest.raises(ConfigurationError, match="'encrypted' does not exist"):
+        _ = SparkRecoveryHook(recovery_conn_id="encrypted", event_store="file:///x").settings
+
+
+def test_a_job_that_is_not_recovered_needs_no_connection() -> None:
+    """``enabled=false``, from the operator or Spark's conf, is enough to submit the plain way."""
+    assert not SparkRecoveryHook(recovery_options={"enabled": False}).enabled
+    assert not SparkRecoveryHook(conf={"spark.recovery.enabled": "no"}, recovery_options={"enabled": True}).enabled
+    with pytest.raises(ConfigurationError, match="does not exist"):
+        _ = SparkRecoveryHook(recovery_options={"enabled": True}).enabled
+    with pytest.raises(ConfigurationError, match="'perhaps'"):
+        _ = SparkRecoveryHook(recovery_options={"enabled": "perhaps"}).enabled
+
+
+def test_airflow_discovers_the_provider() -> None:
+    """Airflow's own registry finds the provider by its entry point, with its connection type, hook and form."""
+    manager, runtime = ProvidersManager(), ProvidersManagerTaskRuntime()
+    found = manager.providers["airflow-provider-spark-recovery"]
+    assert found.version == airflow_provider.__version__
+    hook = runtime.hooks["spark_recovery"]
+    assert hook is not None
+    assert hook.hook_class_name == "airflow_provider.hooks.spark_recovery.SparkRecoveryHook"
+    assert hook.connection_id_attribute_name == "recovery_conn_id"
+    names = {f"extra__spark_recovery__{name}" for name in known_settings()}
+    assert names == {name for name in manager.connection_form_widgets if "__spark_recovery__" in name}
 
 
 def test_the_test_button(connect: Connect, tmp_path: object) -> None:

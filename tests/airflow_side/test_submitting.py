@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from airflow_provider.hooks.application import ship
+from airflow_provider.hooks.application import ShippedApplication, ship
 from airflow_provider.hooks.bundle import build_bundle
 from airflow_provider.hooks.spark_recovery import SparkRecoveryHook
 from airflow_provider.recovery.errors import ConfigurationError
 from airflow_provider.recovery.job import JobId
-from airflow_provider.recovery.run_request import RunRequest, parse_run_arguments
+from airflow_provider.recovery.run_request import EXIT_CONFIGURATION, RunRequest, parse_run_arguments
 from tests.airflow_side.conftest import Connect
 
 ODD_JOB = JobId.of_task_instance("dag ü", "scheduled__2026-01-01T00:00:00+00:00/é", "gruppe.aufgabe", 7)
@@ -93,6 +96,7 @@ def test_credentials_reach_the_driver_through_its_environment_only(
     hook = SparkRecoveryHook(env_vars={"OWN": "value"})
     command = submitted(hook, str(script), monkeypatch)
     assert "secret" not in " ".join(command)
+    assert "secret" not in repr(hook._conf)
     assert hook._env is not None
     assert hook._env["AWS_SECRET_ACCESS_KEY"] == "very/secret/key"
     assert hook._env["AWS_ACCESS_KEY_ID"] == "AKIDEXAMPLE"
@@ -100,6 +104,122 @@ def test_credentials_reach_the_driver_through_its_environment_only(
     assert hook._env["PYTHONHASHSEED"] == "0"
     request = parse_run_arguments(command[[text.endswith("_runner.py") for text in command].index(True) + 1 :])
     assert (request.storage.region, request.storage.endpoint_url) == ("eu-central-1", "http://127.0.0.1:9")
+    assert hook._env["AWS_DEFAULT_REGION"] == "eu-central-1"
+
+
+def test_a_token_of_the_worker_does_not_spoil_the_connections_keys(
+    connect: Connect, script: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Keys without a token stay without one in the driver, also where the worker's environment has a token."""
+    connect("spark_default", "spark", host="local[2]")
+    connect("aws_default", "aws", login="AKIDEXAMPLE", password="very/secret/key", extra={"region_name": "eu-west-1"})
+    connect(
+        "spark_recovery_default", "spark_recovery", extra={"event_store": "s3://bucket/p", "aws_conn_id": "aws_default"}
+    )
+    monkeypatch.setenv("AWS_SESSION_TOKEN", "of-the-worker")
+    hook = SparkRecoveryHook()
+    submitted(hook, str(script), monkeypatch)
+    code = "import boto3; found = boto3.Session().get_credentials(); print(found.access_key, repr(found.token or None))"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, **(hook._env or {})},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.split() == ["AKIDEXAMPLE", "None"]
+
+
+def test_a_connection_without_keys_leaves_the_driver_to_the_machines_own(
+    connect: Connect, script: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What boto3 finds on the machine is not copied: the driver finds it itself, and can renew it."""
+    connect("spark_default", "spark", host="local[2]")
+    connect(
+        "aws_default",
+        "aws",
+        extra={"region_name": "eu-west-1", "config_kwargs": {"s3": {"addressing_style": "path"}}},
+    )
+    connect(
+        "spark_recovery_default", "spark_recovery", extra={"event_store": "s3://bucket/p", "aws_conn_id": "aws_default"}
+    )
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "of-the-machine")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "of-the-machine")
+    hook = SparkRecoveryHook()
+    submitted(hook, str(script), monkeypatch)
+    assert hook._env == {"PYTHONHASHSEED": "0"}
+    assert (hook.storage.region, hook.storage.addressing_style) == ("eu-west-1", "path")
+
+
+def test_without_an_attempt_it_is_plain_spark_submit(connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hook that prepared nothing adds nothing: no runner, no environment, and it needs no recovery connection."""
+    connect("spark_default", "spark", host="local[2]")
+    hook = SparkRecoveryHook(application_args=["a"])
+    command = hook._build_spark_submit_command("job.py")
+    assert command[-2:] == ["job.py", "a"]
+    assert hook._env is None
+
+
+def test_a_hook_can_submit_again(
+    connect: Connect, script: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second attempt's command line is the first one's, not one wrapped twice."""
+    connect("spark_default", "spark", host="local[2]")
+    connect("spark_recovery_default", "spark_recovery", extra={"event_store": f"file://{tmp_path}/s"})
+    hook = SparkRecoveryHook(application_args=["a"])
+    with monkeypatch.context() as patch:
+        first = submitted(hook, str(script), patch)
+    assert submitted(hook, str(script), monkeypatch) == first
+
+
+def test_spark_submit_is_missing(
+    connect: Connect, script: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker without Spark gets one clear error."""
+    connect("spark_default", "spark", host="local[2]")
+    connect("spark_recovery_default", "spark_recovery", extra={"event_store": f"file://{tmp_path}/s"})
+    monkeypatch.setenv("PATH", str(tmp_path))
+    hook = SparkRecoveryHook()
+    hook.prepare(ODD_JOB)
+    with pytest.raises(ConfigurationError, match=r"'spark-submit' is not on the worker's PATH.*pip install pyspark"):
+        hook.submit(str(script))
+
+
+@pytest.mark.parametrize(
+    ("lines", "error", "code"),
+    [
+        (["INFO x", "12:00:00 ERROR spark-recovery: It is broken. Mend it."], "It is broken. Mend it.", 0),
+        (["spark-recovery: It is broken."], "It is broken.", 0),
+        (["12:00:00 INFO spark-recovery: all is well", "12:00:00 WARNING spark-recovery: an ERROR occurred"], "", 0),
+        (["\t diagnostics: User application exited with status 2"], "", 2),
+    ],
+)
+def test_what_the_driver_says_is_heard(
+    connect: Connect,
+    script: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    lines: list[str],
+    error: str,
+    code: int,
+) -> None:
+    """The runner's own error, and the exit code that YARN reports, are found in the output of spark-submit."""
+    connect("spark_default", "spark", host="local[2]")
+    connect("spark_recovery_default", "spark_recovery", extra={"event_store": f"file://{tmp_path}/s"})
+    hook = SparkRecoveryHook()
+    monkeypatch.setattr(
+        hook, "_build_spark_submit_command", lambda _: [sys.executable, "-c", f"print({chr(10).join(lines)!r})"]
+    )
+    hook.prepare(ODD_JOB)
+    hook.submit(str(script))
+    assert (hook.driver_error, hook.exit_code) == (error, code)
+
+
+def test_the_deploy_mode_may_come_from_the_conf(connect: Connect) -> None:
+    """``spark.submit.deployMode`` counts where neither the operator nor the connection names a mode."""
+    connect("spark_default", "spark", host="yarn")
+    assert SparkRecoveryHook(conf={"spark.submit.deployMode": "cluster"}).cluster_mode
+    assert not SparkRecoveryHook(conf={"spark.submit.deployMode": "cluster"}, deploy_mode="client").cluster_mode
 
 
 def test_in_cluster_mode_the_script_is_shipped_and_no_credentials_are(
@@ -122,17 +242,16 @@ def test_in_cluster_mode_the_script_is_shipped_and_no_credentials_are(
 
 
 @pytest.mark.parametrize(
-    ("application", "cluster", "argument", "files"),
+    ("application", "cluster", "shipped"),
     [
-        ("local:///opt/app/job.py", True, "/opt/app/job.py", ()),
-        ("s3a://bucket/jobs/job.py", False, "job.py", ("s3a://bucket/jobs/job.py",)),
-        ("hdfs:///jobs/job.py", True, "job.py", ("hdfs:///jobs/job.py",)),
+        ("local:///opt/app/job.py", True, ShippedApplication("/opt/app/job.py")),
+        ("s3a://bucket/jobs/job.py", False, ShippedApplication("job.py", py_files=("s3a://bucket/jobs/job.py",))),
+        ("hdfs:///jobs/job.py", True, ShippedApplication("job.py", files=("hdfs:///jobs/job.py",))),
     ],
 )
-def test_where_the_script_lies(application: str, cluster: bool, argument: str, files: tuple[str, ...]) -> None:
+def test_where_the_script_lies(application: str, cluster: bool, shipped: ShippedApplication) -> None:
     """In the image, or in a remote store: the runner is told where to find it."""
-    shipped = ship(application, cluster_mode=cluster)
-    assert (shipped.argument, shipped.files) == (argument, files)
+    assert ship(application, cluster_mode=cluster) == shipped
 
 
 @pytest.mark.parametrize(
@@ -144,6 +263,9 @@ def test_where_the_script_lies(application: str, cluster: bool, argument: str, f
         ({}, "model.R", ["model.R", "R script"]),
         ({}, "", ["no application"]),
         ({"conf": {"spark.remote": "sc://host:15002"}}, "job.py", ["Spark Connect", "sc://host:15002"]),
+        ({"env_vars": {"SPARK_REMOTE": "sc://other"}}, "job.py", ["Spark Connect", "sc://other"]),
+        ({"conn_id": "connect_server"}, "job.py", ["Spark Connect", "SparkSubmitOperator"]),
+        ({}, "https://example.org/jobs/job", ["https://example.org/jobs/job", "'.py'"]),
     ],
 )
 def test_what_cannot_be_recovered_is_refused(
@@ -151,6 +273,7 @@ def test_what_cannot_be_recovered_is_refused(
 ) -> None:
     """A missing script, a JVM application, an R script and Spark Connect each get one clear error."""
     connect("spark_default", "spark", host="local[2]")
+    connect("connect_server", "spark_connect", host="spark.example.org", port=15002)
     with pytest.raises(ConfigurationError) as error:
         SparkRecoveryHook(**hook).require_recoverable(application)
     for name in names:
@@ -181,6 +304,38 @@ def test_the_same_files_give_the_same_bundle(tmp_path: Path) -> None:
     assert first.package.read_bytes() == second.package.read_bytes()
     written = first.package.stat().st_mtime_ns
     assert build_bundle(tmp_path / "a").package.stat().st_mtime_ns == written
+
+
+def test_a_bundle_of_which_a_part_was_cleaned_away_is_mended(tmp_path: Path) -> None:
+    """Cleaners of temporary directories take single files; the next task puts them back."""
+    bundle = build_bundle(tmp_path)
+    content = bundle.package.read_bytes()
+    bundle.package.unlink()
+    assert build_bundle(tmp_path).package.read_bytes() == content
+    assert sorted(path.name for path in bundle.package.parent.iterdir()) == [bundle.package.name, bundle.runner.name]
+
+
+def test_several_tasks_may_build_at_once(tmp_path: Path) -> None:
+    """Whoever is second finds, or makes, the same whole files."""
+    with ThreadPoolExecutor(8) as pool:
+        bundles = list(pool.map(lambda _: build_bundle(tmp_path), range(8)))
+    assert len({bundle.package for bundle in bundles}) == 1
+    assert zipfile.ZipFile(bundles[0].package).testzip() is None
+    assert len(list(bundles[0].package.parent.iterdir())) == 2
+
+
+def test_a_driver_without_the_package_says_so_and_is_not_retried(tmp_path: Path) -> None:
+    """The script that spark-submit starts answers a missing package with one line and the code for configuration."""
+    runner = tmp_path / "alone" / "spark_recovery_runner.py"
+    runner.parent.mkdir()
+    runner.write_bytes(build_bundle(tmp_path).runner.read_bytes())
+    done = subprocess.run(
+        [sys.executable, "-S", str(runner)], capture_output=True, text=True, check=False, cwd=tmp_path
+    )
+    assert done.returncode == EXIT_CONFIGURATION
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("spark-recovery: The driver cannot load the package")
+    assert "--py-files" in line
 
 
 def test_the_python_side_and_the_jars_are_of_one_version() -> None:

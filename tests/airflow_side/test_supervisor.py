@@ -23,6 +23,7 @@ from airflow_provider.storage.event_store import JobEventWriter
 from airflow_provider.storage.heartbeat import Heartbeat
 from airflow_provider.storage.object_store import ObjectStore
 from airflow_provider.storage.uris import open_store
+from tests.support.waiting import wait_until
 
 OPTIONS = RecoveryOptions(previous_worker_recovery_timeout=0.3, write_buffer_flush_interval=0.01)
 JOB = JobId.of_task_instance("dag ü", "manual__2026-01-01T00:00:00+00:00/é", "gruppe.aufgabe", 3)
@@ -127,18 +128,109 @@ def test_a_fresh_start_that_died_before_its_first_event_stays_fresh(store: Objec
     assert isinstance(decision(store), StartAfresh)
 
 
-@pytest.mark.parametrize(("last_word", "ending"), [(finished, Ending.FINISHED), (failed, Ending.FAILED)])
-def test_following_ends_with_the_job(store: ObjectStore, last_word: Any, ending: Ending) -> None:
+def beat(store: ObjectStore, claim: Claim, last_word: str) -> None:
+    """Leave a last heartbeat, as a driver does that stops in an orderly way."""
+    heartbeat = Heartbeat(store, JOB.prefix, claim, 10, on_fenced=lambda _: None)
+    heartbeat.start()
+    heartbeat.stop(last_word)
+
+
+@pytest.mark.parametrize(("last_event", "ending"), [(finished, Ending.FINISHED), (failed, Ending.FAILED)])
+def test_following_ends_with_the_job(store: ObjectStore, last_event: Any, ending: Ending) -> None:
     """A follower hears how the job ended."""
-    attempt(store, last_word)
-    assert supervisor(store).follow(1, lambda: False) is ending
+    assert supervisor(store).follow(attempt(store, last_event), lambda: False) is ending
+
+
+@pytest.mark.parametrize(
+    ("last_word", "ending"),
+    [("FINISHED", Ending.FINISHED), ("FAILED", Ending.FAILED), ("FENCED", Ending.LOST)],
+)
+def test_following_believes_the_last_heartbeat_where_the_events_lack_the_end(
+    store: ObjectStore, last_word: str, ending: Ending
+) -> None:
+    """A driver whose recording broke says how it ended with its last heartbeat; nobody waits for a time-out."""
+    claim = attempt(store)
+    beat(store, claim, last_word)
+    patient = replace(OPTIONS, previous_worker_recovery_timeout=3600)
+    watcher = JobSupervisor(store, JOB, patient, logging.getLogger("test"))
+    assert watcher.follow(claim, lambda: False) is ending
+    if ending is Ending.FINISHED:
+        assert not watcher.recorded(watcher.report())
 
 
 def test_following_a_driver_that_is_lost(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """A driver that falls silent while it is followed counts as lost after the time-out."""
     monkeypatch.setattr("airflow_provider.operators.supervisor._POLL", 0.05)
+    assert supervisor(store).follow(attempt(store), lambda: False) is Ending.LOST
+
+
+def test_who_was_lost_is_not_watched_again_but_a_successor_is(store: ObjectStore) -> None:
+    """After a loss the newest attempt is judged anew: another worker may have started one that lives."""
+    lost = attempt(store)
+    assert decide(supervisor(store).last_attempt(lost=lost.epoch), "auto") == Resume(
+        1, "attempt 1 was lost: its heartbeat has stopped"
+    )
+    successor = Heartbeat(store, JOB.prefix, attempt(store), 0.02, on_fenced=lambda _: None)
+    successor.start()
+    try:
+        assert decide(supervisor(store).last_attempt(lost=lost.epoch), "auto") == Attach(2)
+    finally:
+        successor.stop("FAILED")
+
+
+def test_progress_is_told_of_new_attempts_only(
+    store: ObjectStore, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While a cluster runs the driver, its events become lines of the task log; what was before stays silent."""
+    monkeypatch.setattr("airflow_provider.operators.supervisor._POLL", 0.02)
+    caplog.set_level(logging.INFO)
+    attempt(store, failed)
+    with supervisor(store).narrating(after=1):
+        attempt(store, finished)
+    assert "Attempt 2: FINISHED" in caplog.text
+    assert "Attempt 1" not in caplog.text
+
+
+def test_progress_that_cannot_be_read_harms_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The narrator warns once about a store that fails, and ends with the job."""
+    monkeypatch.setattr("airflow_provider.operators.supervisor._POLL", 0.02)
+    store = open_store(f"file://{tmp_path}/store")
     attempt(store)
-    assert supervisor(store).follow(1, lambda: False) is Ending.LOST
+    events = tmp_path / "store" / JOB.prefix / "events"
+    events.rename(tmp_path / "gone")
+    events.symlink_to(events)
+    with supervisor(store).narrating(after=0):
+        wait_until(lambda: "cannot be told" in caplog.text, "the warning")
+    assert caplog.text.count("cannot be told") == 1
+
+
+def test_a_success_is_acknowledged_last(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker that dies while it releases partitions leaves a success that the next try still finds."""
+    attempt(store, finished)
+    watched = supervisor(store)
+    report = watched.report()
+
+    def die(_: object) -> int:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as dying:
+        dying.setattr("airflow_provider.storage.partition_store.PartitionStore.release", die)
+        with pytest.raises(KeyboardInterrupt):
+            watched.acknowledge(report)
+    assert decision(store) == Succeed(1)
+    watched.acknowledge(report)
+    assert isinstance(decision(store), StartAfresh)
+
+
+def test_a_success_of_an_earlier_attempt_is_not_taken_for_the_newest(store: ObjectStore) -> None:
+    """An attempt that recorded nothing, not even its start, has no recorded success."""
+    attempt(store, finished)
+    watched = supervisor(store)
+    assert watched.recorded(watched.report())
+    Claims(store, JOB.prefix).claim()
+    assert not watched.recorded(watched.report())
 
 
 def test_ids_of_any_kind_name_different_jobs() -> None:

@@ -1,0 +1,82 @@
+"""The end of a try, in the terms of Airflow: what it returns, or what it raises."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
+
+from airflow_provider.hooks.spark_recovery import YARN_EXIT_CODE
+from airflow_provider.operators.supervisor import JobSupervisor
+from airflow_provider.recovery.errors import RecoveryError
+from airflow_provider.recovery.report import JobReport, format_report
+from airflow_provider.recovery.run_request import EXIT_CONFIGURATION, EXIT_FAILED, EXIT_FENCED
+
+
+def succeed(supervisor: JobSupervisor, log: logging.Logger) -> dict[str, Any] | None:
+    """Report a job that has succeeded and take notice of it; return what goes to XCom.
+
+    The success stands whatever the event store says or fails to say.
+    """
+    try:
+        report = supervisor.report()
+        log.info("%s", format_report(report))
+        if supervisor.recorded(report):
+            supervisor.acknowledge(report)
+        else:
+            log.warning(
+                "The Spark application succeeded, but the event store has no record of that; if the task is cleared, "
+                "it resumes in place of starting afresh."
+            )
+    except RecoveryError as error:
+        log.warning("The Spark application succeeded, but its event store cannot be read: %s", error)
+        return None
+    return report.to_dict()
+
+
+def failed_elsewhere(supervisor: JobSupervisor, log: logging.Logger, resume: str) -> AirflowException:
+    """Return what to raise for a job that another worker's driver ran, and that failed."""
+    report = supervisor.report()
+    log.info("%s", format_report(report))
+    return AirflowException(_what_failed(report, resume))
+
+
+def explain(
+    failure: Exception,
+    supervisor: JobSupervisor,
+    log: logging.Logger,
+    *,
+    resume: str,
+    last_epoch: int,
+    exit_code: int | None,
+    driver_error: str,
+) -> Exception:
+    """Return what to raise for *failure*: in the driver's own words, where it left some, else itself.
+
+    :param last_epoch: newest attempt before this try; what it says is not about this failure
+    :param exit_code: the driver's, as far as it is known
+    :param driver_error: what the runner said of itself on its output
+    """
+    try:
+        report = supervisor.report()
+        if kept := supervisor.kept():
+            log.info("Kept for the next try, partitions stored: %s", ", ".join(kept))
+    except Exception as problem:  # noqa: BLE001 - it must never hide the failure that is being handled
+        log.warning("What is kept for the next try cannot be told: %s", problem)
+    else:
+        if report.attempts and report.attempts[-1].epoch > last_epoch and report.attempts[-1].error:
+            return AirflowException(_what_failed(report, resume))
+    if told := YARN_EXIT_CODE.search(str(failure)):
+        exit_code = int(told[1])
+    if exit_code == EXIT_CONFIGURATION:
+        return AirflowFailException(driver_error or str(failure))
+    if driver_error and exit_code in (EXIT_FAILED, EXIT_FENCED):
+        return AirflowException(driver_error)
+    return failure
+
+
+def _what_failed(report: JobReport, resume: str) -> str:
+    newest = report.attempts[-1]
+    what = f"The Spark job failed in attempt {newest.epoch}: {newest.error or 'it did not say why'}"
+    return what.rstrip(".") + (". A retry resumes it." if resume == "auto" else ".")
