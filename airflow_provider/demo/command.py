@@ -9,6 +9,7 @@ import shutil
 import signal
 import sys
 import tempfile
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
@@ -17,6 +18,7 @@ from airflow_provider.demo.local_airflow import airflow_environment
 from airflow_provider.demo.processes import DemoError, Processes, free_port
 from airflow_provider.demo.requirements import check_requirements, find_dags
 
+_INTERRUPTIONS = (signal.SIGINT, signal.SIGTERM)
 TAIL = 60
 """Lines of a log that are shown when something failed."""
 
@@ -44,17 +46,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     arguments = parse_arguments(argv)
     os.environ["NO_PROXY"] = os.environ["no_proxy"] = "127.0.0.1,localhost"
-    signal.signal(signal.SIGTERM, _interrupt)
+    interrupted = threading.Event()
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        interrupted.set()
+        raise KeyboardInterrupt
+
+    for number in _INTERRUPTIONS:
+        signal.signal(number, interrupt)
     work = Path(tempfile.mkdtemp(prefix="spark-recovery-demo-"))
     processes: Processes | None = None
     failure: DemoError | None = None
     code = 1
     try:
         dags = find_dags(arguments.dags)
-        environment = airflow_environment(work / "airflow", dags, arguments.port or free_port())
+        environment = airflow_environment(work, dags, arguments.port or free_port())
         check_requirements(environment["PATH"])
-        for folder in ("airflow", "logs"):
-            (work / folder).mkdir()
         processes = Processes(work / "logs", environment)
         from airflow_provider.demo.story import tell  # needs what has just been checked
 
@@ -62,10 +69,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         code = 0
     except DemoError as error:
         failure = error
-    except KeyboardInterrupt:
+    except (Exception, KeyboardInterrupt):
+        if not interrupted.is_set():  # DuckDB, for one, turns an interruption into an error of its own
+            raise
         print("Interrupted.", file=sys.stderr)
         code = 130
     finally:
+        for number in _INTERRUPTIONS:
+            signal.signal(number, signal.SIG_IGN)
         if processes is not None:
             processes.stop()
         if failure is not None:
@@ -93,7 +104,3 @@ def readable(line: str) -> str:
     except (ValueError, LookupError, TypeError, AttributeError):
         return line
     return "".join([text, *errors])
-
-
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    raise KeyboardInterrupt

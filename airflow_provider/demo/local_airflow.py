@@ -22,14 +22,19 @@ BOOT_TIMEOUT = 180.0
 """Seconds; ten are usual on two idle cores."""
 
 
-def airflow_environment(home: Path, dags: Path, port: int) -> dict[str, str]:
+def airflow_environment(work: Path, dags: Path, port: int) -> dict[str, str]:
     """Return the environment for Airflow and what it starts, free of the caller's own Airflow, Spark and AWS settings.
 
-    :param home: ``AIRFLOW_HOME``
+    Makes the folders that it names, all of them in *work*, so that nothing is left elsewhere when that is removed.
+
+    :param work: an empty folder
     :param dags: the DAGs folder
     :param port: of the API server, on loopback
     """
-    foreign = ("AIRFLOW_", "AIRFLOW__", "AWS_", "SPARK_", "PYSPARK_", "HADOOP_")
+    home, temporary = work / "airflow", work / "tmp"
+    for folder in (home, temporary, work / "logs"):
+        folder.mkdir()
+    foreign = ("AIRFLOW_", "AWS_", "SPARK_", "PYSPARK_", "HADOOP_")
     environment = {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
     url = f"http://127.0.0.1:{port}"
     settings: dict[str, dict[str, object]] = {
@@ -54,6 +59,9 @@ def airflow_environment(home: Path, dags: Path, port: int) -> dict[str, str]:
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{environment.get('PATH', os.defpath)}",
         "PYSPARK_PYTHON": sys.executable,
         "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_LOCAL_DIRS": str(temporary),
+        "SPARK_SUBMIT_OPTS": f"-Djava.io.tmpdir={temporary}",
+        "TMPDIR": str(temporary),
         "NO_PROXY": "127.0.0.1,localhost",
     }
 

@@ -33,7 +33,7 @@ def say(text: str) -> None:
 def tell(processes: Processes, work: Path, dags: Path, arguments: argparse.Namespace) -> None:
     """Run the demo.
 
-    :param work: an empty folder but for ``logs/`` and ``airflow/``
+    :param work: the folder that *processes*' environment was made with
     :raises DemoError: it cannot go on, or something is not as it must be
     """
     bucket = start(processes, arguments)

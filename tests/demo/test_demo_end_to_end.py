@@ -25,8 +25,7 @@ class Demo:
     def __init__(self, folder: Path) -> None:
         self.mark = f"TEST_OF_DEMO={secrets.token_hex(8)}"
         self.output = folder / "output.txt"
-        self.temporary = folder / "tmp"
-        self.temporary.mkdir()
+        self.temporary = folder
         name, _, value = self.mark.partition("=")
         with self.output.open("wb") as output:
             self.process = subprocess.Popen(
@@ -51,8 +50,8 @@ class Demo:
 
 
 @pytest.fixture
-def demo(tmp_path: Path) -> Iterator[Demo]:
-    demo = Demo(tmp_path)
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
+    demo = Demo(tmp_path_factory.mktemp("demo"))
     yield demo
     demo.process.send_signal(signal.SIGTERM)
     try:
@@ -82,7 +81,7 @@ def test_a_killed_driver_costs_only_what_was_not_stored_yet(demo: Demo) -> None:
     assert "206 rows, equals an uninterrupted run" in text
     assert "206 rows, equals DuckDB's answer" in text
     assert demo.survivors() == []
-    assert list(demo.temporary.glob("spark-recovery-demo-*")) == []
+    assert list(demo.temporary.iterdir()) == [demo.output]
 
 
 @pytest.mark.timeout(300)
@@ -100,4 +99,4 @@ def test_ctrl_c_leaves_nothing_behind(demo: Demo) -> None:
 
     assert demo.process.wait(60) == 130
     assert demo.survivors() == []
-    assert list(demo.temporary.glob("spark-recovery-demo-*")) == []
+    assert list(demo.temporary.iterdir()) == [demo.output]
