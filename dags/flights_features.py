@@ -12,6 +12,7 @@ from importlib.metadata import distribution
 from pathlib import Path
 
 from airflow.sdk import Param, dag, task
+
 from airflow_provider.operators.spark_recovery import SparkRecoveryOperator
 
 
