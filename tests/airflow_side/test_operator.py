@@ -141,6 +141,7 @@ def test_a_driver_that_is_lost_while_a_try_follows_it_is_replaced_in_the_same_tr
     os.kill(waiting.claim.pid, signal.SIGKILL)
     waiting.gate.touch()
     assert waiting.worker.wait(timeout=120) == 0, waiting.worker_log.read_text()
+    assert "resuming; attempt 1 was lost" in waiting.worker_log.read_text()
     report = xcom(waiting.worker_log.read_text())
     assert [attempt["state"] for attempt in report["attempts"]] == ["LOST", "FINISHED"]
     assert (report["partitions_reused"], report["partitions_computed"]) == (6, 4)

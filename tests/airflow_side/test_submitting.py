@@ -130,6 +130,44 @@ def test_a_token_of_the_worker_does_not_spoil_the_connections_keys(
     assert done.stdout.split() == ["AKIDEXAMPLE", "None"]
 
 
+def test_the_credentials_of_a_profile(
+    connect: Connect, script: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the connection's profile holds reaches the driver, masked in logs; what the task sets itself wins."""
+    file = tmp_path / "credentials"
+    file.write_text(
+        "[nightly]\naws_access_key_id = AKIDPROFILE\naws_secret_access_key = of/the/profile\nregion = eu-south-2\n"
+    )
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(file))
+    monkeypatch.setattr("airflow_provider.hooks.aws.mask_secret", (masked := []).append)
+    connect("spark_default", "spark", host="local[2]")
+    connect("aws_default", "aws", extra={"profile_name": "nightly"})
+    connect(
+        "spark_recovery_default", "spark_recovery", extra={"event_store": "s3://bucket/p", "aws_conn_id": "aws_default"}
+    )
+    hook = SparkRecoveryHook(env_vars={"AWS_DEFAULT_REGION": "us-east-1"})
+    submitted(hook, str(script), monkeypatch)
+    assert hook.storage.region == "eu-south-2"
+    assert hook._env == {
+        "PYTHONHASHSEED": "0",
+        "AWS_ACCESS_KEY_ID": "AKIDPROFILE",
+        "AWS_SECRET_ACCESS_KEY": "of/the/profile",
+        "AWS_DEFAULT_REGION": "us-east-1",
+    }
+    assert masked == ["of/the/profile"]
+
+
+def test_a_profile_that_does_not_exist(connect: Connect) -> None:
+    """An AWS connection that gives no session is named, with what to correct."""
+    connect("spark_default", "spark", host="local[2]")
+    connect("aws_default", "aws", extra={"profile_name": "nobody"})
+    connect(
+        "spark_recovery_default", "spark_recovery", extra={"event_store": "s3://bucket/p", "aws_conn_id": "aws_default"}
+    )
+    with pytest.raises(ConfigurationError, match=r"'aws_default' gives no credentials .*nobody.* profile"):
+        _ = SparkRecoveryHook().store
+
+
 def test_a_connection_without_keys_leaves_the_driver_to_the_machines_own(
     connect: Connect, script: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -231,9 +269,10 @@ def test_in_cluster_mode_the_script_is_shipped_and_no_credentials_are(
     connect(
         "spark_recovery_default", "spark_recovery", extra={"event_store": "s3://bucket/p", "aws_conn_id": "aws_default"}
     )
-    hook = SparkRecoveryHook()
+    hook = SparkRecoveryHook(conf={"spark.kubernetes.driverEnv.PYTHONHASHSEED": "7"})
     command = submitted(hook, str(script), monkeypatch)
     assert command[command.index("--files") + 1] == str(script)
+    assert "spark.kubernetes.driverEnv.PYTHONHASHSEED=7" in command
     assert "spark.yarn.appMasterEnv.PYTHONHASHSEED=0" in command
     assert "secret" not in " ".join(command)
     assert not any("AWS_" in text for text in [*command, *(hook._env or {})])
@@ -302,6 +341,7 @@ def test_the_same_files_give_the_same_bundle(tmp_path: Path) -> None:
     """A bundle is built once, and two workers build the same bytes."""
     first, second = (build_bundle(tmp_path / name) for name in "ab")
     assert first.package.read_bytes() == second.package.read_bytes()
+    assert {info.date_time for info in zipfile.ZipFile(first.package).infolist()} == {(1980, 1, 1, 0, 0, 0)}
     written = first.package.stat().st_mtime_ns
     assert build_bundle(tmp_path / "a").package.stat().st_mtime_ns == written
 
@@ -330,7 +370,7 @@ def test_a_driver_without_the_package_says_so_and_is_not_retried(tmp_path: Path)
     runner.parent.mkdir()
     runner.write_bytes(build_bundle(tmp_path).runner.read_bytes())
     done = subprocess.run(
-        [sys.executable, "-S", str(runner)], capture_output=True, text=True, check=False, cwd=tmp_path
+        [sys.executable, "-I", "-S", str(runner)], capture_output=True, text=True, check=False, cwd=tmp_path
     )
     assert done.returncode == EXIT_CONFIGURATION
     (line,) = done.stderr.splitlines()

@@ -141,6 +141,15 @@ def test_following_ends_with_the_job(store: ObjectStore, last_event: Any, ending
     assert supervisor(store).follow(attempt(store, last_event), lambda: False) is ending
 
 
+def test_following_tells_nothing_of_earlier_attempts(store: ObjectStore, caplog: pytest.LogCaptureFixture) -> None:
+    """Who attaches to the second attempt reads about that one."""
+    caplog.set_level(logging.INFO)
+    attempt(store, failed)
+    supervisor(store).follow(attempt(store, finished), lambda: False)
+    assert "Attempt 2: FINISHED" in caplog.text
+    assert "Attempt 1" not in caplog.text
+
+
 @pytest.mark.parametrize(
     ("last_word", "ending"),
     [("FINISHED", Ending.FINISHED), ("FAILED", Ending.FAILED), ("FENCED", Ending.LOST)],
@@ -164,12 +173,27 @@ def test_following_a_driver_that_is_lost(store: ObjectStore, monkeypatch: pytest
     assert supervisor(store).follow(attempt(store), lambda: False) is Ending.LOST
 
 
-def test_who_was_lost_is_not_watched_again_but_a_successor_is(store: ObjectStore) -> None:
+def test_following_a_driver_whose_process_is_gone(store: ObjectStore) -> None:
+    """The process table of this machine says it at once."""
+    claim = replace(attempt(store), pid_started=1)
+    patient = JobSupervisor(
+        store, JOB, replace(OPTIONS, previous_worker_recovery_timeout=3600), logging.getLogger("test")
+    )
+    assert patient.follow(claim, lambda: False) is Ending.LOST
+
+
+def test_who_was_lost_is_not_watched_again_but_a_successor_is(
+    store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """After a loss the newest attempt is judged anew: another worker may have started one that lives."""
     lost = attempt(store)
-    assert decide(supervisor(store).last_attempt(lost=lost.epoch), "auto") == Resume(
-        1, "attempt 1 was lost: its heartbeat has stopped"
-    )
+
+    def never(*_: object, **__: object) -> bool:
+        raise AssertionError("the heartbeat was watched")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("airflow_provider.operators.supervisor.watch", never)
+        assert isinstance(decide(supervisor(store).last_attempt(lost=lost.epoch), "auto"), Resume)
     successor = Heartbeat(store, JOB.prefix, attempt(store), 0.02, on_fenced=lambda _: None)
     successor.start()
     try:

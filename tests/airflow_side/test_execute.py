@@ -1,0 +1,354 @@
+"""Tries without Spark: what is refused, what upstream's durable mode may remember, and what a failing store may spoil.
+
+A small program stands for ``spark-submit``, and a small server for YARN's ResourceManager; all else is real.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import http.server
+import json
+import logging
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
+
+from airflow_provider.operators import driver
+from airflow_provider.operators.driver import end_driver
+from airflow_provider.operators.spark_recovery import SparkRecoveryOperator, job_of
+from airflow_provider.recovery.job import JobId
+from airflow_provider.storage.claims import Claim, Claims
+from airflow_provider.storage.uris import open_store
+from tests.airflow_side.conftest import Connect
+from tests.airflow_side.worker import TASK_INSTANCE
+from tests.support.waiting import wait_until
+
+JOB = JobId.of_task_instance("dag", TASK_INSTANCE["run_id"], "task")
+
+DRIVER = """\
+import sys
+from airflow_provider.recovery import events as ev
+from airflow_provider.recovery.run_request import parse_run_arguments
+from airflow_provider.storage.claims import Claims
+from airflow_provider.storage.event_store import JobEventWriter
+from airflow_provider.storage.heartbeat import Heartbeat
+from airflow_provider.storage.uris import open_store
+
+runner = next(i for i, text in enumerate(sys.argv) if text.endswith("spark_recovery_runner.py"))
+request = parse_run_arguments(sys.argv[runner + 1 :])
+store, prefix = open_store(request.event_store), request.job.prefix
+claim = Claims(store, prefix).claim()
+writer = JobEventWriter(store, prefix, claim, request.options, on_fenced=print, on_broken=print)
+writer.begin(lambda _: ev.AttemptStarted(epoch=claim.epoch, fresh=bool(request.fresh), reason=request.fresh))
+{end}
+writer.close()
+"""
+FINISHED = "writer.append(ev.JobFinished(epoch=claim.epoch)); writer.flush()"
+
+
+class State(dict[str, Any]):
+    """Airflow's task state store, as far as upstream uses it."""
+
+    def set(self, key: str, value: Any) -> None:
+        self[key] = value
+
+    def delete(self, key: str) -> None:
+        self.pop(key, None)
+
+
+@pytest.fixture
+def submits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Make ``spark-submit`` a Python program."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+
+    def make(code: str) -> None:
+        program = folder / "spark-submit"
+        program.write_text(f"#!{sys.executable}\n{code}")
+        program.chmod(0o755)
+
+    return make
+
+
+@pytest.fixture
+def operator(tmp_path: Path, connect: Connect) -> Callable[..., SparkRecoveryOperator]:
+    script = tmp_path / "job.py"
+    script.write_text("print('hello')\n")
+    connect("spark_default", "spark", host="local[2]")
+    connect("spark_recovery_default", "spark_recovery", extra={"event_store": f"file://{tmp_path}/store"})
+
+    def make(**parameters: Any) -> SparkRecoveryOperator:
+        return SparkRecoveryOperator(task_id="task", **{"application": str(script), **parameters})
+
+    return make
+
+
+def execute(operator: SparkRecoveryOperator, state: State | None = None) -> Any:
+    context = {"ti": SimpleNamespace(**TASK_INSTANCE, stats_tags={}), "task_state_store": state}
+    return operator.execute(cast("Any", context))
+
+
+def claims(tmp_path: Path) -> Claims:
+    return Claims(open_store(f"file://{tmp_path}/store"), JOB.prefix)
+
+
+Make = Callable[..., SparkRecoveryOperator]
+
+
+def test_a_task_can_be_copied(operator: Make) -> None:
+    """Airflow deep-copies tasks, for a part of a DAG for example."""
+    task = operator(resume="never", recovery_options={"write_buffer_size": "2 MiB"})
+    assert copy.deepcopy(task).recovery_options == {"write_buffer_size": "2 MiB"}
+
+
+def test_the_job_is_the_task_instance_without_its_try() -> None:
+    """Mapped tasks are jobs of their own; a context without a map index means a task that is not mapped."""
+    instance = SimpleNamespace(dag_id="d", run_id="r+1", task_id="t", map_index=3, try_number=1)
+    jobs = [job_of(cast("Any", {"ti": instance}))]
+    instance.try_number = 2
+    jobs.append(job_of(cast("Any", {"ti": instance})))
+    assert jobs[0] == jobs[1] == JobId(("d", "r+1", "t", "3"))
+    instance.map_index = None
+    assert job_of(cast("Any", {"ti": instance})) == JobId(("d", "r+1", "t", "-1"))
+
+
+@pytest.mark.parametrize(
+    ("parameters", "names"),
+    [
+        ({"application": "/no/such/job.py"}, ["/no/such/job.py", "does not exist"]),
+        ({"recovery_conn_id": "gone"}, ["'gone'", "airflow connections add gone --conn-type spark_recovery"]),
+        ({"event_store": "s3a://bucket/prefix"}, ["s3a://bucket/prefix", "Write s3://bucket/prefix"]),
+        ({"event_store": "file:///proc/nowhere"}, ["/proc/nowhere"]),
+        ({"resume": "perhaps"}, ["'resume'", "'perhaps'", "'auto' or 'never'"]),
+        ({"recovery_options": {"retries": 3}}, ["the operator has the unknown recovery option 'retries'"]),
+        ({"application": "app.jar"}, ["app.jar", "JVM application", "SparkSubmitOperator"]),
+    ],
+)
+def test_bad_input_fails_the_task_without_retries_and_submits_nothing(
+    operator: Make, submits: Callable[[str], None], tmp_path: Path, parameters: dict[str, Any], names: list[str]
+) -> None:
+    """What no retry can cure is one clear error that names the thing and the remedy."""
+    submits(f"open({str(tmp_path / 'submitted')!r}, 'w')")
+    with pytest.raises(AirflowFailException) as error:
+        execute(operator(**parameters))
+    for name in names:
+        assert name in str(error.value)
+    assert not (tmp_path / "submitted").exists()
+
+
+def test_disabled_recovery_submits_the_script_as_it_is(
+    operator: Make, submits: Callable[[str], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With enabled=false it is SparkSubmitOperator: no runner, no store, and no recovery connection needed."""
+    monkeypatch.delenv("AIRFLOW_CONN_SPARK_RECOVERY_DEFAULT")
+    submits(f"import sys; open({str(tmp_path / 'submitted')!r}, 'w').write(' '.join(sys.argv[1:]))")
+    task = operator(recovery_options={"enabled": False}, application_args=["a"], env_vars={"OWN": "1"})
+    assert execute(task) is None
+    assert (tmp_path / "submitted").read_text().endswith(f"{task.application} a")
+    assert not (tmp_path / "store").exists()
+
+
+def test_a_success_stands_when_the_store_cannot_be_read(
+    operator: Make, submits: Callable[[str], None], tmp_path: Path
+) -> None:
+    """The store breaks after the driver has claimed the job; the driver succeeds, and so does the task."""
+    store = tmp_path / "store"
+    lost = f"import pathlib; folder = pathlib.Path({str(store)!r}); folder.rename({str(tmp_path / 'away')!r})"
+    submits(DRIVER.format(end=f"{lost}; folder.symlink_to(folder)"))
+    assert execute(operator()) is None
+    assert store.is_symlink()
+
+
+def test_a_success_that_is_not_recorded_is_a_success(
+    operator: Make, submits: Callable[[str], None], tmp_path: Path
+) -> None:
+    """The driver could not record its end: the task succeeds, and nothing is acknowledged."""
+    submits(DRIVER.format(end=""))
+    report = execute(operator())
+    assert report["state"] == "CREATED"
+    assert not claims(tmp_path).acknowledged(1)
+
+
+def test_the_report_goes_to_xcom_as_json_and_is_kept(
+    operator: Make, submits: Callable[[str], None], tmp_path: Path
+) -> None:
+    """What execute returns is plain JSON, and the same report is kept with the acknowledgement."""
+    submits(DRIVER.format(end=FINISHED))
+    report = execute(operator())
+    assert json.loads(json.dumps(report)) == report
+    assert report["state"] == "FINISHED"
+    assert claims(tmp_path).acknowledgement(1) == report
+
+
+@pytest.mark.parametrize(
+    ("end", "kind", "message"),
+    [
+        (
+            "writer.append(ev.JobFailed(epoch=claim.epoch, error='ValueError: bad')); writer.flush(); sys.exit(1)",
+            AirflowException,
+            "The Spark job failed in attempt 1: ValueError: bad. A retry resumes it.",
+        ),
+        ("print('spark-recovery: It is wrong. Mend it.'); sys.exit(2)", AirflowFailException, "It is wrong. Mend it."),
+        (
+            "print('12:00:00 ERROR spark-recovery: Attempt 1 is fenced.'); sys.exit(76)",
+            AirflowException,
+            "Attempt 1 is fenced.",
+        ),
+        ("sys.exit(137)", AirflowException, "Cannot execute: "),
+    ],
+)
+def test_a_failure_is_told_in_the_drivers_own_words(
+    operator: Make, submits: Callable[[str], None], end: str, kind: type[Exception], message: str
+) -> None:
+    """The script's error, a configuration error (which no retry can cure), a fenced driver; else upstream's error."""
+    submits(DRIVER.format(end=end))
+    with pytest.raises(AirflowException) as error:
+        execute(operator())
+    assert type(error.value) is kind
+    assert str(error.value).startswith(message)
+
+
+def test_an_earlier_failure_is_not_told_again(operator: Make, submits: Callable[[str], None]) -> None:
+    """A driver that dies before it claims the job left no words; those of the attempt before are not its own."""
+    submits(
+        DRIVER.format(end="writer.append(ev.JobFailed(epoch=1, error='ValueError: bad')); writer.flush(); sys.exit(1)")
+    )
+    with pytest.raises(AirflowException, match="ValueError: bad"):
+        execute(operator())
+    submits("import sys; sys.exit(137)")
+    with pytest.raises(AirflowException, match="Error code is: 137") as error:
+        execute(operator())
+    assert "ValueError" not in str(error.value)
+
+
+@contextlib.contextmanager
+def resource_manager(states: dict[str, tuple[str, str, str]]) -> Iterator[str]:
+    """Answer as YARN's ResourceManager does; an application that waits has finished the next time."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            name = self.path.rsplit("/", 1)[-1]
+            state, final, diagnostics = states[name]
+            if final == "UNDEFINED":
+                states[name] = ("FINISHED", "SUCCEEDED", "")
+            body = json.dumps({"app": {"state": state, "finalStatus": final, "diagnostics": diagnostics}}).encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@pytest.fixture
+def yarn(operator: Make, connect: Connect, submits: Callable[[str], None]) -> Iterator[Make]:
+    """Operators for YARN in cluster mode; ``application_1_3`` is what they submit."""
+    known = {
+        "application_1_1": ("FINISHED", "SUCCEEDED", ""),
+        "application_1_2": ("ACCEPTED", "UNDEFINED", ""),
+        "application_1_3": ("FINISHED", "SUCCEEDED", ""),
+        "application_1_4": ("FINISHED", "FAILED", "User application exited with status 2"),
+    }
+    submits(DRIVER.format(end=f"{FINISHED}; print('Submitted application application_1_3')"))
+    with resource_manager(known) as address:
+        extra = {"deploy-mode": "cluster", "yarn_resourcemanager_webapp_address": address}
+        connect("spark_default", "spark", host="yarn", extra=extra)
+        yield lambda **parameters: operator(yarn_track_via_rm_api=True, **parameters)
+
+
+def test_upstreams_durable_mode_does_not_take_an_earlier_run_for_this_one(yarn: Make) -> None:
+    """An application that succeeded before anybody claimed the job did something else: the job is submitted."""
+    state = State(spark_job_id="application_1_1", k8s_driver_status="Succeeded")
+    assert execute(yarn(), state)["state"] == "FINISHED"
+    assert state == {"spark_job_id": "application_1_3"}
+
+
+def test_upstreams_durable_mode_reconnects_to_an_application_that_waits(yarn: Make, tmp_path: Path) -> None:
+    """An application that was submitted and has not started yet is waited for, not submitted twice."""
+    state = State(spark_job_id="application_1_2")
+    assert execute(yarn(), state)["state"] == "NONE"
+    assert state == {"spark_job_id": "application_1_2"}
+    assert claims(tmp_path).newest() is None
+
+
+def test_a_cleared_task_is_submitted_although_upstream_remembers_its_success(yarn: Make) -> None:
+    """After a success that was taken notice of, nothing that upstream remembers keeps the job from running again."""
+    state = State()
+    assert len(execute(yarn(), state)["attempts"]) == 1
+    state["k8s_driver_status"] = "Succeeded"
+    report = execute(yarn(), state)
+    assert [attempt["epoch"] for attempt in report["attempts"]] == [1, 2]
+    assert report["attempts"][1]["fresh"]
+    assert "k8s_driver_status" not in state
+
+
+def test_a_configuration_error_on_yarn_is_not_retried(yarn: Make, submits: Callable[[str], None]) -> None:
+    """The driver's exit code is found in YARN's diagnostics, where spark-submit has ended long before."""
+    submits("print('Submitted application application_1_4')")
+    with pytest.raises(AirflowFailException, match="User application exited with status 2"):
+        execute(yarn(), State())
+
+
+SLEEPER = """\
+import signal, sys, time
+from airflow_provider.storage.claims import Claims
+from airflow_provider.storage.uris import open_store
+if sys.argv[3] == "stubborn":
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+Claims(open_store(sys.argv[1]), sys.argv[2]).claim()
+time.sleep(600)
+"""
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("manner", ["willing", "stubborn"])
+def test_a_driver_of_this_machine_is_ended(manner: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SIGTERM, and SIGKILL for a driver that does not heed it."""
+    monkeypatch.setattr(driver, "GRACE", 0.5)
+    store = f"file://{tmp_path}/store"
+    process = subprocess.Popen([sys.executable, "-c", SLEEPER, store, JOB.prefix, manner])
+    try:
+        wait_until(lambda: claims(tmp_path).newest(), "the claim")
+        claim = claims(tmp_path).newest()
+        assert claim is not None
+        assert end_driver(claim, logging.getLogger("test"))
+        assert process.wait(timeout=10) == (-15 if manner == "willing" else -9)
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_a_process_that_is_not_the_claims_is_never_ended(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another machine's process id, and one that a later process has got, hit nobody."""
+
+    def never(*_: object) -> None:
+        raise AssertionError("a signal was sent")
+
+    own = claims(tmp_path).claim()
+    elsewhere = Claim(**{**vars(own), "host": "elsewhere"})
+    earlier = Claim(**{**vars(own), "pid_started": own.pid_started - 1})
+    monkeypatch.setattr("airflow_provider.operators.driver.os.kill", lambda _, number: number and never())
+    assert not end_driver(elsewhere, logging.getLogger("test"))
+    assert "runs on elsewhere" in caplog.text
+    assert end_driver(earlier, logging.getLogger("test"))
