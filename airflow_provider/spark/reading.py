@@ -51,10 +51,10 @@ def location(context: RecoveryContext) -> StoreLocation:
     return StoreLocation(request.event_store, context.master.prefix, request.storage.to_mapping())
 
 
-def hadoop_root(event_store: str, scheme_of_s3: str = "s3a") -> str:
+def hadoop_root(event_store: str) -> str:
     """Return the event store's root as Hadoop writes it: ``s3a://bucket/prefix`` or ``file:///path``."""
     parts = urlsplit(event_store)
     path = event_store[len(parts.scheme) + 3 + len(parts.netloc) :].rstrip("/")
     if parts.scheme == "s3":
-        return f"{scheme_of_s3}://{parts.netloc}{path}"
+        return f"s3a://{parts.netloc}{path}"
     return f"file://{path}"

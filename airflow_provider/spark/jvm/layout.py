@@ -103,10 +103,15 @@ def _shuffle_read(node: Any, layout: Layout) -> None:
         layout.whole_only.append("adaptive execution split a skewed or local shuffle read")
 
 
-def _exchange(node: Any, layout: Layout) -> None:
+def _shuffle_partitioning(node: Any) -> Any:
+    """Return how a shuffle spreads rows, from its exchange or from the stage that wraps it."""
     while not hasattr(node, "shuffleOrigin"):
         node = node.plan() if hasattr(node, "plan") else node.child()
-    partitioning = node.outputPartitioning()
+    return node.outputPartitioning()
+
+
+def _exchange(node: Any, layout: Layout) -> None:
+    partitioning = _shuffle_partitioning(node)
     kind = partitioning.getClass().getSimpleName().rstrip("$")
     layout.text.append(f"{kind} {partitioning.numPartitions()} {_IDS.sub('', partitioning.toString())}")
     if kind not in ("HashPartitioning", "SinglePartition"):
@@ -139,7 +144,7 @@ def pin_reads(spark: Any, plan: Any, reads: list[list[tuple[int, int]]]) -> Any:
             if not remaining:
                 raise LookupError
             wanted = remaining.pop(0)
-            reducers = _reducers(node.child())
+            reducers = int(_shuffle_partitioning(node.child()).numPartitions())
             if [bound for pair in wanted for bound in pair[:1]] + [reducers] != [0] + [end for _, end in wanted]:
                 raise LookupError
             pinned = [specs.apply(start, end, 0) for start, end in wanted]
@@ -152,10 +157,3 @@ def pin_reads(spark: Any, plan: Any, reads: list[list[tuple[int, int]]]) -> Any:
     except LookupError:
         return None
     return None if remaining else pinned_plan
-
-
-def _reducers(stage: Any) -> int:
-    node = stage
-    while not hasattr(node, "shuffleOrigin"):
-        node = node.plan() if hasattr(node, "plan") else node.child()
-    return int(node.outputPartitioning().numPartitions())
