@@ -12,6 +12,7 @@ import uuid
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
+from airflow_provider.recovery.errors import Fenced
 from airflow_provider.recovery.events import VertexInitialized
 from airflow_provider.recovery.partitions import StoredPartition
 from airflow_provider.spark.jvm.execution import PreparedJob, job_properties
@@ -64,7 +65,10 @@ class _Collector:
         partition = StoredPartition.from_key(key, size)
         if partition is None or partition.index in self.stored:
             return
-        self.master.partition_finished(partition)
+        try:
+            self.master.partition_finished(partition)
+        except Fenced:
+            return  # this driver is being stopped; an error here would only fill its log with Spark's stack traces
         self.stored[partition.index] = partition
         now = time.monotonic()
         if now - self._last_line >= _PROGRESS_INTERVAL or len(self.stored) == self.parallelism:

@@ -14,6 +14,7 @@ from tests.support.driver import DriverHarness, Outcome
 pytestmark = pytest.mark.process
 
 KILLED = -9
+KEEP = {"keep-partitions": ""}
 
 
 def result(folder: Path) -> list[tuple[int, ...]]:
@@ -30,8 +31,7 @@ def expected(orders: Path) -> list[tuple[int, ...]]:
 
 
 def run(driver: DriverHarness, orders: Path, fault: str = "") -> Outcome:
-    keep = {"keep-partitions": ""}
-    outcome = driver.run("two_vertices.py", str(orders), str(driver.folder / "out"), fault=fault, options=keep)
+    outcome = driver.run("two_vertices.py", str(orders), str(driver.folder / "out"), fault=fault, options=KEEP)
     assert outcome.code == (KILLED if fault else 0), outcome.log
     return outcome
 
@@ -62,15 +62,19 @@ def test_killed_at_a_commit_boundary_then_run_again(driver: DriverHarness, order
     assert second.tasks["checkpoint graded"] == 4 - stored["graded"], second.log
 
 
-def test_attempt_two_computes_exactly_the_missing_partitions(driver: DriverHarness, orders: Path) -> None:
+def test_attempt_two_computes_exactly_the_missing_partitions(driver: DriverHarness) -> None:
     """Objects and tasks of attempt 2 are those of the partitions that attempt 1 did not store, no more and no less."""
-    run(driver, orders, f"{faults.AFTER_PARTITION_EVENT}@3")
-    before = {p.index for p in driver.partitions("totals")}
-    assert 0 < len(before) < 6
-    second = run(driver, orders)
-    written = [p for p in driver.partitions("totals") if p.epoch == 2]
-    assert {p.index for p in written} == set(range(6)) - before
-    assert len(written) == second.tasks["checkpoint totals"] == 6 - len(before)
+    gate = driver.folder / "gate"  # partitions 2 and 3 wait for it, so that attempt 1 dies with exactly two stored
+    arguments = (str(driver.folder / "out"), str(gate), str(gate))
+    first = driver.run("gated.py", *arguments, fault=f"{faults.AFTER_PARTITION_EVENT}@2", options=KEEP)
+    assert first.code == KILLED, first.log
+    assert {p.index for p in driver.partitions("doubled")} == {0, 1}
+    gate.touch()
+    second = driver.run("gated.py", *arguments, options=KEEP)
+    assert second.code == 0, second.log
+    assert {p.index for p in driver.partitions("doubled") if p.epoch == 2} == {2, 3}
+    assert len(driver.partitions("doubled")) == 4
+    assert second.tasks["checkpoint doubled"] == 2
 
 
 def test_a_crash_during_reconciliation_is_survived_by_attempt_three(driver: DriverHarness, orders: Path) -> None:
