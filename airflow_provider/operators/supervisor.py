@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterator
 
 from airflow_provider.operators.driver import SignsOfLife
 from airflow_provider.operators.progress import Progress
-from airflow_provider.recovery.errors import RecoveryError
 from airflow_provider.recovery.graph import ExecutionGraph, JobState
 from airflow_provider.recovery.job import JobId
 from airflow_provider.recovery.options import RecoveryOptions
 from airflow_provider.recovery.replay import replay
 from airflow_provider.recovery.report import JobReport, build_report
 from airflow_provider.recovery.takeover import LastAttempt
+from airflow_provider.storage.acknowledgement import take_notice
 from airflow_provider.storage.claims import Claim, Claims, process_is_gone
 from airflow_provider.storage.event_store import JobEventLog
 from airflow_provider.storage.heartbeat import watch
@@ -154,19 +154,8 @@ class JobSupervisor:
         )
 
     def acknowledge(self, report: JobReport) -> None:
-        """Release the job's partitions and take notice of its success; a failing store is a warning only.
-
-        In this order: a worker that dies in between leaves a job that the next try finds finished, not one to be
-        computed again because somebody seems to have cleared its task.
-        """
-        try:
-            PartitionStore(self._store, self._prefix).release()
-        except RecoveryError as error:
-            self._log.warning("The job succeeded, but its partitions could not be released: %s", error)
-        try:
-            self._claims.acknowledge(report.attempts[-1].epoch, report.to_dict())
-        except RecoveryError as error:
-            self._log.warning("The job succeeded, but its event store could not take note of that: %s", error)
+        """Release the job's partitions and take notice of its success; a failing store is a warning only."""
+        take_notice(self._store, self._prefix, report, self._log)
 
 
 def _ending(word: str) -> Ending:

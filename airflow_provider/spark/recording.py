@@ -1,0 +1,126 @@
+"""The record that a driver keeps of its job: the execution graph in memory and the same events in the store.
+
+One lock makes both one step, so that the graph is at any time the fold of the events in the order in which they are
+stored. Knows no Spark.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+
+from airflow_provider.recovery.errors import Fenced, StoreError
+from airflow_provider.recovery.events import AttemptStarted, JobEvent
+from airflow_provider.recovery.graph import ExecutionGraph
+from airflow_provider.recovery.run_request import RunRequest
+from airflow_provider.storage.claims import Claim
+from airflow_provider.storage.event_store import JobEventWriter
+from airflow_provider.storage.object_store import ObjectStore
+
+log = logging.getLogger(__name__)
+
+
+class JobRecord:
+    """What one attempt knows and tells of its job.
+
+    :param on_fenced: called once, from any thread, with the epoch that took over
+    """
+
+    def __init__(self, request: RunRequest, store: ObjectStore, on_fenced: Callable[[int], None]) -> None:
+        self.graph = ExecutionGraph()
+        self.epoch = 0
+        self.lock = threading.RLock()
+        self._request = request
+        self._store = store
+        self._on_fenced = on_fenced
+        self._writer: JobEventWriter | None = None
+        self._fenced = threading.Event()
+
+    @property
+    def usable(self) -> bool:
+        """Whether the store still records; once it does not, jobs go on without recovery."""
+        return self._writer is not None and self._writer.broken is None
+
+    def begin(self, claim: Claim, fresh: str) -> None:
+        """Read what earlier attempts have told, and write this attempt's first block behind it.
+
+        :param fresh: why nothing of it may be reused; empty text to resume
+        :raises RecoveryError: a newer attempt has begun, or the store cannot be used
+        """
+
+        def first_event(graph: ExecutionGraph) -> AttemptStarted:
+            return AttemptStarted(
+                epoch=claim.epoch,
+                at=time.time(),
+                fresh=bool(fresh),
+                reason=fresh,
+                application=self._request.application.rsplit("/", 1)[-1],
+                host=claim.host,
+            )
+
+        self._writer = JobEventWriter(
+            self._store,
+            self._request.job.prefix,
+            claim,
+            self._request.options,
+            on_fenced=self.fence,
+            on_broken=self._broken,
+        )
+        self.graph = self._writer.begin(first_event)
+        for problem in self.graph.problems:
+            log.warning("Job event store: %s", problem)
+        if fresh:
+            log.info("Attempt %d starts afresh: %s.", self.epoch, fresh)
+
+    def add(self, event: JobEvent) -> None:
+        """Fold *event* into the graph and have it stored; never waits for the store.
+
+        :raises Fenced: a newer attempt is known to own the job
+        """
+        self.check()
+        with self.lock:
+            self.graph.apply(event)
+            if self._writer is not None:
+                self._writer.append(event)
+
+    def flush(self) -> bool:
+        """Wait until everything so far is stored (Flink's ``cutBlock``); return whether it is.
+
+        :raises Fenced: a newer attempt owns the job
+        """
+        confirmed = self._writer is not None and self._writer.flush()
+        self.check()
+        return confirmed
+
+    def close(self) -> None:
+        """Store what is pending; nothing can be added afterwards."""
+        if self._writer is not None:
+            self._writer.close()
+
+    def check(self) -> None:
+        """Raise :class:`Fenced` if a newer attempt is known to own the job."""
+        if self._fenced.is_set():
+            raise Fenced(f"A newer attempt owns job {self._request.job}; attempt {self.epoch} stops.")
+
+    def fence(self, newer: int) -> None:
+        """Note that attempt *newer* owns the job, and say so once."""
+        with self.lock:
+            if self._fenced.is_set():
+                return
+            self._fenced.set()
+        log.error(
+            "Attempt %d is fenced: attempt %d owns job %s now. This driver stops and commits nothing.",
+            self.epoch,
+            newer,
+            self._request.job,
+        )
+        self._on_fenced(newer)
+
+    def _broken(self, error: StoreError) -> None:
+        log.warning(
+            "The event store failed for good: %s The job goes on without recording; "
+            "what was recorded so far stays usable for a retry.",
+            error,
+        )

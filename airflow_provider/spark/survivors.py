@@ -1,0 +1,84 @@
+"""What earlier attempts stored and this one may use: one listing, less what proves to be lost or damaged.
+
+Knows no Spark.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+
+from airflow_provider.recovery.graph import ExecutionGraph
+from airflow_provider.recovery.partitions import StoredPartition, choose
+from airflow_provider.storage.object_store import ObjectStore
+from airflow_provider.storage.partition_store import PartitionStore
+from airflow_provider.storage.verification import find_damaged
+
+log = logging.getLogger(__name__)
+
+
+class Survivors:
+    """The stored partitions of earlier attempts, by vertex.
+
+    :param reset: told of partitions that turn out damaged: vertex, indexes and the reason
+    """
+
+    def __init__(self, store: ObjectStore, prefix: str, reset: Callable[[str, tuple[int, ...], str], None]) -> None:
+        self._store = store
+        self._prefix = prefix
+        self._reset = reset
+        self._partitions = PartitionStore(store, prefix)
+        self._found: Mapping[str, list[StoredPartition]] = {}
+
+    def find(self, graph: ExecutionGraph) -> None:
+        """List the partition store, once; what a given-up run has stored is left out.
+
+        :raises StoreError: the store cannot be read
+        """
+        self._found = {
+            vertex: [p for p in found if p.epoch >= graph.base_epoch]
+            for vertex, found in self._partitions.survivors().items()
+        }
+
+    def lost(self, graph: ExecutionGraph) -> dict[str, tuple[int, ...]]:
+        """Return what the events call finished but the store does not hold with the recorded size: vertex → indexes."""
+        lost = {}
+        for identity, vertex in graph.vertices.items():
+            present = {p.key: p.bytes for p in self._found.get(identity, ())}
+            indexes = tuple(i for i, record in vertex.partitions.items() if present.get(record.key) != record.bytes)
+            if indexes:
+                lost[identity] = indexes
+        return lost
+
+    def of(
+        self, graph: ExecutionGraph, identity: str, layout: str, parallelism: int, deterministic: bool
+    ) -> dict[int, StoredPartition]:
+        """Return, by index, the partitions of a vertex that may be reused under a layout, which no event need know."""
+        vertex = graph.vertices.get(identity)
+        if not deterministic and not (vertex and vertex.finished):
+            return {}
+        while True:
+            chosen = choose(
+                self._found.get(identity, ()),
+                layout=layout,
+                parallelism=parallelism,
+                recorded={i: record.key for i, record in vertex.partitions.items()} if vertex else {},
+                deterministic=deterministic,
+            )
+            damaged = find_damaged(self._store, self._prefix, chosen.values())
+            if not damaged:
+                return chosen
+            self._discard(graph, identity, damaged)
+
+    def _discard(self, graph: ExecutionGraph, identity: str, damaged: list[StoredPartition]) -> None:
+        """Never use damaged partitions again, neither here nor in a later attempt."""
+        keys = {partition.key for partition in damaged}
+        self._found = {
+            vertex: [p for p in found if p.key not in keys] if vertex == identity else found
+            for vertex, found in self._found.items()
+        }
+        for partition in damaged:
+            log.warning("The stored partition %s is damaged; it is computed again.", partition.key)
+            self._partitions.mark_corrupt(partition)
+        if identity in graph.vertices:
+            self._reset(identity, tuple(p.index for p in damaged), "damaged: the checksum does not match")
