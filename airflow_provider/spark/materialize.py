@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 from airflow_provider.recovery.errors import Fenced
 from airflow_provider.recovery.events import VertexInitialized
 from airflow_provider.recovery.partitions import StoredPartition
+from airflow_provider.spark.jvm.carriers import to_carriers
 from airflow_provider.spark.jvm.execution import PreparedJob, job_properties
 from airflow_provider.spark.manifests import Delivering
 from airflow_provider.spark.partition_io import (
@@ -25,6 +26,7 @@ from airflow_provider.spark.partition_io import (
 )
 from airflow_provider.spark.reading import location
 from airflow_provider.spark.recovery_point import vertex_of
+from airflow_provider.spark.types import UnstorableType, refusal, schema_of
 
 if TYPE_CHECKING:
     from pyspark.accumulators import AccumulatorParam
@@ -116,7 +118,10 @@ def _writing(context: RecoveryContext, point: RecoveryPoint, collector: _Collect
     from pyspark.sql.pandas.types import to_arrow_schema
 
     spark = point.df.sparkSession
-    renamed = point.df.toDF(*(f"c{i}" for i in range(len(point.df.columns))))
+    try:
+        frame = to_carriers(point.df)
+    except UnstorableType as error:  # a user-defined type that looks one way in Python and another in the JVM
+        raise NotStored(refusal(schema_of(point.df))) from error
     reports: list[Any] = []
     accumulator = spark.sparkContext.accumulator(
         reports, cast("AccumulatorParam[list[Any]]", Delivering(collector.take))
@@ -125,11 +130,11 @@ def _writing(context: RecoveryContext, point: RecoveryPoint, collector: _Collect
     def report(key: str, size: int, error: str) -> None:
         accumulator.add([(key, size, error)])
 
-    arrow_schema = to_arrow_schema(renamed.schema, timezone="UTC")
+    arrow_schema = to_arrow_schema(frame.schema, timezone="UTC")
     write = partition_writer(
         location(context), point.vertex, context.master.epoch, arrow_schema.serialize().to_pybytes(), report
     )
-    return renamed.mapInArrow(write, MANIFEST_SCHEMA)
+    return frame.mapInArrow(write, MANIFEST_SCHEMA)
 
 
 def _layout(point: RecoveryPoint, job: PreparedJob) -> str:

@@ -9,9 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from airflow_provider.spark.jvm.carriers import from_carriers
 from airflow_provider.spark.jvm.relation import native_relation, readable_by_jvm
 from airflow_provider.spark.partition_io import StoreLocation, partition_reader
-from airflow_provider.spark.types import natively_readable
+from airflow_provider.spark.types import carrier_schema, natively_readable, schema_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -24,12 +25,12 @@ _GLOB = frozenset("{}[]*?\\")
 
 
 def read_partitions(context: RecoveryContext, point: RecoveryPoint, stored: dict[int, StoredPartition]) -> DataFrame:
-    """Return a DataFrame with columns c0, c1, … that holds the rows of all *stored* partitions."""
-    from pyspark.sql.types import StructField, StructType
+    """Return a DataFrame with columns c0, c1, … of *point*'s types that holds the rows of all *stored* partitions."""
+    return from_carriers(_read(context, point, stored), point.df)
 
-    schema = StructType(
-        [StructField(f"c{i}", field.dataType, field.nullable) for i, field in enumerate(point.df.schema.fields)]
-    )
+
+def _read(context: RecoveryContext, point: RecoveryPoint, stored: dict[int, StoredPartition]) -> DataFrame:
+    schema = carrier_schema(schema_of(point.df))
     partitions = [stored[index] for index in sorted(stored)]
     paths = [f"{context.hadoop_root}/{context.master.prefix}/{partition.key}" for partition in partitions]
     spark = point.df.sparkSession

@@ -1,69 +1,200 @@
-"""Which column types survive the way through Arrow and Parquet exactly, and which of those Spark's reader may read."""
+"""What each column type is stored as.
+
+A type is stored as its *carrier*: a type that Arrow and Parquet hold exactly. Nearly all carriers lie in Spark's memory
+bit for bit like the type they stand for (a year-month interval is its number of months, a user-defined type its
+``sqlType``), so that putting one in the place of the other changes nothing. A calendar interval alone goes through its
+text. A type that is not known here is refused, never assumed.
+
+Types are taken and given in Spark's JSON form, which the JVM tells in full: what a user-defined type looks like in
+memory is asked of the JVM that holds it, and no class of the user's is loaded for it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+import json
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pyspark.sql.types import DataType, StructType
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
 
-_NATIVE = {
+TypeJson = Any
+"""A data type as ``DataType.json`` writes it: a name, or a mapping for array, map, struct and user-defined types."""
+
+CALENDAR_INTERVAL = "interval"
+
+_AS_THEY_ARE = {
     "boolean",
-    "tinyint",
-    "smallint",
-    "int",
-    "bigint",
+    "byte",
+    "short",
+    "integer",
+    "long",
     "float",
     "double",
-    "string",
     "binary",
     "date",
     "timestamp",
     "timestamp_ntz",
+    "variant",
+    CALENDAR_INTERVAL,
 }
-"""Types that Spark's own Parquet reader takes from Arrow's writer as they are; decimals too."""
+_DECIMAL = re.compile(r"decimal\(\d+,\s*\d+\)")  # none of negative scale, which Parquet cannot say
+_SAME_IN_MEMORY = (
+    (re.compile(r"string( collate \w+)?|(var)?char\(\d+\)"), "string"),
+    (re.compile(r"interval (year|month|year to month)"), "integer"),  # months
+    (re.compile(r"interval (day|hour|minute|second)( to (hour|minute|second))?"), "long"),  # microseconds
+    (re.compile(r"time\(\d\)"), "long"),  # nanoseconds
+    (re.compile(r"void"), "long"),  # always NULL; also the width of its elements in an array
+)
+"""Types that Spark's ``PhysicalDataType`` says are the same in memory."""
 
-_ARROW_ONLY = ("interval day", "interval hour", "interval minute", "interval second")
-"""Day-time intervals: their Parquet form is Arrow's own, so only Arrow reads it back."""
+_PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_PLACEHOLDER = {"name": "c0", "type": "boolean", "nullable": True, "metadata": {}}
+"""Stored for a frame without columns, so that its rows can be counted."""
+
+
+class UnstorableType(Exception):
+    """A type has no exact carrier; the text names it. It never leaves this package: the log says it."""
+
+
+def schema_of(df: DataFrame) -> TypeJson:
+    """Return the schema of *df* as its JVM tells it."""
+    return json.loads(df._jdf.schema().json())
 
 
 def unstorable(schema: StructType) -> str:
     """Return why the schema cannot be stored exactly, naming column, type and remedy; empty text if it can."""
-    if not schema.fields:
-        return "it has no columns"
-    for field in schema.fields:
-        bad = _first(field.dataType, lambda text: not _native(text) and not text.startswith(_ARROW_ONLY))
-        if bad:
+    return refusal(schema.jsonValue())
+
+
+def refusal(schema: TypeJson) -> str:
+    """Do as :func:`unstorable` for a schema in its JSON form, as :func:`schema_of` gives it."""
+    for field in schema["fields"]:
+        try:
+            carrier(field["type"])
+        except UnstorableType as error:
             return (
-                f"column {field.name!r} holds the type {bad}, which cannot be stored exactly; "
+                f"column {field['name']!r} holds the type {error}, which cannot be stored exactly; "
                 "leave it out or cast it before the checkpoint"
             )
     return ""
 
 
+def bare(data_type: TypeJson) -> TypeJson:
+    """Return the plain type whose values lie in memory exactly as those of *data_type* do.
+
+    Fields of structs lose their metadata, and their names where these repeat or are odd: neither reaches a file.
+
+    :raises UnstorableType: there is none
+    """
+    if isinstance(data_type, str):
+        return _bare_atom(data_type)
+    kind = data_type["type"]
+    if kind == "udt":
+        return bare(data_type["sqlType"])
+    if kind == "array":
+        return {**data_type, "elementType": bare(data_type["elementType"])}
+    if kind == "map":
+        key = bare(data_type["keyType"])
+        if CALENDAR_INTERVAL in _atoms(key):
+            raise UnstorableType("map keyed by calendar intervals")
+        return {**data_type, "keyType": key, "valueType": bare(data_type["valueType"])}
+    if kind == "struct":
+        return _bare_struct(data_type["fields"])
+    raise UnstorableType(kind)
+
+
+def _bare_atom(name: str) -> str:
+    if name in _AS_THEY_ARE or _DECIMAL.fullmatch(name):
+        return name
+    for pattern, plain in _SAME_IN_MEMORY:
+        if pattern.fullmatch(name):
+            return plain
+    raise UnstorableType(name)
+
+
+def _bare_struct(fields: list[dict[str, Any]]) -> TypeJson:
+    if not fields:
+        raise UnstorableType("struct<>")
+    names = [field["name"] for field in fields]
+    clear = all(map(_PLAIN_NAME.fullmatch, names)) and len({name.lower() for name in names}) == len(names)
+    return {
+        "type": "struct",
+        "fields": [
+            {
+                "name": field["name"] if clear else f"f{i}",
+                "type": bare(field["type"]),
+                "nullable": field["nullable"],
+                "metadata": {},
+            }
+            for i, field in enumerate(fields)
+        ],
+    }
+
+
+def carrier(data_type: TypeJson) -> TypeJson:
+    """Return the type that *data_type* is stored as: :func:`bare`, with text in the place of calendar intervals.
+
+    :raises UnstorableType: there is none
+    """
+    return _intervals_as_text(bare(data_type))
+
+
+def _intervals_as_text(data_type: TypeJson) -> TypeJson:
+    if isinstance(data_type, str):
+        return "string" if data_type == CALENDAR_INTERVAL else data_type
+    if data_type["type"] == "array":
+        return {**data_type, "elementType": _intervals_as_text(data_type["elementType"])}
+    if data_type["type"] == "map":
+        return {**data_type, "valueType": _intervals_as_text(data_type["valueType"])}
+    fields = [{**field, "type": _intervals_as_text(field["type"])} for field in data_type["fields"]]
+    return {"type": "struct", "fields": fields}
+
+
+def with_nulls(data_type: TypeJson) -> TypeJson:
+    """Return a plain type with NULL allowed at every depth, which is what Spark says of a cast from text."""
+    if isinstance(data_type, str):
+        return data_type
+    if data_type["type"] == "array":
+        return {**data_type, "elementType": with_nulls(data_type["elementType"]), "containsNull": True}
+    if data_type["type"] == "map":
+        return {**data_type, "valueType": with_nulls(data_type["valueType"]), "valueContainsNull": True}
+    fields = [{**field, "type": with_nulls(field["type"]), "nullable": True} for field in data_type["fields"]]
+    return {"type": "struct", "fields": fields}
+
+
+def carrier_schema(schema: TypeJson) -> StructType:
+    """Return the schema of a stored partition: columns c0, c1, … of carrier types.
+
+    :raises UnstorableType: a column has no carrier
+    """
+    from pyspark.sql.types import StructType
+
+    fields = [
+        {"name": f"c{i}", "type": carrier(field["type"]), "nullable": field["nullable"], "metadata": {}}
+        for i, field in enumerate(schema["fields"])
+    ]
+    return StructType.fromJson({"type": "struct", "fields": fields or [_PLACEHOLDER]})
+
+
 def natively_readable(schema: StructType) -> bool:
-    """Whether Spark's own Parquet reader gives every column back exactly."""
-    return not any(_first(field.dataType, lambda text: not _native(text)) for field in schema.fields)
+    """Whether Spark's own Parquet reader gives every column of a :func:`carrier_schema` back exactly.
+
+    A variant's two parts are read through Arrow only, because Spark's optimizer rewrites scans of variants.
+    """
+    return "variant" not in _atoms(schema.jsonValue())
 
 
-def _native(text: str) -> bool:
-    return text in _NATIVE or text.startswith("decimal(")
-
-
-def _first(data_type: DataType, unwanted: Callable[[str], bool]) -> str:
-    """Return the first type inside *data_type*, itself included, whose SQL name is unwanted."""
-    from pyspark.sql.types import ArrayType, MapType, StructType, UserDefinedType
-
-    if isinstance(data_type, UserDefinedType):
-        return data_type.typeName()
-    if isinstance(data_type, ArrayType):
-        return _first(data_type.elementType, unwanted)
-    if isinstance(data_type, MapType):
-        return _first(data_type.keyType, unwanted) or _first(data_type.valueType, unwanted)
-    if isinstance(data_type, StructType):
-        if not data_type.fields:
-            return "struct<>"
-        return next((bad for field in data_type.fields if (bad := _first(field.dataType, unwanted))), "")
-    text = data_type.simpleString()
-    return text if unwanted(text) else ""
+def _atoms(data_type: TypeJson) -> Iterator[str]:
+    if isinstance(data_type, str):
+        yield data_type
+    elif data_type["type"] == "array":
+        yield from _atoms(data_type["elementType"])
+    elif data_type["type"] == "map":
+        yield from _atoms(data_type["keyType"])
+        yield from _atoms(data_type["valueType"])
+    else:
+        for field in data_type["fields"]:
+            yield from _atoms(field["type"])

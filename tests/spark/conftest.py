@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.spark.attempts import Attempts
 from tests.support.driver import DriverHarness
 
 if TYPE_CHECKING:
@@ -49,3 +50,16 @@ def orders(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def driver(tmp_path: Path) -> DriverHarness:
     return DriverHarness(tmp_path, f"file://{tmp_path}/store")
+
+
+@pytest.fixture
+def attempts(tmp_path: Path) -> Attempts:
+    return Attempts(tmp_path)
+
+
+@pytest.fixture(params=["native", "arrow"])
+def reading(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Read back through Spark's own reader, or through Arrow as where the JVM cannot reach the store."""
+    if request.param == "arrow":
+        monkeypatch.setattr("airflow_provider.spark.reading.readable_by_jvm", lambda spark, path: False)
+    return str(request.param)

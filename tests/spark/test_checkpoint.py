@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
-import math
-from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,19 +15,6 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 pytestmark = pytest.mark.spark
-
-
-@pytest.fixture
-def attempts(tmp_path: Path) -> Attempts:
-    return Attempts(tmp_path)
-
-
-@pytest.fixture(params=["native", "arrow"])
-def reading(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Read back through Spark's own reader, or through Arrow as where the JVM cannot reach the store."""
-    if request.param == "arrow":
-        monkeypatch.setattr("airflow_provider.spark.reading.readable_by_jvm", lambda spark, path: False)
-    return str(request.param)
 
 
 def test_without_a_recovery_context_nothing_happens(spark: SparkSession) -> None:
@@ -58,85 +42,6 @@ def _twice(name: str) -> Column:
     from pyspark.sql import functions as F
 
     return F.col(name) * 2
-
-
-def test_schema_is_kept_exactly(spark: SparkSession, attempts: Attempts, reading: str) -> None:
-    """Names (duplicate, odd, empty), types, nullability at every depth and column metadata stay."""
-    from pyspark.sql import functions as F
-
-    df = spark.sql(
-        "SELECT id, id AS ID2, id AS `a.b`, id AS `ü b\"'`, id AS ``, id, "
-        "array(struct(id AS x, CAST(NULL AS STRING) AS y)) AS nested, map('k', id) AS m FROM range(3)"
-    ).withColumn("noted", F.col("nested").alias("noted", metadata={"comment": "kept"}))
-    with attempts.attempt():
-        kept = checkpoint(df, "odd")
-        assert kept.schema == df.schema
-        assert [field.metadata for field in kept.schema] == [field.metadata for field in df.schema]
-        assert sorted(map(str, kept.collect())) == sorted(map(str, df.collect()))
-
-
-def test_values_survive_exactly(spark: SparkSession, attempts: Attempts, reading: str) -> None:
-    """Edge values of every storable type come back as they were."""
-    from pyspark.sql import types as T
-
-    schema = T.StructType(
-        [
-            T.StructField("flag", T.BooleanType()),
-            T.StructField("byte", T.ByteType()),
-            T.StructField("short", T.ShortType()),
-            T.StructField("int", T.IntegerType()),
-            T.StructField("long", T.LongType()),
-            T.StructField("float", T.FloatType()),
-            T.StructField("double", T.DoubleType()),
-            T.StructField("small", T.DecimalType(5, 2)),
-            T.StructField("big", T.DecimalType(38, 18)),
-            T.StructField("text", T.StringType()),
-            T.StructField("raw", T.BinaryType()),
-            T.StructField("day", T.DateType()),
-            T.StructField("moment", T.TimestampType()),
-            T.StructField("wall", T.TimestampNTZType()),
-            T.StructField("list", T.ArrayType(T.MapType(T.StringType(), T.DecimalType(10, 3)))),
-        ]
-    )
-    rows = [
-        (
-            True,
-            -128,
-            -32768,
-            -(2**31),
-            -(2**63),
-            1.5,
-            -0.0,
-            Decimal("-999.99"),
-            Decimal("12345678901234567890.123456789012345678"),
-            "ü\0\n",
-            bytearray(b"\x00\xff"),
-            dt.date(1, 1, 1),
-            dt.datetime(1582, 10, 4, 1, 2, 3, 456),
-            dt.datetime(9999, 12, 31, 23, 59, 59, 999999),
-            [{"a": Decimal("1.250"), "b": None}, None],
-        ),
-        (False, 127, 32767, 2**31 - 1, 2**63 - 1, math.inf, 5e-324, *([None] * 8)),
-        (None,) * 15,
-    ]
-    df = spark.createDataFrame(rows, schema)
-    with attempts.attempt():
-        df = spark.createDataFrame(rows, schema)
-        kept = checkpoint(df, "values")
-        assert kept.schema == df.schema
-        assert sorted(map(repr, kept.collect())) == sorted(map(repr, df.collect()))
-        text = [f"CAST(`{name}` AS STRING)" for name in ("day", "moment", "wall", "double", "float")]
-        assert sorted(map(repr, kept.selectExpr(*text).collect())) == sorted(map(repr, df.selectExpr(*text).collect()))
-
-
-def test_intervals_of_days_survive(spark: SparkSession, attempts: Attempts) -> None:
-    """A day-time interval is read back through Arrow, whatever the store."""
-    df = spark.sql("SELECT INTERVAL '1 02:03:04.567' DAY TO SECOND AS i, id FROM range(3)")
-    with attempts.attempt() as context:
-        kept = checkpoint(df, "intervals")
-        assert kept.schema == df.schema
-        assert sorted(kept.collect()) == sorted(df.collect())
-        assert vertices(context)["intervals"].rows == 3
 
 
 def test_empty_partitions_and_empty_frames(spark: SparkSession, attempts: Attempts, reading: str) -> None:
@@ -280,17 +185,6 @@ def test_an_rdd_is_never_reused(spark: SparkSession, attempts: Attempts) -> None
         assert checkpoint(df, "rdd").count() == 2
         skipped = context.master.graph.newest.skipped  # type: ignore[union-attr]
         assert [(skip.name, "RDD" in skip.reason) for skip in skipped] == [("rdd", True)]
-
-
-def test_an_unsupported_type_is_named_and_the_job_goes_on(spark: SparkSession, attempts: Attempts) -> None:
-    """A column that cannot be stored exactly is named with its type and the remedy; the rows are right."""
-    df = spark.sql("SELECT id, INTERVAL '1-2' YEAR TO MONTH AS period FROM range(3)")
-    with attempts.attempt() as context:
-        assert checkpoint(df, "months").count() == 3
-        (skip,) = context.master.graph.newest.skipped  # type: ignore[union-attr]
-        assert "'period'" in skip.reason
-        assert "interval year to month" in skip.reason
-        assert "cast" in skip.reason
 
 
 @pytest.mark.parametrize("name", ["", "  ", None, 3])
