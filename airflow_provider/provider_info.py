@@ -74,6 +74,7 @@ def _connection_fields() -> dict[str, Any]:
         "ca_bundle": text("CA bundle", "Path of a CA bundle for an https endpoint of your own"),
         "write_buffer_size": text("Write buffer size", "Bytes of events that trigger a flush. Default: 1 MiB"),
         "write_buffer_flush_interval": text("Flush interval", "How long an event waits at most. Default: 1 s"),
+        "snapshot_min_pause": text("Snapshot pause", "Least time between two snapshots of the job. Default: 3 min"),
         "enabled": {
             "label": "Enabled",
             "description": "Record and recover at all",

@@ -7,10 +7,12 @@ import time
 
 from airflow_provider.recovery import events as ev
 from airflow_provider.recovery.graph import ExecutionGraph, JobState
-from airflow_provider.storage.event_log import JobEventLog
+from airflow_provider.storage.event_log import JobEventLog, LoggedEvents
 
 _PAUSE = 5.0
 """Least seconds between two lines that count partitions."""
+_IDLE_LOOKS = 15
+"""After how many looks that found nothing new the whole store is looked at."""
 
 
 class Progress:
@@ -23,7 +25,8 @@ class Progress:
         self._events = events
         self._log = log
         self._after = after
-        self._next_block = 1
+        self._next_block = 0
+        self._idle = 0
         self._graph = ExecutionGraph()
         self._counted_at = 0.0
 
@@ -32,12 +35,29 @@ class Progress:
 
         :raises StoreError: the store cannot be read; nothing is lost, the next call takes it
         """
-        logged = self._events.read(self._next_block)
+        if self._next_block == 0:
+            logged = self._events.load()
+            self._graph = logged.base()
+        else:
+            logged = self._events.read(self._next_block)
+            if not logged.events:
+                logged = self._look_beyond(logged)
         self._next_block = logged.next_block
         for event in logged.events:
             self._graph.apply(event)
             if event.epoch > self._after:
                 self._tell(event)
+
+    def _look_beyond(self, nothing: LoggedEvents) -> LoggedEvents:
+        """Now and then look whether the next block is only missing because a snapshot has replaced it already."""
+        self._idle += 1
+        if self._idle % _IDLE_LOOKS:
+            return nothing
+        logged = self._events.load()
+        if logged.snapshot is None or logged.snapshot.number <= self._next_block:
+            return nothing
+        self._graph = logged.base()
+        return logged
 
     def state(self, epoch: int) -> JobState:
         """Return how far an attempt has come; ``CREATED`` if it has recorded nothing."""

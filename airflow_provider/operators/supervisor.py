@@ -14,7 +14,6 @@ from airflow_provider.operators.progress import Progress
 from airflow_provider.recovery.graph import ExecutionGraph, JobState
 from airflow_provider.recovery.job import JobId
 from airflow_provider.recovery.options import RecoveryOptions
-from airflow_provider.recovery.replay import replay
 from airflow_provider.recovery.report import JobReport, build_report
 from airflow_provider.recovery.takeover import LastAttempt
 from airflow_provider.storage.acknowledgement import take_notice
@@ -76,10 +75,10 @@ class JobSupervisor:
 
     def replay(self) -> ExecutionGraph:
         """Return the job's execution graph as its events tell it."""
-        logged = self._events.read()
+        logged = self._events.load()
         for problem in logged.problems:
             self._log.warning("Job event store: %s", problem)
-        return replay(logged.events)
+        return logged.replay()
 
     def claim(self, epoch: int) -> Claim | None:
         """Return the claim of an attempt."""

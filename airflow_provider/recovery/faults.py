@@ -23,6 +23,8 @@ BEFORE_FLUSH = "before-flush"
 AFTER_FLUSH = "after-flush"
 BEFORE_VERTEX_FINISHED = "before-vertex-finished"
 AFTER_VERTEX_FINISHED = "after-vertex-finished"
+BEFORE_SNAPSHOT = "before-snapshot"
+AFTER_SNAPSHOT = "after-snapshot"
 BEFORE_JOB_FINISHED = "before-job-finished"
 AFTER_JOB_FINISHED = "after-job-finished"
 
@@ -36,6 +38,8 @@ POINTS = (
     AFTER_FLUSH,
     BEFORE_VERTEX_FINISHED,
     AFTER_VERTEX_FINISHED,
+    BEFORE_SNAPSHOT,
+    AFTER_SNAPSHOT,
     BEFORE_JOB_FINISHED,
     AFTER_JOB_FINISHED,
 )

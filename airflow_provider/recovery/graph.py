@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from airflow_provider.recovery import events as ev
@@ -95,6 +95,8 @@ class ExecutionGraph:
         self.base_epoch = 1
         """Partitions of attempts before this one belong to a run that was given up; they are never reused."""
         self.problems: list[str] = []
+        self.coordinators: dict[str, Any] = {}
+        """What the driver alone knows, by the name of who knows it, as plain JSON; a snapshot keeps it."""
         self._handlers: dict[type[ev.JobEvent], Callable[[Any], None]] = {
             ev.AttemptStarted: self._attempt_started,
             ev.JobStateChanged: self._job_state_changed,
@@ -113,6 +115,19 @@ class ExecutionGraph:
     def newest(self) -> Attempt | None:
         """The attempt with the highest epoch, if any has started."""
         return self.attempts[max(self.attempts)] if self.attempts else None
+
+    def copy(self) -> ExecutionGraph:
+        """Return a graph that later events leave alone; what never changes is shared."""
+        twin = ExecutionGraph()
+        twin.attempts = {epoch: replace(a, skipped=list(a.skipped)) for epoch, a in self.attempts.items()}
+        twin.vertices = {
+            identity: Vertex(v.initialized, dict(v.partitions), v.finished, set(v.reached_by))
+            for identity, v in self.vertices.items()
+        }
+        twin.base_epoch = self.base_epoch
+        twin.problems = list(self.problems)
+        twin.coordinators = dict(self.coordinators)
+        return twin
 
     def apply(self, event: ev.JobEvent) -> None:
         """Fold one event into the graph.
@@ -134,6 +149,7 @@ class ExecutionGraph:
             return
         if event.fresh:
             self.vertices.clear()
+            self.coordinators.clear()
             self.base_epoch = event.epoch
         self.attempts[event.epoch] = Attempt(
             event.epoch,

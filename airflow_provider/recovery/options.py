@@ -109,6 +109,8 @@ class RecoveryOptions(_Options):
     """Bytes of events that trigger a flush. [job-event.store.write-buffer.size]"""
     write_buffer_flush_interval: float = 1.0
     """Most seconds an event waits to be flushed. [job-event.store.write-buffer.flush-interval]"""
+    snapshot_min_pause: float = 180.0
+    """Seconds between two snapshots, unless a vertex ends. [….operator-coordinator-snapshot.min-pause]"""
     resume: str = "auto"
     """``auto``: go on from what survived; ``never``: start afresh at every try."""
 
@@ -179,6 +181,7 @@ _READERS: dict[str, Callable[[object, str], Any]] = {
     "previous_worker_recovery_timeout": _positive_duration,
     "write_buffer_size": parse_size,
     "write_buffer_flush_interval": parse_duration,
+    "snapshot_min_pause": parse_duration,
     "resume": _one_of("auto", "never"),
     "endpoint_url": _url,
     "region": _text,

@@ -100,6 +100,7 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
         "previous_worker_recovery_timeout": "how long a heartbeat must stand still before its driver counts as lost",
         "write_buffer_size": "size of the event buffer that triggers a flush",
         "write_buffer_flush_interval": "how long an event waits at most to be flushed",
+        "snapshot_min_pause": "least time between two snapshots of the job's state, unless a vertex ends",
     }.items():
         group.add_argument(
             f"--{name.replace('_', '-')}",

@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 
 from airflow_provider.recovery.graph import ExecutionGraph
-from airflow_provider.recovery.replay import replay
 from airflow_provider.recovery.run_request import RunRequest
 from airflow_provider.recovery.takeover import Decision, StartAfresh, decide
 from airflow_provider.storage.claims import Claim, Claims, process_is_gone
@@ -25,7 +24,7 @@ def read_graph(store: ObjectStore, prefix: str) -> ExecutionGraph:
 
     :raises StoreError: it cannot be read
     """
-    return replay(JobEventLog(store, prefix).read().events)
+    return JobEventLog(store, prefix).load().replay()
 
 
 def decide_alone(request: RunRequest, store: ObjectStore) -> Decision:

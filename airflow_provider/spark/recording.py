@@ -12,9 +12,10 @@ import time
 from collections.abc import Callable
 
 from airflow_provider.recovery.errors import Fenced, StoreError
-from airflow_provider.recovery.events import AttemptStarted, JobEvent
+from airflow_provider.recovery.events import AttemptStarted, JobEvent, VertexFinished
 from airflow_provider.recovery.graph import ExecutionGraph
 from airflow_provider.recovery.run_request import RunRequest
+from airflow_provider.recovery.snapshot import graph_size, is_due
 from airflow_provider.storage.claims import Claim
 from airflow_provider.storage.event_store import JobEventWriter
 from airflow_provider.storage.object_store import ObjectStore
@@ -37,6 +38,13 @@ class JobRecord:
         self._on_fenced = on_fenced
         self._writer: JobEventWriter | None = None
         self._fenced = threading.Event()
+        self._new = 0
+        """Events since the last snapshot."""
+        self._held = 0
+        """Records that it held."""
+        self._vertex_ended = False
+        self._snapshot_at = 0.0
+        self._snapshot_block = 1
 
     @property
     def usable(self) -> bool:
@@ -69,6 +77,7 @@ class JobRecord:
             on_broken=self._broken,
         )
         self.graph = self._writer.begin(first_event)
+        self._snapshot_at, self._snapshot_block = time.monotonic(), self._writer.blocks
         for problem in self.graph.problems:
             log.warning("Job event store: %s", problem)
         if fresh:
@@ -84,6 +93,22 @@ class JobRecord:
             self.graph.apply(event)
             if self._writer is not None:
                 self._writer.append(event)
+                self._new += 1
+                self._vertex_ended |= isinstance(event, VertexFinished)
+                self._snapshot_if_due(self._writer)
+
+    def _snapshot_if_due(self, writer: JobEventWriter) -> None:
+        if is_due(
+            new=self._new,
+            held=self._held,
+            blocks=writer.blocks - self._snapshot_block,
+            elapsed=time.monotonic() - self._snapshot_at,
+            min_pause=self._request.options.snapshot_min_pause,
+            vertex_ended=self._vertex_ended,
+        ):
+            writer.snapshot(self.graph.copy())
+            self._new, self._held, self._vertex_ended = 0, graph_size(self.graph), False
+            self._snapshot_at, self._snapshot_block = time.monotonic(), writer.blocks
 
     def flush(self) -> bool:
         """Wait until everything so far is stored (Flink's ``cutBlock``); return whether it is.

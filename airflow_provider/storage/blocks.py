@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 
 from airflow_provider.recovery.errors import EventFormatError
@@ -51,6 +51,11 @@ class Block:
 def encode_block(header: BlockHeader, events: Sequence[str]) -> bytes:
     """Return a block of events that :func:`encode_event` has encoded."""
     lines = [json.dumps(asdict(header), sort_keys=True, separators=(",", ":")), *events]
+    return checksummed(lines)
+
+
+def checksummed(lines: Iterable[str]) -> bytes:
+    """Return lines of JSON, each behind its checksum."""
     return "".join(f"{zlib.crc32(line.encode()):08x} {line}\n" for line in lines).encode()
 
 
@@ -66,7 +71,7 @@ def decode_block(data: bytes, job: str, number: int) -> Block:
     events: list[JobEvent] = []
     for position, line in enumerate(lines[1 : header.records + 1], start=1):
         try:
-            event = decode_event(_checked(line))
+            event = decode_event(checked(line))
             if event.epoch != header.epoch:
                 raise ValueError(f"it speaks of attempt {event.epoch}, the block of {header.epoch}")
         except (EventFormatError, ValueError) as error:
@@ -79,7 +84,11 @@ def decode_block(data: bytes, job: str, number: int) -> Block:
     return Block(header, tuple(events))
 
 
-def _checked(line: bytes) -> str:
+def checked(line: bytes) -> str:
+    """Return the JSON of a line that :func:`checksummed` wrote.
+
+    :raises ValueError: it is not what was written
+    """
     checksum, _, body = line.partition(b" ")
     if len(checksum) != 8 or int(checksum, 16) != zlib.crc32(body):
         raise ValueError("its checksum is wrong")
@@ -87,7 +96,7 @@ def _checked(line: bytes) -> str:
 
 
 def _header(line: bytes) -> BlockHeader:
-    fields = json.loads(_checked(line))
+    fields = json.loads(checked(line))
     if not isinstance(fields, dict):
         raise TypeError("it is no header")
     if fields.get("format") != FORMAT:

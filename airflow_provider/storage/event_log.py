@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from airflow_provider.recovery.errors import ObjectNotFound
 from airflow_provider.recovery.events import JobEvent
+from airflow_provider.recovery.graph import ExecutionGraph
 from airflow_provider.storage.blocks import Block, decode_block
 from airflow_provider.storage.object_store import ObjectStore
+from airflow_provider.storage.snapshots import Snapshot, Snapshots
 
 _READERS = 16
 """Blocks fetched at once: a long job has thousands of them, each a small request."""
+_TRIES = 5
+"""How often the log is read anew because a driver at work has replaced blocks by a snapshot meanwhile."""
 
 
 @dataclass(frozen=True)
@@ -22,6 +27,8 @@ class LoggedEvents:
     :ivar problems: one sentence for each block that was not, or not wholly, used
     :ivar lost_blocks: their numbers; events are missing there, among them perhaps a reset
     :ivar newest_epoch: highest epoch that wrote a block; 0 if none did
+    :ivar fences: blocks that must never be deleted: the first of each attempt, and what cannot be read
+    :ivar snapshot: what stands for the blocks before the first one read; ``None`` if there are none
     """
 
     events: list[JobEvent]
@@ -29,6 +36,21 @@ class LoggedEvents:
     problems: list[str] = field(default_factory=list)
     lost_blocks: list[int] = field(default_factory=list)
     newest_epoch: int = 0
+    fences: frozenset[int] = frozenset()
+    snapshot: Snapshot | None = None
+
+    def base(self) -> ExecutionGraph:
+        """Return the graph before the first of the events, with what is wrong with the store as its problems."""
+        graph = self.snapshot.graph.copy() if self.snapshot is not None else ExecutionGraph()
+        graph.problems += self.problems
+        return graph
+
+    def replay(self) -> ExecutionGraph:
+        """Return the graph that snapshot and events tell, with what is wrong with the store among its problems."""
+        graph = self.base()
+        for event in self.events:
+            graph.apply(event)
+        return graph
 
 
 class JobEventLog:
@@ -48,13 +70,46 @@ class JobEventLog:
         """
         if from_block > 1 and self.block(from_block) is None:
             return LoggedEvents([], from_block)
+        return self._read(from_block, [number for number in self.numbers() if number >= from_block])
+
+    def load(self) -> LoggedEvents:
+        """Return the newest good snapshot and the events after it: all that is known of the job.
+
+        Two listings, and one request for the snapshot and for each block after it.
+
+        :raises StoreError: the store cannot be read; damaged snapshots and blocks are no error but problems
+        """
+        snapshots = Snapshots(self._store, self._prefix)
+        for last in (*[False] * (_TRIES - 1), True):
+            numbers = snapshots.numbers()
+            snapshot, problems = snapshots.newest(numbers)
+            start = snapshot.number if snapshot is not None else 1
+            present = [number for number in self.numbers() if number >= start]
+            logged = self._read(start, present)
+            if last or not logged.lost_blocks or snapshots.numbers() == numbers:
+                break
+            # A driver at work deletes blocks once a newer snapshot holds them: then that one is to be read.
+        newest = max([logged.newest_epoch, *(snapshot.graph.attempts if snapshot is not None else ())])
+        fences = logged.fences | (snapshot.fences if snapshot is not None else frozenset())
+        return replace(
+            logged, problems=[*problems, *logged.problems], newest_epoch=newest, fences=fences, snapshot=snapshot
+        )
+
+    def numbers(self) -> list[int]:
+        """Return the numbers of all blocks, in order. One listing."""
         folder = f"{self._prefix}/events/"
-        numbers = [_number(info.key.removeprefix(folder)) for info in self._store.list(folder)]
-        present = sorted({number for number in numbers if number is not None and number >= from_block})
-        next_block = present[-1] + 1 if present else from_block
+        numbers = (_number(info.key.removeprefix(folder)) for info in self._store.list(folder))
+        return sorted({number for number in numbers if number is not None})
+
+    def delete(self, numbers: Iterable[int]) -> None:
+        """Delete blocks; see ``storage.compaction`` for which may be."""
+        self._store.delete([self.key(number) for number in numbers])
+
+    def _read(self, start: int, present: list[int]) -> LoggedEvents:
+        next_block = present[-1] + 1 if present else start
         with ThreadPoolExecutor(max(1, min(_READERS, len(present)))) as pool:
             blocks = dict(zip(present, pool.map(self.block, present), strict=True))
-        return _collect(from_block, next_block, blocks)
+        return _collect(start, next_block, blocks)
 
     def block(self, number: int) -> Block | None:
         """Return one block, ``None`` if it does not exist."""
@@ -72,16 +127,19 @@ def _collect(first: int, end: int, blocks: dict[int, Block | None]) -> LoggedEve
     events: list[JobEvent] = []
     problems: list[str] = []
     lost: list[int] = []
+    fences: set[int] = set()
     newest = 0
     for number in range(first, end):
         block = blocks.get(number) or Block(None, problem="it is missing")
+        if block.header is None or block.header.epoch > newest:
+            fences.add(number)
         if block.header is not None:
             newest = max(newest, block.header.epoch)
         events.extend(block.events)
         if block.problem:
             lost.append(number)
             problems.append(describe(number, block))
-    return LoggedEvents(events, end, problems, lost, newest)
+    return LoggedEvents(events, end, problems, lost, newest, frozenset(fences))
 
 
 def describe(number: int, block: Block) -> str:

@@ -3,7 +3,8 @@
 All attempts share one sequence of blocks, and a block's number can be taken only once. A successor reads the store up
 to its end and takes the next number; the number that a zombie would write next is at most that one, so its write is
 refused and it learns that it is fenced, or it came first and the successor reads on. So no block of an older attempt
-ever follows the first block of a newer one.
+ever follows the first block of a newer one. Blocks may be deleted once snapshots hold what they told; what keeps the
+argument true is in ``storage.compaction``.
 
 Source: FLIP-383's ``JobEventManager`` and ``FileSystemJobEventStore`` (write buffer, flush interval, ``cutBlock``;
 a failure to write ends the recording, not the job).
@@ -22,11 +23,12 @@ from airflow_provider.recovery.events import AttemptStarted, JobEvent, encode_ev
 from airflow_provider.recovery.faults import AFTER_FLUSH, BEFORE_FIRST_EVENT, BEFORE_FLUSH, fault_point
 from airflow_provider.recovery.graph import ExecutionGraph
 from airflow_provider.recovery.options import RecoveryOptions
-from airflow_provider.recovery.replay import replay
 from airflow_provider.storage.blocks import Block, BlockHeader, decode_block, encode_block
 from airflow_provider.storage.claims import Claim, Claims
+from airflow_provider.storage.compaction import Compactor
 from airflow_provider.storage.event_log import JobEventLog, LoggedEvents, describe
 from airflow_provider.storage.object_store import ObjectStore
+from airflow_provider.storage.snapshots import Snapshot, Snapshots
 
 __all__ = ["JobEventLog", "JobEventWriter", "LoggedEvents"]
 
@@ -60,6 +62,8 @@ class JobEventWriter:
         self._on_broken = on_broken
         self._log = JobEventLog(store, prefix)
         self._next_block = 1
+        self._fences: frozenset[int] = frozenset()
+        self._compactor: Compactor | None = None
         self._broken: StoreError | None = None
         self._fenced_by: int | None = None
         # Everything below is guarded by the condition.
@@ -69,6 +73,8 @@ class JobEventWriter:
         self._pending_bytes = 0
         self._appended = 0
         self._stored = 0
+        self._marked: deque[tuple[int, ExecutionGraph]] = deque()
+        """Snapshots to take: after how many of the appended events, and the graph as it was then."""
         self._wanted = 0
         """Flush at least up to this event, without waiting for size or interval."""
         self._closing = False
@@ -93,12 +99,27 @@ class JobEventWriter:
         :raises Fenced: a newer attempt has written
         :raises StoreError: the store failed; nothing was started
         """
-        logged = self._log.read()
+        graph = self._write_first(make_first)
+        # A driver at work may have deleted the number's block between our reading and our writing; then this one stands
+        # in the past, where nobody reads. Only numbers below a snapshot are ever deleted.
+        while max(Snapshots(self._store, self._prefix).numbers(), default=0) > self._next_block:
+            graph = self._write_first(make_first)
+        self._fences |= {self._next_block}
+        self._next_block += 1
+        self._running = True
+        self._thread.start()
+        return graph
+
+    def _write_first(self, make_first: Callable[[ExecutionGraph], AttemptStarted]) -> ExecutionGraph:
+        """Read the store and write the first block, which then is number ``_next_block``, behind all that is there."""
+        logged = self._log.load()
         self._refuse_newer(logged.newest_epoch)
-        graph = replay(logged.events)
-        graph.problems[:0] = logged.problems
-        self._next_block = logged.next_block
+        graph = logged.replay()
+        self._next_block, self._fences = logged.next_block, logged.fences
+        good = logged.snapshot.number if logged.snapshot is not None else 0
+        self._compactor = Compactor(self._store, self._prefix, good)
         fault_point(BEFORE_FIRST_EVENT)
+        epochs = {logged.newest_epoch}
         while True:
             first = make_first(graph)
             taken = self._put([encode_event(first)])
@@ -110,11 +131,11 @@ class JobEventWriter:
                 graph.apply(event)
             if taken.problem:
                 graph.problems.append(describe(self._next_block, taken))
+            if taken.header is None or taken.header.epoch not in epochs:
+                self._fences |= {self._next_block}
+                epochs |= {taken.header.epoch} if taken.header is not None else set()
             self._next_block += 1
         graph.apply(first)
-        self._next_block += 1
-        self._running = True
-        self._thread.start()
         return graph
 
     def append(self, event: JobEvent) -> None:
@@ -131,6 +152,21 @@ class JobEventWriter:
                 self._pending_bytes += len(line)
                 self._changed.notify_all()
 
+    def snapshot(self, graph: ExecutionGraph) -> None:
+        """Have a snapshot taken of *graph*, which is the fold of everything appended so far and never changes again.
+
+        It is written in the background, once all of that is stored.
+        """
+        with self._changed:
+            if not self._stopped and not self._closing:
+                self._marked.append((self._appended, graph))
+                self._offer_snapshot()
+
+    @property
+    def blocks(self) -> int:
+        """Number of the next block, which grows by one with each that is stored."""
+        return self._next_block
+
     def flush(self, timeout: float | None = None) -> bool:
         """Wait until everything appended so far is stored (Flink's ``cutBlock``).
 
@@ -145,12 +181,14 @@ class JobEventWriter:
             return self._stored >= target and self._broken is None
 
     def close(self) -> None:
-        """Store what is pending and end the writer thread. Again does nothing. Never raises."""
+        """Store what is pending and end the writer's threads. Again does nothing. Never raises."""
         with self._changed:
             self._closing = True
             self._changed.notify_all()
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join()
+            if self._compactor is not None:
+                self._compactor.close()
 
     @property
     def _stopped(self) -> bool:
@@ -188,9 +226,10 @@ class JobEventWriter:
                     self._refused(taken)
                     return
                 fault_point(AFTER_FLUSH)
-                self._next_block += 1
                 with self._changed:
+                    self._next_block += 1
                     self._stored += len(batch)
+                    self._offer_snapshot()
                     self._changed.notify_all()
         except BaseException as error:  # noqa: BLE001  whatever it is, recording has ended
             self._break(error)
@@ -211,6 +250,13 @@ class JobEventWriter:
                 self._changed.wait(wait)
             return None
 
+    def _offer_snapshot(self) -> None:
+        """Hand over the snapshot whose events are all stored; the next block is the first that it does not hold."""
+        while self._marked and self._marked[0][0] == self._stored:
+            _, graph = self._marked.popleft()
+            if self._compactor is not None:
+                self._compactor.offer(Snapshot(self._next_block, graph, self._fences))
+
     def _seconds_until_due(self) -> float | None:
         if not self._pending:
             return None
@@ -221,7 +267,11 @@ class JobEventWriter:
     def _take(self) -> list[str]:
         batch: list[str] = []
         size = 0
-        while self._pending and (not batch or size + len(self._pending[0][1]) <= self._options.write_buffer_size):
+        # A block ends where a snapshot is to be taken, so that it tells all of the block or nothing.
+        most = self._marked[0][0] - self._stored if self._marked else len(self._pending)
+        while len(batch) < most and self._pending:
+            if batch and size + len(self._pending[0][1]) > self._options.write_buffer_size:
+                break
             line = self._pending.popleft()[1]
             batch.append(line)
             size += len(line)
@@ -244,6 +294,7 @@ class JobEventWriter:
         with self._changed:
             self._fenced_by = newer
             self._pending.clear()
+            self._marked.clear()
             self._changed.notify_all()
         self._tell(lambda: self._on_fenced(newer))
 
@@ -255,6 +306,7 @@ class JobEventWriter:
                 return
             self._broken = error
             self._pending.clear()
+            self._marked.clear()
             self._changed.notify_all()
         log.warning(
             "Recording of %s stops: %s The job goes on; what is not recorded now has to be computed again by a retry.",

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from airflow_provider.recovery.errors import ConfigurationError
 from airflow_provider.recovery.graph import ExecutionGraph, JobState
 from airflow_provider.recovery.job import JobId
-from airflow_provider.recovery.replay import replay
 from airflow_provider.recovery.takeover import LastAttempt
 from airflow_provider.storage.claims import Claim, Claims
 from airflow_provider.storage.event_store import JobEventLog
@@ -43,11 +42,9 @@ def inspect_job(store: ObjectStore, job: JobId) -> ExecutionGraph:
     :raises ConfigurationError: nothing is recorded under that job id
     :raises StoreError: the store cannot be read
     """
-    logged = JobEventLog(store, job.prefix).read()
-    if not logged.events and not logged.problems:
+    logged = JobEventLog(store, job.prefix).load()
+    if logged.snapshot is None and not logged.events and not logged.problems:
         raise ConfigurationError(
             f"There is no job {str(job)!r} in {store.uri}.", remedy="Check --job-id and --event-store."
         )
-    graph = replay(logged.events)
-    graph.problems[:0] = logged.problems
-    return graph
+    return logged.replay()

@@ -1,0 +1,131 @@
+"""Snapshots of the execution graph in the store: immutable, checksummed, versioned. One is trusted whole or not at all.
+
+``snapshots/<number>.jsonl`` is the fold of all blocks before block *number*, so a replay goes on with that block. The
+form is that of a block: lines of JSON, each behind its checksum, below a header that says which snapshot of which job
+this is. It is written only when the blocks before it are confirmed; what they hold never changes, so that a snapshot is
+true whoever wrote it, a driver that is fenced by now included.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+
+from airflow_provider.recovery.errors import EventFormatError, ObjectExists, ObjectNotFound
+from airflow_provider.recovery.graph import ExecutionGraph
+from airflow_provider.recovery.snapshot import decode_graph, encode_graph
+from airflow_provider.storage.blocks import checked, checksummed
+from airflow_provider.storage.object_store import ObjectStore
+
+FORMAT = 1
+FOLDER = "snapshots"
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The graph as all blocks before block *number* tell it.
+
+    :ivar fences: numbers of the blocks among them that must never be deleted; see ``storage.compaction``
+    """
+
+    number: int
+    graph: ExecutionGraph
+    fences: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True)
+class _Header:
+    job: str
+    block: int
+    records: int
+    fences: list[int]
+    format: int = FORMAT
+
+
+def encode_snapshot(snapshot: Snapshot, job: str) -> bytes:
+    """Return the object's content."""
+    lines = encode_graph(snapshot.graph)
+    header = _Header(job, snapshot.number, len(lines), sorted(snapshot.fences))
+    return checksummed([json.dumps(asdict(header), sort_keys=True, separators=(",", ":")), *lines])
+
+
+def decode_snapshot(data: bytes, job: str, number: int) -> Snapshot:
+    """Read the snapshot that should be snapshot *number* of *job*.
+
+    :raises EventFormatError: it is damaged, of another version, job or number
+    """
+    try:
+        first, *lines = data.split(b"\n")
+        fields = json.loads(checked(first))
+        if fields.get("format") != FORMAT:
+            raise EventFormatError(f"its format is {fields.get('format')!r}, this release reads {FORMAT}")
+        header = _Header(**fields)
+        if (header.job, header.block) != (job, number):
+            raise EventFormatError(f"it is snapshot {header.block} of {header.job}")
+        if len(lines) != header.records + 1 or lines[-1] != b"":
+            raise EventFormatError(f"it does not have its {header.records} records")
+        graph = decode_graph([checked(line) for line in lines[:-1]])
+        return Snapshot(number, graph, frozenset(header.fences))
+    except (ValueError, TypeError, AttributeError) as error:
+        raise EventFormatError(f"it cannot be read: {error}") from error
+
+
+class Snapshots:
+    """The snapshots of the job whose objects lie below *prefix*."""
+
+    def __init__(self, store: ObjectStore, prefix: str) -> None:
+        self._store = store
+        self._prefix = prefix
+
+    def numbers(self) -> list[int]:
+        """Return the numbers of all snapshots, newest first. One listing of a folder that holds a few objects."""
+        folder = f"{self._prefix}/{FOLDER}/"
+        stems = [info.key.removeprefix(folder).removesuffix(".jsonl") for info in self._store.list(folder)]
+        return sorted((int(stem) for stem in stems if stem.isascii() and stem.isdigit()), reverse=True)
+
+    def read(self, number: int) -> Snapshot:
+        """Return a snapshot.
+
+        :raises ObjectNotFound: there is none of this number any more
+        :raises EventFormatError: it cannot be trusted
+        """
+        return decode_snapshot(self._store.get(self._key(number)), self._prefix, number)
+
+    def newest(self, numbers: Iterable[int]) -> tuple[Snapshot | None, list[str]]:
+        """Return the newest snapshot that can be trusted, and one sentence about each newer one that cannot.
+
+        :param numbers: which there are, newest first
+        :raises StoreError: the store cannot be read
+        """
+        problems: list[str] = []
+        for number in numbers:
+            try:
+                return self.read(number), problems
+            except ObjectNotFound:
+                continue  # a newer one than the listing knows of has replaced it
+            except EventFormatError as error:
+                problems.append(f"snapshot {number} is not used, {error}; an older one or the events are")
+        return None, problems
+
+    def write(self, snapshot: Snapshot) -> bool:
+        """Store a snapshot; return whether a good one of its number is there now.
+
+        :raises StoreError: the store failed
+        """
+        body = encode_snapshot(snapshot, self._prefix)
+        try:
+            self._store.put_new(self._key(snapshot.number), body)
+        except ObjectExists:
+            try:
+                self.read(snapshot.number)
+            except (ObjectNotFound, EventFormatError):
+                return False
+        return True
+
+    def delete(self, numbers: Iterable[int]) -> None:
+        """Delete snapshots."""
+        self._store.delete([self._key(number) for number in numbers])
+
+    def _key(self, number: int) -> str:
+        return f"{self._prefix}/{FOLDER}/{number:010d}.jsonl"
