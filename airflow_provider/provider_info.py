@@ -75,6 +75,7 @@ def _connection_fields() -> dict[str, Any]:
         "write_buffer_size": text("Write buffer size", "Bytes of events that trigger a flush. Default: 1 MiB"),
         "write_buffer_flush_interval": text("Flush interval", "How long an event waits at most. Default: 1 s"),
         "snapshot_min_pause": text("Snapshot pause", "Least time between two snapshots of the job. Default: 3 min"),
+        "retention": text("Retention", "How long jobs that are not at work are kept for a retry. Default: 7 days"),
         "enabled": {
             "label": "Enabled",
             "description": "Record and recover at all",

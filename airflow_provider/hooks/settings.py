@@ -8,11 +8,7 @@ from typing import Any
 
 from airflow_provider.recovery.errors import ConfigurationError
 from airflow_provider.recovery.options import RecoveryOptions, StorageOptions
-
-CONF_PREFIX = "spark.recovery."
-"""Spark conf properties with this prefix are options, for one job: ``spark.recovery.resume=never``."""
-
-_LOCATION = ("event_store", "aws_conn_id")
+from airflow_provider.recovery.spark_conf import LOCATION, option_names
 
 
 @dataclass(frozen=True)
@@ -31,7 +27,7 @@ class RecoverySettings:
 
 def known_settings() -> set[str]:
     """Return the names of all settings."""
-    return {*_LOCATION, *(item.name for group in (RecoveryOptions, StorageOptions) for item in fields(group))}
+    return {*LOCATION, *option_names()}
 
 
 def merge_settings(*layers: tuple[str, Mapping[str, Any]]) -> RecoverySettings:
@@ -62,11 +58,6 @@ def merge_settings(*layers: tuple[str, Mapping[str, Any]]) -> RecoverySettings:
         options=RecoveryOptions.from_mapping(_of(RecoveryOptions, values)),
         storage=StorageOptions.from_mapping(_of(StorageOptions, values)),
     )
-
-
-def conf_settings(conf: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options among Spark's conf properties."""
-    return {name.removeprefix(CONF_PREFIX): value for name, value in conf.items() if name.startswith(CONF_PREFIX)}
 
 
 def _of(group: type, values: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,11 +14,12 @@ from airflow.providers.common.compat.sdk import AirflowNotFoundException
 from airflow_provider.hooks.application import require_pyspark, ship
 from airflow_provider.hooks.aws import AwsAccess
 from airflow_provider.hooks.bundle import build_bundle
-from airflow_provider.hooks.settings import RecoverySettings, conf_settings, merge_settings
+from airflow_provider.hooks.settings import RecoverySettings, merge_settings
 from airflow_provider.recovery.errors import ConfigurationError, RecoveryError
 from airflow_provider.recovery.job import JobId
 from airflow_provider.recovery.options import StorageOptions, parse_flag
 from airflow_provider.recovery.run_request import RunRequest
+from airflow_provider.recovery.spark_conf import conf_settings
 from airflow_provider.storage.uris import open_store
 
 if TYPE_CHECKING:

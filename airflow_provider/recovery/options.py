@@ -111,6 +111,8 @@ class RecoveryOptions(_Options):
     """Most seconds an event waits to be flushed. [job-event.store.write-buffer.flush-interval]"""
     snapshot_min_pause: float = 180.0
     """Seconds between two snapshots, unless a vertex ends. [….operator-coordinator-snapshot.min-pause]"""
+    retention: float = 7 * 86400.0
+    """Seconds that a job which is not at work is kept; ``spark-recovery gc`` deletes older ones."""
     resume: str = "auto"
     """``auto``: go on from what survived; ``never``: start afresh at every try."""
 
@@ -182,6 +184,7 @@ _READERS: dict[str, Callable[[object, str], Any]] = {
     "write_buffer_size": parse_size,
     "write_buffer_flush_interval": parse_duration,
     "snapshot_min_pause": parse_duration,
+    "retention": _positive_duration,
     "resume": _one_of("auto", "never"),
     "endpoint_url": _url,
     "region": _text,

@@ -101,6 +101,7 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
         "write_buffer_size": "size of the event buffer that triggers a flush",
         "write_buffer_flush_interval": "how long an event waits at most to be flushed",
         "snapshot_min_pause": "least time between two snapshots of the job's state, unless a vertex ends",
+        "retention": "how long a job that is not at work is kept before 'spark-recovery gc' deletes it",
     }.items():
         group.add_argument(
             f"--{name.replace('_', '-')}",

@@ -26,6 +26,7 @@ from airflow_provider.recovery.run_request import (
     RunRequest,
     parse_run_arguments,
 )
+from airflow_provider.recovery.spark_conf import with_conf
 
 log = logging.getLogger(__name__)
 
@@ -47,11 +48,12 @@ def run(request: RunRequest) -> int:
     """
     set_up_logging()
     from airflow_provider.spark.environment import require_on_driver
+    from airflow_provider.spark.submitted_conf import submitted_conf
 
     try:
         application = find_application(request.application)
         require_on_driver(request.event_store)
-        return _run(request, application)
+        return _run(with_conf(request, submitted_conf()), application)
     except Fenced as error:
         log.error("%s", error)
         return EXIT_FENCED

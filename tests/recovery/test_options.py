@@ -98,6 +98,8 @@ _recovery = st.builds(
     previous_worker_recovery_timeout=_durations.filter(bool),
     write_buffer_size=st.integers(0, 2**50),
     write_buffer_flush_interval=_durations,
+    snapshot_min_pause=_durations,
+    retention=_durations.filter(bool),
     resume=st.sampled_from(["auto", "never"]),
 )
 _words = st.text(st.characters(categories=["L", "N", "P"]), max_size=10)
@@ -128,6 +130,8 @@ def test_options_survive_a_mapping_of_values_and_of_text(options: RecoveryOption
         ("resume", "always", "'auto' or 'never'"),
         ("previous_worker_recovery_timeout", "0", "longer than zero"),
         ("write_buffer_size", "much", "1 MiB"),
+        ("snapshot_min_pause", "often", "3 min"),
+        ("retention", "0 days", "longer than zero"),
         ("enabled", "perhaps", "true or false"),
         ("endpoint_url", "127.0.0.1:9000", "http://127.0.0.1:9000"),
         ("endpoint_url", "s3://bucket", "http://127.0.0.1:9000"),
