@@ -33,9 +33,15 @@ class JobEvent:
 
 @dataclass(frozen=True, kw_only=True)
 class AttemptStarted(JobEvent):
-    """A driver claimed the job. ``fresh`` forgets everything earlier, for the reason given."""
+    """A driver claimed the job. ``fresh`` forgets everything earlier, for the reason given.
+
+    :ivar abandoned: it had to, because what is earlier cannot be trusted; counts as a restart of the job
+    """
+
+    VERSION: ClassVar[int] = 2
 
     fresh: bool = False
+    abandoned: bool = False
     reason: str = ""
     spark_version: str = ""
     application: str = ""

@@ -13,6 +13,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from airflow_provider.recovery import events as ev
+from airflow_provider.recovery.loss import Loss, first_start_lost, not_determined
+
+MOST_PROBLEMS = 100
+"""One lost block can make thousands of later events unusable; so many of them are told."""
 
 
 class JobState(enum.StrEnum):
@@ -28,6 +32,9 @@ class JobState(enum.StrEnum):
     def terminal(self) -> bool:
         """Whether an attempt in this state has ended and said so."""
         return self in (JobState.FINISHED, JobState.FAILED)
+
+
+_START_LOST = "the job event store has lost the start of an attempt, which may have given up what is older"
 
 
 @dataclass(frozen=True)
@@ -78,6 +85,8 @@ class Attempt:
     ended_at: float | None = None
     last_event_at: float = 0.0
     fresh: bool = False
+    abandoned: bool = False
+    """It started afresh because what earlier attempts left could not be trusted."""
     reason: str = ""
     error: str = ""
     application_id: str = ""
@@ -95,6 +104,10 @@ class ExecutionGraph:
         self.base_epoch = 1
         """Partitions of attempts before this one belong to a run that was given up; they are never reused."""
         self.problems: list[str] = []
+        self.abandoned = ""
+        """Why nothing known may be reused; the next attempt has to start afresh."""
+        self.gap: int | None = None
+        """The events end with a loss in which the start of this attempt, or of a later one, may be lost."""
         self.coordinators: dict[str, Any] = {}
         """What the driver alone knows, by the name of who knows it, as plain JSON; a snapshot keeps it."""
         self._handlers: dict[type[ev.JobEvent], Callable[[Any], None]] = {
@@ -126,6 +139,7 @@ class ExecutionGraph:
         }
         twin.base_epoch = self.base_epoch
         twin.problems = list(self.problems)
+        twin.abandoned, twin.gap = self.abandoned, self.gap
         twin.coordinators = dict(self.coordinators)
         return twin
 
@@ -134,28 +148,72 @@ class ExecutionGraph:
 
         Events of an attempt that is not the newest come from a fenced driver and are ignored.
         """
+        self._close_gap(event)
         newest = self.newest
         if not isinstance(event, ev.AttemptStarted):
             if newest is None or event.epoch != newest.epoch:
-                self.problems.append(f"{type(event).__name__} of attempt {event.epoch} ignored: it is not the newest")
+                self.note(f"{type(event).__name__} of attempt {event.epoch} ignored: it is not the newest")
                 return
             newest.last_event_at = max(newest.last_event_at, event.at)
         self._handlers[type(event)](event)
 
+    def lose(self, loss: Loss) -> None:
+        """Give up what records that are lost here may have concerned (see :mod:`airflow_provider.recovery.loss`)."""
+        given_up = [
+            vertex
+            for identity in not_determined({i: vertex.initialized for i, vertex in self.vertices.items()})
+            if (vertex := self.vertices[identity]).partitions
+        ]
+        for vertex in given_up:
+            vertex.partitions.clear()
+            vertex.finished = False
+        if given_up:
+            names = ", ".join(vertex.initialized.name for vertex in given_up)
+            self.note(f"{names} given up: not deterministic, and block {loss.block} may have told of its recomputation")
+        self.coordinators.clear()
+        first = first_start_lost(loss, self.newest.epoch if self.newest is not None else 0)
+        if first is not None:
+            self.gap = first if self.gap is None else min(self.gap, first)
+
+    def must_start_afresh(self, epoch: int) -> str:
+        """Return why attempt *epoch*, which comes after all events, may reuse nothing; empty text if it may."""
+        if not self.abandoned and self.gap is not None and self.gap < epoch:
+            return _START_LOST
+        return self.abandoned
+
+    def note(self, problem: str) -> None:
+        """Add one sentence about what could not be used."""
+        if len(self.problems) < MOST_PROBLEMS:
+            self.problems.append(problem)
+        elif len(self.problems) == MOST_PROBLEMS:
+            self.problems.append("there are more such problems, which are not listed")
+
+    def _close_gap(self, event: ev.JobEvent) -> None:
+        """Whose start may be lost is limited by the first event after the loss."""
+        if self.gap is None:
+            return
+        last = event.epoch - 1 if isinstance(event, ev.AttemptStarted) else event.epoch
+        if self.gap <= last:
+            self.abandoned = _START_LOST
+            self.vertices.clear()
+        self.gap = None
+
     def _attempt_started(self, event: ev.AttemptStarted) -> None:
         newest = self.newest
         if newest is not None and event.epoch <= newest.epoch:
-            self.problems.append(f"start of attempt {event.epoch} ignored: attempt {newest.epoch} has started already")
+            self.note(f"start of attempt {event.epoch} ignored: attempt {newest.epoch} has started already")
             return
         if event.fresh:
             self.vertices.clear()
             self.coordinators.clear()
+            self.abandoned = ""
             self.base_epoch = event.epoch
         self.attempts[event.epoch] = Attempt(
             event.epoch,
             started_at=event.at,
             last_event_at=event.at,
             fresh=event.fresh,
+            abandoned=event.abandoned,
             reason=event.reason,
             host=event.host,
         )
@@ -164,7 +222,7 @@ class ExecutionGraph:
         try:
             self.attempts[event.epoch].state = JobState(event.state)
         except ValueError:
-            self.problems.append(f"unknown job state {event.state!r}")
+            self.note(f"unknown job state {event.state!r}")
 
     def _spark_application_started(self, event: ev.SparkApplicationStarted) -> None:
         attempt = self.attempts[event.epoch]
@@ -183,9 +241,9 @@ class ExecutionGraph:
     def _partition_finished(self, event: ev.PartitionFinished) -> None:
         vertex = self.vertices.get(event.vertex)
         if vertex is None or event.layout != vertex.initialized.layout:
-            self.problems.append(f"partition {event.index} of {event.vertex} ignored: its vertex or layout is unknown")
+            self.note(f"partition {event.index} of {event.vertex} ignored: its vertex or layout is unknown")
         elif not 0 <= event.index < vertex.initialized.parallelism:
-            self.problems.append(f"partition {event.index} of {event.vertex} ignored: there is no such index")
+            self.note(f"partition {event.index} of {event.vertex} ignored: there is no such index")
         else:
             vertex.partitions.setdefault(
                 event.index,
@@ -203,7 +261,7 @@ class ExecutionGraph:
     def _vertex_finished(self, event: ev.VertexFinished) -> None:
         vertex = self.vertices.get(event.vertex)
         if vertex is None or event.layout != vertex.initialized.layout or not vertex.complete:
-            self.problems.append(f"end of {event.vertex} ignored: not all of its partitions are recorded")
+            self.note(f"end of {event.vertex} ignored: not all of its partitions are recorded")
             return
         vertex.finished = True
 

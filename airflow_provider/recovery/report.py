@@ -51,6 +51,7 @@ class AttemptReport:
     fresh: bool
     reason: str
     error: str
+    abandoned: bool = False
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,10 @@ class SkippedReport:
 
 @dataclass(frozen=True)
 class JobReport:
-    """The whole job; the sums are over the vertices that the newest attempt came to."""
+    """The whole job; the sums are over the vertices that the newest attempt came to.
+
+    :ivar restarts: how often recovery was abandoned and the job began from scratch
+    """
 
     job: str
     state: str
@@ -75,6 +79,7 @@ class JobReport:
     partitions_computed: int
     bytes_reused: int
     task_seconds_saved: float
+    restarts: int = 0
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain dictionaries and lists, ready for JSON and XCom."""
@@ -102,6 +107,7 @@ def build_report(job: str, graph: ExecutionGraph) -> JobReport:
                 fresh=attempt.fresh,
                 reason=attempt.reason,
                 error=attempt.error,
+                abandoned=attempt.abandoned,
             )
             for _, attempt in sorted(graph.attempts.items())
         ],
@@ -112,6 +118,7 @@ def build_report(job: str, graph: ExecutionGraph) -> JobReport:
         partitions_computed=sum(vertex.computed for vertex in vertices),
         bytes_reused=sum(partition.bytes for partition in kept),
         task_seconds_saved=round(sum(partition.duration for partition in kept), 3),
+        restarts=sum(attempt.abandoned for attempt in graph.attempts.values()),
     )
 
 
@@ -165,6 +172,8 @@ def format_report(report: JobReport) -> str:
             ]
             lines.append("  " + "  ".join(cells).rstrip())
     lines += [f"  not recorded: {skip.name}: {skip.reason}" for skip in report.skipped]
+    if report.restarts:
+        lines.append(f"  starts from scratch because recovery had to be abandoned: {report.restarts}")
     lines += [f"  note: {problem}" for problem in report.problems]
     lines.append(
         f"Reused {report.partitions_reused:,} partitions ({report.bytes_reused / 2**20:,.1f} MiB), "

@@ -22,6 +22,8 @@ GROWTH = 8
 MANY_BLOCKS = 100
 """… or once a replay would have to fetch so many blocks."""
 
+_OF_THE_JOB = ("base_epoch", "problems", "abandoned", "gap", "coordinators")
+
 
 def is_due(*, new: int, held: int, blocks: int, elapsed: float, min_pause: float, vertex_ended: bool) -> bool:
     """Whether a snapshot is worth its cost.
@@ -47,7 +49,7 @@ def graph_size(graph: ExecutionGraph) -> int:
 
 def encode_graph(graph: ExecutionGraph) -> list[str]:
     """Return *graph* as lines of JSON: the job, its attempts, its vertices, in the graph's order."""
-    job = {"base_epoch": graph.base_epoch, "problems": graph.problems, "coordinators": graph.coordinators}
+    job = {name: getattr(graph, name) for name in _OF_THE_JOB}
     attempts = ({**_plain(attempt), "kind": "attempt"} for attempt in graph.attempts.values())
     vertices = ({**_vertex(vertex), "kind": "vertex"} for vertex in graph.vertices.values())
     return [_line({**job, "kind": "job"}), *map(_line, attempts), *map(_line, vertices)]
@@ -63,7 +65,8 @@ def decode_graph(lines: Sequence[str]) -> ExecutionGraph:
         if job.pop("kind") != "job":
             raise EventFormatError("A snapshot does not begin with the job.")
         graph = ExecutionGraph()
-        graph.base_epoch, graph.problems, graph.coordinators = job["base_epoch"], job["problems"], job["coordinators"]
+        for name in _OF_THE_JOB:
+            setattr(graph, name, job[name])
         for record in others:
             kind = record.pop("kind")
             if kind == "attempt":

@@ -59,11 +59,13 @@ class JobRecord:
         """
 
         def first_event(graph: ExecutionGraph) -> AttemptStarted:
+            abandoned = "" if fresh else graph.must_start_afresh(claim.epoch)
             return AttemptStarted(
                 epoch=claim.epoch,
                 at=time.time(),
-                fresh=bool(fresh),
-                reason=fresh,
+                fresh=bool(fresh or abandoned),
+                abandoned=bool(abandoned),
+                reason=fresh or abandoned,
                 application=self._request.application.rsplit("/", 1)[-1],
                 host=claim.host,
             )
@@ -80,8 +82,17 @@ class JobRecord:
         self._snapshot_at, self._snapshot_block = time.monotonic(), self._writer.blocks
         for problem in self.graph.problems:
             log.warning("Job event store: %s", problem)
-        if fresh:
-            log.info("Attempt %d starts afresh: %s.", self.epoch, fresh)
+        # Then nobody has to read again, and say again, what this attempt has just dealt with.
+        self._vertex_ended = bool(self.graph.problems)
+        own = self.graph.attempts[claim.epoch]
+        if own.abandoned:
+            log.error(
+                "RECOVERY ABANDONED: %s. Attempt %d reuses nothing and computes the job from scratch.",
+                own.reason,
+                self.epoch,
+            )
+        elif own.fresh:
+            log.info("Attempt %d starts afresh: %s.", self.epoch, own.reason)
 
     def add(self, event: JobEvent) -> None:
         """Fold *event* into the graph and have it stored; never waits for the store.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -9,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from airflow_provider.recovery.errors import ObjectNotFound
 from airflow_provider.recovery.events import JobEvent
 from airflow_provider.recovery.graph import ExecutionGraph
+from airflow_provider.recovery.loss import Loss
 from airflow_provider.storage.blocks import Block, decode_block
 from airflow_provider.storage.object_store import ObjectStore
 from airflow_provider.storage.snapshots import Snapshot, Snapshots
@@ -28,6 +30,7 @@ class LoggedEvents:
     :ivar lost_blocks: their numbers; events are missing there, among them perhaps a reset
     :ivar newest_epoch: highest epoch that wrote a block; 0 if none did
     :ivar fences: blocks that must never be deleted: the first of each attempt, and what cannot be read
+    :ivar losses: before which of the events records are lost, by its position, and what is known of them
     :ivar snapshot: what stands for the blocks before the first one read; ``None`` if there are none
     """
 
@@ -37,19 +40,25 @@ class LoggedEvents:
     lost_blocks: list[int] = field(default_factory=list)
     newest_epoch: int = 0
     fences: frozenset[int] = frozenset()
+    losses: list[tuple[int, Loss]] = field(default_factory=list)
     snapshot: Snapshot | None = None
 
     def base(self) -> ExecutionGraph:
         """Return the graph before the first of the events, with what is wrong with the store as its problems."""
         graph = self.snapshot.graph.copy() if self.snapshot is not None else ExecutionGraph()
-        graph.problems += self.problems
+        for problem in self.problems:
+            graph.note(problem)
         return graph
 
     def replay(self) -> ExecutionGraph:
         """Return the graph that snapshot and events tell, with what is wrong with the store among its problems."""
         graph = self.base()
-        for event in self.events:
-            graph.apply(event)
+        losses = deque(self.losses)
+        for position in range(len(self.events) + 1):
+            while losses and losses[0][0] == position:
+                graph.lose(losses.popleft()[1])
+            if position < len(self.events):
+                graph.apply(self.events[position])
         return graph
 
 
@@ -127,6 +136,7 @@ def _collect(first: int, end: int, blocks: dict[int, Block | None]) -> LoggedEve
     events: list[JobEvent] = []
     problems: list[str] = []
     lost: list[int] = []
+    losses: list[tuple[int, Loss]] = []
     fences: set[int] = set()
     newest = 0
     for number in range(first, end):
@@ -137,9 +147,15 @@ def _collect(first: int, end: int, blocks: dict[int, Block | None]) -> LoggedEve
             newest = max(newest, block.header.epoch)
         events.extend(block.events)
         if block.problem:
+            losses.append((len(events), loss_of(number, block)))
             lost.append(number)
             problems.append(describe(number, block))
-    return LoggedEvents(events, end, problems, lost, newest, frozenset(fences))
+    return LoggedEvents(events, end, problems, lost, newest, frozenset(fences), losses)
+
+
+def loss_of(number: int, block: Block) -> Loss:
+    """Return what is known of the lost records of a block that is not, or not wholly, used."""
+    return Loss(number, block.header.epoch if block.header is not None else 0, first_read=bool(block.events))
 
 
 def describe(number: int, block: Block) -> str:

@@ -26,7 +26,7 @@ from airflow_provider.recovery.options import RecoveryOptions
 from airflow_provider.storage.blocks import Block, BlockHeader, decode_block, encode_block
 from airflow_provider.storage.claims import Claim, Claims
 from airflow_provider.storage.compaction import Compactor
-from airflow_provider.storage.event_log import JobEventLog, LoggedEvents, describe
+from airflow_provider.storage.event_log import JobEventLog, LoggedEvents, describe, loss_of
 from airflow_provider.storage.object_store import ObjectStore
 from airflow_provider.storage.snapshots import Snapshot, Snapshots
 
@@ -130,7 +130,8 @@ class JobEventWriter:
             for event in taken.events:
                 graph.apply(event)
             if taken.problem:
-                graph.problems.append(describe(self._next_block, taken))
+                graph.note(describe(self._next_block, taken))
+                graph.lose(loss_of(self._next_block, taken))
             if taken.header is None or taken.header.epoch not in epochs:
                 self._fences |= {self._next_block}
                 epochs |= {taken.header.epoch} if taken.header is not None else set()

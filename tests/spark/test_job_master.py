@@ -1,0 +1,136 @@
+"""The driver's hold on its job, without Spark: what it makes of a store that has lost something."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from airflow_provider.recovery.events import VertexInitialized
+from airflow_provider.recovery.job import JobId
+from airflow_provider.recovery.options import RecoveryOptions
+from airflow_provider.recovery.partitions import StoredPartition
+from airflow_provider.recovery.report import build_report
+from airflow_provider.recovery.run_request import RunRequest
+from airflow_provider.spark.job_master import JobMaster
+from airflow_provider.storage.event_log import JobEventLog
+from airflow_provider.storage.files import FileObjectStore
+from airflow_provider.storage.inspection import inspect_job
+from airflow_provider.storage.partition_store import PartitionStore
+
+JOB = JobId(("dag", "run", "task", "-1"))
+
+
+class Driver:
+    """Attempts at one job in one store, none of which has a living predecessor."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.store = FileObjectStore(folder / "store")
+        self.options = RecoveryOptions(write_buffer_flush_interval=3600, snapshot_min_pause=3600)
+        self.partitions = PartitionStore(self.store, JOB.prefix)
+
+    @contextmanager
+    def attempt(self, fresh: str = "") -> Iterator[JobMaster]:
+        request = RunRequest(
+            f"file://{self.folder}/store",
+            JOB,
+            "script.py",
+            options=self.options,
+            fresh=fresh,
+            supervised=True,
+            previous_lost=10**6,
+        )
+        master = JobMaster(request, self.store, on_fenced=lambda _: None)
+        assert master.start()
+        try:
+            yield master
+        finally:
+            master.failed("the test ends the attempt here")
+
+    def compute(self, master: JobMaster, vertex: str, *indexes: int, deterministic: bool = True) -> None:
+        """Do what a checkpoint does: initialise, store and record the partitions, finish if that was all."""
+        master.vertex_initialized(
+            VertexInitialized(
+                epoch=master.epoch,
+                vertex=vertex,
+                name=vertex,
+                fingerprint="f",
+                parallelism=2,
+                layout="l",
+                deterministic=deterministic,
+            )
+        )
+        for index in indexes:
+            master.partition_finished(self.put(vertex, index, master.epoch))
+        if len(indexes) == 2:
+            assert master.vertex_finished(vertex)
+
+    def put(self, vertex: str, index: int, epoch: int, task: int = 0) -> StoredPartition:
+        body = f"{vertex} {index} {epoch} {task}".encode()
+        path = self.folder / "partition"
+        path.write_bytes(body)
+        partition = StoredPartition(
+            vertex, "l", index, 2, epoch, task, rows=1, checksum=f"{zlib.crc32(body):08x}", millis=1, bytes=len(body)
+        )
+        self.partitions.put(partition, path)
+        return partition
+
+    def stored(self) -> dict[str, list[tuple[int, int]]]:
+        """Vertex → (index, attempt) of what is stored."""
+        return {v: sorted((p.index, p.epoch) for p in found) for v, found in self.partitions.survivors().items()}
+
+    def damage(self, block: int) -> None:
+        self.store.put(JobEventLog(self.store, JOB.prefix).key(block), b"rubbish")
+
+
+@pytest.fixture
+def driver(tmp_path: Path) -> Driver:
+    return Driver(tmp_path)
+
+
+def test_a_lost_block_of_the_last_attempt_costs_nothing_that_is_deterministic(driver: Driver) -> None:
+    """Its partitions are found by listing; a vertex that is not deterministic is computed again."""
+    with driver.attempt() as master:
+        driver.compute(master, "drawn-f", 0, 1, deterministic=False)
+        driver.compute(master, "plain-f", 0)
+    blocks = JobEventLog(driver.store, JOB.prefix).numbers()
+    driver.damage(blocks[-1])
+    with driver.attempt() as master:
+        assert not build_report("job", master.graph).restarts
+        assert set(master.survivors("plain-f")) == {0}
+        assert master.survivors("drawn-f") == {}
+        assert "block" in master.graph.problems[0]
+
+
+def test_a_lost_start_abandons_recovery_loudly(driver: Driver, caplog: pytest.LogCaptureFixture) -> None:
+    """The second attempt began afresh; with its first block lost, the third must not take up the first one's work."""
+    with driver.attempt() as master:
+        driver.compute(master, "v-f", 0, 1)
+    first_of_second = JobEventLog(driver.store, JOB.prefix).load().next_block
+    with driver.attempt(fresh="cleared") as master:
+        driver.compute(master, "v-f", 0)
+    driver.damage(first_of_second)
+    with caplog.at_level("ERROR", "airflow_provider"), driver.attempt() as master:
+        assert master.survivors("v-f") == {}
+        assert "RECOVERY ABANDONED" in caplog.text
+        driver.compute(master, "v-f", 0, 1)
+    report = build_report("job", inspect_job(driver.store, JOB))
+    assert (report.restarts, report.attempts[-1].fresh) == (1, True)
+    with driver.attempt() as master:
+        assert set(master.survivors("v-f")) == {0, 1}, "what is recorded after the loss is believed"
+        assert master.vertex("v-f") is not None
+    assert build_report("job", inspect_job(driver.store, JOB)).restarts == 1
+
+
+def test_a_loss_is_dealt_with_once(driver: Driver) -> None:
+    """The attempt that met it takes a snapshot, so the next one does not read the damaged block again."""
+    with driver.attempt() as master:
+        driver.compute(master, "v-f", 0)
+    driver.damage(JobEventLog(driver.store, JOB.prefix).numbers()[-1])
+    with driver.attempt():
+        pass
+    assert JobEventLog(driver.store, JOB.prefix).load().lost_blocks == []
