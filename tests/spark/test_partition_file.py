@@ -44,33 +44,29 @@ def test_row_groups_and_batches_are_bounded(tmp_path: Path, lengths: list[list[i
     assert [text for batch in batches for text in batch.column(0).to_pylist()] == flat
 
 
+def _never(name: str, data_type: pa.DataType, metadata: dict[bytes, bytes] | None = None) -> pa.Field:
+    return pa.field(name, data_type, nullable=False, metadata=metadata)
+
+
 def test_null_above_values_that_are_never_null(tmp_path: Path) -> None:
-    """A struct or variant that is NULL is stored, although Arrow says of its fields that they cannot be."""
-
-    def never(name: str, data_type: pa.DataType, metadata: dict[bytes, bytes] | None = None) -> pa.Field:
-        return pa.field(name, data_type, nullable=False, metadata=metadata)
-
-    variant = pa.struct([never("value", pa.binary()), never("metadata", pa.binary(), {b"variant": b"true"})])
-    struct = pa.struct([never("x", pa.int64()), pa.field("v", variant), never("l", pa.list_(never("e", pa.int8())))])
-    schema = pa.schema(
-        [
-            pa.field("s", struct),
-            pa.field("a", pa.list_(never("element", struct))),
-            pa.field("m", pa.map_(never("key", struct), never("value", variant))),
-        ]
+    """A struct or variant that is NULL is stored as Spark sends it: with NULL in fields that are said never to be."""
+    absent = pa.array([False, True])
+    variant = pa.StructArray.from_arrays(
+        [pa.array([b"\0", None]), pa.array([b"\1", None])],
+        fields=[_never("value", pa.binary()), _never("metadata", pa.binary(), {b"variant": b"true"})],
+        mask=absent,
     )
-    full = {"x": 1, "v": {"value": b"\0", "metadata": b"\1"}, "l": [2]}
-    part = {**full, "v": None}
-    columns = {
-        "s": [full, part, None],
-        "a": [[full, part], [], None],
-        "m": [[(part, full["v"])], [], None],
-    }
-    batch = pa.RecordBatch.from_pydict(columns, schema=schema)
-    write(tmp_path / "partition.parquet", batch, schema=schema)
+    struct = pa.StructArray.from_arrays(
+        [pa.array([7, None]), variant], fields=[_never("x", pa.int64()), pa.field("v", variant.type)], mask=absent
+    )
+    lists = pa.ListArray.from_arrays(pa.array([0, 2, 2]), struct)
+    maps = pa.MapArray.from_arrays(pa.array([0, 1, 2]), pa.array(["a", "b"]), struct)
+    batch = pa.RecordBatch.from_arrays([variant, struct, lists, maps], names=["x", "x", "", "y"])
+    write(tmp_path / "partition.parquet", batch, schema=batch.schema)
     (back,) = read_partition(tmp_path / "partition.parquet")
-    assert back.to_pydict() == {f"c{i}": batch.column(i).to_pylist() for i in range(3)}
-    assert back.schema.field("c0").type.field("v").type.field("metadata").metadata[b"variant"] == b"true"
+    assert back.to_pydict() == {f"c{i}": batch.column(i).to_pylist() for i in range(4)}
+    assert back.column(0).to_pylist() == [{"value": b"\0", "metadata": b"\1"}, None]
+    assert back.schema.field("c1").type.field("v").type.field("metadata").metadata[b"variant"] == b"true"
 
 
 def test_a_partition_without_rows_has_its_columns(tmp_path: Path) -> None:
