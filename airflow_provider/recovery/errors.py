@@ -71,3 +71,7 @@ class Fenced(RecoveryError):
 
 class JobAlreadyRunning(RecoveryError):
     """An earlier attempt's driver still lives although it has been fenced."""
+
+
+class IllegalMove(RecoveryError):
+    """Something was asked for that the state it is in does not allow: a defect, not a condition to handle."""

@@ -25,6 +25,7 @@ from airflow_provider.recovery.faults import (
     fault_point,
 )
 from airflow_provider.recovery.graph import ExecutionGraph, JobState, Vertex
+from airflow_provider.recovery.partition_tracker import PartitionTracker
 from airflow_provider.recovery.partitions import StoredPartition
 from airflow_provider.recovery.report import build_report, format_report
 from airflow_provider.recovery.run_request import RunRequest
@@ -53,8 +54,16 @@ class JobMaster:
         self.request = request
         self.store = store
         self.prefix = request.job.prefix
-        self._record = JobRecord(request, store, on_fenced)
+        self._tracker = PartitionTracker()
+
+        def fenced(newer: int) -> None:
+            self._tracker.deactivate()
+            on_fenced(newer)
+
+        self._record = JobRecord(request, store, fenced)
+        self._partitions = PartitionStore(store, self.prefix)
         self._survivors = Survivors(store, self.prefix, self.partitions_reset)
+        self._succeeded = False
         self._heartbeat: Heartbeat | None = None
 
     @property
@@ -112,6 +121,10 @@ class JobMaster:
                     "%s: partitions %s %s", self.graph.vertices[identity].initialized.name, _some(indexes), reason
                 )
                 self.partitions_reset(identity, indexes, reason)
+            self._release_superseded()
+            for identity, vertex in self.graph.vertices.items():
+                for index in vertex.partitions:
+                    self._tracker.adopt(identity, index)
             fault_point(DURING_RECONCILIATION)
             for identity, vertex in self.graph.vertices.items():
                 log.info(
@@ -122,6 +135,14 @@ class JobMaster:
                 )
         self._record.add(ev.JobStateChanged(epoch=self.epoch, at=time.time(), state=JobState.RUNNING))
         log.info("Attempt %d: RUNNING", self.epoch)
+
+    def _release_superseded(self) -> None:
+        """Give up vertices whose place others have taken (Flink's class RELEASE), and sweep what nobody can use."""
+        superseded = [identity for identity, need in classify(self.graph).items() if need is Need.RELEASE]
+        for identity in superseded:
+            if self.graph.vertices[identity].partitions:
+                self.partitions_reset(identity, (), "released: another vertex has taken its place")
+        self._survivors.sweep(self.epoch, superseded)
 
     # -- what the checkpoints ask and tell ----------------------------------------------------------------------
 
@@ -187,12 +208,24 @@ class JobMaster:
         From then on every partition that is stored can be placed by the next attempt, which pins the same layout.
         """
         self._record.add(event)
+        self._tracker.start(event.vertex, range(event.parallelism))
         self._record.flush()
 
     def partition_finished(self, partition: StoredPartition) -> None:
-        """Record a stored partition; saying it twice is harmless."""
+        """Record a stored partition; saying it twice is harmless.
+
+        One that arrives when the attempt is over is released at once: deleted if the job has succeeded; kept if it has
+        failed, because the next attempt can use it; left alone if the attempt is fenced, because its owner may have
+        found and used it already, and sweeps what it does not need.
+        """
         vertex = self.graph.vertices[partition.vertex]
         with self._record.lock:
+            if partition.epoch < self.epoch:
+                self._tracker.adopt(partition.vertex, partition.index)
+            elif not self._tracker.finish(partition.vertex, partition.index):
+                self._record.check()
+                self._release_late(partition)
+                return
             if partition.index in vertex.partitions:
                 return
             self._record.add(
@@ -212,11 +245,20 @@ class JobMaster:
             )
         fault_point(AFTER_PARTITION_EVENT)
 
+    def _release_late(self, partition: StoredPartition) -> None:
+        if not self._succeeded or self.request.keep_partitions:
+            return
+        try:
+            self._partitions.delete([partition])
+        except RecoveryError as error:
+            log.warning("A partition that came too late could not be released: %s", error)
+
     def partitions_reset(self, identity: str, indexes: tuple[int, ...], reason: str) -> None:
         """Record that partitions are computed again, with the reason; no indexes means all."""
         self._record.add(
             ev.PartitionsReset(epoch=self.epoch, at=time.time(), vertex=identity, indexes=indexes, reason=reason)
         )
+        self._tracker.forget(identity, indexes)
 
     def vertex_finished(self, identity: str) -> bool:
         """Seal the vertex: ``True`` once all of its events are confirmed by the store (Flink's ``cutBlock``)."""
@@ -244,6 +286,7 @@ class JobMaster:
         self._record.add(ev.JobFinished(epoch=self.epoch, at=time.time()))
         confirmed = self._record.flush()
         fault_point(AFTER_JOB_FINISHED)
+        self._succeeded = confirmed
         self._end(JobState.FINISHED)
         if confirmed:
             log.info("Attempt %d: FINISHED", self.epoch)
@@ -269,9 +312,10 @@ class JobMaster:
         """Note in the store that an object is damaged, so that the next attempt computes it again."""
         partition = StoredPartition.from_key(key, 0)
         if partition is not None:
-            PartitionStore(self.store, self.prefix).mark_corrupt(partition)
+            self._partitions.mark_corrupt(partition)
 
     def _end(self, state: JobState) -> None:
+        self._tracker.deactivate()
         self._record.close()
         if self._heartbeat is not None:
             self._heartbeat.stop(state)

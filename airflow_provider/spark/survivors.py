@@ -6,8 +6,9 @@ Knows no Spark.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
+from airflow_provider.recovery.errors import RecoveryError
 from airflow_provider.recovery.graph import ExecutionGraph
 from airflow_provider.recovery.partitions import StoredPartition, choose
 from airflow_provider.storage.object_store import ObjectStore
@@ -29,16 +30,36 @@ class Survivors:
         self._reset = reset
         self._partitions = PartitionStore(store, prefix)
         self._found: Mapping[str, list[StoredPartition]] = {}
+        self._given_up: list[StoredPartition] = []
 
     def find(self, graph: ExecutionGraph) -> None:
         """List the partition store, once; what a given-up run has stored is left out.
 
         :raises StoreError: the store cannot be read
         """
-        self._found = {
-            vertex: [p for p in found if p.epoch >= graph.base_epoch]
-            for vertex, found in self._partitions.survivors().items()
-        }
+        survivors = self._partitions.survivors()
+        self._given_up = [p for found in survivors.values() for p in found if p.epoch < graph.base_epoch]
+        self._found = {vertex: [p for p in found if p.epoch >= graph.base_epoch] for vertex, found in survivors.items()}
+
+    def sweep(self, epoch: int, superseded: Iterable[str]) -> None:
+        """Delete what earlier attempts than *epoch* left and nobody can use, and abort their unfinished uploads.
+
+        Their drivers are gone and fenced, so nothing of this is at work; what executors that outlive them store later
+        is swept when the job ends. A store that refuses costs only room.
+
+        :param superseded: vertices whose place others have taken
+        """
+        useless = [*self._given_up, *(p for vertex in superseded for p in self._found.get(vertex, ()))]
+        self._found = {vertex: found for vertex, found in self._found.items() if vertex not in set(superseded)}
+        self._given_up = []
+        try:
+            self._partitions.delete(useless)
+            aborted = self._partitions.abort_uploads(epoch - 1)
+        except RecoveryError as error:
+            log.warning("What earlier attempts left could not be swept: %s", error)
+            return
+        if useless or aborted:
+            log.info("Swept %d useless partitions and %d unfinished uploads.", len(useless), aborted)
 
     def lost(self, graph: ExecutionGraph) -> dict[str, tuple[int, ...]]:
         """Return what the events call finished but the store does not hold with the recorded size: vertex → indexes."""

@@ -20,17 +20,20 @@ from airflow_provider.storage.partition_store import PartitionStore
 def take_notice(store: ObjectStore, prefix: str, report: JobReport, log: logging.Logger, *, keep: bool = False) -> None:
     """Release the partitions of a job that has succeeded, then acknowledge its newest attempt.
 
+    Only what that attempt and earlier ones wrote is released: somebody may have started the job afresh meanwhile.
+
     A failing store is a warning only, because the success stands. Partitions that could not be released are no reason
     to leave the success unseen: nothing reuses them, since whoever finds the notice starts afresh.
 
     :param keep: leave the partitions where they are
     """
+    epoch = report.attempts[-1].epoch
     if not keep:
         try:
-            PartitionStore(store, prefix).release()
+            PartitionStore(store, prefix).release(up_to=epoch)
         except RecoveryError as error:
             log.warning("The job succeeded, but its partitions could not be released: %s", error)
     try:
-        Claims(store, prefix).acknowledge(report.attempts[-1].epoch, report.to_dict())
+        Claims(store, prefix).acknowledge(epoch, report.to_dict())
     except RecoveryError as error:
         log.warning("The job succeeded, but its event store could not take note of that: %s", error)

@@ -29,7 +29,7 @@ from airflow_provider.recovery.faults import WITHIN_MULTIPART_UPLOAD, fault_poin
 from airflow_provider.storage.checks import check_store
 from airflow_provider.storage.directories import copy_exclusively, in_directory, prune, walk
 from airflow_provider.storage.keys import check_key, check_prefix
-from airflow_provider.storage.object_store import ObjectInfo
+from airflow_provider.storage.object_store import ObjectInfo, every
 
 TEMPORARY = ".tmp"
 """Folder below the root for what is being written; no key may lie in it."""
@@ -111,10 +111,11 @@ class FileObjectStore:
                 path.unlink()
                 prune(path.parent, self._root)
 
-    def abort_uploads(self, prefix: str) -> int:
+    def abort_uploads(self, prefix: str, which: Callable[[str], bool] = every) -> int:
         """Remove what was being written under *prefix*, which fails its writer, and return how many files it was."""
         with self._errors("list", prefix):
-            pending = [info.key for info in walk(self._root / TEMPORARY, "", check_prefix(prefix))]
+            found = [info.key for info in walk(self._root / TEMPORARY, "", check_prefix(prefix))]
+            pending = [name for name in found if which(name.rpartition(".")[0])]
         for name in pending:
             path = self._root / TEMPORARY / name
             with self._errors("delete", name), suppress(FileNotFoundError):

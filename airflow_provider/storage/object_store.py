@@ -6,7 +6,7 @@ yet". Errors are those of :mod:`airflow_provider.recovery.errors` and carry the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -20,6 +20,11 @@ class ObjectInfo:
     size: int
     modified_at: float
     """Seconds since the Unix epoch on the store's clock."""
+
+
+def every(_: str) -> bool:
+    """Accept any key."""
+    return True
 
 
 class ObjectStore(Protocol):
@@ -53,8 +58,8 @@ class ObjectStore(Protocol):
     def delete(self, keys: Iterable[str]) -> None:
         """Delete objects, in batches; keys that do not exist are no error."""
 
-    def abort_uploads(self, prefix: str) -> int:
-        """Abort unfinished multipart uploads below *prefix* and return how many there were."""
+    def abort_uploads(self, prefix: str, which: Callable[[str], bool] = every) -> int:
+        """Abort unfinished multipart uploads below *prefix* whose keys *which* accepts; return how many there were."""
 
     def exists(self, key: str) -> bool:
         """Whether there is an object under *key*."""

@@ -80,24 +80,40 @@ class PartitionStore:
         except ObjectExists:
             return
 
-    def release(self, vertices: Iterable[str] | None = None) -> int:
+    def release(self, vertices: Iterable[str] | None = None, *, up_to: int | None = None) -> int:
         """Delete the partitions of *vertices*, of all by default, and abort unfinished uploads among them.
 
+        :param up_to: only what this attempt and earlier ones wrote, so that a later one which may be at work is left
+            alone; foreign objects go in any case
         :returns: how many partitions were deleted
         """
         folder = f"{self._prefix}/{FOLDER}/"
         prefixes = [folder] if vertices is None else [f"{folder}{vertex}/" for vertex in vertices]
         partitions = 0
         for prefix in prefixes:
-            self._store.abort_uploads(prefix)
-            keys = [info.key for info in self._store.list(prefix)]
+            keys = [info.key for info in self._store.list(prefix) if self._written(info.key, up_to)]
             # Markers last: an object whose marker is gone would count as sound.
             markers = [key for key in keys if key.endswith(_CORRUPT)]
             objects = [key for key in keys if not key.endswith(_CORRUPT)]
             self._store.delete(objects)
             self._store.delete(markers)
             partitions += len(objects)
+            self._store.abort_uploads(prefix, lambda key: self._written(key, up_to))
         return partitions
+
+    def delete(self, partitions: Iterable[StoredPartition]) -> None:
+        """Delete single partitions."""
+        self._store.delete([self._key(partition) for partition in partitions])
+
+    def abort_uploads(self, up_to: int) -> int:
+        """Abort the unfinished uploads of attempt *up_to* and earlier ones; return how many there were."""
+        return self._store.abort_uploads(f"{self._prefix}/{FOLDER}/", lambda key: self._written(key, up_to))
+
+    def _written(self, key: str, up_to: int | None) -> bool:
+        """Whether *key* was written by *up_to* or an earlier attempt, or is no partition at all."""
+        relative = key.removeprefix(f"{self._prefix}/").removesuffix(_CORRUPT)
+        partition = StoredPartition.from_key(relative, 0)
+        return up_to is None or partition is None or partition.epoch <= up_to
 
     def _key(self, partition: StoredPartition) -> str:
         return f"{self._prefix}/{partition.key}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import builtins
 import itertools
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ from airflow_provider.recovery.errors import ObjectNotFound, StoreError
 from airflow_provider.recovery.options import StorageOptions
 from airflow_provider.storage.checks import check_store
 from airflow_provider.storage.keys import check_key, check_prefix
-from airflow_provider.storage.object_store import ObjectInfo
+from airflow_provider.storage.object_store import ObjectInfo, every
 from airflow_provider.storage.retry import RetryPolicy
 from airflow_provider.storage.s3_client import S3Requests, s3_client
 from airflow_provider.storage.s3_multipart import abort_upload, upload_in_parts
@@ -133,7 +133,7 @@ class S3ObjectStore:
                 for whole in batch:
                     self._requests.call("DeleteObject", whole, self._client.delete_object, Key=whole)
 
-    def abort_uploads(self, prefix: str) -> int:
+    def abort_uploads(self, prefix: str, which: Callable[[str], bool] = every) -> int:
         """See :class:`ObjectStore`."""
         whole = self._prefix + check_prefix(prefix)
         aborted = 0
@@ -144,7 +144,7 @@ class S3ObjectStore:
             )
             for upload in page.get("Uploads", []):
                 # Not every look-alike heeds the prefix.
-                if upload["Key"].startswith(whole):
+                if upload["Key"].startswith(whole) and which(upload["Key"].removeprefix(self._prefix)):
                     aborted += abort_upload(self._requests, upload["Key"], upload["UploadId"])
             if not page.get("IsTruncated"):
                 return aborted

@@ -236,7 +236,7 @@ def test_a_success_is_acknowledged_last(store: ObjectStore, monkeypatch: pytest.
     watched = supervisor(store)
     report = watched.report()
 
-    def die(_: object) -> int:
+    def die(_: object, **__: object) -> int:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as dying:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
+from airflow_provider.recovery.errors import AccessDenied, Fenced
 from airflow_provider.recovery.events import VertexInitialized
 from airflow_provider.recovery.job import JobId
 from airflow_provider.recovery.options import RecoveryOptions
@@ -20,6 +21,7 @@ from airflow_provider.storage.event_log import JobEventLog
 from airflow_provider.storage.files import FileObjectStore
 from airflow_provider.storage.inspection import inspect_job
 from airflow_provider.storage.partition_store import PartitionStore
+from tests.support.stores import WatchedStore
 
 JOB = JobId(("dag", "run", "task", "-1"))
 
@@ -49,15 +51,18 @@ class Driver:
         try:
             yield master
         finally:
-            master.failed("the test ends the attempt here")
+            with suppress(Fenced):
+                master.failed("the test ends the attempt here")
 
-    def compute(self, master: JobMaster, vertex: str, *indexes: int, deterministic: bool = True) -> None:
+    def compute(
+        self, master: JobMaster, vertex: str, *indexes: int, deterministic: bool = True, name: str = ""
+    ) -> None:
         """Do what a checkpoint does: initialise, store and record the partitions, finish if that was all."""
         master.vertex_initialized(
             VertexInitialized(
                 epoch=master.epoch,
                 vertex=vertex,
-                name=vertex,
+                name=name or vertex,
                 fingerprint="f",
                 parallelism=2,
                 layout="l",
@@ -124,6 +129,81 @@ def test_a_lost_start_abandons_recovery_loudly(driver: Driver, caplog: pytest.Lo
         assert set(master.survivors("v-f")) == {0, 1}, "what is recorded after the loss is believed"
         assert master.vertex("v-f") is not None
     assert build_report("job", inspect_job(driver.store, JOB)).restarts == 1
+
+
+def test_what_a_fresh_start_gave_up_is_deleted(driver: Driver) -> None:
+    """It is never reused, so it need not take room until the job ends."""
+    with driver.attempt() as master:
+        driver.compute(master, "v-f", 0, 1)
+    with driver.attempt(fresh="cleared") as master:
+        assert driver.stored() == {}
+        driver.compute(master, "v-f", 0)
+    assert driver.stored() == {"v-f": [(0, 2)]}
+
+
+def test_a_vertex_whose_place_another_has_taken_is_released(driver: Driver) -> None:
+    """Changed code makes a new vertex of the same name; the next attempt deletes the old one and says so."""
+    with driver.attempt() as master:
+        driver.compute(master, "v-old", 0, 1, name="v")
+        driver.compute(master, "w-f", 0, 1)
+    with driver.attempt() as master:
+        driver.compute(master, "v-new", 0, name="v")
+    assert sorted(driver.stored()) == ["v-new", "v-old", "w-f"]
+    with driver.attempt() as master:
+        assert sorted(driver.stored()) == ["v-new", "w-f"]
+        assert master.survivors("v-old") == {}
+        assert set(master.survivors("w-f")) == {0, 1}
+        driver.compute(master, "v-old", 0, 1, name="v")  # the code is changed back
+    assert driver.stored()["v-old"] == [(0, 3), (1, 3)]
+
+
+def test_a_partition_that_comes_after_success_is_released(driver: Driver) -> None:
+    """A task that was not cancelled in time leaves nothing behind."""
+    with driver.attempt() as master:
+        driver.compute(master, "v-f", 0)
+        master.finished()
+        master.partition_finished(driver.put("v-f", 1, 1))
+    assert driver.stored() == {"v-f": [(0, 1)]}, "the operator releases the rest"
+
+
+def test_a_partition_that_comes_after_failure_is_kept(driver: Driver) -> None:
+    """The next attempt finds it by listing."""
+    with driver.attempt() as master:
+        driver.compute(master, "v-f", 0)
+    master.partition_finished(driver.put("v-f", 1, 1))
+    with driver.attempt() as master:
+        assert set(master.survivors("v-f")) == {0, 1}
+
+
+def test_a_fenced_attempt_leaves_what_arrives_to_the_owner(driver: Driver) -> None:
+    """The owner may have found and used it already; the fenced one records nothing and deletes nothing."""
+    with driver.attempt() as zombie:
+        driver.compute(zombie, "v-f", 0)
+        with driver.attempt() as owner:
+            late = driver.put("v-f", 1, 1)
+            with pytest.raises(Fenced):
+                zombie.check_now()
+            with pytest.raises(Fenced):
+                zombie.partition_finished(late)
+            assert driver.stored() == {"v-f": [(0, 1), (1, 1)]}
+            assert set(owner.survivors("v-f")) == {0}
+            driver.compute(owner, "v-f", 0, 1)
+
+
+def test_a_store_that_refuses_to_sweep_stops_nothing(driver: Driver, caplog: pytest.LogCaptureFixture) -> None:
+    """Many roles may not list uploads or delete; that costs room only."""
+    with driver.attempt() as master:
+        driver.compute(master, "v-f", 0)
+
+    def refuse(operation: str, key: str) -> None:
+        if operation in ("delete", "abort_uploads"):
+            raise AccessDenied("not allowed")
+
+    driver.store = WatchedStore(driver.store, refuse)  # type: ignore[assignment]
+    with driver.attempt(fresh="cleared") as master:
+        assert master.survivors("v-f") == {}
+        driver.compute(master, "v-f", 0, 1)
+    assert "could not be swept: not allowed" in caplog.text
 
 
 def test_a_loss_is_dealt_with_once(driver: Driver) -> None:

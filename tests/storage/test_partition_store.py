@@ -133,6 +133,32 @@ def test_release_deletes_what_it_is_told_and_counts_partitions(store: ObjectStor
     assert [info.key for info in store.list("")] == [f"{PREFIX}/claims/00000001.json"]
 
 
+def test_a_release_leaves_later_attempts_alone(files: FileObjectStore, source: Path) -> None:
+    """What a driver that may be at work has stored or marked, and is still writing, stays; foreign objects go."""
+    partitions = PartitionStore(files, PREFIX)
+    old, new = _partition(), replace(_partition(), epoch=2)
+    other = replace(_partition(1), epoch=2)
+    for partition in (old, new, other):
+        partitions.put(partition, source)
+    partitions.mark_corrupt(other)
+    files.put_new(f"{PREFIX}/partitions/flights-1a2b/_SUCCESS", b"")
+    for epoch, name in ((1, "old"), (2, "new")):  # an unfinished write has a hidden name and a random end
+        pending = files.path_of(f"{PREFIX}/{replace(_partition(3), epoch=epoch).key}")
+        place = Path(
+            str(pending).replace(str(files.path_of("jobs")), str(files.path_of("x").with_name(".tmp") / "jobs"))
+        )
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.with_name(f"{place.name}.{name}").write_bytes(b"half")
+    assert partitions.release(up_to=1) == 2
+    assert partitions.survivors() == {"flights-1a2b": [new]}
+    left = sorted(
+        path.name.rpartition(".")[2] for path in files.path_of("x").with_name(".tmp").rglob("*.*") if path.is_file()
+    )
+    assert left == ["new"]
+    assert partitions.abort_uploads(up_to=1) == 0
+    assert partitions.abort_uploads(up_to=2) == 1
+
+
 def test_a_release_cut_short_never_revives_a_damaged_partition(files: FileObjectStore, source: Path) -> None:
     """Objects go before markers: whatever is left, the marked one stays hidden."""
     partitions = PartitionStore(files, PREFIX)

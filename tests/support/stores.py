@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from airflow_provider.storage.object_store import ObjectInfo, ObjectStore
+from airflow_provider.storage.object_store import ObjectInfo, ObjectStore, every
 
 
 class WatchedStore:
@@ -57,9 +57,9 @@ class WatchedStore:
         self._called("delete", keys[0] if keys else "")
         self.store.delete(keys)
 
-    def abort_uploads(self, prefix: str) -> int:
+    def abort_uploads(self, prefix: str, which: Callable[[str], bool] = every) -> int:
         self._called("abort_uploads", prefix)
-        return self.store.abort_uploads(prefix)
+        return self.store.abort_uploads(prefix, which)
 
     def exists(self, key: str) -> bool:
         self._called("exists", key)
