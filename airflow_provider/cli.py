@@ -1,4 +1,4 @@
-"""The command line: ``spark-recovery run | inspect | demo``."""
+"""The command line: ``spark-recovery run | inspect | gc | demo``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from airflow_provider import __version__
+from airflow_provider import __version__, garbage_command
 from airflow_provider.recovery.errors import RecoveryError
 from airflow_provider.recovery.job import JobId
 from airflow_provider.recovery.run_request import (
@@ -69,6 +69,15 @@ def _parser() -> argparse.ArgumentParser:
     inspect.add_argument("--job-id", required=True, metavar="ID", help="the job, as it was named for run")
     inspect.add_argument("--json", action="store_true", help="print JSON instead of a table")
     inspect.set_defaults(action=_inspect)
+
+    collect = commands.add_parser(
+        "gc",
+        help="list the jobs that nobody will resume any more, and delete them",
+        description="List the jobs of which nothing has changed for the retention, and with --delete delete them. "
+        "A job whose driver is at work is never touched.",
+    )
+    garbage_command.add_arguments(collect)
+    collect.set_defaults(action=lambda parsed, _: garbage_command.run(parsed))
 
     commands.add_parser("demo", help="kill a real job under a real Airflow and see the retry resume", add_help=False)
     return parser

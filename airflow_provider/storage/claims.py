@@ -56,25 +56,32 @@ class Claims:
 
         :raises StoreError: the store failed; the epoch may have been taken, which harms nobody
         """
-        owner, epoch = uuid.uuid4().hex, max(self._epochs(), default=0) + 1
-        while True:
-            claim = Claim(
-                epoch=epoch,
-                owner=owner,
-                host=socket.gethostname(),
-                boot_id=_boot_id(),
-                pid=os.getpid(),
-                pid_started=_started(os.getpid()) or 0,
-                claimed_at=time.time(),
-            )
-            try:
-                self._store.put_new(self._key(epoch), _encode(asdict(claim)))
-            except ObjectExists:
-                # The answer to our own first request may have been lost: then the claim there is ours.
-                if self._read(epoch).owner != owner:
-                    epoch += 1
-                    continue
-            return claim
+        epoch = max(self._epochs(), default=0) + 1
+        while (claim := self.take(epoch)) is None:
+            epoch += 1
+        return claim
+
+    def take(self, epoch: int) -> Claim | None:
+        """Claim *epoch* and no other; ``None`` if somebody else holds it.
+
+        :raises StoreError: the store failed; the epoch may have been taken, which harms nobody
+        """
+        claim = Claim(
+            epoch=epoch,
+            owner=uuid.uuid4().hex,
+            host=socket.gethostname(),
+            boot_id=_boot_id(),
+            pid=os.getpid(),
+            pid_started=_started(os.getpid()) or 0,
+            claimed_at=time.time(),
+        )
+        try:
+            self._store.put_new(self._key(epoch), _encode(asdict(claim)))
+        except ObjectExists:
+            # The answer to our own first request may have been lost: then the claim there is ours.
+            if self._read(epoch).owner != claim.owner:
+                return None
+        return claim
 
     def newest(self) -> Claim | None:
         """Return the claim of the newest epoch, ``None`` if nobody has ever claimed the job."""

@@ -28,8 +28,8 @@ dags = {
 print(json.dumps({"errors": bag.import_errors, "dags": dags}))
 """
 
-EXECUTED = {"flights_features"}
-"""DAGs that a test of this folder runs; see test_demo_end_to_end.py."""
+EXECUTED = {"flights_features", "spark_recovery_gc"}
+"""DAGs that a test runs; see test_demo_end_to_end.py and tests/airflow_side/test_gc_dag.py."""
 
 
 @pytest.mark.process

@@ -1,0 +1,190 @@
+"""Jobs that nobody will resume any more: finding them, and removing one without ever meeting a driver at its work.
+
+A job is garbage if nothing of it has changed for the retention, by the store's own clock; a heartbeat that moves is
+such a change. Whoever removes a job first claims its next epoch, as a driver would: if somebody else gets that epoch,
+the job is alive and is left alone; a driver that comes later stops the remover by its claim, and waits until the
+remover's heartbeat ends. The claims go last, the remover's own at the very end, because only they tell a zombie that it
+is one.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from airflow_provider.recovery.errors import Fenced
+from airflow_provider.recovery.job import JOB_FOLDER
+from airflow_provider.recovery.options import RecoveryOptions
+from airflow_provider.storage.claims import Claims
+from airflow_provider.storage.heartbeat import Heartbeat, heartbeat_key, watch
+from airflow_provider.storage.object_store import ObjectInfo, ObjectStore
+
+ROOT = "jobs/"
+_ORDER = ("partitions", "events", "snapshots", "acks", "heartbeats", "claims")
+"""Partitions first: they are the room. Acknowledgements after events, so that no success looks unseen."""
+_BATCH = 1000
+_RECENT = 600.0
+"""Seconds: a heartbeat that was touched later is watched, whatever the retention is."""
+
+
+@dataclass(frozen=True)
+class StoredJob:
+    """What one listing tells of a job.
+
+    :ivar bytes: of all its objects
+    :ivar modified_at: newest change of any of them, seconds since the Unix epoch on the store's clock
+    :ivar epoch: its newest attempt, 0 if there is no claim
+    :ivar acknowledged: whether its success has been taken notice of
+    """
+
+    prefix: str
+    objects: int
+    bytes: int
+    modified_at: float
+    epoch: int
+    acknowledged: bool
+
+    @property
+    def name(self) -> str:
+        """The job's parts, for people."""
+        return self.prefix.removeprefix(ROOT).removesuffix(f"/{JOB_FOLDER}")
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What is to be, or was, done about a job.
+
+    :ivar idle: seconds since its last change
+    :ivar action: ``delete`` or ``keep``; ``deleted`` when it is done
+    :ivar reason: why it is kept; empty text otherwise
+    """
+
+    job: StoredJob
+    idle: float
+    action: str
+    reason: str = ""
+
+
+def stored_jobs(store: ObjectStore) -> Iterator[StoredJob]:
+    """Yield all jobs of a store, in the order of their names. One paged listing.
+
+    :raises StoreError: the store cannot be read
+    """
+    marker = f"/{JOB_FOLDER}/"
+    ours = (info for info in store.list(ROOT) if marker in info.key)
+    for prefix, group in itertools.groupby(ours, key=lambda info: info.key.partition(marker)[0] + f"/{JOB_FOLDER}"):
+        yield _job(prefix, list(group))
+
+
+def store_time(store: ObjectStore) -> float:
+    """Return the store's clock, seconds since the Unix epoch, from a small object that is removed again.
+
+    Ages are told by that clock alone: this machine's may be wrong by days.
+    """
+    key = f"gc/{uuid.uuid4().hex}"
+    store.put_new(key, b"")
+    try:
+        return max(info.modified_at for info in store.list(key))
+    finally:
+        store.delete([key])
+
+
+def judge(store: ObjectStore, job: StoredJob, now: float, older_than: float, timeout: float) -> Verdict:
+    """Decide about a job, changing nothing.
+
+    :param now: the store's clock
+    :param older_than: seconds without a change from which on a job is garbage
+    :param timeout: seconds that a heartbeat must stand still before its driver counts as lost
+    """
+    idle = now - job.modified_at
+    if idle < older_than:
+        return Verdict(job, idle, "keep", "younger than the retention")
+    if idle < _RECENT and job.epoch and watch(store, job.prefix, job.epoch, timeout):
+        return Verdict(job, idle, "keep", "its driver is at work")
+    return Verdict(job, idle, "delete")
+
+
+def remove_job(store: ObjectStore, job: StoredJob, options: RecoveryOptions) -> bool:
+    """Remove a job that was judged to be garbage; return whether it is gone, ``False`` if somebody has taken it up.
+
+    :raises StoreError: the store failed; the rest of the job is found again next time
+    """
+    claim = Claims(store, job.prefix).take(job.epoch + 1)
+    if claim is None:
+        return False
+    heartbeat = Heartbeat(store, job.prefix, claim, options.heartbeat_interval, on_fenced=lambda _: None)
+    heartbeat.start()
+    try:
+        found = list(store.list(f"{job.prefix}/"))
+        store.abort_uploads(f"{job.prefix}/")
+        own = (f"{job.prefix}/claims/{claim.epoch:08d}.json", heartbeat_key(job.prefix, claim.epoch))
+        keys = sorted(
+            (info.key for info in found if info.key not in own), key=lambda key: (_rank(key, job.prefix), key)
+        )
+        for batch in _batches(keys):
+            heartbeat.check()
+            store.delete(batch)
+    except Fenced:
+        return False
+    finally:
+        heartbeat.stop("FAILED")
+    store.delete([own[1]])
+    store.delete([own[0]])
+    return True
+
+
+def collect(
+    store: ObjectStore,
+    *,
+    older_than: float,
+    delete: bool,
+    options: RecoveryOptions,
+    progress: Callable[[int, int], None] = lambda done, of: None,
+) -> list[Verdict]:
+    """Judge all jobs of a store, and remove the garbage if *delete* says so.
+
+    :param older_than: seconds; see :func:`judge`
+    :param progress: told how many jobs of how many are done
+    :raises StoreError: the store failed
+    """
+    now = store_time(store) if delete else time.time()
+    jobs = list(stored_jobs(store))
+    verdicts = []
+    for done, job in enumerate(jobs):
+        progress(done, len(jobs))
+        verdict = judge(store, job, now, older_than, options.previous_worker_recovery_timeout)
+        if delete and verdict.action == "delete":
+            gone = remove_job(store, job, options)
+            verdict = (
+                Verdict(job, verdict.idle, "deleted")
+                if gone
+                else Verdict(job, verdict.idle, "keep", "somebody has just taken it up")
+            )
+        verdicts.append(verdict)
+    progress(len(jobs), len(jobs))
+    return verdicts
+
+
+def _job(prefix: str, found: Sequence[ObjectInfo]) -> StoredJob:
+    claims = [info.key.removeprefix(f"{prefix}/claims/").removesuffix(".json") for info in found]
+    epochs = [int(stem) for stem in claims if stem.isascii() and stem.isdigit()]
+    return StoredJob(
+        prefix,
+        objects=len(found),
+        bytes=sum(info.size for info in found),
+        modified_at=max(info.modified_at for info in found),
+        epoch=max(epochs, default=0),
+        acknowledged=any(info.key.startswith(f"{prefix}/acks/") for info in found),
+    )
+
+
+def _rank(key: str, prefix: str) -> int:
+    folder = key.removeprefix(f"{prefix}/").partition("/")[0]
+    return _ORDER.index(folder) if folder in _ORDER else 0
+
+
+def _batches(keys: Sequence[str]) -> Iterator[Sequence[str]]:
+    return (keys[start : start + _BATCH] for start in range(0, len(keys), _BATCH))

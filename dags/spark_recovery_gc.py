@@ -1,0 +1,43 @@
+"""Delete the Spark jobs' event stores and partitions that nobody will resume any more.
+
+A job that succeeds releases its partitions at once. One that is never retried to success keeps them until nothing of
+it has changed for the connection's `retention`. Jobs whose driver is at work are never touched. With the parameter
+`delete` set to false the task only says in its log what it would delete.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from airflow.sdk import Param, dag, task
+
+
+@dag(
+    schedule="@daily",
+    catchup=False,
+    max_active_runs=1,
+    doc_md=__doc__,
+    tags=["maintenance", "spark-recovery"],
+    params={
+        "recovery_conn_id": Param("spark_recovery_default", type="string", description="Says where the event store is"),
+        "delete": Param(True, type="boolean", description="Delete what is found; false: only list it"),
+    },
+)
+def spark_recovery_gc() -> None:
+    @task
+    def collect_garbage(params: dict[str, Any]) -> dict[str, Any]:
+        """Look at every job of the store; return how many were garbage, and their bytes."""
+        from airflow_provider.garbage_command import table, to_dict
+        from airflow_provider.hooks.spark_recovery import SparkRecoveryHook
+        from airflow_provider.storage.garbage import collect
+
+        hook = SparkRecoveryHook(recovery_conn_id=params["recovery_conn_id"])
+        options = hook.settings.options
+        verdicts = collect(hook.store, older_than=options.retention, delete=params["delete"], options=options)
+        print(table(verdicts))
+        return {**to_dict(verdicts), "jobs": len(verdicts)}
+
+    collect_garbage()  # type: ignore[call-arg]
+
+
+spark_recovery_gc()
