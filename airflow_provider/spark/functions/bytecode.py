@@ -59,6 +59,7 @@ def shape(code: CodeType, *, local_names: bool, docs: bool, places: bool) -> Sha
     """
     arguments = code.co_argcount + code.co_kwonlyargcount
     cells = code.co_cellvars + code.co_freevars
+    named = not code.co_flags & inspect.CO_OPTIMIZED  # a class body looks for cells by name
     facts: list[Any] = [
         code.co_argcount,
         code.co_posonlyargcount,
@@ -68,7 +69,7 @@ def shape(code: CodeType, *, local_names: bool, docs: bool, places: bool) -> Sha
         code.co_nlocals,
         len(code.co_freevars),
         tuple(code.co_varnames.index(name) if name in code.co_varnames else -1 for name in code.co_cellvars),
-        tuple(name if name in _SPECIAL_CELLS else "" for name in cells),
+        tuple(name if named or name in _SPECIAL_CELLS else "" for name in cells),
         code.co_names,
         code.co_exceptiontable,
     ]

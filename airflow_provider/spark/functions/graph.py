@@ -45,7 +45,7 @@ _IMMUTABLE = (
     "typing.",
 )
 """Whether two of these are one object cannot be seen in what they do."""
-_NO_ATTRIBUTES = {"__module__", "__dict__", "__weakref__", "__firstlineno__", "__static_attributes__", "_abc_impl"}
+_NO_ATTRIBUTES = {"__dict__", "__weakref__", "__firstlineno__", "__static_attributes__", "_abc_impl"}
 
 
 class Opaque(Exception):
@@ -274,7 +274,8 @@ class Digester:
             self._feed(name)
         for other in others:
             self._feed(other)
-        skipped = _NO_ATTRIBUTES if self._looked.docs else _NO_ATTRIBUTES | {"__doc__"}
+        skipped = _NO_ATTRIBUTES | ({"__module__"} if not self._looked.names else set())
+        skipped |= {"__doc__"} if not self._looked.docs else set()
         self._namespace({key: value for key, value in made.attributes.items() if key not in skipped})
         self._unordered(b"a", list(made.attributes.get("_abc_impl") or ()))  # classes registered with it
         self._effects(made.effects)

@@ -19,7 +19,7 @@ _ANNOTATIONS = {
     "singledispatchmethod", "getsource", "getsourcelines",
 }  # fmt: skip
 _NAMES = {"__name__", "__qualname__", "__module__", "getmodule"}
-_LOCAL_NAMES = {"locals", "vars", "dir", "eval", "exec", "query", "sql", "execute", "getcallargs"}
+_LOCAL_NAMES = {"locals", "vars", "dir", "eval", "exec", "query", "sql", "execute", "getcallargs", "signature"}
 _PLACES = {
     "__code__", "gi_code", "cr_code", "_getframe", "currentframe", "f_back", "f_code", "f_lineno", "tb_lineno", "stack",
     "trace", "format_exc", "print_exc", "format_exception", "format_stack", "extract_stack", "extract_tb", "format_tb",
