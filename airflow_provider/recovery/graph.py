@@ -37,7 +37,7 @@ class JobState(enum.StrEnum):
 _START_LOST = "the job event store has lost the start of an attempt, which may have given up what is older"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class PartitionRecord:
     """A finished partition: where it is and what it cost.
 

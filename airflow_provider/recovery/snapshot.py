@@ -9,13 +9,14 @@ Source: FLIP-383's snapshots of operator coordinators, taken when a vertex ends 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
 
 from airflow_provider.recovery.errors import EventFormatError
 from airflow_provider.recovery.events import VertexInitialized, VertexSkipped, decode_event, encode_event
 from airflow_provider.recovery.graph import Attempt, ExecutionGraph, JobState, PartitionRecord, Vertex
+from airflow_provider.recovery.partitions import FOLDER
 
 GROWTH = 8
 """A snapshot pays once at least one event for this many records of the last one is new, …"""
@@ -55,19 +56,20 @@ def encode_graph(graph: ExecutionGraph) -> list[str]:
     return [_line({**job, "kind": "job"}), *map(_line, attempts), *map(_line, vertices)]
 
 
-def decode_graph(lines: Sequence[str]) -> ExecutionGraph:
-    """Read what :func:`encode_graph` wrote.
+def decode_graph(lines: Iterable[str]) -> ExecutionGraph:
+    """Read what :func:`encode_graph` wrote, one line at a time: a large job's snapshot has hundreds of megabytes.
 
     :raises EventFormatError: it did not write this
     """
     try:
-        job, *others = (json.loads(line) for line in lines)
+        records = (json.loads(line) for line in lines)
+        job: dict[str, Any] = next(records, {})
         if job.pop("kind") != "job":
             raise EventFormatError("A snapshot does not begin with the job.")
         graph = ExecutionGraph()
         for name in _OF_THE_JOB:
             setattr(graph, name, job[name])
-        for record in others:
+        for record in records:
             kind = record.pop("kind")
             if kind == "attempt":
                 attempt = _read_attempt(record)
@@ -77,7 +79,7 @@ def decode_graph(lines: Sequence[str]) -> ExecutionGraph:
                 graph.vertices[vertex.initialized.vertex] = vertex
             else:
                 raise EventFormatError(f"A snapshot holds a record of the kind {kind!r}.")
-    except (KeyError, ValueError, TypeError, AttributeError) as error:
+    except (LookupError, ValueError, TypeError, AttributeError) as error:
         raise EventFormatError(f"A snapshot cannot be read: {error!r}") from error
     return graph
 
@@ -96,12 +98,14 @@ def _read_attempt(record: dict[str, Any]) -> Attempt:
 
 
 def _vertex(vertex: Vertex) -> dict[str, Any]:
+    folder = _folder(vertex.initialized)
     return {
         "initialized": encode_event(vertex.initialized),
         "finished": vertex.finished,
         "reached_by": sorted(vertex.reached_by),
         "partitions": [
-            [index, p.key, p.rows, p.bytes, p.checksum, p.duration, p.attempt] for index, p in vertex.partitions.items()
+            [index, _shorten(p.key, folder), p.rows, p.bytes, p.checksum, p.duration, p.attempt]
+            for index, p in vertex.partitions.items()
         ],
     }
 
@@ -110,5 +114,21 @@ def _read_vertex(record: dict[str, Any]) -> Vertex:
     initialized = decode_event(record["initialized"])
     if not isinstance(initialized, VertexInitialized):
         raise EventFormatError(f"A vertex in a snapshot begins with {type(initialized).__name__}.")
-    partitions = {index: PartitionRecord(*told) for index, *told in record["partitions"]}
+    folder = _folder(initialized)
+    partitions = {
+        index: PartitionRecord((folder if key[0] == _INSIDE else "") + key[1:], *told)
+        for index, key, *told in record["partitions"]
+    }
     return Vertex(initialized, partitions, record["finished"], set(record["reached_by"]))
+
+
+_INSIDE, _ELSEWHERE = ".", "/"
+"""Before a partition's key: it is in its vertex's folder, which is left out, or it is somewhere else."""
+
+
+def _folder(vertex: VertexInitialized) -> str:
+    return f"{FOLDER}/{vertex.vertex}/{vertex.layout}/"
+
+
+def _shorten(key: str, folder: str) -> str:
+    return _INSIDE + key.removeprefix(folder) if key.startswith(folder) else _ELSEWHERE + key

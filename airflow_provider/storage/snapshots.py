@@ -8,6 +8,7 @@ true whoever wrote it, a driver that is fenced by now included.
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
@@ -56,16 +57,16 @@ def decode_snapshot(data: bytes, job: str, number: int) -> Snapshot:
     :raises EventFormatError: it is damaged, of another version, job or number
     """
     try:
-        first, *lines = data.split(b"\n")
-        fields = json.loads(checked(first))
+        lines = (line.removesuffix(b"\n") for line in io.BytesIO(data))
+        fields = json.loads(checked(next(lines, b"")))
         if fields.get("format") != FORMAT:
             raise EventFormatError(f"its format is {fields.get('format')!r}, this release reads {FORMAT}")
         header = _Header(**fields)
         if (header.job, header.block) != (job, number):
             raise EventFormatError(f"it is snapshot {header.block} of {header.job}")
-        if len(lines) != header.records + 1 or lines[-1] != b"":
+        if data.count(b"\n") != header.records + 1 or not data.endswith(b"\n"):
             raise EventFormatError(f"it does not have its {header.records} records")
-        graph = decode_graph([checked(line) for line in lines[:-1]])
+        graph = decode_graph(checked(line) for line in lines)
         return Snapshot(number, graph, frozenset(header.fences))
     except (ValueError, TypeError, AttributeError) as error:
         raise EventFormatError(f"it cannot be read: {error}") from error

@@ -19,6 +19,8 @@ from tests.recovery.test_graph import done, end, init, start
 PLAUSIBLE = [
     start(1), start(2), start(3, fresh=True, reason="cleared"), init(1), init(2), init(2, layout="m"), init(3, "w"),
     init(1, "w", layout_spec={"files": [["a", 1]], "of": {"b": None}}, upstream=("v",), parts={"plan": "x"}),
+    done(0, key="partitions/v/l/000000"), done(1, key="./x"), done(0, vertex="w", key=""),
+    done(1, key="/partitions/v/l/1"),
     *(done(index, epoch, vertex) for index in (0, 1) for epoch in (1, 2, 3) for vertex in "vw"),
     end(1), end(2), end(3, "w"), ev.VertexReused(epoch=2, vertex="v", layout="l"),
     ev.PartitionsReset(epoch=2, vertex="v", indexes=(1,), reason="lost"),
@@ -78,7 +80,7 @@ GOOD = encode_graph(replay([start(1), init(1), done(0)]))
         [GOOD[0], GOOD[1].replace("CREATED", "DANCING")], [GOOD[0], GOOD[1].replace("host", "guest")],
         [GOOD[0], GOOD[1], GOOD[2].replace("VertexInitialized", "JobFinished")],
         [GOOD[0], GOOD[1], GOOD[2].replace('\\"version\\":', '\\"version\\":9')],
-        [json.dumps({"kind": "job"}), *GOOD[1:]],
+        [json.dumps({"kind": "job"}), *GOOD[1:]], [GOOD[0], GOOD[1], GOOD[2].replace('"/v/0/1"', '""')],
     ],
 )  # fmt: skip
 def test_what_is_no_snapshot_is_refused(lines: list[str]) -> None:
