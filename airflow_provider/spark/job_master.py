@@ -3,7 +3,7 @@
 The name is Flink's: the part of a job that owns its execution graph and its recovery. The order of the steps carries
 the safety: the claim fences all earlier attempts; the first block is written only when the previous driver is gone or
 has stopped; a vertex counts as finished only when its events are confirmed; the end is recorded before anybody hears
-of it. How each step is done is told in ``claiming``, ``recording`` and ``survivors``.
+of it. How each step is done is told in ``claiming``, ``reconciling``, ``recording`` and ``survivors``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from airflow_provider.recovery.faults import (
     AFTER_VERTEX_FINISHED,
     BEFORE_JOB_FINISHED,
     BEFORE_VERTEX_FINISHED,
-    DURING_RECONCILIATION,
     fault_point,
 )
 from airflow_provider.recovery.graph import ExecutionGraph, JobState, Vertex
@@ -31,6 +30,7 @@ from airflow_provider.recovery.report import build_report, format_report
 from airflow_provider.recovery.run_request import RunRequest
 from airflow_provider.recovery.takeover import StartAfresh, Succeed
 from airflow_provider.spark.claiming import decide_alone, read_graph, wait_for_previous
+from airflow_provider.spark.reconciling import reconcile
 from airflow_provider.spark.recording import JobRecord
 from airflow_provider.spark.survivors import Survivors
 from airflow_provider.storage.acknowledgement import take_notice
@@ -114,35 +114,9 @@ class JobMaster:
         self._record.add(ev.JobStateChanged(epoch=self.epoch, at=time.time(), state=JobState.RECONCILING))
         if self.epoch > 1:
             log.info("Attempt %d: RECONCILING", self.epoch)
-            self._survivors.find(self.graph)
-            for identity, indexes in self._survivors.lost(self.graph).items():
-                reason = "lost: not in the store with the recorded size"
-                log.warning(
-                    "%s: partitions %s %s", self.graph.vertices[identity].initialized.name, _some(indexes), reason
-                )
-                self.partitions_reset(identity, indexes, reason)
-            self._release_superseded()
-            for identity, vertex in self.graph.vertices.items():
-                for index in vertex.partitions:
-                    self._tracker.adopt(identity, index)
-            fault_point(DURING_RECONCILIATION)
-            for identity, vertex in self.graph.vertices.items():
-                log.info(
-                    "  %s: %d of %d partitions survive",
-                    vertex.initialized.name,
-                    len(self.survivors(identity)),
-                    vertex.initialized.parallelism,
-                )
+            reconcile(self.graph, self.epoch, self._survivors, self._tracker, self.partitions_reset)
         self._record.add(ev.JobStateChanged(epoch=self.epoch, at=time.time(), state=JobState.RUNNING))
         log.info("Attempt %d: RUNNING", self.epoch)
-
-    def _release_superseded(self) -> None:
-        """Give up vertices whose place others have taken (Flink's class RELEASE), and sweep what nobody can use."""
-        superseded = [identity for identity, need in classify(self.graph).items() if need is Need.RELEASE]
-        for identity in superseded:
-            if self.graph.vertices[identity].partitions:
-                self.partitions_reset(identity, (), "released: another vertex has taken its place")
-        self._survivors.sweep(self.epoch, superseded)
 
     # -- what the checkpoints ask and tell ----------------------------------------------------------------------
 
@@ -327,8 +301,3 @@ class JobMaster:
                 self._heartbeat.stop(state)
             except RecoveryError as error:
                 log.warning("The last heartbeat could not be written: %s", error)
-
-
-def _some(indexes: tuple[int, ...]) -> str:
-    shown = ", ".join(str(index) for index in indexes[:10])
-    return shown + (f" and {len(indexes) - 10} more" if len(indexes) > 10 else "")

@@ -141,6 +141,19 @@ def test_what_a_fresh_start_gave_up_is_deleted(driver: Driver) -> None:
     assert driver.stored() == {"v-f": [(0, 2)]}
 
 
+def test_unfinished_uploads_of_dead_attempts_are_aborted(driver: Driver) -> None:
+    """Nobody will finish them; what this attempt itself is writing is left alone."""
+    with driver.attempt() as master:
+        driver.compute(master, "v-f", 0)
+    folder = driver.folder / "store" / ".tmp" / JOB.prefix / "partitions" / "v-f" / "l"
+    folder.mkdir(parents=True)
+    for epoch in (1, 2):
+        (folder / f"000001-of-000002.e{epoch}.t0.r1.c00000000.ms1.parquet.half").write_bytes(b"half")
+    with driver.attempt() as master:
+        assert [path.name.split(".")[1] for path in folder.iterdir()] == ["e2"]
+        assert set(master.survivors("v-f")) == {0}
+
+
 def test_a_vertex_whose_place_another_has_taken_is_released(driver: Driver) -> None:
     """Changed code makes a new vertex of the same name; the next attempt deletes the old one and says so."""
     with driver.attempt() as master:
