@@ -1,0 +1,200 @@
+"""Whatever a job does, wherever it dies and whatever changes before its retry: the retry's rows are the right ones."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from airflow_provider.recovery.report import build_report
+from airflow_provider.spark import checkpoint
+from tests.spark.attempts import Attempts, vertices
+from tests.spark.mortal import mortal_attempt
+from tests.spark.random_pipelines import Pipeline, Rows, apply, build, random_pipeline, source
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+EXAMPLES = int(os.environ.get("SPARK_RECOVERY_EXAMPLES", "20"))
+FIRST_SEED = int(os.environ.get("SPARK_RECOVERY_SEED", "1"))
+"""Give others to try more, or other ones."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """What changes between the two attempts.
+
+    :ivar kind: what
+    :ivar which: which of several
+    :ivar number: the new constant
+    """
+
+    kind: str
+    which: int
+    number: int
+
+    def to_pipeline(self, pipeline: Pipeline) -> Pipeline:
+        return pipeline.changed(self.which, self.number) if self.kind == "constant" else pipeline
+
+    def to_world(self, data: Path, store: Path) -> None:
+        """Make the change, if it is one of files."""
+        if self.kind == "file added":
+            write(data / "added.parquet", range(100, 100 + self.number))
+        elif self.kind == "file written again":
+            write(data / "part-1.parquet", range(50, 50 + self.number))
+        stored = sorted(store.rglob("*.parquet"))
+        if stored and self.kind in ("partition lost", "partition damaged"):
+            victim = stored[self.which % len(stored)]
+            body = bytearray(victim.read_bytes())
+            victim.unlink()
+            if self.kind == "partition damaged":
+                body[len(body) // 2] ^= 1
+                victim.write_bytes(body)
+
+    def settings(self) -> dict[str, str]:
+        if self.kind != "setting":
+            return {}
+        return [
+            {"spark.sql.shuffle.partitions": str(1 + self.number % 5)},
+            {"spark.sql.adaptive.enabled": "false"},
+            {"spark.sql.adaptive.coalescePartitions.enabled": "false"},
+            {"spark.sql.autoBroadcastJoinThreshold": "-1"},
+            {"spark.sql.session.timeZone": "Asia/Tokyo"},
+        ][self.which % 5]
+
+
+CHANGES = (
+    "constant",
+    "nothing",
+    "file added",
+    "setting",
+    "constant",
+    "partition damaged",
+    "file written again",
+    "partition lost",
+)
+
+
+def write(path: Path, ids: range) -> None:
+    columns = {"id": list(ids), "k": [i % 6 for i in ids], "v": [i * 7 % 17 for i in ids]}
+    pq.write_table(pa.table({name: pa.array(values, pa.int64()) for name, values in columns.items()}), path)
+
+
+@contextmanager
+def configured(spark: SparkSession, values: dict[str, str]) -> Iterator[None]:
+    before = {name: spark.conf.get(name) for name in values}
+    for name, value in values.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, old in before.items():
+            spark.conf.set(name, str(old))
+
+
+@dataclass
+class Tally:
+    """Over all examples.
+
+    :ivar examples: how many there were
+    :ivar died: first attempts that died before they were through
+    :ivar reused: partitions that second attempts reused
+    :ivar notable: changes that a stale result would show: the first attempt had other rows at some recovery point
+    """
+
+    examples: int = 0
+    died: int = 0
+    reused: int = 0
+    notable: int = 0
+
+
+@pytest.fixture(scope="module")
+def tally() -> Iterator[Tally]:
+    """Says at the end whether the examples could show anything."""
+    found = Tally()
+    yield found
+    if found.examples >= EXAMPLES:
+        assert min(found.died, found.reused, found.notable) >= EXAMPLES // 5, f"too little happened: {found}"
+
+
+@pytest.mark.parametrize("seed", range(FIRST_SEED, FIRST_SEED + EXAMPLES))
+def test_a_retry_gives_the_right_rows_whatever_happened(
+    spark: SparkSession, tmp_path: Path, tally: Tally, seed: int
+) -> None:
+    """A random pipeline dies at a random event, a random thing changes, and each recovery point of the retry has the
+    rows that follow, by a run without recovery, from the recovery point before it; what was finished and did not change
+    is not computed again.
+    """
+    random = Random(seed)
+    kind = CHANGES[seed % len(CHANGES)]
+    pipeline = random_pipeline(random, "files" if kind.startswith("file") else "")
+    change = Change(kind, random.randint(0, 20), random.randint(1, 9))
+    lives_for = random.choice((random.randint(2, 12), 99))
+    options = {"spark.sql.adaptive.coalescePartitions.enabled": random.choice(("true", "false"))}
+    print(f"{seed=}", pipeline, change, options, f"{lives_for=}", sep="\n")  # noqa: T201 - pytest shows it with a failure
+    with configured(spark, options):
+        attempt_twice(spark, tmp_path, pipeline, change, lives_for, random.choice((0.01, 60.0)), tally)
+
+
+def attempt_twice(
+    spark: SparkSession,
+    folder: Path,
+    pipeline: Pipeline,
+    change: Change,
+    lives_for: int,
+    flush_interval: float,
+    tally: Tally,
+) -> None:
+    data, attempts = folder / "data", Attempts(folder / "store")
+    data.mkdir()
+    write(data / "part-0.parquet", range(30))
+    write(data / "part-1.parquet", range(30, 50))
+    stale: list[Rows] = []
+    with mortal_attempt(attempts, spark.sparkContext, lives_for, flush_interval):
+        stale += (Rows.of(df) for df in build(spark, pipeline, data, checkpoint))
+
+    change.to_world(data, attempts.folder)
+    changed = change.to_pipeline(pipeline)
+    with configured(spark, change.settings()):
+        with attempts.attempt() as second:
+            kept = {vertex.name for vertex in build_report("job", second.master.graph).vertices if vertex.finished}
+            rows = [Rows.of(df) for df in build(spark, changed, data, checkpoint)]
+            after = vertices(second)
+        check(spark, changed, data, rows)
+    if change.kind == "nothing":
+        assert {name: after[name].computed for name in kept} == dict.fromkeys(kept, 0)
+    tally.examples += 1
+    tally.died += len(stale) < len(pipeline.stages)
+    tally.reused += sum(vertex.reused for vertex in after.values())
+    tally.notable += any(old.without("r") != new.without("r") for old, new in zip(stale, rows, strict=False))
+
+
+def check(spark: SparkSession, pipeline: Pipeline, data: Path, rows: list[Rows]) -> None:
+    """Compare each recovery point with what follows from the one before it when nothing is recorded."""
+    for number, steps in enumerate(pipeline.stages):
+        before = rows[number - 1].frame(spark) if number else source(spark, pipeline.source, data)
+        first = rows[0].frame(spark) if number else None
+        kinds = [step.kind for step in steps]
+        random = ("r",) if "rand" in kinds else ()
+        limit = steps[-1] if kinds[-1] == "limit" else None
+        expected = Rows.of(apply(before, steps[:-1] if limit else steps, data, first))
+        got = rows[number]
+        assert got.columns == expected.columns
+        if limit is None:
+            assert got.without(*random) == expected.without(*random), f"s{number} has rows that are not right"
+        else:
+            assert len(got.rows) == min(limit.number * 5, len(expected.rows))
+            assert Counter(map(repr, got.without(*random).rows)) <= Counter(map(repr, expected.without(*random).rows))
+        for row in got.rows if random and "r" in got.columns else ():
+            assert 0 <= row[got.columns.index("r")] < 1
