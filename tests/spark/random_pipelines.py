@@ -45,9 +45,9 @@ class Pipeline:
     source: str
     stages: tuple[tuple[Step, ...], ...]
 
-    def changed(self, which: int, number: int) -> Pipeline:
-        """The same pipeline with another constant in one of its steps."""
-        at = [(i, j) for i, stage in enumerate(self.stages) for j in range(len(stage))]
+    def changed(self, kinds: tuple[str, ...], which: int, number: int) -> Pipeline:
+        """The same pipeline with another constant in one of its steps of these kinds."""
+        at = [(i, j) for i, stage in enumerate(self.stages) for j, step in enumerate(stage) if step.kind in kinds]
         stage, step = at[which % len(at)]
         old = self.stages[stage][step]
         new = replace(old, number=number if number != old.number else number + 1)
@@ -55,17 +55,20 @@ class Pipeline:
         return replace(self, stages=(*self.stages[:stage], steps, *self.stages[stage + 1 :]))
 
 
-def random_pipeline(random: Random, reads: str = "") -> Pipeline:
+def random_pipeline(random: Random, reads: str = "", begins: str = "") -> Pipeline:
     """Draw a pipeline of two or three recovery points with one or two steps each.
 
     :param reads: its source; drawn too if empty
+    :param begins: the kind of one more step, its first
     """
 
-    def step() -> Step:
-        return Step(random.choice(KINDS), random.randint(1, 9), random.choice(("files", *SOURCES)))
+    def step(kind: str) -> Step:
+        return Step(kind, random.randint(1, 9), random.choice(("files", *SOURCES)))
 
-    stages = [_limit_last([step() for _ in range(random.randint(1, 2))]) for _ in range(random.randint(2, 3))]
-    return Pipeline(reads or random.choice(SOURCES[:3]), tuple(stages))
+    stages = [[step(random.choice(KINDS)) for _ in range(random.randint(1, 2))] for _ in range(random.randint(2, 3))]
+    if begins:
+        stages[0].insert(0, step(begins))
+    return Pipeline(reads or random.choice(SOURCES[:3]), tuple(map(_limit_last, stages)))
 
 
 def _limit_last(steps: list[Step]) -> tuple[Step, ...]:
@@ -141,7 +144,7 @@ def _apply(df: DataFrame, step: Step, data: Path, first: DataFrame | None) -> Da
 
             return df.withColumn("v", F.pandas_udf(scaled, "long")("v"))
         case "rand":
-            return df.withColumn("r", F.rand(n))
+            return df.withColumn("r", F.rand(n) if n % 2 else F.rand())
         case "collect":
             grouped = df.groupBy((F.col("k") % n).alias("k"))
             return grouped.agg(F.max("id").alias("id"), F.sum("v").alias("v"), F.collect_list("v").alias("l"))

@@ -19,7 +19,7 @@ from airflow_provider.recovery.report import build_report
 from airflow_provider.spark import checkpoint
 from tests.spark.attempts import Attempts, vertices
 from tests.spark.mortal import mortal_attempt
-from tests.spark.random_pipelines import Pipeline, Rows, apply, build, random_pipeline, source
+from tests.spark.random_pipelines import KINDS, Pipeline, Rows, Step, apply, build, random_pipeline, source
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,7 +45,8 @@ class Change:
     number: int
 
     def to_pipeline(self, pipeline: Pipeline) -> Pipeline:
-        return pipeline.changed(self.which, self.number) if self.kind == "constant" else pipeline
+        kinds = {"constant": KINDS, "function": FUNCTIONS}.get(self.kind)
+        return pipeline.changed(kinds, self.which, self.number) if kinds else pipeline
 
     def to_world(self, data: Path, store: Path) -> None:
         """Make the change, if it is one of files."""
@@ -79,11 +80,14 @@ CHANGES = (
     "nothing",
     "file added",
     "setting",
-    "constant",
+    "function",
     "partition damaged",
     "file written again",
     "partition lost",
 )
+
+
+FUNCTIONS = ("udf", "pandas udf")
 
 
 def write(path: Path, ids: range) -> None:
@@ -138,13 +142,23 @@ def test_a_retry_gives_the_right_rows_whatever_happened(
     """
     random = Random(seed)
     kind = CHANGES[seed % len(CHANGES)]
-    pipeline = random_pipeline(random, "files" if kind.startswith("file") else "")
+    begins = {"function": random.choice(FUNCTIONS), "partition lost": "rand", "partition damaged": "rand"}.get(kind, "")
+    pipeline = random_pipeline(random, "files" if kind.startswith("file") else "", begins)
     change = Change(kind, random.randint(0, 20), random.randint(1, 9))
     lives_for = random.choice((random.randint(2, 12), 99))
     options = {"spark.sql.adaptive.coalescePartitions.enabled": random.choice(("true", "false"))}
     print(f"{seed=}", pipeline, change, options, f"{lives_for=}", sep="\n")  # noqa: T201 - pytest shows it with a failure
     with configured(spark, options):
         attempt_twice(spark, tmp_path, pipeline, change, lives_for, random.choice((0.01, 60.0)), tally)
+
+
+@pytest.mark.parametrize("kind", ["partition lost", "partition damaged"])
+def test_what_was_derived_from_lost_random_numbers_goes_with_them(
+    spark: SparkSession, tmp_path: Path, kind: str
+) -> None:
+    """Where a partition of random numbers is gone, the retry's recovery points still agree with one another."""
+    pipeline = Pipeline("range", ((Step("rand", 2, ""),), (Step("arithmetic", 3, ""),)))
+    attempt_twice(spark, tmp_path, pipeline, Change(kind, 0, 1), 99, 0.01, Tally())
 
 
 def attempt_twice(
