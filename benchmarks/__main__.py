@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from benchmarks import checkpoint, machine, retry
+from benchmarks import checkpoint, fingerprint, machine, retry
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -18,13 +18,20 @@ RESULTS = Path(__file__).parent / "results"
 def main() -> None:
     """Measure what the command line asks for."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("--only", choices=["checkpoint", "retry"], help="one comparison alone")
+    parser.add_argument("--only", choices=["checkpoint", "retry", "fingerprint"], help="one measurement alone")
     parser.add_argument("--rounds", type=int, default=5, help="rounds of the checkpoint comparison (default: 5)")
     parser.add_argument("--retry-rounds", type=int, default=3, help="rounds of the retry comparison (default: 3)")
     parser.add_argument("--iterations", type=int, default=1200, help="how costly the retry's job is (default: 1200)")
     parser.add_argument("--data", type=Path, help="TPC-H tables as Parquet; by default they are generated")
     parser.add_argument("--results", type=Path, default=RESULTS, help="where to write JSON (default: %(default)s)")
     arguments = parser.parse_args()
+    if arguments.only in (None, "fingerprint"):
+        described = machine.describe()
+        result = fingerprint.compare(arguments.rounds)
+        print(fingerprint_table(result))
+        _keep(arguments.results, "fingerprint", described, result)
+    if arguments.only == "fingerprint":
+        return
     with tempfile.TemporaryDirectory(prefix="tpch-") as temporary:
         data = arguments.data.resolve() if arguments.data else _generate(Path(temporary))
         described = machine.describe()
@@ -50,6 +57,15 @@ def _keep(folder: Path, name: str, described: dict[str, Any], result: dict[str, 
     folder.mkdir(parents=True, exist_ok=True)
     content = {"machine": {**described, "load_after": machine.load()}, **result}
     (folder / f"{name}.json").write_text(json.dumps(content, indent=2) + "\n")
+
+
+def fingerprint_table(result: dict[str, Any]) -> str:
+    """Return the fingerprint's time as Markdown."""
+    return (
+        f"{result['nodes']:,} nodes over {result['files']:,} files; median of {result['rounds']} rounds: "
+        f"{result['seconds']:.2f} s (worst {result['worst_seconds']:.2f} s), "
+        f"of which Spark's own print of the plan as JSON {result['to_json_seconds']:.2f} s"
+    )
 
 
 def checkpoint_table(result: dict[str, Any]) -> str:

@@ -76,7 +76,10 @@ class VertexInitialized(JobEvent):
     :ivar schema: Spark's JSON of the columns
     :ivar upstream: vertices this one reads
     :ivar parts: the named parts of the fingerprint, to say later what has changed
+    :ivar because: why it is computed although an earlier attempt stored it or one of its name, one phrase each
     """
+
+    VERSION: ClassVar[int] = 2
 
     vertex: str
     name: str
@@ -88,6 +91,7 @@ class VertexInitialized(JobEvent):
     upstream: tuple[str, ...] = ()
     parts: dict[str, str] = field(default_factory=dict)
     layout_spec: dict[str, Any] = field(default_factory=dict)
+    because: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from airflow_provider.recovery.graph import ExecutionGraph, Vertex
@@ -22,6 +22,7 @@ class VertexReport:
     :ivar bytes: stored bytes of all partitions
     :ivar task_seconds_saved: task time that the reused partitions had cost when they were computed
     :ivar task_seconds: task time that the computed partitions cost
+    :ivar because: why the newest attempt computed what an earlier one had stored under this name, one phrase each
     """
 
     name: str
@@ -36,6 +37,7 @@ class VertexReport:
     bytes: int
     task_seconds: float
     task_seconds_saved: float
+    because: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -138,6 +140,7 @@ def _vertex_report(vertex: Vertex, epoch: int) -> VertexReport:
         bytes=sum(p.bytes for p in vertex.partitions.values()),
         task_seconds=round(sum(p.duration for p in computed), 3),
         task_seconds_saved=round(sum(p.duration for p in reused), 3),
+        because=list(vertex.initialized.because) if vertex.initialized.epoch == epoch else [],
     )
 
 
@@ -171,6 +174,9 @@ def format_report(report: JobReport) -> str:
                 *(cell.rjust(width) for cell, width in zip(line[1:], widths[1:], strict=True)),
             ]
             lines.append("  " + "  ".join(cells).rstrip())
+    lines += [
+        f"  {vertex.name} computed again: {'; '.join(vertex.because)}" for vertex in report.vertices if vertex.because
+    ]
     lines += [f"  not recorded: {skip.name}: {skip.reason}" for skip in report.skipped]
     if report.restarts:
         lines.append(f"  starts from scratch because recovery had to be abandoned: {report.restarts}")

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-def checkpoint(df: DataFrame, name: str) -> DataFrame:
+def checkpoint(df: DataFrame, name: str, *, version: str = "", deterministic: bool | None = None) -> DataFrame:
     """Make *df* a recovery point called *name*; also ``df.transform(checkpoint, "sessions")``.
 
     Returns a DataFrame with the same rows, schema and column identities (``df["id"]`` still resolves). Runs the plan
@@ -18,6 +18,11 @@ def checkpoint(df: DataFrame, name: str) -> DataFrame:
     ``spark-submit``) it returns *df* itself and costs nothing.
 
     :param name: a name for people and for the report; the same name may be used again for another DataFrame
+    :param version: says which state a source is in that has no version of its own (JDBC, an RDD): a retry reuses what
+        was stored only where the text is the same. Without it such a DataFrame is computed again
+    :param deterministic: ``False``: keep it whole or not at all, because a function in it gives other results each
+        time, which cannot be seen; ``True``: keep single partitions although the plan looks as if it depended on the
+        order of rows (``row_number`` over a unique key, say)
     :raises ConfigurationError: the name is empty, or *df* is no DataFrame of a classic Spark session
     :raises Fenced: a newer attempt owns the job
     """
@@ -26,4 +31,4 @@ def checkpoint(df: DataFrame, name: str) -> DataFrame:
         return df
     from airflow_provider.spark.recover import recover
 
-    return recover(context, df, name)
+    return recover(context, df, name, version, deterministic)

@@ -9,6 +9,9 @@ import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider.spark.functions import FunctionReader
+from airflow_provider.spark.watching import Watched
+
 if TYPE_CHECKING:
     from airflow_provider.recovery.partitions import StoredPartition
     from airflow_provider.spark.job_master import JobMaster
@@ -18,7 +21,8 @@ if TYPE_CHECKING:
 class RecoveryContext:
     """What the checkpoints of one driver share.
 
-    :ivar local_data: RDD id → digest of rows given to ``createDataFrame``
+    :ivar watched: what was learnt from watching the script make its DataFrames
+    :ivar functions: tells Python functions apart
     :ivar executors_ready: application id → what its executors lack; empty text for nothing
     :ivar names: fingerprints seen under each checkpoint name, in order
     :ivar done: vertex → its partitions, for vertices that this attempt has already come to
@@ -27,11 +31,14 @@ class RecoveryContext:
 
     master: JobMaster
     hadoop_root: str
-    local_data: dict[int, str] = field(default_factory=dict)
+    watched: Watched = field(default_factory=Watched)
     executors_ready: dict[str, str] = field(default_factory=dict)
     names: dict[str, list[str]] = field(default_factory=dict)
     done: dict[str, dict[int, StoredPartition]] = field(default_factory=dict)
     lock: Any = field(default_factory=threading.RLock)
+
+    def __post_init__(self) -> None:
+        self.functions = FunctionReader(self.watched.broadcasts)
 
     def unique_name(self, name: str, fingerprint: str) -> str:
         """Return *name*, or ``name#2`` and so on where it was already used for something else in this attempt."""

@@ -1,59 +1,65 @@
 """The fingerprint of a recovery point: equal only if its rows are certain to be equal.
 
-Named parts, so that a retry can say what has changed: the plan, each scan's files, each Python function, the modules
-these may call, the session's settings, versions, and the recovery points further up. When in doubt a part differs, and
-the vertex is computed again.
+Made of named parts, so that a retry can say what has changed: the plan, its sources, its Python functions and the
+modules that these reach, the session's settings, versions, and the recovery points further up. When in doubt a part
+differs, and the vertex is computed again. What counts and what does not is told in docs/reuse.md.
 """
 
 from __future__ import annotations
 
-import hashlib
 import platform
-import sys
-import sysconfig
+import re
 from dataclasses import dataclass
 from importlib import metadata
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider.spark.jvm.description import PlanDescriber, digest
-from airflow_provider.spark.jvm.scala import items
-from airflow_provider.spark.recovery_point import fingerprint_of
+from airflow_provider.recovery import explain
+from airflow_provider.recovery.digest import digest
+from airflow_provider.spark.jvm.description import PlanDescriber, PlanDescription, label_functions
+from airflow_provider.spark.jvm.layout import CUTTING_SETTINGS
+from airflow_provider.spark.jvm.settings import settings_set
+from airflow_provider.spark.recovery_point import fingerprint_of, name_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from airflow_provider.spark.context import RecoveryContext
 
-FORMAT = "1"
+FORMAT = "2"
 """Raise it when the stored partitions or the fingerprint itself change meaning."""
 
 _NO_MEANING = (
+    *CUTTING_SETTINGS,
     "spark.sql.warehouse.dir",
     "spark.sql.artifact.",
     "spark.sql.ui.",
     "spark.sql.debug.",
     "spark.sql.planChangeLog",
-    "spark.sql.adaptive.",
-    "spark.sql.shuffle.partitions",
-    "spark.sql.files.maxPartitionBytes",
-    "spark.sql.files.openCostInBytes",
-    "spark.sql.files.minPartitionNum",
-    "spark.sql.autoBroadcastJoinThreshold",
     "spark.sql.broadcastTimeout",
-    "spark.sql.execution.arrow.maxRecordsPerBatch",
+    "spark.sql.execution.arrow.pyspark.",
     "spark.sql.execution.arrow.pythonUDF.columnarInput.enabled",
+    "spark.sql.execution.pythonUDF.pandas.",
+    "spark.sql.execution.pyspark.udf.",
+    "spark.sql.pyspark.",
+    "spark.sql.repl.",
+    "spark.sql.sources.parallelPartitionDiscovery.",
     "spark.sql.streaming.",
+    "spark.sql.codegen.",
 )
-"""Settings that change how a result is computed, or how it is cut (the layout tells), but not its rows."""
+"""Settings that change how a result is computed, shown, or cut (the layout tells that), but not its rows."""
+
+_SECRET = re.compile(r"secret|password|passwd|token|credential|access[._-]?key", re.IGNORECASE)
+_TIME_ZONE = "spark.sql.session.timeZone"
+_SHOWN = re.compile(r"[\w ./:,+-]{0,100}")
+"""Values that are kept as they are; of others only a digest is."""
 
 
 @dataclass(frozen=True)
 class Fingerprint:
     """What a recovery point is.
 
-    :ivar digest: over all parts
-    :ivar parts: name → digest
+    :ivar digest: over everything that decides its rows
+    :ivar parts: named parts, to say later what has changed (see :mod:`airflow_provider.recovery.explain`)
     :ivar upstream: tokens of the recovery points that it reads
     :ivar opaque: why it has no fingerprint; empty if it has
     :ivar not_deterministic: what makes its rows vary from run to run; empty if nothing does
@@ -66,73 +72,83 @@ class Fingerprint:
     not_deterministic: tuple[str, ...]
 
 
-def fingerprint(df: DataFrame, context: RecoveryContext) -> Fingerprint:
-    """Return the fingerprint of *df* in its session."""
+def fingerprint(df: DataFrame, context: RecoveryContext, version: str = "") -> Fingerprint:
+    """Return the fingerprint of *df* in its session.
+
+    :param version: stands for all that has no fingerprint of its own: the user vouches that its rows are equal wherever
+        the text is
+    """
     spark = df.sparkSession
-    description = PlanDescriber(spark, context.local_data).describe(df)
-    parts = {**description.parts, "settings": _settings(spark), "versions": _versions(spark, description.has_python)}
-    for token in description.upstream:
-        parts[f"upstream {fingerprint_of(token)}"] = fingerprint_of(token)
-    if description.has_python:
-        parts["modules"] = _modules()
-    parts = {name: hashlib.sha256(value.encode()).hexdigest()[:16] for name, value in parts.items()}
+    describer = PlanDescriber(spark, context.watched.local_data, context.watched.seeds, context.functions)
+    described = describer.describe(df)
+    named = {**_settings(spark, described), **_versions(spark, described), **_modules(described)}
+    if version:
+        named[explain.GIVEN] = version
+    parts = {
+        explain.PLAN: described.plan[:16],
+        **label_functions(described.functions),
+        **{source.part: source.value for source in described.sources if not source.opaque},
+        **{f"{explain.UPSTREAM} {name_of(token)}": fingerprint_of(token) for token in described.upstream},
+        **named,
+    }
     return Fingerprint(
-        digest=digest(*(text for name in sorted(parts) for text in (name, parts[name]))),
+        digest=digest(
+            described.plan,
+            *_list(*(function.identity.digest for function in described.functions)),
+            *_list(*(source.identity for source in described.sources)),
+            *_list(*(fingerprint_of(token) for token in described.upstream)),
+            *_list(*(text for name in sorted(named) for text in (name, named[name]))),
+        ),
         parts=parts,
-        upstream=tuple(dict.fromkeys(description.upstream)),
-        opaque=tuple(dict.fromkeys(description.opaque)),
-        not_deterministic=tuple(dict.fromkeys(description.not_deterministic)),
+        upstream=tuple(dict.fromkeys(described.upstream)),
+        opaque=() if version else tuple(dict.fromkeys(described.opaque)),
+        not_deterministic=tuple(dict.fromkeys(described.not_deterministic)),
     )
 
 
-def _settings(spark: SparkSession) -> str:
+def _list(*texts: str) -> tuple[str, ...]:
+    return (str(len(texts)), *texts)
+
+
+def _settings(spark: SparkSession, described: PlanDescription) -> dict[str, str]:
+    """Return the settings that were given a value of their own and may change rows."""
     settings = {
-        pair._1(): pair._2()
-        for pair in _pairs(spark)
-        if pair._1().startswith("spark.sql.") and not pair._1().startswith(_NO_MEANING)
+        name: value
+        for name, value in settings_set(spark, "spark.sql.").items()
+        if not name.startswith(_NO_MEANING) and not _SECRET.search(name)
     }
-    settings["spark.sql.session.timeZone"] = spark.conf.get("spark.sql.session.timeZone") or ""
-    return digest(*(text for name in sorted(settings) for text in (name, settings[name])))
+    settings |= {_TIME_ZONE: spark.conf.get(_TIME_ZONE) or "", **described.session}
+    return {f"{explain.SETTING} {name}": _shown(value) for name, value in settings.items()}
 
 
-def _pairs(spark: SparkSession) -> list[Any]:
-    return list(items(spark._jsparkSession.conf().getAll().toSeq()))
+def _shown(value: str) -> str:
+    return value if _SHOWN.fullmatch(value) else f"#{digest(value)[:16]}"
 
 
-def _versions(spark: SparkSession, has_python: bool) -> str:
-    versions = {"format": FORMAT, "spark": spark.version}
-    if has_python:
-        versions["python"] = platform.python_version()
-        for package in ("pandas", "numpy", "pyarrow", "scipy"):
-            try:
-                versions[package] = metadata.version(package)
-            except metadata.PackageNotFoundError:
-                versions[package] = ""
-    return digest(*(text for name in sorted(versions) for text in (name, versions[name])))
+def _versions(spark: SparkSession, described: PlanDescription) -> dict[str, str]:
+    versions = {"the format": FORMAT, "Spark": spark.version}
+    if described.functions:
+        versions["Python"] = platform.python_version()
+    return {f"{explain.VERSION} {name}": value for name, value in versions.items()}
 
 
-def _modules() -> str:
-    """Digest the source of every loaded module of the user's own.
-
-    A function that is imported is pickled by its name only, so its code must be looked at here. Which modules a
-    function reaches is not followed: any change in any of them counts.
-    """
-    sources: dict[str, bytes] = {}
-    for name, module in list(sys.modules.items()):
-        file = getattr(module, "__file__", None)
-        if name == "__main__" or not file or _is_installed(Path(file)):
-            continue
-        try:
-            sources[name] = Path(file).read_bytes()
-        except OSError:
-            loader = getattr(getattr(module, "__spec__", None), "loader", None)
-            source = getattr(loader, "get_data", lambda _: b"")(file) if loader else b""
-            sources[name] = bytes(source)
-    return digest(*(text for name in sorted(sources) for text in (name, hashlib.sha256(sources[name]).hexdigest())))
+def _modules(described: PlanDescription) -> dict[str, str]:
+    """Return what the Python functions reach: sources of the user's own modules, versions of installed packages."""
+    if not described.functions:
+        return {}
+    modules: dict[str, Any] = {}
+    packages: dict[str, str] = {name: _installed(name) for name in ("pandas", "pyarrow")}  # Spark converts with them
+    for function in described.functions:
+        modules |= function.identity.modules
+        packages |= function.identity.packages
+    return {
+        **{f"{explain.MODULE} {name}": value[:16] for name, value in modules.items()},
+        **{f"{explain.PACKAGE} {name}": value for name, value in packages.items()},
+    }
 
 
-def _is_installed(path: Path) -> bool:
-    text = str(path)
-    roots = [sysconfig.get_path(key) for key in ("stdlib", "platstdlib", "purelib", "platlib")]
-    own = str(Path(__file__).parents[1])
-    return any(text.startswith(root) for root in [*roots, own] if root) or "/pyspark/" in text or "/py4j" in text
+def _installed(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return ""

@@ -10,7 +10,7 @@ import functools
 import hashlib
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider.spark.jvm.description import digest
+from airflow_provider.recovery.digest import digest
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,14 +9,17 @@ from __future__ import annotations
 import logging
 import time
 import uuid
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
 from airflow_provider.recovery.errors import Fenced
 from airflow_provider.recovery.events import VertexInitialized
 from airflow_provider.recovery.partitions import StoredPartition
+from airflow_provider.spark.cut import Cut
 from airflow_provider.spark.jvm.carriers import to_carriers
-from airflow_provider.spark.jvm.execution import PreparedJob, job_properties
+from airflow_provider.spark.jvm.execution import PreparedJob, job_properties, leaf_parallelism
+from airflow_provider.spark.jvm.layout import CUTTING_SETTINGS
+from airflow_provider.spark.jvm.settings import settings_set
 from airflow_provider.spark.manifests import Delivering
 from airflow_provider.spark.partition_io import (
     LAYOUT_PROPERTY,
@@ -78,24 +81,33 @@ class _Collector:
             log.info("checkpoint %r: %d of %d partitions stored", self.name, len(self.stored), self.parallelism)
 
 
-def materialize(context: RecoveryContext, point: RecoveryPoint) -> dict[int, StoredPartition]:
+def materialize(
+    context: RecoveryContext, point: RecoveryPoint, because: tuple[str, ...] = ()
+) -> dict[int, StoredPartition]:
     """Store the vertex and return its partitions by index; what survived and still fits is not computed again.
 
+    :param because: why the vertex is not the one that was stored earlier
     :raises NotStored: the store failed; nothing is wrong with the job itself
     """
     master, spark = context.master, point.df.sparkSession
     collector = _Collector(master, point.name)
     tag = f"spark-recovery-{uuid.uuid4().hex}"
     collector.on_error = lambda: spark.sparkContext.cancelJobsWithTag(tag)
-    frame = _writing(context, point, collector)
     description = f"checkpoint {point.name}"
-    with job_properties(spark.sparkContext, {}, description=f"{description}: upstream stages", tag=tag):
-        job = PreparedJob(frame)
-    missing = _initialize(context, point, job, collector)
-    if missing:
-        properties = {LAYOUT_PROPERTY: _layout(point, job), PARALLELISM_PROPERTY: str(job.parallelism)}
-        with job_properties(spark.sparkContext, properties, description=description, tag=tag):
-            _run(job, missing, collector)
+    known = master.vertex(point.vertex)
+    recorded = Cut.from_spec(known.initialized.layout_spec) if known and known.initialized.deterministic else None
+    with leaf_parallelism(spark, recorded.leaf_parallelism if recorded else 0) as parallelism:
+        frame = _writing(context, point, collector)
+        with job_properties(spark.sparkContext, {}, description=f"{description}: upstream stages", tag=tag):
+            job = PreparedJob(frame)
+        cut = Cut(parallelism, settings_set(spark, *CUTTING_SETTINGS), job.layout.reads)
+        if recorded is not None and recorded.settings == cut.settings and job.pin(recorded.reads):
+            cut = replace(cut, reads=job.layout.reads)
+        missing = _initialize(context, point, job, collector, because, cut)
+        if missing:
+            properties = {LAYOUT_PROPERTY: _layout(point, job), PARALLELISM_PROPERTY: str(job.parallelism)}
+            with job_properties(spark.sparkContext, properties, description=description, tag=tag):
+                _run(job, missing, collector)
     lost = [index for index in range(job.parallelism) if index not in collector.stored]
     if lost:
         raise NotStored(collector.error or f"no task reported partitions {lost[:10]}")
@@ -138,22 +150,25 @@ def _writing(context: RecoveryContext, point: RecoveryPoint, collector: _Collect
 
 
 def _layout(point: RecoveryPoint, job: PreparedJob) -> str:
-    return "whole" if point.fingerprint.not_deterministic else job.layout.identity(job.parallelism)
+    return "whole" if point.not_deterministic else job.layout.identity(job.parallelism)
 
 
-def _initialize(context: RecoveryContext, point: RecoveryPoint, job: PreparedJob, collector: _Collector) -> list[int]:
+def _initialize(
+    context: RecoveryContext,
+    point: RecoveryPoint,
+    job: PreparedJob,
+    collector: _Collector,
+    because: tuple[str, ...],
+    cut: Cut,
+) -> list[int]:
     """Record the vertex and what of it survived; return the indexes that have to be computed."""
     master = context.master
-    known = master.vertex(point.vertex)
-    if known is not None and known.initialized.deterministic:
-        reads = known.initialized.layout_spec.get("reads", [])
-        job.pin([[(int(start), int(end)) for start, end in ranges] for ranges in reads])
     layout = _layout(point, job)
-    whole = list(point.fingerprint.not_deterministic) + job.layout.whole_only
+    whole = [*point.not_deterministic, *job.layout.whole_only]
     if whole:
         log.info("checkpoint %r can only be kept whole: %s", point.name, "; ".join(dict.fromkeys(whole)))
     survivors = master.survivors_of(point.vertex, layout, job.parallelism, deterministic=not whole)
-    _reset_others(master, point, layout, survivors)
+    again = _reset_others(master, point, layout, survivors, cut)
     master.vertex_initialized(
         VertexInitialized(
             epoch=master.epoch,
@@ -167,7 +182,8 @@ def _initialize(context: RecoveryContext, point: RecoveryPoint, job: PreparedJob
             schema=point.df.schema.json(),
             upstream=tuple(vertex_of(token) for token in point.fingerprint.upstream),
             parts=point.fingerprint.parts,
-            layout_spec={"reads": [[list(pair) for pair in ranges] for ranges in job.layout.reads]},
+            layout_spec=cut.to_spec(),
+            because=(*because, *again),
         )
     )
     collector.parallelism = job.parallelism
@@ -185,15 +201,22 @@ def _initialize(context: RecoveryContext, point: RecoveryPoint, job: PreparedJob
     return missing
 
 
-def _reset_others(master: JobMaster, point: RecoveryPoint, layout: str, survivors: dict[int, StoredPartition]) -> None:
+def _reset_others(
+    master: JobMaster, point: RecoveryPoint, layout: str, survivors: dict[int, StoredPartition], cut: Cut
+) -> tuple[str, ...]:
     """Record that partitions which earlier attempts finished are computed again, and say why."""
     known = master.vertex(point.vertex)
     if known is None:
-        return
+        return ()
     kept = {partition.key for partition in survivors.values()}
     again = tuple(index for index, record in known.partitions.items() if record.key not in kept)
-    if again:
-        changed = known.initialized.layout != layout
-        reason = "the partitions are cut differently now" if changed else "an incomplete vertex cannot be kept in part"
-        log.warning("checkpoint %r: %d stored partitions are not reused: %s", point.name, len(again), reason)
-        master.partitions_reset(point.vertex, again, reason)
+    if not again:
+        return ()
+    if known.initialized.layout == layout:
+        reason = "an incomplete vertex that is not deterministic cannot be kept in part"
+    else:
+        changed = cut.changes_since(Cut.from_spec(known.initialized.layout_spec))
+        reason = f"its rows are cut differently now{f' ({changed})' if changed else ''}"
+    log.warning("checkpoint %r: %d stored partitions are not reused: %s", point.name, len(again), reason)
+    master.partitions_reset(point.vertex, again, reason)
+    return (reason,)

@@ -12,6 +12,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider.recovery.errors import ConfigurationError
+from airflow_provider.recovery.explain import reasons
 from airflow_provider.recovery.job import encode_segment
 from airflow_provider.spark.environment import executors_ready
 from airflow_provider.spark.fingerprint import fingerprint
@@ -19,7 +20,7 @@ from airflow_provider.spark.jvm.relation import as_vertex
 from airflow_provider.spark.materialize import NotStored, materialize
 from airflow_provider.spark.reading import read_partitions
 from airflow_provider.spark.recovery_point import RecoveryPoint
-from airflow_provider.spark.types import unstorable
+from airflow_provider.spark.types import refusal, schema_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -30,18 +31,34 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-def recover(context: RecoveryContext, df: DataFrame, name: str) -> DataFrame:
+def recover(
+    context: RecoveryContext, df: DataFrame, name: str, version: str = "", deterministic: bool | None = None
+) -> DataFrame:
     """Do what :func:`airflow_provider.spark.checkpoint` promises, in a driver that has a recovery context."""
     _require_classic(df, name)
+    if not isinstance(version, str):
+        raise ConfigurationError(f"checkpoint({name!r}) got the version {version!r}.", remedy="A version is a text.")
     context.master.check()
     reason = _reason_to_skip(context, df)
     if reason:
         return _skip(context, df, name, reason)
-    identity = fingerprint(df, context)
+    identity = fingerprint(df, context, version)
     if identity.opaque:
-        return _skip(context, df, name, f"a retry could not tell whether it is the same: {'; '.join(identity.opaque)}")
+        return _skip(
+            context,
+            df,
+            name,
+            f"a retry could not tell whether it is the same: {'; '.join(identity.opaque)}. If you can tell, say so: "
+            f'checkpoint(df, {name!r}, version="…")',
+        )
     name = context.unique_name(name, identity.digest)
-    return _recover(context, RecoveryPoint(df, name, f"{encode_segment(name)}-{identity.digest[:32]}", identity))
+    not_deterministic = {
+        None: identity.not_deterministic,
+        True: (),
+        False: (*identity.not_deterministic, "the script says that it is not deterministic"),
+    }[deterministic]
+    vertex = f"{encode_segment(name)}-{identity.digest[:32]}"
+    return _recover(context, RecoveryPoint(df, name, vertex, identity, not_deterministic))
 
 
 def _require_classic(df: Any, name: Any) -> None:
@@ -65,7 +82,7 @@ def _reason_to_skip(context: RecoveryContext, df: DataFrame) -> str:
         return "the event store has failed"
     if df.isStreaming:
         return "it is a streaming DataFrame"
-    return unstorable(df.schema) or executors_ready(context, df.sparkSession)
+    return refusal(schema_of(df)) or executors_ready(context, df.sparkSession)
 
 
 def _skip(context: RecoveryContext, df: DataFrame, name: str, reason: str) -> DataFrame:
@@ -91,13 +108,32 @@ def _recover(context: RecoveryContext, point: RecoveryPoint) -> DataFrame:
     if known is not None and known.initialized.deterministic and master.optional(point.vertex):
         log.info("checkpoint %r: partly lost, but all that reads it is finished; computed only if needed", point.name)
         return as_vertex(point.df, point.df, point.vertex)
+    because = _because(context, point)
+    if because:
+        log.info("checkpoint %r is computed again, because %s", point.name, "; ".join(because))
     try:
-        stored = materialize(context, point)
+        stored = materialize(context, point, because)
     except NotStored as error:
         return _skip(context, point.df, point.name, str(error))
     if not master.vertex_finished(point.vertex):
         return _skip(context, point.df, point.name, "the event store has failed")
     return _reading(context, point, stored)
+
+
+def _because(context: RecoveryContext, point: RecoveryPoint) -> tuple[str, ...]:
+    """Say why the vertex is not the one that an earlier attempt stored under this name; empty if there is none."""
+    graph = context.master.graph
+    if point.vertex in graph.vertices:
+        return ()
+    earlier = [
+        vertex.initialized
+        for vertex in graph.vertices.values()
+        if vertex.initialized.name == point.name and context.master.epoch not in vertex.reached_by
+    ]
+    if not earlier:
+        return ()
+    last = max(earlier, key=lambda initialized: initialized.epoch)
+    return tuple(reasons(last.parts, point.fingerprint.parts, last.schema, point.df.schema.json()))
 
 
 def _reading(context: RecoveryContext, point: RecoveryPoint, stored: dict[int, StoredPartition]) -> DataFrame:

@@ -11,23 +11,34 @@ if TYPE_CHECKING:
     from airflow_provider.spark.fingerprint import Fingerprint
 
 
+VERTEX_ALIAS = "spark_recovery_vertex:"
+"""Before a token: the name by which a plan shows that it reads a recovery point."""
+
+
 @dataclass(frozen=True)
 class RecoveryPoint:
     """One call of ``checkpoint``.
 
     :ivar name: as the user gave it, made unique within the attempt
     :ivar vertex: identity of the vertex, ``<encoded name>-<fingerprint>``
+    :ivar not_deterministic: why it can only be kept whole; empty if single partitions may be kept
     """
 
     df: DataFrame
     name: str
     vertex: str
     fingerprint: Fingerprint
+    not_deterministic: tuple[str, ...]
 
 
 def fingerprint_of(token: str) -> str:
     """Return the part of a vertex token that says what it holds, without the name that the user gave it."""
     return token.rsplit("-", 1)[-1]
+
+
+def name_of(token: str) -> str:
+    """Return the part of a vertex token that the user gave, in its encoded form."""
+    return token.rsplit("-", 1)[0]
 
 
 def vertex_of(token: str) -> str:

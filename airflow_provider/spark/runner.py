@@ -117,10 +117,10 @@ def watch_parent() -> None:
 def _run(request: RunRequest, application: Path) -> int:
     from airflow_provider.spark.context import RecoveryContext, activate
     from airflow_provider.spark.job_master import JobMaster
-    from airflow_provider.spark.local_data import watch_local_data
     from airflow_provider.spark.out_of_reach import lost_the_store, new_session
     from airflow_provider.spark.reading import hadoop_root
     from airflow_provider.spark.sinks import guard_sinks
+    from airflow_provider.spark.watching import watch
     from airflow_provider.storage.uris import open_store
 
     if os.environ.get(FAULT):
@@ -133,7 +133,7 @@ def _run(request: RunRequest, application: Path) -> int:
         return 0
     watch_parent()
     context = RecoveryContext(master, hadoop_root(store.uri))
-    restores = [watch_local_data(context.local_data), guard_sinks(master.check_now)]
+    restores = [watch(context.watched), guard_sinks(master.check_now)]
     activate(context)
     try:
         try:

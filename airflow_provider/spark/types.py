@@ -64,11 +64,6 @@ def schema_of(df: DataFrame) -> TypeJson:
     return json.loads(df._jdf.schema().json())
 
 
-def unstorable(schema: StructType) -> str:
-    """Return why the schema cannot be stored exactly, naming column, type and remedy; empty text if it can."""
-    return refusal(schema.jsonValue())
-
-
 def refusal(schema: TypeJson) -> str:
     """Do as :func:`unstorable` for a schema in its JSON form, as :func:`schema_of` gives it."""
     for field in schema["fields"]:

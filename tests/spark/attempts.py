@@ -13,8 +13,8 @@ from airflow_provider.recovery.report import VertexReport, build_report
 from airflow_provider.recovery.run_request import RunRequest
 from airflow_provider.spark.context import RecoveryContext, activate
 from airflow_provider.spark.job_master import JobMaster
-from airflow_provider.spark.local_data import watch_local_data
 from airflow_provider.spark.reading import hadoop_root
+from airflow_provider.spark.watching import watch
 from airflow_provider.storage.uris import open_store
 
 
@@ -42,7 +42,7 @@ class Attempts:
         master = JobMaster(request, store, on_fenced=lambda _: None)
         assert master.start()
         context = RecoveryContext(master, hadoop_root(store.uri))
-        restore = watch_local_data(context.local_data)
+        restore = watch(context.watched)
         activate(context)
         try:
             yield context

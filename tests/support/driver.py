@@ -43,6 +43,7 @@ class DriverHarness:
     """Runs attempts of one job against one event store.
 
     :param folder: a folder of its own for outputs and Spark's event logs
+    :param settings: Spark settings beside those of all tests
     """
 
     folder: Path
@@ -50,6 +51,7 @@ class DriverHarness:
     job_id: str = "job"
     storage: Mapping[str, str] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, str] = field(default_factory=dict)
     attempts: int = 0
 
     def command(self, script: str | Path, *arguments: str, options: Mapping[str, str] | None = None) -> list[str]:
@@ -62,7 +64,8 @@ class DriverHarness:
     def env(self, fault: str = "", **extra: str) -> dict[str, str]:
         logs = self.folder / f"eventlog-{self.attempts}"
         logs.mkdir(parents=True, exist_ok=True)
-        settings = {**SPARK_SETTINGS, "spark.eventLog.enabled": "true", "spark.eventLog.dir": f"file://{logs}"}
+        recording = {"spark.eventLog.enabled": "true", "spark.eventLog.dir": f"file://{logs}"}
+        settings = {**SPARK_SETTINGS, **recording, **self.settings}
         flags = " ".join(f'--conf "{name}={value}"' for name, value in settings.items())
         env = {
             **os.environ,

@@ -1,128 +1,73 @@
 """Describe an analyzed plan so exactly that two equal descriptions mean equal results.
 
 Spark offers no stable identity of a plan: ``semanticHash`` differs from one JVM to the next and tree strings are cut
-and leave out literal types, files and functions. So the description is put together from the plan's JSON (all
-constructor fields, literals with their types; expression ids renumbered), each node's own line (what JSON leaves
-out), the files of each scan (path, size, modification time), the rows of local relations, and the bytes of each
-Python function. A recovery point further down stands for itself: below it nothing is looked at.
+and leave out literal types, files and functions. So the description is put together from the plan's two prints
+(:mod:`airflow_provider.spark.jvm.plan_text`), the version of each source at its leaves
+(:mod:`airflow_provider.spark.jvm.sources`) and the identity of each Python function
+(:mod:`airflow_provider.spark.functions`). A recovery point further down stands for itself: below it nothing is looked
+at.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
-import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from airflow_provider.spark.jvm.relation import VERTEX_ALIAS, dataset, vertex_token
-from airflow_provider.spark.jvm.scala import items
-from airflow_provider.spark.recovery_point import fingerprint_of
+from airflow_provider.recovery import explain
+from airflow_provider.recovery.digest import digest
+from airflow_provider.spark.functions import FunctionIdentity, FunctionReader
+from airflow_provider.spark.jvm.determinism import NOT_DETERMINISTIC, OPAQUE
+from airflow_provider.spark.jvm.plan_text import PlanText, Structure
+from airflow_provider.spark.jvm.relation import vertex_token
+from airflow_provider.spark.jvm.scala import items, to_seq
+from airflow_provider.spark.jvm.sources import Source, read_source
 
-_PLAN_PACKAGES = (
+_KNOWN_PACKAGES = (
     "org.apache.spark.sql.catalyst.expressions.",
     "org.apache.spark.sql.catalyst.plans.",
     "org.apache.spark.sql.catalyst.analysis.",
     "org.apache.spark.sql.execution.datasources.LogicalRelation",
+    "org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation",
     "org.apache.spark.sql.execution.LogicalRDD",
     "org.apache.spark.sql.types.",
 )
 """Nodes from elsewhere (data sources of third parties, typed Scala closures) are opaque."""
 
-_OPAQUE = {
-    "ScalaUDF": "a JVM function",
-    "ScalarSubqueryReference": "a bound subquery",
-    "TypedFilter": "a typed JVM function",
-    "MapElements": "a typed JVM function",
-    "MapPartitions": "a typed JVM function",
-    "MapGroups": "a typed JVM function",
-    "FlatMapGroupsWithState": "a typed JVM function",
-    "CoGroup": "a typed JVM function",
-    "AppendColumns": "a typed JVM function",
-    "ApplyFunctionExpression": "a data source's function",
-    "CallMethodViaReflection": "a Java method",
-    "TryReflect": "a Java method",
-    "InvokeLike": "a Java method",
-}
-
-NOT_DETERMINISTIC = {
-    "CurrentTimestamp",
-    "CurrentTimestampLike",
-    "CurrentDate",
-    "CurrentTime",
-    "LocalTimestamp",
-    "Now",
-    "CurrentBatchTimestamp",
-    "Uuid",
-    "Shuffle",
-    "MonotonicallyIncreasingID",
-    "SparkPartitionID",
-    "InputFileName",
-    "InputFileBlockStart",
-    "InputFileBlockLength",
-    "First",
-    "Last",
-    "AnyValue",
-    "NthValue",
-    "CollectList",
-    "CollectSet",
-    "ListAgg",
-    "Mode",
-    "MaxBy",
-    "MinBy",
-    "ApproximatePercentile",
-    "PercentileHeap",
-    "RowNumber",
-    "NTile",
-    "Lag",
-    "Lead",
-    "Sample",
-    "GlobalLimit",
-    "LocalLimit",
-    "Limit",
-    "Offset",
-    "Tail",
-    "LimitAll",
-    "Deduplicate",
-    "DeduplicateWithinWatermark",
-    "Repartition",
-    "RebalancePartitions",
-}
-"""Expressions and nodes whose result can differ between two runs over the same input, or depends on row order."""
-
-_FILE_STATUS = re.compile(
-    r"\bpath=(?P<path>.*?); isDirectory=.*?\blength=(?P<size>\d+);.*?modification_time=(?P<time>\d+)"
-)
-_SESSION_ID = re.compile(r"(#|\bCTERelation(?:Def|Ref) )(\d+)")
-"""Ids that a session counts up: of expressions and of common table expressions."""
+_MAX_FIELDS = "spark.sql.debug.maxToStringFields"
+_PYTHON_FUNCTIONS = ("PythonUDF", "PythonUDAF", "PythonUDTF")
 
 
-def digest(*texts: str) -> str:
-    """Return a SHA-256 in hexadecimal over *texts*, which cannot run into one another."""
-    sha = hashlib.sha256()
-    for text in texts:
-        data = text.encode("utf-8", "surrogatepass")
-        sha.update(len(data).to_bytes(8, "big"))
-        sha.update(data)
-    return sha.hexdigest()
+@dataclass(frozen=True)
+class PythonFunction:
+    """A Python function in a plan, under the name that Spark shows."""
+
+    name: str
+    identity: FunctionIdentity
+    deterministic: bool
 
 
 @dataclass
 class PlanDescription:
     """What is known of a plan.
 
-    :ivar parts: named digests; together they are the fingerprint, apart they tell what changed
-    :ivar upstream: tokens of the recovery points that the plan reads, in the order of the plan
+    :ivar plan: digest of its structure, without the following
+    :ivar functions: its Python functions, in the order of the plan
+    :ivar sources: what its leaves read, in the order of the plan
+    :ivar upstream: tokens of the recovery points that it reads, in the order of the plan
+    :ivar session: facts of the session that its expressions ask for, such as the current user
     :ivar opaque: reasons why nothing may be reused; empty if everything is described
     :ivar not_deterministic: what makes the plan's result vary from run to run; empty if nothing does
     """
 
-    parts: dict[str, str] = field(default_factory=dict)
+    plan: str = ""
+    functions: list[PythonFunction] = field(default_factory=list)
+    sources: list[Source] = field(default_factory=list)
     upstream: list[str] = field(default_factory=list)
+    session: dict[str, str] = field(default_factory=dict)
     opaque: list[str] = field(default_factory=list)
     not_deterministic: list[str] = field(default_factory=list)
-    has_python: bool = False
 
 
 class PlanDescriber:
@@ -130,182 +75,133 @@ class PlanDescriber:
 
     :param spark: the session
     :param local_data: RDD id → digest of the rows that the script gave to ``createDataFrame``
+    :param seeds: seeds that were drawn because the script gave none, in decimal
+    :param functions: tells Python functions apart
     """
 
-    def __init__(self, spark: Any, local_data: dict[int, str]) -> None:
+    def __init__(self, spark: Any, local_data: dict[int, str], seeds: set[str], functions: FunctionReader) -> None:
         self._spark = spark
-        self._jvm = spark._jvm
         self._local_data = local_data
-        patterns = self._jvm.org.apache.spark.sql.catalyst.trees.TreePattern
-        self._python_patterns = [patterns.PYTHON_UDF(), patterns.GENERATOR()]  # a Python UDTF is a generator
+        self._seeds = seeds
+        self._functions = functions
+        patterns = spark._jvm.org.apache.spark.sql.catalyst.trees.TreePattern
+        python = [patterns.PYTHON_UDF(), patterns.GENERATOR()]  # a Python UDTF is a generator
+        self._python = to_seq(spark._jvm, python)
+        self._python_or_subquery = to_seq(spark._jvm, [*python, patterns.PLAN_EXPRESSION()])
 
     def describe(self, df: Any) -> PlanDescription:
         """Return the description of *df*'s analyzed plan."""
         plan = df._jdf.queryExecution().analyzed()
-        description = PlanDescription()
-        ids: dict[str, int] = {}
-        lines: list[str] = []
-        self._walk(plan, 0, lines, description)
-        structure = self._structure(plan, ids, description)
-        text = _SESSION_ID.sub(lambda match: f"{match[1]}{_number(match[1][0] + match[2], ids)}", "\n".join(lines))
-        description.parts["plan"] = digest(structure, text)
-        description.parts["schema"] = digest(df.schema.json())
-        if not plan.deterministic():
-            description.not_deterministic.append("the plan holds a non-deterministic expression")
-        return description
+        result = PlanDescription()
+        text = PlanText(self._seeds)
+        with self._untruncated():
+            structure = text.structure(plan.toJSON())
+            tree = plan.treeString()
+        found, subqueries = self._functions_and_subqueries(plan)
+        self._sources(plan, structure, result)
+        for subquery in subqueries:
+            self._sources(subquery, PlanText(self._seeds).structure(subquery.toJSON()), result)
+        result.upstream = structure.upstream
+        for result_id in structure.functions:
+            if result_id in found:
+                result.functions.append(found[result_id])
+            else:
+                result.opaque.append("a Python function cannot be looked at")
+        names = {function.name: None for function in found.values()}
+        result.plan = digest(structure.text, text.lines(tree, names), df.schema.json())
+        self._judge(structure, result)
+        return result
 
-    # -- structure: the plan's JSON -------------------------------------------------------------------------------
+    @contextmanager
+    def _untruncated(self) -> Iterator[None]:
+        """Let Spark print every field; the user's setting stands again afterwards."""
+        conf = self._spark.conf
+        before = conf.get(_MAX_FIELDS, None)
+        conf.set(_MAX_FIELDS, str(2**31 - 1))
+        try:
+            yield
+        finally:
+            if before is None:
+                conf.unset(_MAX_FIELDS)
+            else:
+                conf.set(_MAX_FIELDS, before)
 
-    def _structure(self, plan: Any, ids: dict[str, int], description: PlanDescription) -> str:
-        nodes = json.loads(plan.toJSON())
-        kept = _without_vertices(nodes)
-        for class_name in _class_names(kept):
+    def _judge(self, structure: Structure, result: PlanDescription) -> None:
+        """Say of every class in the plan whether it is known and deterministic."""
+        names = set()
+        for class_name in sorted(structure.classes):
             name = class_name.rsplit(".", 1)[-1].rstrip("$")
-            if name in _OPAQUE:
-                description.opaque.append(f"{_OPAQUE[name]} ({name}) cannot be fingerprinted")
-            elif not class_name.startswith(_PLAN_PACKAGES):
-                description.opaque.append(f"{name} is not known to recovery")
+            names.add(name)
+            if name in OPAQUE:
+                result.opaque.append(f"{OPAQUE[name]} ({name}) cannot be fingerprinted")
+            elif not class_name.startswith(_KNOWN_PACKAGES):
+                result.opaque.append(f"{name} is not known to recovery")
             if name in NOT_DETERMINISTIC:
-                description.not_deterministic.append(name)
-        return json.dumps(_renumber(kept, ids), sort_keys=True, separators=(",", ":"))
+                result.not_deterministic.append(f"{name}: {NOT_DETERMINISTIC[name]}")
+        for function in result.functions:
+            result.opaque += [f"function {function.name!r}: {reason}" for reason in function.identity.opaque]
+            if not function.deterministic:
+                result.not_deterministic.append(f"function {function.name!r} is marked as not deterministic")
+        if "CurrentUser" in names:
+            result.session["current user"] = str(self._spark._jvm.org.apache.spark.util.Utils.getCurrentUserName())
+        if names & {"CurrentDatabase", "CurrentCatalog", "CurrentNamespace", "CurrentPath"}:
+            catalog = self._spark.catalog
+            result.session["current database"] = f"{catalog.currentCatalog()}.{catalog.currentDatabase()}"
 
-    # -- what JSON leaves out: each node's line, files, rows, functions ------------------------------------------
+    # -- what the prints leave out ---------------------------------------------------------------------------------
 
-    def _walk(self, node: Any, depth: int, lines: list[str], description: PlanDescription) -> None:
-        name = node.getClass().getSimpleName()
-        token = vertex_token(node) if name == "Project" else None
-        if token is not None:
-            description.upstream.append(token)
-            lines.append(f"{depth} vertex {fingerprint_of(token)}")
+    def _sources(self, plan: Any, structure: Structure, result: PlanDescription) -> None:
+        wanted = [name for name in structure.leaves if name is not None]
+        if not wanted:
             return
-        lines.append(f"{depth} {node.simpleString(2**31 - 1)}")
-        if any(node.containsPattern(pattern) for pattern in self._python_patterns):
+        for name, leaf in zip(structure.leaves, items(plan.collectLeaves()), strict=True):
+            if name is not None:
+                source = read_source(self._spark, leaf, name, self._local_data)
+                if source is not None:
+                    result.sources.append(source)
+                    result.opaque += [source.opaque] if source.opaque else []
+
+    def _functions_and_subqueries(self, root: Any) -> tuple[dict[int, PythonFunction], list[Any]]:
+        """Return the Python functions above all recovery points by result id, and the plans inside expressions."""
+        functions: dict[int, PythonFunction] = {}
+        subqueries: list[Any] = []
+        pending = [root]
+        while pending:
+            node = pending.pop()
+            if not node.containsAnyPattern(self._python_or_subquery):
+                continue
+            if node.getClass().getSimpleName() == "Project" and vertex_token(node) is not None:
+                continue
+            nested = list(items(node.subqueries()))
+            subqueries += nested
             for expression in items(node.expressions()):
-                self._functions(expression, description)
-        children = list(items(node.children()))
-        if not children:
-            self._leaf(node, name, len(lines), description)
-        for subplan in items(node.subqueries()):
-            self._walk(subplan, depth + 1, lines, description)
-        for child in children:
-            self._walk(child, depth + 1, lines, description)
+                self._functions_in(expression, functions)
+            pending += [*items(node.children()), *nested]
+        return functions, subqueries
 
-    def _leaf(self, node: Any, name: str, position: int, description: PlanDescription) -> None:
-        readers: dict[str, Callable[[Any, str, PlanDescription], None]] = {
-            "LogicalRelation": self._files,
-            "LocalRelation": self._rows,
-            "LogicalRDD": self._rdd,
-        }
-        if name in readers:
-            readers[name](node, f"{position}", description)
-        elif name not in ("Range", "OneRowRelation", "OneRowRelation$", "CTERelationRef"):
-            description.opaque.append(f"the source {node.nodeName()} cannot be fingerprinted")
+    def _functions_in(self, root: Any, found: dict[int, PythonFunction]) -> None:
+        pending = [root]
+        while pending:
+            expression = pending.pop()
+            if not expression.containsAnyPattern(self._python):
+                continue
+            if expression.getClass().getSimpleName() in _PYTHON_FUNCTIONS:
+                result_id = int(expression.resultId().id())
+                marked = hasattr(expression, "udfDeterministic") and not expression.udfDeterministic()
+                found[result_id] = PythonFunction(str(expression.name()), self._identity(expression), not marked)
+            pending += items(expression.children())
 
-    def _files(self, node: Any, position: str, description: PlanDescription) -> None:
-        relation = node.relation()
-        if relation.getClass().getSimpleName() != "HadoopFsRelation":
-            description.opaque.append(f"the source {relation.getClass().getSimpleName()} has no version to compare")
-            return
-        location = relation.location()
-        if not hasattr(location, "allFiles"):
-            description.opaque.append(f"the files of {location.getClass().getSimpleName()} cannot be listed")
-            return
-        listing = location.allFiles().mkString("\n")
-        files = [(m["path"], m["size"], m["time"]) for m in _FILE_STATUS.finditer(listing)]
-        if len(files) != listing.count("path=") or len(files) != location.allFiles().size():
-            description.opaque.append("the listing of a file source cannot be read")
-            return
-        how = (
-            relation.fileFormat().getClass().getName(),
-            relation.dataSchema().json(),
-            relation.partitionSchema().json(),
-            json.dumps(sorted((str(pair._1()), str(pair._2())) for pair in items(relation.options().toSeq()))),
-        )
-        roots = ", ".join(path.toString() for path in items(location.rootPaths()))
-        described = digest(*how, *(field for file in sorted(files) for field in file))
-        description.parts[f"files {position} {roots[:200]}"] = described
-
-    def _rows(self, node: Any, position: str, description: PlanDescription) -> None:
-        rows = dataset(self._spark, node).collect()
-        description.parts[f"rows {position}"] = digest(*(repr(row) for row in rows))
-
-    def _rdd(self, node: Any, position: str, description: PlanDescription) -> None:
-        known = self._local_data.get(node.rdd().id())
-        if known is None:
-            description.opaque.append("an RDD cannot be fingerprinted")
-        else:
-            description.parts[f"rows {position}"] = known
-
-    def _functions(self, expression: Any, description: PlanDescription) -> None:
-        name = expression.getClass().getSimpleName()
-        if name in ("PythonUDF", "PythonUDAF", "PythonUDTF"):
-            description.has_python = True
-            code = bytes(int(number) % 256 for number in expression.func().command().mkString(",").split(",") if number)
-            label = f"function {expression.name()}"
-            if b"_from_id" in code or b"pyspark.core.broadcast" in code or b"pyspark.broadcast" in code:
-                description.opaque.append(f"{label} uses a broadcast variable, or is larger than 1 MiB")
-            description.parts[label] = digest(description.parts.get(label, ""), hashlib.sha256(code).hexdigest())
-            deterministic = getattr(expression, "udfDeterministic", None)
-            if deterministic is not None and not deterministic():
-                description.not_deterministic.append(label)
-        for child in items(expression.children()):
-            if any(child.containsPattern(pattern) for pattern in self._python_patterns):
-                self._functions(child, description)
+    def _identity(self, expression: Any) -> FunctionIdentity:
+        command = expression.func().command()
+        return self._functions.read(bytes(command.toArray(self._spark._jvm.scala.reflect.ClassTag.Byte())))
 
 
-def _without_vertices(nodes: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Put, in a pre-order list of nodes, one leaf in the place of each recovery point.
-
-    The leaf keeps the names and ids of its columns: what lies above refers to them. It is the same whether the
-    recovery point was read back, computed just now, or left to be computed.
-    """
-    kept: list[dict[str, Any]] = []
-    skip = 0
-    for node, child in zip(nodes, [*nodes[1:], {}], strict=True):
-        if skip:
-            skip += node["num-children"] - 1
-            continue
-        alias = str((child.get("identifier") or {}).get("name", ""))
-        if node["class"].endswith(".Project") and alias.startswith(VERTEX_ALIAS):
-            skip = node["num-children"]
-            columns = [{"name": column[0]["name"], "exprId": column[0]["exprId"]} for column in node["projectList"]]
-            kept.append({"vertex": fingerprint_of(alias), "columns": columns})
-            continue
-        kept.append({key: _inner(value) for key, value in node.items()})
-    return kept
-
-
-def _inner(value: Any) -> Any:
-    """Apply :func:`_without_vertices` to plans inside expressions (subqueries)."""
-    if isinstance(value, list):
-        if value and isinstance(value[0], dict) and "num-children" in value[0]:
-            return _without_vertices(value)
-        return [_inner(item) for item in value]
-    return value
-
-
-def _class_names(value: Any) -> Iterator[str]:
-    if isinstance(value, dict):
-        if isinstance(value.get("class"), str) and "num-children" in value:
-            yield value["class"]
-        for item in value.values():
-            yield from _class_names(item)
-    elif isinstance(value, list):
-        for item in value:
-            yield from _class_names(item)
-
-
-def _renumber(value: Any, ids: dict[str, int]) -> Any:
-    """Replace what a session counts up by its order of appearance: it differs from one run to the next."""
-    if isinstance(value, dict):
-        if str(value.get("product-class", "")).endswith(".ExprId"):
-            return _number(f"#{value['id']}", ids)
-        cte = {"CTERelationDef": "id", "CTERelationRef": "cteId"}.get(str(value.get("class", "")).rsplit(".", 1)[-1])
-        return {key: _number(f"C{item}", ids) if key == cte else _renumber(item, ids) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_renumber(item, ids) for item in value]
-    return value
-
-
-def _number(name: str, ids: dict[str, int]) -> int:
-    return ids.setdefault(name, len(ids))
+def label_functions(functions: list[PythonFunction]) -> dict[str, str]:
+    """Return fingerprint parts that name *functions*; a name that stands for several is numbered."""
+    parts: dict[str, str] = {}
+    for function in functions:
+        name, number = f"{explain.FUNCTION} {function.name}", 1
+        while parts.setdefault(name, function.identity.digest[:16]) != function.identity.digest[:16]:
+            number += 1
+            name = f"{explain.FUNCTION} {function.name}#{number}"
+    return parts

@@ -13,6 +13,7 @@ from typing import Any
 from airflow_provider.spark.jvm.layout import Layout, describe_layout, pin_reads
 
 _DESCRIPTION = "spark.job.description"
+_LEAF_PARALLELISM = "spark.sql.leafNodeDefaultParallelism"
 
 
 class PreparedJob:
@@ -80,6 +81,24 @@ def job_properties(context: Any, properties: dict[str, str], *, description: str
         context.removeJobTag(tag)
         for name, old in before.items():
             context.setLocalProperty(name, old)
+
+
+@contextmanager
+def leaf_parallelism(spark: Any, wanted: int) -> Iterator[int]:
+    """Let the plans made inside be cut as on a cluster of *wanted* cores; 0 for this one. Yields the number in force.
+
+    A scan without a minimum number of partitions, a range, a local relation: all are cut by this one number. What the
+    script itself has set stays.
+    """
+    current = int(spark._jsparkSession.leafNodeDefaultParallelism())
+    if wanted in (0, current) or spark.conf.get(_LEAF_PARALLELISM, None) is not None:
+        yield current
+        return
+    spark.conf.set(_LEAF_PARALLELISM, str(wanted))
+    try:
+        yield wanted
+    finally:
+        spark.conf.unset(_LEAF_PARALLELISM)
 
 
 def halt_jvm(exit_code: int) -> None:

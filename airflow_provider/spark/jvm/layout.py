@@ -12,8 +12,21 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from airflow_provider.spark.jvm.description import digest
+from airflow_provider.recovery.digest import digest
 from airflow_provider.spark.jvm.scala import items, to_seq
+
+CUTTING_SETTINGS = (
+    "spark.sql.adaptive.",
+    "spark.sql.shuffle.partitions",
+    "spark.sql.leafNodeDefaultParallelism",
+    "spark.sql.files.maxPartitionBytes",
+    "spark.sql.files.maxPartitionNum",
+    "spark.sql.files.minPartitionNum",
+    "spark.sql.files.openCostInBytes",
+    "spark.sql.autoBroadcastJoinThreshold",
+    "spark.sql.inMemoryColumnarStorage.",
+)
+"""Settings that change how rows are cut into partitions, and nothing else about them."""
 
 _COALESCED = re.compile(r"CoalescedPartitionSpec\((\d+),(\d+),")
 _WRAPPERS = {
@@ -84,7 +97,8 @@ def _describe(spark: Any, node: Any, layout: Layout) -> None:
     elif name == "MapInArrowExec":
         layout.text.append(_IDS.sub("", node.simpleString(1000)))
     elif name in _SLICED_LEAVES:
-        layout.text.append(f"{spark.sparkContext.defaultParallelism} slices of {_IDS.sub('', node.simpleString(1000))}")
+        slices = [rdd.getNumPartitions() for rdd in items(node.inputRDDs())]
+        layout.text.append(f"{slices} slices of {_IDS.sub('', node.simpleString(1000))}")
     elif name == "RDDScanExec":
         layout.text.append(f"{node.rdd().getNumPartitions()} partitions of an RDD")
     elif node.children().isEmpty() and name not in _NAMED_LEAVES:

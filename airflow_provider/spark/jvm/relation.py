@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider.spark.jvm.scala import items, to_seq
+from airflow_provider.spark.recovery_point import VERTEX_ALIAS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -18,8 +19,6 @@ COLUMNAR_INPUT = "spark.sql.execution.arrow.pythonUDF.columnarInput.enabled"
 COLUMNAR_INPUT_HANGS = "4.2."
 """Spark 4.2.0 waits for ever when a Python UDF reads a Parquet scan's columns directly. A script whose UDF read a
 shuffle must not meet that because a checkpoint put a scan in its place, so the way by rows is taken."""
-
-VERTEX_ALIAS = "spark_recovery_vertex:"
 
 
 def dataset(spark: Any, plan: Any) -> DataFrame:
@@ -30,6 +29,16 @@ def dataset(spark: Any, plan: Any) -> DataFrame:
     package = jvm.org.apache.spark.sql
     holder = package.classic.Dataset if spark.version >= "4" else package.Dataset
     return DataFrame(holder.ofRows(spark._jsparkSession, plan), spark)
+
+
+def unsliced(range_: Any) -> DataFrame:
+    """Return what ``spark.range`` made without its number of slices: the planner decides, which a retry can pin."""
+    plan = range_._jdf.queryExecution().analyzed()
+    none = range_.sparkSession._jvm.scala.Option.empty()
+    return dataset(
+        range_.sparkSession,
+        plan.copy(plan.start(), plan.end(), plan.step(), none, plan.output(), plan.isStreaming()),
+    )
 
 
 def as_vertex(df: Any, source: Any, token: str) -> DataFrame:

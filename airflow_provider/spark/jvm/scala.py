@@ -22,3 +22,8 @@ def to_seq(jvm: Any, values: list[Any]) -> Any:
     for value in values:
         java_list.append(value)
     return jvm.org.apache.spark.api.python.PythonUtils.toSeq(java_list)
+
+
+def companion(package: Any, name: str) -> Any:
+    """Return the Scala object *name* of a package of the JVM, for methods that Java has no short way to."""
+    return getattr(getattr(package, f"{name}$"), "MODULE$")

@@ -1,0 +1,113 @@
+"""Learn what a plan does not tell, by watching how the script makes it.
+
+Some of what decides a DataFrame's rows is lost on the way into Spark: rows given to ``createDataFrame``, values of
+broadcast variables, and whether a seed or a number of slices was chosen by the script or drawn for it. So the few
+functions of PySpark where it is still known are wrapped while the script runs. The wrappers call the originals with
+the same meaning.
+"""
+
+from __future__ import annotations
+
+import functools
+import random
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any
+
+from airflow_provider.spark.functions import watch_broadcasts
+from airflow_provider.spark.jvm.relation import unsliced
+from airflow_provider.spark.local_data import watch_local_data
+
+
+@dataclass
+class Watched:
+    """What was learnt.
+
+    :ivar local_data: RDD id → digest of rows given to ``createDataFrame``
+    :ivar broadcasts: broadcast id → the broadcast variable
+    :ivar seeds: seeds that were drawn because the script gave none, in decimal
+    """
+
+    local_data: dict[int, str] = field(default_factory=dict)
+    broadcasts: dict[int, Any] = field(default_factory=dict)
+    seeds: set[str] = field(default_factory=set)
+
+
+def watch(watched: Watched) -> Callable[[], None]:
+    """Begin to fill *watched*; returns the way back."""
+    stack = ExitStack()
+    stack.callback(watch_local_data(watched.local_data))
+    stack.callback(watch_broadcasts(watched.broadcasts))
+    _watch_seeds(watched.seeds, stack)
+    _watch_ranges(stack)
+    return stack.close
+
+
+def _watch_seeds(seeds: set[str], stack: ExitStack) -> None:
+    """Draw the seeds that a script leaves to PySpark, so that they are known for what they are."""
+    from pyspark.sql import functions
+    from pyspark.sql.functions import builtin
+
+    try:
+        from pyspark.sql.classic.dataframe import DataFrame
+    except ImportError:  # Spark 3.5
+        from pyspark.sql import DataFrame  # type: ignore[assignment]
+
+    def draw() -> int:
+        seed = random.getrandbits(62) | 1 << 62
+        seeds.add(str(seed))
+        return seed
+
+    for name in ("rand", "randn"):
+        original = getattr(builtin, name)
+
+        def column(seed: Any = None, _original: Any = original) -> Any:
+            return _original(draw() if seed is None else seed)
+
+        for module in (builtin, functions):
+            _replace(stack, module, name, functools.wraps(original)(column))
+
+    _replace(stack, DataFrame, "sample", _sampling(DataFrame.sample, draw))
+    _replace(stack, DataFrame, "randomSplit", _splitting(DataFrame.randomSplit, draw))
+
+
+def _sampling(original: Any, draw: Callable[[], int]) -> Any:
+    """Wrap ``sample([withReplacement,] fraction[, seed])``."""
+
+    @functools.wraps(original)
+    def sample(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if args and isinstance(args[0], float):  # sample(0.5[, seed])
+            given = len(args) > 1 or "fraction" in kwargs
+            return original(self, *args, **kwargs) if given else original(self, *args, draw(), **kwargs)
+        given = len(args) > 2 or kwargs.get("seed") is not None
+        return original(self, *args, **kwargs) if given else original(self, *args, **{**kwargs, "seed": draw()})
+
+    return sample
+
+
+def _splitting(original: Any, draw: Callable[[], int]) -> Any:
+    @functools.wraps(original)
+    def split(self: Any, weights: Any, seed: Any = None) -> Any:
+        return original(self, weights, draw() if seed is None else seed)
+
+    return split
+
+
+def _watch_ranges(stack: ExitStack) -> None:
+    """Leave it to Spark's planner how a range is cut where the script does not say, so that a retry can pin it."""
+    from pyspark.sql import SparkSession
+
+    original = SparkSession.range
+
+    @functools.wraps(original)
+    def range_(self: Any, start: int, end: int | None = None, step: int = 1, numPartitions: int | None = None) -> Any:  # noqa: N803
+        df = original(self, start, end, step, numPartitions)
+        return unsliced(df) if numPartitions is None and hasattr(df, "_jdf") else df
+
+    _replace(stack, SparkSession, "range", range_)
+
+
+def _replace(stack: ExitStack, owner: Any, name: str, replacement: Any) -> None:
+    stack.callback(setattr, owner, name, getattr(owner, name))
+    setattr(owner, name, replacement)

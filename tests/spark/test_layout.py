@@ -1,0 +1,91 @@
+"""Single partitions are reused where they cover the same rows, on a cluster of another size too, and nowhere else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from airflow_provider.recovery import faults
+from airflow_provider.spark import checkpoint
+from tests.spark.attempts import Attempts, vertices
+from tests.support.driver import DriverHarness
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("kind", ["files", "range", "sql"])
+def test_a_retry_with_another_number_of_cores_computes_only_what_is_missing(driver: DriverHarness, kind: str) -> None:
+    """Killed on two cores, resumed on three: the rows are cut as before, and the stored partition is kept."""
+    source, gate, target = (driver.folder / name for name in ("source", "gate", "target"))
+    source.mkdir()
+    for part in range(6):
+        pq.write_table(pa.table({"id": [*range(part * 66, part * 66 + 66)]}), source / f"part-{part}.parquet")
+    arguments = ("cut.py", kind, str(source), str(gate), str(target))
+    keep = {"keep-partitions": ""}
+    first = driver.run(*arguments, fault=f"{faults.AFTER_PARTITION_EVENT}@1", options=keep)
+    assert first.code == -9, first.log
+    assert [(p.index, p.parallelism) for p in driver.partitions("doubled")] == [(0, 2)]
+    gate.touch()
+    driver.settings = {"spark.master": "local[3]"}
+    second = driver.run(*arguments, options=keep)
+    assert second.code == 0, second.log
+    assert "2 partitions, 1 reused, 1 to compute" in second.log
+    assert second.tasks["checkpoint doubled"] == 1
+    assert sorted(pq.read_table(target)["id"].to_pylist()) == [2 * i for i in range(396 if kind == "files" else 400)]
+
+
+@pytest.fixture
+def attempts(tmp_path: Path) -> Attempts:
+    return Attempts(tmp_path)
+
+
+def sums(spark: SparkSession) -> DataFrame:
+    return checkpoint(spark.range(0, 1000, 1, 4).selectExpr("id", "id % 50 AS k").groupBy("k").sum("id"), "sums")
+
+
+@pytest.mark.spark
+def test_what_the_user_sets_is_not_pinned(
+    spark: SparkSession, attempts: Attempts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With other shuffle partitions an unfinished vertex is computed again, as asked for, and the setting is named."""
+    spark.conf.set("spark.sql.adaptive.coalescePartitions.enabled", "false")
+    try:
+        with attempts.attempt():
+            first = sorted(map(tuple, sums(spark).collect()))
+        next(iter(sorted(attempts.folder.rglob("*.parquet")))).unlink()
+        spark.conf.set("spark.sql.shuffle.partitions", "6")
+        with attempts.attempt() as context:
+            assert sorted(map(tuple, sums(spark).collect())) == first
+            report = vertices(context)["sums"]
+        assert (report.partitions, report.reused) == (6, 0)
+        assert "spark.sql.shuffle.partitions was 4, is 6" in report.because[0]
+        with attempts.attempt() as context:
+            sums(spark)
+            assert vertices(context)["sums"].reused == 6
+    finally:
+        spark.conf.set("spark.sql.shuffle.partitions", "4")
+        spark.conf.unset("spark.sql.adaptive.coalescePartitions.enabled")
+
+
+@pytest.mark.spark
+def test_adaptive_execution_switched_off(spark: SparkSession, attempts: Attempts) -> None:
+    """A complete vertex is reused whole; of an incomplete one nothing is mixed, and the rows are right."""
+    with attempts.attempt():
+        first = sorted(map(tuple, sums(spark).collect()))
+    spark.conf.set("spark.sql.adaptive.enabled", "false")
+    try:
+        with attempts.attempt() as context:
+            sums(spark)
+            assert vertices(context)["sums"].computed == 0
+        next(iter(sorted(attempts.folder.rglob("*.parquet")))).unlink()
+        with attempts.attempt() as context:
+            assert sorted(map(tuple, sums(spark).collect())) == first
+            assert (vertices(context)["sums"].reused, vertices(context)["sums"].computed) == (0, 4)
+    finally:
+        spark.conf.unset("spark.sql.adaptive.enabled")
