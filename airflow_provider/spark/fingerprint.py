@@ -81,7 +81,11 @@ def fingerprint(df: DataFrame, context: RecoveryContext, version: str = "") -> F
     spark = df.sparkSession
     describer = PlanDescriber(spark, context.watched.local_data, context.watched.seeds, context.functions)
     described = describer.describe(df)
-    named = {**_settings(spark, described), **_versions(spark, described), **_modules(described)}
+    named = {
+        **_settings(spark, described, context.watched.settings),
+        **_versions(spark, described),
+        **_modules(described),
+    }
     if version:
         named[explain.GIVEN] = version
     parts = {
@@ -110,15 +114,21 @@ def _list(*texts: str) -> tuple[str, ...]:
     return (str(len(texts)), *texts)
 
 
-def _settings(spark: SparkSession, described: PlanDescription) -> dict[str, str]:
-    """Return the settings that were given a value of their own and may change rows."""
-    settings = {
-        name: value
-        for name, value in settings_set(spark, "spark.sql.").items()
-        if not name.startswith(_NO_MEANING) and not _SECRET.search(name)
-    }
+def _settings(spark: SparkSession, described: PlanDescription, made: list[tuple[str, str]]) -> dict[str, str]:
+    """Return the settings that were given a value of their own and may change rows.
+
+    :param made: those that the script made so far, in their order
+    """
+    settings = {name: value for name, value in settings_set(spark, "spark.sql.").items() if _has_meaning(name)}
+    history = [text for name, value in made if _has_meaning(name) for text in (name, value)]
+    if history:
+        settings["the order in which settings were made"] = digest(*history)[:16]
     settings |= {_TIME_ZONE: spark.conf.get(_TIME_ZONE) or "", **described.session}
     return {f"{explain.SETTING} {name}": _shown(value) for name, value in settings.items()}
+
+
+def _has_meaning(setting: str) -> bool:
+    return setting.startswith("spark.sql.") and not setting.startswith(_NO_MEANING) and not _SECRET.search(setting)
 
 
 def _shown(value: str) -> str:

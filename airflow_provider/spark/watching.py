@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import random
+import re
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -27,11 +28,13 @@ class Watched:
     :ivar local_data: RDD id → digest of rows given to ``createDataFrame``
     :ivar broadcasts: broadcast id → the broadcast variable
     :ivar seeds: seeds that were drawn because the script gave none, in decimal
+    :ivar settings: settings that the script made, in their order, each a name and a value
     """
 
     local_data: dict[int, str] = field(default_factory=dict)
     broadcasts: dict[int, Any] = field(default_factory=dict)
     seeds: set[str] = field(default_factory=set)
+    settings: list[tuple[str, str]] = field(default_factory=list)
 
 
 def watch(watched: Watched) -> Callable[[], None]:
@@ -41,6 +44,7 @@ def watch(watched: Watched) -> Callable[[], None]:
     stack.callback(watch_broadcasts(watched.broadcasts))
     _watch_seeds(watched.seeds, stack)
     _watch_ranges(stack)
+    _watch_settings(watched.settings, stack)
     return stack.close
 
 
@@ -106,6 +110,42 @@ def _watch_ranges(stack: ExitStack) -> None:
         return unsliced(df) if numPartitions is None and hasattr(df, "_jdf") else df
 
     _replace(stack, SparkSession, "range", range_)
+
+
+def _watch_settings(settings: list[tuple[str, str]], stack: ExitStack) -> None:
+    """Note the settings that a script makes while it runs.
+
+    An expression keeps the ANSI mode and the like that were in force when it was made, and no print of a plan shows
+    them. So two plans are the same only if the same settings were made before, in the same order.
+    """
+    from pyspark.sql import SparkSession
+    from pyspark.sql.conf import RuntimeConfig
+
+    set_, unset, sql = RuntimeConfig.set, RuntimeConfig.unset, SparkSession.sql
+
+    @functools.wraps(set_)
+    def noting_set(self: Any, key: str, value: Any) -> None:
+        set_(self, key, value)
+        settings.append((key, str(value)))
+
+    @functools.wraps(unset)
+    def noting_unset(self: Any, key: str) -> None:
+        unset(self, key)
+        settings.append((key, ""))
+
+    @functools.wraps(sql)
+    def noting_sql(self: Any, sqlQuery: str, *args: Any, **kwargs: Any) -> Any:  # noqa: N803 - PySpark's name
+        made = _SET.match(sqlQuery) if isinstance(sqlQuery, str) else None
+        if made:
+            settings.append((made[1] if made[1].startswith("spark.") else "spark.sql.", sqlQuery))
+        return sql(self, sqlQuery, *args, **kwargs)
+
+    _replace(stack, RuntimeConfig, "set", noting_set)
+    _replace(stack, RuntimeConfig, "unset", noting_unset)
+    _replace(stack, SparkSession, "sql", noting_sql)
+
+
+_SET = re.compile(r"\s*(?:SET|RESET)\b\s*([\w.]*)", re.IGNORECASE)
 
 
 def _replace(stack: ExitStack, owner: Any, name: str, replacement: Any) -> None:

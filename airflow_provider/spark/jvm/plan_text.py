@@ -28,7 +28,7 @@ _PREFIX = re.compile(r"^(?:[ :][ ]{2})*(?:[:+]- )?")
 _VERTEX_LINE = re.compile(r"SubqueryAlias `?" + re.escape(VERTEX_ALIAS))
 _RANGE_SLICES = re.compile(r"^(\W*Range \([^()]*), splits=(?:Some\(\d+\)|None)\)")
 _NEEDS_REWRITING = re.compile(
-    r'"hideSeed":true|"randomSeed":|\.(?:Uuid|Shuffle|RandStr|Uniform)"|\.PythonUD|\.CTERelation|\.Range"|"__dataset_id"|'
+    r'"hideSeed":true|"randomSeed":|"isTempView":true|\.(?:Uuid|Shuffle|RandStr|Uniform)"|\.PythonUD|\.CTERelation|\.Range"|"__dataset_id"|'
     + re.escape(VERTEX_ALIAS)
 )
 """What only a walk through the parsed JSON can take out; everything else is faster left as text."""
@@ -130,6 +130,8 @@ class PlanText:
         elif name in ("CTERelationDef", "CTERelationRef"):
             key = "id" if name == "CTERelationDef" else "cteId"
             value = {**value, key: self._number("CTE", str(value[key]))}
+        elif name == "View" and value.get("isTempView") is True:
+            value = {key: item for key, item in value.items() if key != "desc"}  # it tells when the view was made
         elif name == "Range":
             value = {key: item for key, item in value.items() if key != "numSlices"}
         elif name in ("Uuid", "Shuffle"):

@@ -311,6 +311,19 @@ INPUTS = [
 SETTINGS = [
     setting("the time zone", ALL, "spark.sql.session.timeZone", "Asia/Tokyo", "timeZone was .*, is Asia/Tokyo"),
     setting("ANSI mode", ALL, "spark.sql.ansi.enabled", "false", "spark.sql.ansi.enabled was not set, is false"),
+    Mutation(
+        "ANSI mode only while a plan is made",
+        ALL,
+        "order in which settings were made",
+        edits=(
+            ("pipeline.py", "clean = orders", 'spark.sql("SET spark.sql.ansi.enabled=false")\nclean = orders'),
+            (
+                "pipeline.py",
+                "clean = checkpoint",
+                'spark.conf.set("spark.sql.ansi.enabled", "true")\nclean = checkpoint',
+            ),
+        ),
+    ),
     setting("case sensitivity", ALL, "spark.sql.caseSensitive", "true"),
     setting("a legacy flag", ALL, "spark.sql.legacy.timeParserPolicy", "LEGACY"),
     setting("a policy", ALL, "spark.sql.mapKeyDedupPolicy", "LAST_WIN"),

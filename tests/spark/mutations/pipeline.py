@@ -57,7 +57,8 @@ scored = (
 )
 scored = checkpoint(scored, "scored")
 
-customers = spark.read.parquet(f"{DATA}/customers")
+spark.read.parquet(f"{DATA}/customers").createOrReplaceTempView("customers")
+customers = spark.sql("SELECT * FROM customers")
 joined = scored.join(customers, "customer").withColumn("price", price("amount"))
 joined = checkpoint(joined, "joined")
 
