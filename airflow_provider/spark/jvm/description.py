@@ -87,6 +87,7 @@ class PlanDescriber:
         patterns = spark._jvm.org.apache.spark.sql.catalyst.trees.TreePattern
         python = [patterns.PYTHON_UDF(), patterns.GENERATOR()]  # a Python UDTF is a generator
         self._python = to_seq(spark._jvm, python)
+        self._subquery = to_seq(spark._jvm, [patterns.PLAN_EXPRESSION()])
         self._python_or_subquery = to_seq(spark._jvm, [*python, patterns.PLAN_EXPRESSION()])
 
     def describe(self, df: Any) -> PlanDescription:
@@ -97,7 +98,7 @@ class PlanDescriber:
         with self._untruncated():
             structure = text.structure(plan.toJSON())
             tree = plan.treeString()
-        found, subqueries = self._functions_and_subqueries(plan)
+        found, subqueries = self._functions_and_subqueries(plan, reads_vertices=bool(structure.upstream))
         self._sources(plan, structure, result)
         for subquery in subqueries:
             self._sources(subquery, PlanText(self._seeds).structure(subquery.toJSON()), result)
@@ -161,18 +162,22 @@ class PlanDescriber:
                     result.sources.append(source)
                     result.opaque += [source.opaque] if source.opaque else []
 
-    def _functions_and_subqueries(self, root: Any) -> tuple[dict[int, PythonFunction], list[Any]]:
+    def _functions_and_subqueries(
+        self, root: Any, *, reads_vertices: bool
+    ) -> tuple[dict[int, PythonFunction], list[Any]]:
         """Return the Python functions above all recovery points by result id, and the plans inside expressions."""
         functions: dict[int, PythonFunction] = {}
         subqueries: list[Any] = []
+        # Each question to the JVM costs, and there may be a thousand nodes: ask only what the plan can answer with yes.
+        has_subqueries = root.containsAnyPattern(self._subquery)
         pending = [root]
         while pending:
             node = pending.pop()
             if not node.containsAnyPattern(self._python_or_subquery):
                 continue
-            if node.getClass().getSimpleName() == "Project" and vertex_token(node) is not None:
+            if reads_vertices and node.getClass().getSimpleName() == "Project" and vertex_token(node) is not None:
                 continue
-            nested = list(items(node.subqueries()))
+            nested = list(items(node.subqueries())) if has_subqueries else []
             subqueries += nested
             for expression in items(node.expressions()):
                 self._functions_in(expression, functions)
