@@ -154,3 +154,16 @@ def test_the_script_has_the_last_word(spark: SparkSession, attempts: Attempts) -
         checkpoint(spark.range(0, 9, 1, 3), "doubted", deterministic=False)
         kinds = {v.initialized.name: v.initialized.deterministic for v in context.master.graph.vertices.values()}
     assert kinds == {"vouched for": True, "doubted": False}
+
+
+def test_a_version_stands_for_what_has_none(spark: SparkSession, attempts: Attempts) -> None:
+    """With the same text an RDD is reused, with another one it is computed again, and the report says so."""
+
+    def script(version: str) -> None:
+        checkpoint(spark.sparkContext.parallelize([(1,), (2,)], 2).toDF("x long"), "rdd", version=version)
+
+    for version, reused in (("a", 0), ("a", 2), ("b", 0)):
+        with attempts.attempt() as context:
+            script(version)
+            assert vertices(context)["rdd"].reused == reused
+    assert vertices(context)["rdd"].because == ["the version given to checkpoint() was a, is b"]
