@@ -10,6 +10,7 @@ from dataclasses import asdict
 
 from airflow_provider.recovery.options import RecoveryOptions, parse_duration
 from airflow_provider.recovery.run_request import add_store_arguments, storage_options
+from airflow_provider.recovery.table import aligned
 from airflow_provider.storage.garbage import Verdict, collect
 from airflow_provider.storage.uris import open_store
 
@@ -79,14 +80,7 @@ def table(verdicts: Sequence[Verdict]) -> str:
         )
         for verdict in verdicts
     ]
-    widths = [max(len(line[column]) for line in (header, *rows)) for column in range(len(header))]
-    lines = [
-        "  ".join(
-            cell.ljust(width) if column in (0, len(header) - 1) else cell.rjust(width)
-            for column, (cell, width) in enumerate(zip(line, widths, strict=True))
-        ).rstrip()
-        for line in (header, *rows)
-    ]
+    lines = aligned([header, *rows], left=(0, len(header) - 1))
     chosen = [verdict for verdict in verdicts if verdict.action != "keep"]
     size = f"{sum(verdict.job.bytes for verdict in chosen) / 2**20:,.1f} MiB"
     if any(verdict.action == "deleted" for verdict in chosen):

@@ -35,15 +35,12 @@ def reasons(old: Mapping[str, str], new: Mapping[str, str], old_schema: str = ""
 
     :param old_schema: Spark's JSON of the columns, to tell which of them are new or gone
     """
-    found = [
-        (kind, say(name, old.get(part), new.get(part)))
+    said = [
+        say(name, old.get(part), new.get(part))
         for kind, say in _SAYERS.items()
         for part, name in _changed(kind, old, new)
     ]
-    said = [text for _, text in found]
-    columns = _columns(old_schema, new_schema)
-    if columns:
-        return [*said, *columns]
+    said += _columns(old_schema, new_schema)
     return said or ["what it is made of has changed"]
 
 

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from airflow_provider.recovery.graph import ExecutionGraph, Vertex
+from airflow_provider.recovery.table import aligned
 
 LOST = "LOST"
 """State of an attempt that did not say how it ended and has a successor."""
@@ -167,13 +168,7 @@ def format_report(report: JobReport) -> str:
         note = attempt.error or attempt.reason
         lines.append(f"  attempt {attempt.epoch}: {attempt.state}{f' ({note})' if note else ''}")
     if rows:
-        widths = [max(len(line[column]) for line in (header, *rows)) for column in range(len(header))]
-        for line in (header, *rows):
-            cells = [
-                line[0].ljust(widths[0]),
-                *(cell.rjust(width) for cell, width in zip(line[1:], widths[1:], strict=True)),
-            ]
-            lines.append("  " + "  ".join(cells).rstrip())
+        lines += [f"  {line}" for line in aligned([header, *rows])]
     lines += [
         f"  {vertex.name} computed again: {'; '.join(vertex.because)}" for vertex in report.vertices if vertex.because
     ]

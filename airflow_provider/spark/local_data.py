@@ -11,6 +11,7 @@ import hashlib
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider.recovery.digest import digest
+from airflow_provider.spark.wrapping import put_in_place
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,12 +33,7 @@ def watch_local_data(known: dict[int, str]) -> Callable[[], None]:
                 known[plan.rdd().id()] = digest(content, df.schema.json())
         return df
 
-    SparkSession.createDataFrame = create  # type: ignore[method-assign]
-
-    def restore() -> None:
-        SparkSession.createDataFrame = original  # type: ignore[method-assign]
-
-    return restore
+    return put_in_place(SparkSession, "createDataFrame", create)
 
 
 def _digest(data: Any) -> str:

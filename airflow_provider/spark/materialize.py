@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 import uuid
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
 from airflow_provider.recovery.errors import Fenced
@@ -100,9 +100,10 @@ def materialize(
         frame = _writing(context, point, collector)
         with job_properties(spark.sparkContext, {}, description=f"{description}: upstream stages", tag=tag):
             job = PreparedJob(frame)
-        cut = Cut(parallelism, settings_set(spark, *CUTTING_SETTINGS), job.layout.reads)
-        if recorded is not None and recorded.settings == cut.settings and job.pin(recorded.reads):
-            cut = replace(cut, reads=job.layout.reads)
+        settings = settings_set(spark, *CUTTING_SETTINGS)
+        if recorded is not None and recorded.settings == settings:
+            job.pin(recorded.reads)
+        cut = Cut(parallelism, settings, job.layout.reads)
         missing = _initialize(context, point, job, collector, because, cut)
         if missing:
             properties = {LAYOUT_PROPERTY: _layout(point, job), PARALLELISM_PROPERTY: str(job.parallelism)}

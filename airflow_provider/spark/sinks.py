@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any
+
+from airflow_provider.spark.wrapping import put_in_place
 
 _WRITES = {
     "DataFrameWriter": ("save", "saveAsTable", "insertInto", "parquet", "json", "csv", "orc", "text", "xml", "jdbc"),
@@ -20,20 +23,14 @@ def guard_sinks(check: Callable[[], None]) -> Callable[[], None]:
     """Call *check* before each write of ``df.write`` and ``df.writeTo``; returns the way back."""
     from pyspark.sql import readwriter
 
-    originals: list[tuple[Any, str, Any]] = []
+    stack = ExitStack()
     for class_name, methods in _WRITES.items():
         writer = getattr(readwriter, class_name)
         for method in methods:
             original = writer.__dict__.get(method)
             if original is not None:
-                originals.append((writer, method, original))
-                setattr(writer, method, _checked(original, check))
-
-    def restore() -> None:
-        for writer, method, original in originals:
-            setattr(writer, method, original)
-
-    return restore
+                stack.callback(put_in_place(writer, method, _checked(original, check)))
+    return stack.close
 
 
 def _checked(original: Any, check: Callable[[], None]) -> Any:

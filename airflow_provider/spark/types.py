@@ -65,7 +65,10 @@ def schema_of(df: DataFrame) -> TypeJson:
 
 
 def refusal(schema: TypeJson) -> str:
-    """Do as :func:`unstorable` for a schema in its JSON form, as :func:`schema_of` gives it."""
+    """Return why a schema cannot be stored exactly, naming column, type and remedy; empty text if it can.
+
+    :param schema: as :func:`schema_of` gives it
+    """
     for field in schema["fields"]:
         try:
             carrier(field["type"])

@@ -19,6 +19,7 @@ from typing import Any
 from airflow_provider.spark.functions import watch_broadcasts
 from airflow_provider.spark.jvm.relation import unsliced
 from airflow_provider.spark.local_data import watch_local_data
+from airflow_provider.spark.wrapping import put_in_place
 
 
 @dataclass
@@ -70,10 +71,10 @@ def _watch_seeds(seeds: set[str], stack: ExitStack) -> None:
             return _original(draw() if seed is None else seed)
 
         for module in (builtin, functions):
-            _replace(stack, module, name, functools.wraps(original)(column))
+            stack.callback(put_in_place(module, name, functools.wraps(original)(column)))
 
-    _replace(stack, DataFrame, "sample", _sampling(DataFrame.sample, draw))
-    _replace(stack, DataFrame, "randomSplit", _splitting(DataFrame.randomSplit, draw))
+    stack.callback(put_in_place(DataFrame, "sample", _sampling(DataFrame.sample, draw)))
+    stack.callback(put_in_place(DataFrame, "randomSplit", _splitting(DataFrame.randomSplit, draw)))
 
 
 def _sampling(original: Any, draw: Callable[[], int]) -> Any:
@@ -109,7 +110,7 @@ def _watch_ranges(stack: ExitStack) -> None:
         df = original(self, start, end, step, numPartitions)
         return unsliced(df) if numPartitions is None and hasattr(df, "_jdf") else df
 
-    _replace(stack, SparkSession, "range", range_)
+    stack.callback(put_in_place(SparkSession, "range", range_))
 
 
 def _watch_settings(settings: list[tuple[str, str]], stack: ExitStack) -> None:
@@ -140,14 +141,9 @@ def _watch_settings(settings: list[tuple[str, str]], stack: ExitStack) -> None:
             settings.append((made[1] if made[1].startswith("spark.") else "spark.sql.", sqlQuery))
         return sql(self, sqlQuery, *args, **kwargs)
 
-    _replace(stack, RuntimeConfig, "set", noting_set)
-    _replace(stack, RuntimeConfig, "unset", noting_unset)
-    _replace(stack, SparkSession, "sql", noting_sql)
+    stack.callback(put_in_place(RuntimeConfig, "set", noting_set))
+    stack.callback(put_in_place(RuntimeConfig, "unset", noting_unset))
+    stack.callback(put_in_place(SparkSession, "sql", noting_sql))
 
 
 _SET = re.compile(r"\s*(?:SET|RESET)\b\s*([\w.]*)", re.IGNORECASE)
-
-
-def _replace(stack: ExitStack, owner: Any, name: str, replacement: Any) -> None:
-    stack.callback(setattr, owner, name, getattr(owner, name))
-    setattr(owner, name, replacement)

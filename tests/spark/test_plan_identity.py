@@ -204,7 +204,7 @@ def test_below_a_recovery_point_nothing_counts() -> None:
     """A plan above a stored vertex has one text, however the vertex is read and whatever its name is."""
     above = "Filter (id#{0} > 1)\n+- Project [{1}]\n   +- SubqueryAlias {2}\n      +- {3}\n"
     texts = {
-        PlanText(set()).lines(above.format(*values), {})
+        PlanText(set()).lines(above.format(*values), ())
         for values in [
             (7, "c0#3 AS id#7", "`spark_recovery_vertex:a.b-0f`", "Relation [c0#3] parquet"),
             (9, "id#9", "spark_recovery_vertex:ab-0f@2", "Project [id#9]\n         +- Range (0, 9)"),

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from airflow_provider.spark.wrapping import put_in_place
+
 
 def watch_broadcasts(known: dict[int, Any]) -> Callable[[], None]:
     """Note in *known* (id → broadcast variable) what ``SparkContext.broadcast`` makes; returns the way back.
@@ -25,12 +27,7 @@ def watch_broadcasts(known: dict[int, Any]) -> Callable[[], None]:
         known[variable._jbroadcast.id()] = variable
         return variable
 
-    SparkContext.broadcast = broadcast  # type: ignore[method-assign]
-
-    def restore() -> None:
-        SparkContext.broadcast = original  # type: ignore[method-assign]
-
-    return restore
+    return put_in_place(SparkContext, "broadcast", broadcast)
 
 
 def pickled_value(variable: Any) -> bytes:

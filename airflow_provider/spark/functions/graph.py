@@ -134,10 +134,7 @@ class Digester:
         if kind in _ATOMS:
             self._atom(kind, value)
         elif kind is tuple:
-            if not self._plain(b"t", value, value):
-                self._write(b"(", str(len(value)).encode())
-                for item in value:
-                    self._feed(item)
+            self._sequence(b"t", b"(", value)
         elif kind is frozenset:
             self._unordered(b"<", list(value))
         elif kind is CodeType:
@@ -155,12 +152,15 @@ class Digester:
         elif not self._again(value):
             self._mutable(kind, value)
 
+    def _sequence(self, plain_tag: bytes, tag: bytes, value: Any) -> None:
+        if not self._plain(plain_tag, value, value):
+            self._write(tag, str(len(value)).encode())
+            for item in value:
+                self._feed(item)
+
     def _mutable(self, kind: type, value: Any) -> None:
         if kind is list:
-            if not self._plain(b"l", value, value):
-                self._write(b"[", str(len(value)).encode())
-                for item in value:
-                    self._feed(item)
+            self._sequence(b"l", b"[", value)
         elif kind is dict:
             if not (self._plain(b"d", value, value) and self._plain(b"e", value.values(), list(value.values()))):
                 self._write(b"{", str(len(value)).encode())

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from airflow_provider.recovery.digest import digest
 from airflow_provider.spark.functions.broadcasts import pickled_value
 from airflow_provider.spark.functions.bytecode import Looks, look
 from airflow_provider.spark.functions.graph import Digester, Looked, Opaque
@@ -162,13 +163,7 @@ def _looked(words: set[str], reached: Reached) -> Looked:
 
 
 def _joined(graph: bytes, modules: dict[str, str], reached: Reached) -> str:
-    def texts() -> Iterator[str]:
-        for part in (modules, reached.packages, dict.fromkeys(reached.absent, "")):
-            yield str(len(part))
-            yield from itertools.chain.from_iterable(sorted(part.items()))
-
-    sha = hashlib.sha256(graph)
-    for text in texts():
-        data = text.encode("utf-8", "surrogatepass")
-        sha.update(len(data).to_bytes(8, "big") + data)
-    return sha.hexdigest()
+    texts = [graph.hex()]
+    for part in (modules, reached.packages, dict.fromkeys(reached.absent, "")):
+        texts += [str(len(part)), *itertools.chain.from_iterable(sorted(part.items()))]
+    return digest(*texts)

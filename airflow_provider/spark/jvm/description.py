@@ -108,7 +108,7 @@ class PlanDescriber:
                 result.functions.append(found[result_id])
             else:
                 result.opaque.append("a Python function cannot be looked at")
-        names = {function.name: None for function in found.values()}
+        names = {function.name for function in found.values()}
         result.plan = digest(structure.text, text.lines(tree, names), df.schema.json())
         self._judge(structure, result)
         return result

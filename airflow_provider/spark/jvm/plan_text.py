@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -77,7 +77,7 @@ class PlanText:
         result = Structure(upstream=self._upstream, functions=self._functions)
         kept: list[str] = []
         for node, below_vertex in self._above_vertices(json.loads(plan_json)):
-            if node is None or below_vertex:
+            if node is None:
                 result.leaves += [None] * below_vertex
                 continue
             if node.get("num-children") == 0:
@@ -156,7 +156,7 @@ class PlanText:
 
     # -- lines -----------------------------------------------------------------------------------------------------
 
-    def lines(self, tree: str, function_names: Mapping[str, object]) -> str:
+    def lines(self, tree: str, function_names: Collection[str]) -> str:
         """Return the plan's tree of lines; to be called after :meth:`structure`.
 
         :param function_names: names of the plan's Python functions, which are taken out

@@ -1,0 +1,17 @@
+"""Put something in the place of a function of PySpark's while a script runs, and take it away again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+
+def put_in_place(owner: Any, name: str, replacement: Any) -> Callable[[], None]:
+    """Set the member *name* of a class or module to *replacement*; returns the way back."""
+    original = getattr(owner, name)
+    setattr(owner, name, replacement)
+
+    def restore() -> None:
+        setattr(owner, name, original)
+
+    return restore
