@@ -6,11 +6,13 @@ Without it ``checkpoint`` hands its DataFrame back unchanged, so that a script r
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider.spark.functions import FunctionReader
-from airflow_provider.spark.watching import Watched
+from airflow_provider.spark.watching import Watched, watch
 
 if TYPE_CHECKING:
     from airflow_provider.recovery.partitions import StoredPartition
@@ -58,7 +60,14 @@ def active() -> RecoveryContext | None:
     return _active
 
 
-def activate(context: RecoveryContext | None) -> None:
-    """Set or clear the context of this driver."""
+@contextmanager
+def recovering(context: RecoveryContext) -> Iterator[None]:
+    """Let the checkpoints inside use *context*, and watch how the script makes its DataFrames."""
     global _active
+    restore = watch(context.watched)
     _active = context
+    try:
+        yield
+    finally:
+        _active = None
+        restore()

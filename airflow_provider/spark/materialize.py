@@ -96,11 +96,11 @@ def materialize(
     description = f"checkpoint {point.name}"
     known = master.vertex(point.vertex)
     recorded = Cut.from_spec(known.initialized.layout_spec) if known and known.initialized.deterministic else None
+    settings = settings_set(spark, *CUTTING_SETTINGS)
     with leaf_parallelism(spark, recorded.leaf_parallelism if recorded else 0) as parallelism:
         frame = _writing(context, point, collector)
         with job_properties(spark.sparkContext, {}, description=f"{description}: upstream stages", tag=tag):
             job = PreparedJob(frame)
-        settings = settings_set(spark, *CUTTING_SETTINGS)
         if recorded is not None and recorded.settings == settings:
             job.pin(recorded.reads)
         cut = Cut(parallelism, settings, job.layout.reads)

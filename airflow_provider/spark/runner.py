@@ -115,12 +115,11 @@ def watch_parent() -> None:
 
 
 def _run(request: RunRequest, application: Path) -> int:
-    from airflow_provider.spark.context import RecoveryContext, activate
+    from airflow_provider.spark.context import RecoveryContext, recovering
     from airflow_provider.spark.job_master import JobMaster
     from airflow_provider.spark.out_of_reach import lost_the_store, new_session
     from airflow_provider.spark.reading import hadoop_root
-    from airflow_provider.spark.sinks import guard_sinks
-    from airflow_provider.spark.watching import watch
+    from airflow_provider.spark.sinks import guarded_sinks
     from airflow_provider.storage.uris import open_store
 
     if os.environ.get(FAULT):
@@ -133,15 +132,9 @@ def _run(request: RunRequest, application: Path) -> int:
         return 0
     watch_parent()
     context = RecoveryContext(master, hadoop_root(store.uri))
-    restores = [watch(context.watched), guard_sinks(master.check_now)]
-    activate(context)
     try:
-        try:
+        with recovering(context), guarded_sinks(master.check_now):
             error = _run_script(application, request.arguments, master.check)
-        finally:
-            activate(None)
-            for restore in restores:
-                restore()
         if error is not None and lost_the_store(master, error):
             log.warning(
                 "The event store failed for good, and with it what checkpoints had stored: %s The script runs again "

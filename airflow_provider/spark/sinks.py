@@ -7,8 +7,8 @@ look at the store before each write of the DataFrame API keeps it from writing t
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from airflow_provider.spark.wrapping import put_in_place
@@ -19,18 +19,19 @@ _WRITES = {
 }
 
 
-def guard_sinks(check: Callable[[], None]) -> Callable[[], None]:
-    """Call *check* before each write of ``df.write`` and ``df.writeTo``; returns the way back."""
+@contextmanager
+def guarded_sinks(check: Callable[[], None]) -> Iterator[None]:
+    """Call *check* before each write of ``df.write`` and ``df.writeTo`` inside."""
     from pyspark.sql import readwriter
 
-    stack = ExitStack()
-    for class_name, methods in _WRITES.items():
-        writer = getattr(readwriter, class_name)
-        for method in methods:
-            original = writer.__dict__.get(method)
-            if original is not None:
-                stack.callback(put_in_place(writer, method, _checked(original, check)))
-    return stack.close
+    with ExitStack() as stack:
+        for class_name, methods in _WRITES.items():
+            writer = getattr(readwriter, class_name)
+            for method in methods:
+                original = writer.__dict__.get(method)
+                if original is not None:
+                    stack.callback(put_in_place(writer, method, _checked(original, check)))
+        yield
 
 
 def _checked(original: Any, check: Callable[[], None]) -> Any:

@@ -18,7 +18,7 @@ import pytest
 from airflow_provider.recovery.job import JobId
 from airflow_provider.storage.uris import open_store
 from tests.airflow_side.worker import TASK_INSTANCE
-from tests.support.driver import JOBS
+from tests.support.driver import JOBS, QUICK_JVM
 
 Connect = Callable[..., None]
 
@@ -112,6 +112,6 @@ def tries(tmp_path: Path, connect: Connect) -> Tries:
     task = {
         "application": str(JOBS / "two_vertices.py"),
         "application_args": [str(source), str(tmp_path / "out")],
-        "conf": {"spark.ui.enabled": "false", "spark.driver.extraJavaOptions": "-Dlog4j2.level=warn"},
+        "conf": {"spark.ui.enabled": "false", "spark.driver.extraJavaOptions": f"-Dlog4j2.level=warn {QUICK_JVM}"},
     }
     return Tries(tmp_path, task)

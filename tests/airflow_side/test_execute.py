@@ -12,7 +12,6 @@ import json
 import logging
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -29,6 +28,7 @@ from airflow_provider.storage.claims import Claim, Claims
 from airflow_provider.storage.uris import open_store
 from tests.airflow_side.conftest import Connect
 from tests.airflow_side.worker import TASK_INSTANCE
+from tests.support.serving import serving
 from tests.support.waiting import wait_until
 
 JOB = JobId.of_task_instance("dag", TASK_INSTANCE["run_id"], "task")
@@ -249,14 +249,8 @@ def resource_manager(states: dict[str, tuple[str, str, str]]) -> Iterator[str]:
         def log_message(self, *_: object) -> None:
             pass
 
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}"
-        finally:
-            server.shutdown()
-            thread.join()
+    with serving(Handler) as url:
+        yield url
 
 
 @pytest.fixture

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import http.server
 import os
 import signal
 import subprocess
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +19,7 @@ from airflow_provider.storage.event_store import JobEventLog
 from tests.airflow_side.conftest import Tries, xcom
 from tests.support.blocked_imports import blocked_imports
 from tests.support.driver import JOBS
+from tests.support.serving import serving
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.process
@@ -159,24 +158,11 @@ def test_ending_a_task_ends_the_driver_it_has_attached_to(tries: Tries, waiting:
 
 def test_a_script_in_a_remote_store(tries: Tries) -> None:
     """A script behind a URL is fetched by spark-submit and found by the runner."""
-    with serving(JOBS) as url:
+    with serving(functools.partial(http.server.SimpleHTTPRequestHandler, directory=JOBS)) as url:
         code, log = tries.run(application=f"{url}/two_vertices.py")
     assert code == 0, log
     assert xcom(log)["partitions_computed"] == 10
     assert rows(tries) == 300
-
-
-@contextlib.contextmanager
-def serving(folder: Path) -> Iterator[str]:
-    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=folder)
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}"
-        finally:
-            server.shutdown()
-            thread.join()
 
 
 def test_finished_unseen(tries: Tries) -> None:

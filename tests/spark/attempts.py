@@ -11,10 +11,9 @@ from airflow_provider.recovery.job import JobId
 from airflow_provider.recovery.options import RecoveryOptions
 from airflow_provider.recovery.report import VertexReport, build_report
 from airflow_provider.recovery.run_request import RunRequest
-from airflow_provider.spark.context import RecoveryContext, activate
+from airflow_provider.spark.context import RecoveryContext, recovering
 from airflow_provider.spark.job_master import JobMaster
 from airflow_provider.spark.reading import hadoop_root
-from airflow_provider.spark.watching import watch
 from airflow_provider.storage.uris import open_store
 
 
@@ -42,13 +41,10 @@ class Attempts:
         master = JobMaster(request, store, on_fenced=lambda _: None)
         assert master.start()
         context = RecoveryContext(master, hadoop_root(store.uri))
-        restore = watch(context.watched)
-        activate(context)
         try:
-            yield context
+            with recovering(context):
+                yield context
         finally:
-            activate(None)
-            restore()
             master.failed("the test ends the attempt here")
 
 

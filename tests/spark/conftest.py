@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.spark.attempts import Attempts
-from tests.support.driver import DriverHarness
+from tests.support.driver import QUICK_JVM, DriverHarness
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,6 +29,7 @@ def spark() -> Iterator[SparkSession]:
         .config("spark.ui.enabled", "false")
         .config("spark.sql.shuffle.partitions", "4")
         .config("spark.driver.memory", "1g")
+        .config("spark.driver.extraJavaOptions", QUICK_JVM)
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("ERROR")

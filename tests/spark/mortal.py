@@ -11,11 +11,10 @@ from pyspark import SparkContext
 
 from airflow_provider.recovery.errors import Fenced, StoreError
 from airflow_provider.recovery.events import JobEvent
-from airflow_provider.spark.context import RecoveryContext, activate
+from airflow_provider.spark.context import RecoveryContext, recovering
 from airflow_provider.spark.job_master import JobMaster
 from airflow_provider.spark.reading import hadoop_root
 from airflow_provider.spark.recording import JobRecord
-from airflow_provider.spark.watching import watch
 from airflow_provider.storage.object_store import ObjectInfo, ObjectStore
 from airflow_provider.storage.uris import open_store
 from tests.spark.attempts import Attempts
@@ -102,16 +101,13 @@ def mortal_attempt(
     master._record = record
     assert master.start()
     context = RecoveryContext(master, hadoop_root(store.uri))
-    restore = watch(context.watched)
-    activate(context)
     try:
-        yield context
+        with recovering(context):
+            yield context
     except Exception:
         if not store.dead:
             raise
     finally:
-        activate(None)
-        restore()
         store.dead = True
         record.close()
         master.stop_heartbeat("ALIVE")

@@ -52,8 +52,9 @@ class _Builder:
     """Builds expressions in the session of a frame."""
 
     def __init__(self, df: DataFrame) -> None:
-        self._spark: Any = df.sparkSession
-        self._jvm: Any = self._spark._jvm
+        spark: Any = df.sparkSession
+        self._spark = spark
+        self._jvm = spark._jvm
         self._expressions: Any = self._jvm.org.apache.spark.sql.catalyst.expressions
         self._types: dict[str, Any] = {}
 

@@ -82,16 +82,17 @@ def _describe(spark: Any, node: Any, layout: Layout) -> None:
     if name in _WRAPPERS:
         _describe(spark, getattr(node, _WRAPPERS[name])(), layout)
         return
+    if name == "AQEShuffleReadExec":
+        _shuffle_read(node, layout)
+        return
+    if name in _EXCHANGES:
+        _shuffle(node, layout)
+        return
     layout.text.append(name)
     if name in _BROADCASTS:
         return
     if name in _BY_CHANCE:
         layout.whole_only.append(_BY_CHANCE[name])
-    elif name == "AQEShuffleReadExec":
-        _shuffle_read(node, layout)
-    elif name in _EXCHANGES:
-        _exchange(node, layout)
-        return
     elif name == "FileSourceScanExec":
         _scan(spark, node, layout)
     elif name == "MapInArrowExec":
@@ -110,11 +111,26 @@ def _describe(spark: Any, node: Any, layout: Layout) -> None:
 def _shuffle_read(node: Any, layout: Layout) -> None:
     specs = node.partitionSpecs().mkString(";")
     ranges = [(int(start), int(end)) for start, end in _COALESCED.findall(specs)]
-    if len(ranges) == node.partitionSpecs().size():
-        layout.reads.append(ranges)
-        layout.text.append(str(ranges))
-    else:
+    if len(ranges) != node.partitionSpecs().size():
         layout.whole_only.append("adaptive execution split a skewed or local shuffle read")
+    _shuffle(node.child(), layout, ranges)
+
+
+def _shuffle(node: Any, layout: Layout, ranges: list[tuple[int, int]] | None = None) -> None:
+    """Describe a shuffle and the reducers each partition reads; without *ranges* one each."""
+    partitioning = _shuffle_partitioning(node)
+    kind = partitioning.getClass().getSimpleName().rstrip("$")
+    layout.text.append(f"{kind} {partitioning.numPartitions()} {_IDS.sub('', partitioning.toString())}")
+    if kind == "SinglePartition":
+        return
+    layout.reads.append(ranges if ranges is not None else _one_each(partitioning))
+    layout.text.append(str(layout.reads[-1]))
+    if kind != "HashPartitioning":
+        layout.whole_only.append(f"rows are spread by {kind}, whose bounds vary from run to run")
+
+
+def _one_each(partitioning: Any) -> list[tuple[int, int]]:
+    return [(reducer, reducer + 1) for reducer in range(int(partitioning.numPartitions()))]
 
 
 def _shuffle_partitioning(node: Any) -> Any:
@@ -122,14 +138,6 @@ def _shuffle_partitioning(node: Any) -> Any:
     while not hasattr(node, "shuffleOrigin"):
         node = node.plan() if hasattr(node, "plan") else node.child()
     return node.outputPartitioning()
-
-
-def _exchange(node: Any, layout: Layout) -> None:
-    partitioning = _shuffle_partitioning(node)
-    kind = partitioning.getClass().getSimpleName().rstrip("$")
-    layout.text.append(f"{kind} {partitioning.numPartitions()} {_IDS.sub('', partitioning.toString())}")
-    if kind not in ("HashPartitioning", "SinglePartition"):
-        layout.whole_only.append(f"rows are spread by {kind}, whose bounds vary from run to run")
 
 
 def _scan(spark: Any, node: Any, layout: Layout) -> None:
@@ -146,23 +154,32 @@ def pin_reads(spark: Any, plan: Any, reads: list[list[tuple[int, int]]]) -> Any:
     contiguous cover of the same reducers is right, so the recorded one is put in place of the new one.
     """
     remaining = [list(ranges) for ranges in reads]
-    specs = spark._jvm.org.apache.spark.sql.execution.CoalescedPartitionSpec
+    execution = spark._jvm.org.apache.spark.sql.execution
+
+    def read(shuffle: Any) -> Any:
+        partitioning = _shuffle_partitioning(shuffle)
+        if partitioning.getClass().getSimpleName().startswith("SinglePartition"):
+            return shuffle
+        if not remaining:
+            raise LookupError
+        wanted, one_each = remaining.pop(0), _one_each(partitioning)
+        if [start for start, _ in wanted] + [len(one_each)] != [0] + [end for _, end in wanted]:
+            raise LookupError
+        if wanted == one_each:
+            return shuffle
+        pinned = [execution.CoalescedPartitionSpec.apply(start, end, 0) for start, end in wanted]
+        return execution.adaptive.AQEShuffleReadExec(shuffle, to_seq(spark._jvm, pinned))
 
     def rebuild(node: Any) -> Any:
         name = node.getClass().getSimpleName()
         if name in ("AdaptiveSparkPlanExec", "ResultQueryStageExec"):
             return rebuild(getattr(node, _WRAPPERS[name])())
-        if name in _EXCHANGES or name in _BROADCASTS:
-            return node
         if name == "AQEShuffleReadExec":
-            if not remaining:
-                raise LookupError
-            wanted = remaining.pop(0)
-            reducers = int(_shuffle_partitioning(node.child()).numPartitions())
-            if [bound for pair in wanted for bound in pair[:1]] + [reducers] != [0] + [end for _, end in wanted]:
-                raise LookupError
-            pinned = [specs.apply(start, end, 0) for start, end in wanted]
-            return node.copy(node.child(), to_seq(spark._jvm, pinned))
+            return read(node.child())
+        if name in _EXCHANGES:
+            return read(node)
+        if name in _BROADCASTS:
+            return node
         children = [rebuild(child) for child in items(node.children())]
         return node.withNewChildren(to_seq(spark._jvm, children)) if children else node
 

@@ -25,6 +25,7 @@ def double(frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
 rows = {
     "files": lambda: spark.read.parquet(source),
     "range": lambda: spark.range(400),
+    "shuffle": lambda: spark.range(400).repartition("id"),
     "sql": lambda: spark.sql("SELECT id FROM range(400)"),
 }[kind]()
 doubled = checkpoint(rows.mapInPandas(double, "id long"), "doubled")
