@@ -76,6 +76,37 @@ def _connection_fields() -> dict[str, Any]:
         "write_buffer_flush_interval": text("Flush interval", "How long an event waits at most. Default: 1 s"),
         "snapshot_min_pause": text("Snapshot pause", "Least time between two snapshots of the job. Default: 3 min"),
         "retention": text("Retention", "How long jobs that are not at work are kept for a retry. Default: 7 days"),
+        "failover_strategy": choice(
+            "Failover strategy", "What is restarted inside the application. Default: region", "region", "full"
+        ),
+        "restart_strategy": choice(
+            "Restart strategy",
+            "When something is restarted inside the application. Default: fixed-delay",
+            "none",
+            "fixed-delay",
+            "failure-rate",
+            "exponential-delay",
+        ),
+        **{
+            f"restart_strategy_{name}": text(f"Restart strategy: {label}", description)
+            for name, label, description in (
+                ("fixed_delay_attempts", "fixed delay, attempts", "Restarts over the life of the job. Default: 1"),
+                ("fixed_delay_delay", "fixed delay", "Before each restart. Default: 1 s"),
+                ("failure_rate_max_failures_per_interval", "failure rate, failures per interval", "Default: 1"),
+                ("failure_rate_failure_rate_interval", "failure rate, interval", "Default: 1 min"),
+                ("failure_rate_delay", "failure rate, delay", "Before each restart. Default: 1 s"),
+                ("exponential_delay_initial_backoff", "exponential delay, initial backoff", "Default: 1 s"),
+                ("exponential_delay_max_backoff", "exponential delay, maximum backoff", "Default: 1 min"),
+                ("exponential_delay_backoff_multiplier", "exponential delay, multiplier", "Default: 1.5"),
+                ("exponential_delay_reset_backoff_threshold", "exponential delay, reset threshold", "Default: 1 h"),
+                ("exponential_delay_jitter_factor", "exponential delay, jitter factor", "Default: 0.1"),
+                (
+                    "exponential_delay_attempts_before_reset_backoff",
+                    "exponential delay, attempts before reset",
+                    "Default: infinite",
+                ),
+            )
+        },
         "enabled": {
             "label": "Enabled",
             "description": "Record and recover at all",

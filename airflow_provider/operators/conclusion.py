@@ -39,7 +39,7 @@ def failed_elsewhere(supervisor: JobSupervisor, log: logging.Logger, resume: str
     """Return what to raise for a job that another worker's driver ran, and that failed."""
     report = supervisor.report()
     log.info("%s", format_report(report))
-    return AirflowException(_what_failed(report, resume))
+    return _failure(report, resume)
 
 
 def explain(
@@ -66,7 +66,7 @@ def explain(
         log.warning("What is kept for the next try cannot be told: %s", problem)
     else:
         if report.attempts and report.attempts[-1].epoch > last_epoch and report.attempts[-1].error:
-            return AirflowException(_what_failed(report, resume))
+            return _failure(report, resume)
     if told := YARN_EXIT_CODE.search(str(failure)):
         exit_code = int(told[1])
     if exit_code == EXIT_CONFIGURATION:
@@ -76,7 +76,11 @@ def explain(
     return failure
 
 
-def _what_failed(report: JobReport, resume: str) -> str:
+def _failure(report: JobReport, resume: str) -> AirflowException:
+    """Return what to raise for a job that failed by itself; where no retry can help, the task ends without any."""
     newest = report.attempts[-1]
-    what = f"The Spark job failed in attempt {newest.epoch}: {newest.error or 'it did not say why'}"
-    return what.rstrip(".") + (". A retry resumes it." if resume == "auto" else ".")
+    what = f"The Spark job failed in attempt {newest.epoch}: {newest.error or 'it did not say why'}".rstrip(".") + "."
+    if newest.unrecoverable:
+        goes_on = "it resumes" if resume == "auto" else "it starts afresh"
+        return AirflowFailException(f"{what} No retry can help. Mend it and clear the task: {goes_on}.")
+    return AirflowException(f"{what} A retry resumes it." if resume == "auto" else what)

@@ -6,6 +6,8 @@ again can help (``retryable``). Callers never need to parse a message.
 
 from __future__ import annotations
 
+REPORT_IT = "This is a defect of airflow-provider-spark-recovery; please report it with the driver's log."
+
 
 class RecoveryError(Exception):
     """Base of all errors that this package raises on purpose.

@@ -150,15 +150,54 @@ class VertexSkipped(JobEvent):
 
 
 @dataclass(frozen=True, kw_only=True)
+class FailureHandled(JobEvent):
+    """A vertex failed, and it is decided what is restarted (Flink's ``FailureHandlingResult``).
+
+    :ivar vertex: the one that failed; empty text where recovery of the whole job was abandoned
+    :ivar error: one line
+    :ivar restarted: vertices that run again, upstream first; empty if none does
+    :ivar refused: why none does
+    :ivar delay: seconds before the restart
+    :ivar memory: what the restart strategy remembers from now on
+    """
+
+    vertex: str
+    error: str
+    restarted: tuple[str, ...] = ()
+    refused: str = ""
+    delay: float = 0.0
+    memory: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CoordinatorSnapshot(JobEvent):
+    """What the driver alone knows: a pinned listing, a step's result, a query's state (Flink: operator coordinators).
+
+    :ivar coordinator: whose state it is, ``step/<name>`` say
+    :ivar state: plain JSON; replaces what was known
+    """
+
+    coordinator: str
+    state: dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
 class JobFinished(JobEvent):
     """The user's script ran to its end."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class JobFailed(JobEvent):
-    """The user's script failed; ``error`` is one line."""
+    """The user's script failed.
+
+    :ivar error: one line
+    :ivar unrecoverable: no retry can help until somebody changes something
+    """
+
+    VERSION: ClassVar[int] = 2
 
     error: str
+    unrecoverable: bool = False
 
 
 AnyEvent: TypeAlias = (
@@ -171,6 +210,8 @@ AnyEvent: TypeAlias = (
     | VertexFinished
     | VertexReused
     | VertexSkipped
+    | FailureHandled
+    | CoordinatorSnapshot
     | JobFinished
     | JobFailed
 )

@@ -25,6 +25,8 @@ BEFORE_VERTEX_FINISHED = "before-vertex-finished"
 AFTER_VERTEX_FINISHED = "after-vertex-finished"
 BEFORE_SNAPSHOT = "before-snapshot"
 AFTER_SNAPSHOT = "after-snapshot"
+AFTER_FAILURE_HANDLED = "after-failure-handled"
+AFTER_COORDINATOR_SNAPSHOT = "after-coordinator-snapshot"
 BEFORE_JOB_FINISHED = "before-job-finished"
 AFTER_JOB_FINISHED = "after-job-finished"
 
@@ -40,6 +42,8 @@ POINTS = (
     AFTER_VERTEX_FINISHED,
     BEFORE_SNAPSHOT,
     AFTER_SNAPSHOT,
+    AFTER_FAILURE_HANDLED,
+    AFTER_COORDINATOR_SNAPSHOT,
     BEFORE_JOB_FINISHED,
     AFTER_JOB_FINISHED,
 )

@@ -34,6 +34,9 @@ class JobState(enum.StrEnum):
         return self in (JobState.FINISHED, JobState.FAILED)
 
 
+RESTART_STRATEGY = "restart-strategy"
+"""The coordinator that counts failures."""
+
 _START_LOST = "the job event store has lost the start of an attempt, which may have given up what is older"
 
 
@@ -61,6 +64,8 @@ class Vertex:
     initialized: ev.VertexInitialized
     partitions: dict[int, PartitionRecord] = field(default_factory=dict)
     finished: bool = False
+    has_finished: bool = False
+    """It has finished at least once, whatever has been lost or reset since."""
     reached_by: set[int] = field(default_factory=set)
     """Attempts whose script came to this recovery point."""
 
@@ -92,6 +97,10 @@ class Attempt:
     application_id: str = ""
     ui_url: str = ""
     host: str = ""
+    unrecoverable: bool = False
+    """It failed in a way that no retry can help."""
+    restarts: int = 0
+    """Restarts inside the application."""
     skipped: list[ev.VertexSkipped] = field(default_factory=list)
 
 
@@ -120,6 +129,8 @@ class ExecutionGraph:
             ev.VertexFinished: self._vertex_finished,
             ev.VertexReused: self._vertex_reused,
             ev.VertexSkipped: self._vertex_skipped,
+            ev.FailureHandled: self._failure_handled,
+            ev.CoordinatorSnapshot: self._coordinator_snapshot,
             ev.JobFinished: self._job_finished,
             ev.JobFailed: self._job_failed,
         }
@@ -134,7 +145,7 @@ class ExecutionGraph:
         twin = ExecutionGraph()
         twin.attempts = {epoch: replace(a, skipped=list(a.skipped)) for epoch, a in self.attempts.items()}
         twin.vertices = {
-            identity: Vertex(v.initialized, dict(v.partitions), v.finished, set(v.reached_by))
+            identity: Vertex(v.initialized, dict(v.partitions), v.finished, v.has_finished, set(v.reached_by))
             for identity, v in self.vertices.items()
         }
         twin.base_epoch = self.base_epoch
@@ -170,6 +181,8 @@ class ExecutionGraph:
         if given_up:
             names = ", ".join(vertex.initialized.name for vertex in given_up)
             self.note(f"{names} given up: not deterministic, and block {loss.block} may have told of its recomputation")
+        for vertex in self.vertices.values():
+            vertex.has_finished = True  # the record of that may be among the lost ones
         self.coordinators.clear()
         first = first_start_lost(loss, self.newest.epoch if self.newest is not None else 0)
         if first is not None:
@@ -263,7 +276,7 @@ class ExecutionGraph:
         if vertex is None or event.layout != vertex.initialized.layout or not vertex.complete:
             self.note(f"end of {event.vertex} ignored: not all of its partitions are recorded")
             return
-        vertex.finished = True
+        vertex.finished = vertex.has_finished = True
 
     def _vertex_reused(self, event: ev.VertexReused) -> None:
         vertex = self.vertices.get(event.vertex)
@@ -273,12 +286,20 @@ class ExecutionGraph:
     def _vertex_skipped(self, event: ev.VertexSkipped) -> None:
         self.attempts[event.epoch].skipped.append(event)
 
+    def _failure_handled(self, event: ev.FailureHandled) -> None:
+        self.attempts[event.epoch].restarts += bool(event.restarted)
+        self.coordinators[RESTART_STRATEGY] = event.memory
+
+    def _coordinator_snapshot(self, event: ev.CoordinatorSnapshot) -> None:
+        self.coordinators[event.coordinator] = event.state
+
     def _job_finished(self, event: ev.JobFinished) -> None:
         self._end(event, JobState.FINISHED)
 
     def _job_failed(self, event: ev.JobFailed) -> None:
         self._end(event, JobState.FAILED)
         self.attempts[event.epoch].error = event.error
+        self.attempts[event.epoch].unrecoverable = event.unrecoverable
 
     def _end(self, event: ev.JobEvent, state: JobState) -> None:
         attempt = self.attempts[event.epoch]

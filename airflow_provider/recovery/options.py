@@ -69,6 +69,10 @@ def _bad(option: str, value: object, expected: str) -> ConfigurationError:
     )
 
 
+UNLIMITED = 2**31 - 1
+"""Written ``infinite``; the number is Flink's."""
+
+
 @dataclass(frozen=True)
 class _Options:
     """What both groups of options can do."""
@@ -115,6 +119,33 @@ class RecoveryOptions(_Options):
     """Seconds that a job which is not at work is kept; ``spark-recovery gc`` deletes older ones."""
     resume: str = "auto"
     """``auto``: go on from what survived; ``never``: start afresh at every try."""
+    failover_strategy: str = "region"
+    """What is restarted inside the application when a vertex fails: ``region`` or ``full``.
+    [jobmanager.execution.failover-strategy]"""
+    restart_strategy: str = "fixed-delay"
+    """When: ``none``, ``fixed-delay``, ``failure-rate`` or ``exponential-delay``. [restart-strategy.type]"""
+    restart_strategy_fixed_delay_attempts: int = 1
+    """Restarts over the life of the job. [restart-strategy.fixed-delay.attempts]"""
+    restart_strategy_fixed_delay_delay: float = 1.0
+    """Seconds before each restart. [….fixed-delay.delay]"""
+    restart_strategy_failure_rate_max_failures_per_interval: int = 1
+    """Failures in an interval that are answered by a restart. [….failure-rate.max-failures-per-interval]"""
+    restart_strategy_failure_rate_failure_rate_interval: float = 60.0
+    """Seconds of that interval. [….failure-rate.failure-rate-interval]"""
+    restart_strategy_failure_rate_delay: float = 1.0
+    """Seconds before each restart. [….failure-rate.delay]"""
+    restart_strategy_exponential_delay_initial_backoff: float = 1.0
+    """Seconds before the first restart. [….exponential-delay.initial-backoff]"""
+    restart_strategy_exponential_delay_max_backoff: float = 60.0
+    """Most seconds before a restart. [….exponential-delay.max-backoff]"""
+    restart_strategy_exponential_delay_backoff_multiplier: float = 1.5
+    """By which the delay grows. [….exponential-delay.backoff-multiplier]"""
+    restart_strategy_exponential_delay_reset_backoff_threshold: float = 3600.0
+    """Seconds without a failure after which the delay starts over. [….exponential-delay.reset-backoff-threshold]"""
+    restart_strategy_exponential_delay_jitter_factor: float = 0.1
+    """Share of the delay that is left to chance. [….exponential-delay.jitter-factor]"""
+    restart_strategy_exponential_delay_attempts_before_reset_backoff: int = UNLIMITED
+    """Restarts until the delay starts over, or ``infinite``. [….exponential-delay.attempts-before-reset-backoff]"""
 
     @property
     def heartbeat_interval(self) -> float:
@@ -178,6 +209,28 @@ def _positive_duration(value: object, option: str) -> float:
     return seconds
 
 
+def _count(value: object, option: str) -> int:
+    text = str(value).strip().lower()
+    if text == "infinite":
+        return UNLIMITED
+    if not re.fullmatch(r"[0-9]{1,10}", text) or int(text) > UNLIMITED:
+        raise _bad(option, value, "a whole number from 0, or 'infinite'")
+    return int(text)
+
+
+def _number(lowest: float, highest: float) -> Callable[[object, str], float]:
+    def read(value: object, option: str) -> float:
+        try:
+            number = float(str(value))
+        except ValueError:
+            number = math.nan
+        if not lowest <= number <= highest:
+            raise _bad(option, value, f"a number from {lowest:g} to {highest:g}")
+        return number
+
+    return read
+
+
 _READERS: dict[str, Callable[[object, str], Any]] = {
     "enabled": parse_flag,
     "previous_worker_recovery_timeout": _positive_duration,
@@ -186,6 +239,19 @@ _READERS: dict[str, Callable[[object, str], Any]] = {
     "snapshot_min_pause": parse_duration,
     "retention": _positive_duration,
     "resume": _one_of("auto", "never"),
+    "failover_strategy": _one_of("region", "full"),
+    "restart_strategy": _one_of("none", "fixed-delay", "failure-rate", "exponential-delay"),
+    "restart_strategy_fixed_delay_attempts": _count,
+    "restart_strategy_fixed_delay_delay": parse_duration,
+    "restart_strategy_failure_rate_max_failures_per_interval": _count,
+    "restart_strategy_failure_rate_failure_rate_interval": parse_duration,
+    "restart_strategy_failure_rate_delay": parse_duration,
+    "restart_strategy_exponential_delay_initial_backoff": parse_duration,
+    "restart_strategy_exponential_delay_max_backoff": parse_duration,
+    "restart_strategy_exponential_delay_backoff_multiplier": _number(1, 1000),
+    "restart_strategy_exponential_delay_reset_backoff_threshold": parse_duration,
+    "restart_strategy_exponential_delay_jitter_factor": _number(0, 1),
+    "restart_strategy_exponential_delay_attempts_before_reset_backoff": _count,
     "endpoint_url": _url,
     "region": _text,
     "addressing_style": _one_of("auto", "path", "virtual"),

@@ -20,7 +20,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterable
 
-from airflow_provider.recovery.errors import IllegalMove
+from airflow_provider.recovery.errors import REPORT_IT, IllegalMove
 
 
 class PartitionState(enum.StrEnum):
@@ -117,7 +117,7 @@ class PartitionTracker:
 def _illegal(move: str, vertex: str, index: int, state: PartitionState | None) -> IllegalMove:
     return IllegalMove(
         f"Partition {index} of {vertex} cannot be {move}: it is {state or 'unknown'}.",
-        remedy="This is a defect of airflow-provider-spark-recovery; please report it with the driver's log.",
+        remedy=REPORT_IT,
         vertex=vertex,
         index=index,
     )

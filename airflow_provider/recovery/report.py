@@ -43,7 +43,11 @@ class VertexReport:
 
 @dataclass(frozen=True)
 class AttemptReport:
-    """One attempt; times are seconds since the Unix epoch, ``None`` for an end that was never recorded."""
+    """One attempt; times are seconds since the Unix epoch, ``None`` for an end that was never recorded.
+
+    :ivar unrecoverable: it failed in a way that no retry can help
+    :ivar restarts: how often something was restarted inside the application
+    """
 
     epoch: int
     state: str
@@ -55,6 +59,8 @@ class AttemptReport:
     reason: str
     error: str
     abandoned: bool = False
+    unrecoverable: bool = False
+    restarts: int = 0
 
 
 @dataclass(frozen=True)
@@ -111,6 +117,8 @@ def build_report(job: str, graph: ExecutionGraph) -> JobReport:
                 reason=attempt.reason,
                 error=attempt.error,
                 abandoned=attempt.abandoned,
+                unrecoverable=attempt.unrecoverable,
+                restarts=attempt.restarts,
             )
             for _, attempt in sorted(graph.attempts.items())
         ],
@@ -166,7 +174,8 @@ def format_report(report: JobReport) -> str:
     lines = [f"Job {report.job}: {report.state} in attempt {newest}"]
     for attempt in report.attempts:
         note = attempt.error or attempt.reason
-        lines.append(f"  attempt {attempt.epoch}: {attempt.state}{f' ({note})' if note else ''}")
+        again = f", {attempt.restarts} restarts inside the application" if attempt.restarts else ""
+        lines.append(f"  attempt {attempt.epoch}: {attempt.state}{again}{f' ({note})' if note else ''}")
     if rows:
         lines += [f"  {line}" for line in aligned([header, *rows])]
     lines += [

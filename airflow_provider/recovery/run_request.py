@@ -13,7 +13,7 @@ from typing import NoReturn
 
 from airflow_provider.recovery.errors import ConfigurationError
 from airflow_provider.recovery.job import JobId
-from airflow_provider.recovery.options import RecoveryOptions, StorageOptions
+from airflow_provider.recovery.options import UNLIMITED, RecoveryOptions, StorageOptions
 
 EXIT_FAILED = 1
 """The user's script failed; a retry may help."""
@@ -67,6 +67,10 @@ class RunRequest:
         return [*line, self.application, *self.arguments]
 
 
+FAILOVER_OPTIONS = ("failover_strategy", "restart_strategy")
+"""Starts of the names of the options of failover inside the application."""
+
+
 def add_store_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options that say where the event store is and how it is reached."""
     parser.add_argument("--event-store", required=True, metavar="URI", help="s3://bucket/prefix or file:///path")
@@ -108,6 +112,15 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
             dest=name,
             metavar="VALUE",
             help=f"{help_text} (default: {getattr(defaults, name)})",
+        )
+    failover = parser.add_argument_group("failover inside the application", "named as Flink's restart-strategy.*")
+    for name in (item.name for item in fields(RecoveryOptions) if item.name.startswith(FAILOVER_OPTIONS)):
+        default = getattr(defaults, name)
+        failover.add_argument(
+            f"--{name.replace('_', '-')}",
+            dest=name,
+            metavar="VALUE",
+            help=f"(default: {'infinite' if default == UNLIMITED else default})",
         )
     group.add_argument(
         "--keep-partitions", action="store_true", help="leave the stored partitions in place after success"

@@ -102,6 +102,7 @@ def _vertex(vertex: Vertex) -> dict[str, Any]:
     return {
         "initialized": encode_event(vertex.initialized),
         "finished": vertex.finished,
+        "has_finished": vertex.has_finished,
         "reached_by": sorted(vertex.reached_by),
         "partitions": [
             [index, _shorten(p.key, folder), p.rows, p.bytes, p.checksum, p.duration, p.attempt]
@@ -119,7 +120,9 @@ def _read_vertex(record: dict[str, Any]) -> Vertex:
         index: PartitionRecord((folder if key[0] == _INSIDE else "") + key[1:], *told)
         for index, key, *told in record["partitions"]
     }
-    return Vertex(initialized, partitions, record["finished"], set(record["reached_by"]))
+    return Vertex(
+        initialized, partitions, record["finished"], record["has_finished"], reached_by=set(record["reached_by"])
+    )
 
 
 _INSIDE, _ELSEWHERE = ".", "/"

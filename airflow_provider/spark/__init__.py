@@ -1,9 +1,13 @@
-"""The Spark driver's side: ``checkpoint`` for scripts, the runner around them.
+"""The Spark driver's side: ``checkpoint`` and its kin for scripts, the runner around them.
 
 Never imports Airflow. Importing this package costs nothing but the standard library, so a script that uses
 ``checkpoint`` still runs where recovery is not set up.
 """
 
+from airflow_provider.recovery.failure import UnrecoverableError
 from airflow_provider.spark.checkpoint import checkpoint
+from airflow_provider.spark.source import source
+from airflow_provider.spark.step import step
+from airflow_provider.spark.streaming import streaming
 
-__all__ = ["checkpoint"]
+__all__ = ["UnrecoverableError", "checkpoint", "source", "step", "streaming"]

@@ -11,12 +11,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider.recovery.executions import Executions
 from airflow_provider.spark.functions import FunctionReader
 from airflow_provider.spark.watching import Watched, watch
+from airflow_provider.storage.state_files import StateFiles
 
 if TYPE_CHECKING:
     from airflow_provider.recovery.partitions import StoredPartition
     from airflow_provider.spark.job_master import JobMaster
+    from airflow_provider.spark.recovery_point import RecoveryPoint
 
 
 @dataclass
@@ -28,6 +31,9 @@ class RecoveryContext:
     :ivar executors_ready: application id → what its executors lack; empty text for nothing
     :ivar names: fingerprints seen under each checkpoint name, in order
     :ivar done: vertex → its partitions, for vertices that this attempt has already come to
+    :ivar points: vertex → the recovery point as the script reached it
+    :ivar recomputed: vertices that a failover has computed again, so that older DataFrames read what is gone
+    :ivar executions: the state and version of each vertex's execution
     :ivar hadoop_root: the event store's root as Hadoop's file systems write it
     """
 
@@ -37,10 +43,14 @@ class RecoveryContext:
     executors_ready: dict[str, str] = field(default_factory=dict)
     names: dict[str, list[str]] = field(default_factory=dict)
     done: dict[str, dict[int, StoredPartition]] = field(default_factory=dict)
+    points: dict[str, RecoveryPoint] = field(default_factory=dict)
+    recomputed: set[str] = field(default_factory=set)
+    executions: Executions = field(default_factory=Executions)
     lock: Any = field(default_factory=threading.RLock)
 
     def __post_init__(self) -> None:
         self.functions = FunctionReader(self.watched.broadcasts)
+        self.state_files = StateFiles(self.master.store, self.master.prefix)
 
     def unique_name(self, name: str, fingerprint: str) -> str:
         """Return *name*, or ``name#2`` and so on where it was already used for something else in this attempt."""

@@ -10,12 +10,17 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from typing import Any
 
 from airflow_provider.recovery import events as ev
 from airflow_provider.recovery.classify import Need, classify
 from airflow_provider.recovery.errors import Fenced, RecoveryError, StoreError
+from airflow_provider.recovery.failover import FailureHandlingResult, handle_failure
+from airflow_provider.recovery.failure import Cause
 from airflow_provider.recovery.faults import (
+    AFTER_COORDINATOR_SNAPSHOT,
+    AFTER_FAILURE_HANDLED,
     AFTER_JOB_FINISHED,
     AFTER_PARTITION_EVENT,
     AFTER_VERTEX_FINISHED,
@@ -23,10 +28,11 @@ from airflow_provider.recovery.faults import (
     BEFORE_VERTEX_FINISHED,
     fault_point,
 )
-from airflow_provider.recovery.graph import ExecutionGraph, JobState, Vertex
+from airflow_provider.recovery.graph import RESTART_STRATEGY, ExecutionGraph, JobState, Vertex
 from airflow_provider.recovery.partition_tracker import PartitionTracker
 from airflow_provider.recovery.partitions import StoredPartition
 from airflow_provider.recovery.report import build_report, format_report
+from airflow_provider.recovery.restart_strategy import RestartMemory, restart_strategy
 from airflow_provider.recovery.run_request import RunRequest
 from airflow_provider.recovery.takeover import StartAfresh, Succeed
 from airflow_provider.spark.claiming import decide_alone, read_graph, wait_for_previous
@@ -202,6 +208,7 @@ class JobMaster:
                 return
             if partition.index in vertex.partitions:
                 return
+            self._survivors.add(partition)
             self._record.add(
                 ev.PartitionFinished(
                     epoch=self.epoch,
@@ -252,6 +259,70 @@ class JobMaster:
         """Record that a recovery point stores nothing, and why."""
         self._record.add(ev.VertexSkipped(epoch=self.epoch, at=time.time(), name=name, reason=reason))
 
+    # -- failures ---------------------------------------------------------------------------------------------------
+
+    def give_up(self, partition: StoredPartition) -> bool:
+        """Never use a stored partition again that cannot be read; return whether it was one of this job's vertices."""
+        self._survivors.discard(self.graph, partition.vertex, [partition])
+        return partition.vertex in self.graph.vertices
+
+    def start_over(self, identity: str, reason: str) -> None:
+        """Give up all partitions of a vertex."""
+        self._survivors.forget(identity)
+        self.partitions_reset(identity, (), reason)
+
+    def failed_vertex(
+        self, identity: str, error: str, causes: Collection[Cause], lost: Collection[str], reached: Collection[str]
+    ) -> FailureHandlingResult:
+        """Decide what is restarted after a failure; what the restart strategy counts is in the store before that.
+
+        :param error: it, in one line
+        :param lost: vertices of which stored partitions cannot be read any more
+        :param reached: vertices that this attempt has come to, in that order
+        """
+        with self._record.lock:
+            result = handle_failure(
+                self.graph,
+                identity,
+                error,
+                causes,
+                lost=lost,
+                reached=reached,
+                failover_strategy=self.request.options.failover_strategy,
+                restart_strategy=restart_strategy(self.request.options),
+                memory=RestartMemory.from_json(self.graph.coordinators.get(RESTART_STRATEGY, {})),
+                now=time.time(),
+            )
+            self._record.add(
+                ev.FailureHandled(
+                    epoch=self.epoch,
+                    at=time.time(),
+                    vertex=identity,
+                    error=error,
+                    restarted=result.vertices_to_restart,
+                    refused=result.refused,
+                    delay=result.delay,
+                    memory=result.memory.to_json(),
+                )
+            )
+        self._record.flush()
+        fault_point(AFTER_FAILURE_HANDLED)
+        return result
+
+    # -- what the driver alone knows ----------------------------------------------------------------------------------
+
+    def coordinator(self, name: str) -> dict[str, Any] | None:
+        """Return what is remembered under a coordinator's name."""
+        state = self.graph.coordinators.get(name)
+        return dict(state) if state is not None else None
+
+    def remember(self, name: str, state: dict[str, Any]) -> bool:
+        """Record what the driver alone knows; whether the store has confirmed it."""
+        self._record.add(ev.CoordinatorSnapshot(epoch=self.epoch, at=time.time(), coordinator=name, state=state))
+        confirmed = self._record.flush()
+        fault_point(AFTER_COORDINATOR_SNAPSHOT)
+        return confirmed
+
     # -- end --------------------------------------------------------------------------------------------------------
 
     def finished(self) -> None:
@@ -269,9 +340,12 @@ class JobMaster:
         if confirmed and not self.request.supervised:
             self.acknowledge()
 
-    def failed(self, error: str) -> None:
-        """Record the failure; the partitions stay for the next attempt."""
-        self._record.add(ev.JobFailed(epoch=self.epoch, at=time.time(), error=error))
+    def failed(self, error: str, unrecoverable: bool = False) -> None:
+        """Record the failure; the partitions stay for the next attempt.
+
+        :param unrecoverable: no retry can help until somebody changes something
+        """
+        self._record.add(ev.JobFailed(epoch=self.epoch, at=time.time(), error=error, unrecoverable=unrecoverable))
         self._record.flush()
         self._end(JobState.FAILED)
         log.error("Attempt %d: FAILED: %s", self.epoch, error)

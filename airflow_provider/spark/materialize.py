@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import logging
 import time
-import uuid
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
 from airflow_provider.recovery.errors import Fenced
 from airflow_provider.recovery.events import VertexInitialized
+from airflow_provider.recovery.executions import ExecutionState, ExecutionVersion
 from airflow_provider.recovery.partitions import StoredPartition
 from airflow_provider.spark.cut import Cut
 from airflow_provider.spark.jvm.carriers import to_carriers
@@ -55,6 +56,7 @@ class _Collector:
 
     master: JobMaster
     name: str
+    is_current: Callable[[], bool]
     parallelism: int = 0
     stored: dict[int, StoredPartition] = field(default_factory=dict)
     error: str = ""
@@ -68,7 +70,7 @@ class _Collector:
                 self.on_error()
             return
         partition = StoredPartition.from_key(key, size)
-        if partition is None or partition.index in self.stored:
+        if partition is None or partition.index in self.stored or not self.is_current():
             return
         try:
             self.master.partition_finished(partition)
@@ -81,17 +83,24 @@ class _Collector:
             log.info("checkpoint %r: %d of %d partitions stored", self.name, len(self.stored), self.parallelism)
 
 
+def tag_of(execution: ExecutionVersion) -> str:
+    """Return the tag of the Spark jobs of an execution, by which they are cancelled."""
+    return f"spark-recovery-{execution.vertex}-{execution.number}"
+
+
 def materialize(
-    context: RecoveryContext, point: RecoveryPoint, because: tuple[str, ...] = ()
+    context: RecoveryContext, point: RecoveryPoint, execution: ExecutionVersion, because: tuple[str, ...] = ()
 ) -> dict[int, StoredPartition]:
     """Store the vertex and return its partitions by index; what survived and still fits is not computed again.
 
+    :param execution: what comes of it once a restart has overtaken it is ignored
     :param because: why the vertex is not the one that was stored earlier
     :raises NotStored: the store failed; nothing is wrong with the job itself
     """
     master, spark = context.master, point.df.sparkSession
-    collector = _Collector(master, point.name)
-    tag = f"spark-recovery-{uuid.uuid4().hex}"
+    collector = _Collector(master, point.name, lambda: context.executions.is_current(execution))
+    tag = tag_of(execution)
+    context.executions.move(execution, ExecutionState.DEPLOYING)
     collector.on_error = lambda: spark.sparkContext.cancelJobsWithTag(tag)
     description = f"checkpoint {point.name}"
     known = master.vertex(point.vertex)
@@ -104,6 +113,7 @@ def materialize(
         if recorded is not None and recorded.settings == settings:
             job.pin(recorded.reads)
         cut = Cut(parallelism, settings, job.layout.reads)
+        context.executions.move(execution, ExecutionState.RUNNING)
         missing = _initialize(context, point, job, collector, because, cut)
         if missing:
             properties = {LAYOUT_PROPERTY: _layout(point, job), PARALLELISM_PROPERTY: str(job.parallelism)}

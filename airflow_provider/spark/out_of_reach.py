@@ -6,17 +6,13 @@ from the top, as a retry would, but in the same driver, and its checkpoints do n
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider.recovery.causes import STORED_PARTITION
 from airflow_provider.recovery.errors import StoreError
-from airflow_provider.recovery.partitions import FOLDER
 
 if TYPE_CHECKING:
     from airflow_provider.spark.job_master import JobMaster
-
-STORED_PARTITION = re.compile(rf"({FOLDER}/[^/\s]+/[^/\s]+/[^/\s]+?\.parquet)")
-"""The key of a stored partition in an error's text; every reader names it."""
 
 
 def lost_the_store(master: JobMaster, error: BaseException) -> bool:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 from airflow_provider.recovery.errors import Fenced, StoreError
 from airflow_provider.recovery.events import AttemptStarted, JobEvent, VertexFinished
+from airflow_provider.recovery.finished import contradiction
 from airflow_provider.recovery.graph import ExecutionGraph
 from airflow_provider.recovery.run_request import RunRequest
 from airflow_provider.recovery.snapshot import graph_size, is_due
@@ -59,7 +60,7 @@ class JobRecord:
         """
 
         def first_event(graph: ExecutionGraph) -> AttemptStarted:
-            abandoned = "" if fresh else graph.must_start_afresh(claim.epoch)
+            abandoned = "" if fresh else graph.must_start_afresh(claim.epoch) or contradiction(graph)
             return AttemptStarted(
                 epoch=claim.epoch,
                 at=time.time(),

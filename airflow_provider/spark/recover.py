@@ -11,13 +11,15 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider.recovery.digest import digest
 from airflow_provider.recovery.errors import ConfigurationError
 from airflow_provider.recovery.explain import reasons
 from airflow_provider.recovery.job import encode_segment
 from airflow_provider.spark.environment import executors_ready
+from airflow_provider.spark.failover import compute, up_to_date
 from airflow_provider.spark.fingerprint import fingerprint
 from airflow_provider.spark.jvm.relation import as_vertex
-from airflow_provider.spark.materialize import NotStored, materialize
+from airflow_provider.spark.materialize import NotStored
 from airflow_provider.spark.reading import read_partitions
 from airflow_provider.spark.recovery_point import RecoveryPoint
 from airflow_provider.spark.types import refusal, schema_of
@@ -39,6 +41,7 @@ def recover(
     if not isinstance(version, str):
         raise ConfigurationError(f"checkpoint({name!r}) got the version {version!r}.", remedy="A version is a text.")
     context.master.check()
+    df = up_to_date(context, df)
     reason = _reason_to_skip(context, df)
     if reason:
         return _skip(context, df, name, reason)
@@ -94,6 +97,7 @@ def _skip(context: RecoveryContext, df: DataFrame, name: str, reason: str) -> Da
 def _recover(context: RecoveryContext, point: RecoveryPoint) -> DataFrame:
     """Reuse, complete or compute the vertex; return a DataFrame that reads it."""
     master = context.master
+    context.points[point.vertex] = point
     known = master.vertex(point.vertex)
     if known is not None and known.finished and point.vertex in context.done:
         return _reading(context, point, context.done[point.vertex])
@@ -112,11 +116,9 @@ def _recover(context: RecoveryContext, point: RecoveryPoint) -> DataFrame:
     if because:
         log.info("checkpoint %r is computed again, because %s", point.name, "; ".join(because))
     try:
-        stored = materialize(context, point, because)
+        stored = compute(context, point, because)
     except NotStored as error:
         return _skip(context, point.df, point.name, str(error))
-    if not master.vertex_finished(point.vertex):
-        return _skip(context, point.df, point.name, "the event store has failed")
     return _reading(context, point, stored)
 
 
@@ -140,6 +142,8 @@ def _reading(context: RecoveryContext, point: RecoveryPoint, stored: dict[int, S
     context.done[point.vertex] = stored
     vertex = context.master.vertex(point.vertex)
     deterministic = vertex is not None and vertex.initialized.deterministic
-    epoch = max((partition.epoch for partition in stored.values()), default=0)
-    token = point.vertex if deterministic else f"{point.vertex}@{epoch}"
+    token = point.vertex
+    if not deterministic:
+        incarnation = digest(*sorted(partition.key for partition in stored.values()))
+        token += f"@{incarnation[:16]}"
     return as_vertex(point.df, read_partitions(context, point, stored), token)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 import runpy
 import sys
 import threading
@@ -17,7 +16,9 @@ import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from airflow_provider.recovery.causes import causes, one_line, unreadable_partitions
 from airflow_provider.recovery.errors import ConfigurationError, Fenced, RecoveryError
+from airflow_provider.recovery.failure import unrecoverable
 from airflow_provider.recovery.faults import FAULT, FAULT_PID
 from airflow_provider.recovery.run_request import (
     EXIT_CONFIGURATION,
@@ -139,7 +140,7 @@ def _run(request: RunRequest, application: Path) -> int:
             log.warning(
                 "The event store failed for good, and with it what checkpoints had stored: %s The script runs again "
                 "from the top, without recovery.",
-                _one_line(error),
+                one_line(error),
             )
             new_session()
             error = _run_script(application, request.arguments, master.check)
@@ -148,7 +149,10 @@ def _run(request: RunRequest, application: Path) -> int:
             return 0
         _show(error)
         _note_damage(master, error)
-        master.failed(_one_line(error))
+        hopeless = unrecoverable(causes(error))
+        if hopeless is not None:
+            log.error("No retry can help until this is changed: %s", one_line(error))
+        master.failed(one_line(error), unrecoverable=hopeless is not None)
     except Fenced:
         _stop_fenced(master)
     return EXIT_FAILED
@@ -191,31 +195,12 @@ def _without_runner(error: BaseException) -> BaseException:
     return error.with_traceback(frames) if frames is not None else error
 
 
-def _one_line(error: BaseException) -> str:
-    """Return the error as one line: its type and the first line it says, or what a Python worker failed with."""
-    if isinstance(error, SystemExit):
-        return f"the script ended with exit code {error.code}"
-    text = str(error).strip()
-    if in_worker := _WORKER_ERROR.findall(text):
-        return str(in_worker[-1])[:500]
-    first = text.splitlines()[:1]
-    return f"{type(error).__name__}: {first[0] if first else ''}".rstrip(": ")[:500]
-
-
-_WORKER_ERROR = re.compile(r"^Traceback \(most recent call last\):\n(?:[ \t].*\n)+(\S.*)", re.MULTILINE)
-"""The last line of a Python traceback: Spark wraps what a worker raised in many lines of its own."""
-
-
 def _note_damage(master: object, error: BaseException) -> None:
     """Mark partitions that Spark's own reader found damaged, so that the next attempt computes them again."""
     from airflow_provider.spark.job_master import JobMaster
-    from airflow_provider.spark.out_of_reach import STORED_PARTITION
 
     assert isinstance(master, JobMaster)  # noqa: S101 - typed loosely to keep the import lazy
-    text = str(error)
-    if "FAILED_READ_FILE" not in text and "Encountered error while reading file" not in text:
-        return
-    for key in sorted(set(STORED_PARTITION.findall(text))):
+    for key in unreadable_partitions(error):
         log.error("The stored partition %s cannot be read; the next attempt computes it again.", key)
         try:
             master.mark_corrupt(key)

@@ -89,9 +89,18 @@ class Survivors:
             damaged = find_damaged(self._store, self._prefix, chosen.values())
             if not damaged:
                 return chosen
-            self._discard(graph, identity, damaged)
+            self.discard(graph, identity, damaged)
 
-    def _discard(self, graph: ExecutionGraph, identity: str, damaged: list[StoredPartition]) -> None:
+    def add(self, partition: StoredPartition) -> None:
+        """A partition of this attempt is stored."""
+        found = [p for p in self._found.get(partition.vertex, ()) if p.key != partition.key]
+        self._found = {**self._found, partition.vertex: [*found, partition]}
+
+    def forget(self, identity: str) -> None:
+        """All partitions of a vertex are computed again, whatever is stored of it."""
+        self._found = {vertex: found for vertex, found in self._found.items() if vertex != identity}
+
+    def discard(self, graph: ExecutionGraph, identity: str, damaged: list[StoredPartition]) -> None:
         """Never use damaged partitions again, neither here nor in a later attempt."""
         keys = {partition.key for partition in damaged}
         self._found = {

@@ -197,6 +197,12 @@ def test_the_report_goes_to_xcom_as_json_and_is_kept(
             AirflowException,
             "The Spark job failed in attempt 1: ValueError: bad. A retry resumes it.",
         ),
+        (
+            "writer.append(ev.JobFailed(epoch=claim.epoch, error='SyntaxError: bad', unrecoverable=True)); "
+            "writer.flush(); sys.exit(1)",
+            AirflowFailException,
+            "The Spark job failed in attempt 1: SyntaxError: bad. No retry can help. Mend it and clear the task: it ",
+        ),
         ("print('spark-recovery: It is wrong. Mend it.'); sys.exit(2)", AirflowFailException, "It is wrong. Mend it."),
         (
             "print('12:00:00 ERROR spark-recovery: Attempt 1 is fenced.'); sys.exit(76)",
@@ -209,7 +215,7 @@ def test_the_report_goes_to_xcom_as_json_and_is_kept(
 def test_a_failure_is_told_in_the_drivers_own_words(
     operator: Make, submits: Callable[[str], None], end: str, kind: type[Exception], message: str
 ) -> None:
-    """The script's error, a configuration error (which no retry can cure), a fenced driver; else upstream's error."""
+    """The script's error, one that no retry can cure, a wrong configuration, a fenced driver; else upstream's error."""
     submits(DRIVER.format(end=end))
     with pytest.raises(AirflowException) as error:
         execute(operator())

@@ -30,8 +30,8 @@ def expected(orders: Path) -> list[tuple[int, ...]]:
     return sorted(zip(totals["customer"].to_pylist(), total.to_pylist(), grade.to_pylist(), strict=True))
 
 
-def run(driver: DriverHarness, orders: Path, fault: str = "") -> Outcome:
-    outcome = driver.run("two_vertices.py", str(orders), str(driver.folder / "out"), fault=fault, options=KEEP)
+def run(driver: DriverHarness, orders: Path, fault: str = "", script: str = "two_vertices.py") -> Outcome:
+    outcome = driver.run(script, str(orders), str(driver.folder / "out"), fault=fault, options=KEEP)
     assert outcome.code == (KILLED if fault else 0), outcome.log
     return outcome
 
@@ -63,6 +63,20 @@ def test_killed_at_a_commit_boundary_then_run_again(driver: DriverHarness, order
     assert result(driver.folder / "out") == expected(orders)
     assert second.tasks["checkpoint totals"] == 6 - stored["totals"], second.log
     assert second.tasks["checkpoint graded"] == 4 - stored["graded"], second.log
+
+
+@pytest.mark.parametrize("fault", [faults.AFTER_FAILURE_HANDLED, f"{faults.AFTER_COORDINATOR_SNAPSHOT}@2"])
+def test_killed_between_a_failure_and_its_restart_or_after_a_step(
+    driver: DriverHarness, orders: Path, fault: str
+) -> None:
+    """The second attempt knows the failure, the listing and the step's result, and ends with the right result."""
+    run(driver, orders, fault, "step_and_failure.py")
+    second = run(driver, orders, script="step_and_failure.py")
+    assert result(driver.folder / "out") == expected(orders)
+    assert "source/orders: reading the 2 files that attempt 1 pinned" in second.log
+    assert "step/modulus: finished in attempt 1, not run again" in second.log
+    restarted = "checkpoint 'graded' failed: RuntimeError: by chance" in second.log
+    assert restarted == (fault != faults.AFTER_FAILURE_HANDLED)  # then the first attempt had met it
 
 
 def test_attempt_two_computes_exactly_the_missing_partitions(driver: DriverHarness) -> None:

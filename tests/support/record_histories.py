@@ -39,10 +39,14 @@ KINDS = {
     "killed-before-snapshot": [faults.BEFORE_SNAPSHOT],
     "killed-after-snapshot": [faults.AFTER_SNAPSHOT],
     "killed-during-reconciliation": [f"{faults.AFTER_PARTITION_EVENT}@8", faults.DURING_RECONCILIATION],
+    "killed-after-failure-handled": [faults.AFTER_FAILURE_HANDLED],
+    "killed-after-coordinator-snapshot": [f"{faults.AFTER_COORDINATOR_SNAPSHOT}@2"],
     "killed-before-job-finished": [faults.BEFORE_JOB_FINISHED],
     "killed-after-job-finished": [faults.AFTER_JOB_FINISHED],
 }
 """The faults of the attempts of each kind; one more attempt follows that is let alone."""
+
+WITH_STEP_AND_FAILURE = {"killed-after-failure-handled", "killed-after-coordinator-snapshot"}
 
 
 def summary(graph: ExecutionGraph) -> dict[str, object]:
@@ -83,9 +87,8 @@ def record(kind: str, folder: Path) -> dict[str, object]:
             shutil.rmtree(no_snapshots, ignore_errors=True)
             no_snapshots.parent.mkdir(parents=True, exist_ok=True)
             no_snapshots.write_text("a file in the place of the folder")
-        outcome = driver.run(
-            "two_vertices.py", str(orders), str(folder / "out"), fault=fault, options={"keep-partitions": ""}
-        )
+        script = "step_and_failure.py" if kind in WITH_STEP_AND_FAILURE else "two_vertices.py"
+        outcome = driver.run(script, str(orders), str(folder / "out"), fault=fault, options={"keep-partitions": ""})
         assert outcome.code == (-9 if fault else 0), outcome.log
     assert len(list(blocks.iterdir())) == log.numbers()[-1], "every block is there"
     lines = [encode_event(event) for event in log.read().events]

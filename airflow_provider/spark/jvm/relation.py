@@ -7,10 +7,11 @@ metadata. Inside stands a subquery alias with the vertex's token, by which a pla
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider.spark.jvm.scala import items, to_seq
-from airflow_provider.spark.recovery_point import VERTEX_ALIAS
+from airflow_provider.spark.recovery_point import VERTEX_ALIAS, vertex_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -71,6 +72,40 @@ def as_vertex(df: Any, source: Any, token: str) -> DataFrame:
         ]
     inner = logical.SubqueryAlias(identifier(VERTEX_ALIAS + token, empty), plan)
     return dataset(spark, logical.Project(to_seq(spark._jvm, columns), inner))
+
+
+def with_sources(df: DataFrame, sources: Mapping[str, Callable[[], DataFrame]]) -> DataFrame:
+    """Return *df* with other sources below the vertices that it reads.
+
+    Vertices inside of subquery expressions keep their source: a plan's expressions are not rebuilt.
+
+    :param sources: vertex → makes a DataFrame with the same columns by position, another one at each call
+    """
+    spark: Any = df.sparkSession
+    expressions = spark._jvm.org.apache.spark.sql.catalyst.expressions
+    logical = spark._jvm.org.apache.spark.sql.catalyst.plans.logical
+    empty = to_seq(spark._jvm, [])
+
+    def rebuild(node: Any) -> Any:
+        token = vertex_token(node) if node.getClass().getSimpleName() == "Project" else None
+        if token is not None and vertex_of(token) in sources:
+            alias = node.child()
+            plan = sources[vertex_of(token)]()._jdf.queryExecution().analyzed()
+            columns = [
+                expressions.Alias(new, old.name(), old.exprId(), empty, spark._jvm.scala.Option.empty(), empty)
+                for old, new in zip(items(alias.child().output()), items(plan.output()), strict=True)
+            ]
+            inner = logical.SubqueryAlias(alias.identifier(), logical.Project(to_seq(spark._jvm, columns), plan))
+            return node.withNewChildren(to_seq(spark._jvm, [inner]))
+        children = list(items(node.children()))
+        rebuilt = [rebuild(child) for child in children]
+        if all(new is old for new, old in zip(rebuilt, children, strict=True)):
+            return node
+        return node.withNewChildren(to_seq(spark._jvm, rebuilt))
+
+    plan = df._jdf.queryExecution().analyzed()
+    rebuilt = rebuild(plan)
+    return df if rebuilt is plan else dataset(spark, rebuilt)
 
 
 def vertex_token(project: Any) -> str | None:

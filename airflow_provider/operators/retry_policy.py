@@ -1,0 +1,37 @@
+"""What ``SparkRecoveryOperator`` does by itself, for any task: no retries where none can help. Needs Airflow 3.3.
+
+The operator ends a task without retries if its driver says that the failure is unrecoverable. A task that runs Spark in
+another way, in a ``@task`` function say, gets the same from ``retry_policy=SparkRecoveryRetryPolicy()``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from airflow.sdk import Context, RetryPolicy
+from airflow.sdk.definitions.retry_policy import RetryDecision
+
+from airflow_provider.recovery.causes import causes
+from airflow_provider.recovery.failure import unrecoverable
+
+
+class SparkRecoveryRetryPolicy(RetryPolicy):
+    """Fail at once for errors that no retry can mend (see :mod:`airflow_provider.recovery.failure`), else as usual."""
+
+    def evaluate(
+        self, exception: BaseException, try_number: int, max_tries: int, context: Context | None = None
+    ) -> RetryDecision:
+        """Decide about a failure."""
+        hopeless = unrecoverable(causes(exception))
+        if hopeless is None:
+            return RetryDecision.default()
+        return RetryDecision.fail(f"no retry can mend {hopeless.condition or hopeless.type}: {hopeless.message}"[:500])
+
+    def serialize(self) -> dict[str, Any]:
+        """It has no parameters."""
+        return {}
+
+    @classmethod
+    def deserialize(cls, data: dict[str, Any]) -> SparkRecoveryRetryPolicy:
+        """Read what :meth:`serialize` wrote."""
+        return cls()

@@ -1,0 +1,251 @@
+"""A failed Spark job is restarted inside the application: what was stored stays, what is lost is computed again."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+import pytest
+
+import airflow_provider.spark
+from airflow_provider.recovery.executions import ExecutionState
+from airflow_provider.recovery.failure import UnrecoverableError
+from airflow_provider.recovery.options import RecoveryOptions
+from airflow_provider.recovery.run_request import RunRequest
+from airflow_provider.spark import checkpoint
+from airflow_provider.spark.context import RecoveryContext
+from tests.spark.attempts import Attempts, vertices
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.spark
+
+QUICK = {"restart_strategy_fixed_delay_delay": "10 ms"}
+
+
+class RestartingAttempts(Attempts):
+    """Attempts with options of failover."""
+
+    options: dict[str, Any]
+
+    def request(self) -> RunRequest:
+        request = super().request()
+        return replace(request, options=RecoveryOptions.from_mapping({**QUICK, **self.options}, base=request.options))
+
+
+@pytest.fixture
+def restarting(tmp_path: Path) -> RestartingAttempts:
+    attempts = RestartingAttempts(tmp_path / "store")
+    attempts.options = {}
+    return attempts
+
+
+class Task:
+    """A function for ``mapInPandas`` that notes each run and fails so many times in one partition.
+
+    :param fails_in: index of that partition
+    :param error: what it fails with; its source, as workers get it
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        name: str,
+        failures: int = 0,
+        fails_in: int = 1,
+        error: str = "RuntimeError('by chance')",
+    ) -> None:
+        folder.mkdir(exist_ok=True)
+        self.runs, self.left = folder / f"{name}-runs", folder / f"{name}-left"
+        self.left.write_text("x" * failures)
+        self.fails_in, self.error = fails_in, error
+
+    def apply(self, df: DataFrame, factor: int) -> DataFrame:
+        runs, left, fails_in, error = str(self.runs), str(self.left), self.fails_in, self.error
+
+        def task(frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+            from pathlib import Path
+
+            from pyspark import TaskContext
+
+            from airflow_provider.recovery.failure import UnrecoverableError
+
+            index = TaskContext.get().partitionId()  # type: ignore[union-attr]
+            with Path(runs).open("a") as file:
+                file.write(f"{index}\n")
+            if index == fails_in and (failures := Path(left).read_text()):
+                Path(left).write_text(failures[1:])
+                raise eval(error, {"UnrecoverableError": UnrecoverableError})
+            for frame in frames:
+                yield frame.assign(id=frame["id"] * factor)
+
+        return df.mapInPandas(task, "id long")
+
+    def count(self) -> dict[str, int]:
+        """How often each partition has run."""
+        return dict(Counter(self.runs.read_text().split()))
+
+
+def ids(df: DataFrame) -> list[int]:
+    return sorted(row.id for row in df.collect())
+
+
+def stored(context: RecoveryContext, name: str) -> list[Path]:
+    """The objects of a vertex, by index."""
+    [vertex] = [v for v in context.master.graph.vertices.values() if v.initialized.name == name]
+    root = Path(context.master.store.uri.removeprefix("file://")) / context.master.prefix
+    return [root / record.key for _, record in sorted(vertex.partitions.items())]
+
+
+def test_what_failed_by_chance_is_restarted_and_what_was_stored_is_kept(
+    spark: SparkSession, restarting: RestartingAttempts, tmp_path: Path
+) -> None:
+    """One partition of four fails once: what had been stored before does not run again, and the report says so."""
+    task = Task(tmp_path / "runs", "double", failures=1, fails_in=3)
+    with restarting.attempt() as context:
+        assert ids(checkpoint(task.apply(spark.range(0, 40, 1, 4), 2), "double")) == list(range(0, 80, 2))
+        runs = task.count()
+        assert runs["3"] == 2
+        # On two cores the last of four starts when two others have ended; one may have been cancelled beside it.
+        assert sum(count == 1 for count in runs.values()) >= 2
+        [vertex] = context.points
+        assert context.executions.state(vertex) is ExecutionState.FINISHED
+        assert context.master.graph.attempts[1].restarts == 1
+
+
+def test_a_bug_fails_the_job_after_the_restarts_that_are_allowed_and_the_count_survives_the_driver(
+    spark: SparkSession, restarting: RestartingAttempts, tmp_path: Path
+) -> None:
+    """Two restarts over the life of the job: both in the first attempt, none in the second."""
+    restarting.options = {"restart_strategy_fixed_delay_attempts": 2}
+    task = Task(tmp_path / "runs", "bug", failures=100)
+    for runs in (3, 4):
+        with restarting.attempt(), pytest.raises(Exception, match="by chance"):
+            checkpoint(task.apply(spark.range(0, 40, 1, 4), 2), "bug")
+        assert task.count()["1"] == runs
+
+
+@pytest.mark.parametrize("strategy", ["none", "exponential-delay", "failure-rate"])
+def test_other_strategies(spark: SparkSession, restarting: RestartingAttempts, tmp_path: Path, strategy: str) -> None:
+    """``none`` never restarts; ``exponential-delay`` goes on without end; ``failure-rate`` until there are too many."""
+    restarting.options = {
+        "restart_strategy": strategy,
+        "restart_strategy_exponential_delay_initial_backoff": "10 ms",
+        "restart_strategy_failure_rate_max_failures_per_interval": 2,
+        "restart_strategy_failure_rate_delay": "10 ms",
+    }
+    task = Task(tmp_path / "runs", "often", failures=4)
+    with restarting.attempt():
+        if strategy == "exponential-delay":
+            assert len(ids(checkpoint(task.apply(spark.range(0, 8, 1, 2), 2), "often"))) == 8
+        else:
+            with pytest.raises(Exception, match="by chance"):
+                checkpoint(task.apply(spark.range(0, 8, 1, 2), 2), "often")
+    assert task.count()["1"] == {"none": 1, "exponential-delay": 5, "failure-rate": 3}[strategy]
+
+
+@pytest.mark.parametrize("error", ["UnrecoverableError('a wrong key')", "NameError('no such name')"])
+def test_what_cannot_be_mended_is_not_restarted(
+    spark: SparkSession, restarting: RestartingAttempts, tmp_path: Path, error: str
+) -> None:
+    """An error that comes back whatever happens fails the job at once, from within a worker too."""
+    task = Task(tmp_path / "runs", "wrong", failures=100, error=error)
+    with restarting.attempt() as context:
+        with pytest.raises(Exception, match=error.split("'")[1]):
+            checkpoint(task.apply(spark.range(0, 8, 1, 2), 2), "wrong")
+        assert context.master.graph.attempts[1].restarts == 0
+    assert task.count()["1"] == 1
+
+
+def test_users_may_say_that_nothing_helps() -> None:
+    """``UnrecoverableError`` is there for scripts."""
+    assert airflow_provider.spark.UnrecoverableError is UnrecoverableError
+
+
+@pytest.mark.parametrize("harm", ["truncated", "changed", "deleted"])
+def test_a_lost_input_is_computed_again_by_its_own_vertex(
+    spark: SparkSession, restarting: RestartingAttempts, tmp_path: Path, reading: str, harm: str
+) -> None:
+    """One stored partition goes bad under the job: it alone is computed again, and later plans read the new one."""
+    first, second = Task(tmp_path / "runs", "first"), Task(tmp_path / "runs", "second")
+    with restarting.attempt() as context:
+        upper = checkpoint(first.apply(spark.range(0, 40, 1, 4), 2), "upper")
+        path = stored(context, "upper")[2]
+        path.chmod(0o644)
+        body = path.read_bytes()
+        if harm == "deleted":
+            path.unlink()
+        else:
+            path.write_bytes(body[: len(body) // 2] if harm == "truncated" else b"X" * len(body))
+        lower = checkpoint(second.apply(upper, 10), "lower")
+        assert ids(lower) == list(range(0, 800, 20))
+        assert first.count() == {"0": 1, "1": 1, "2": 2, "3": 1}
+        # The script still holds the old DataFrame; what is built on it reads what is there now, twice here.
+        both = upper.alias("a").join(upper.alias("b"), "id").select("id")
+        assert ids(checkpoint(both, "both")) == list(range(0, 80, 2))
+        assert path not in stored(context, "upper")
+        assert not [p for p in context.master.graph.problems if "ignored" in p]
+    with restarting.attempt() as context:
+        upper = checkpoint(first.apply(spark.range(0, 40, 1, 4), 2), "upper")
+        assert ids(checkpoint(second.apply(upper, 10), "lower")) == list(range(0, 800, 20))
+        assert {v.computed for v in vertices(context).values()} == {0}
+
+
+def test_a_lost_input_that_is_not_deterministic_takes_another_attempt(
+    spark: SparkSession, restarting: RestartingAttempts
+) -> None:
+    """What was derived from a lost incarnation may not meet a new one: the next attempt computes both."""
+
+    def noise() -> DataFrame:
+        return checkpoint(spark.range(0, 40, 1, 4).selectExpr("id", "rand() AS r"), "noise")
+
+    def differences(upper: DataFrame, lower: DataFrame) -> DataFrame:
+        return checkpoint(upper.join(lower, "id").where("r <> copy").select("id"), "differences")
+
+    with restarting.attempt() as context:
+        upper = noise()
+        lower = checkpoint(upper.selectExpr("id", "r AS copy"), "copy")
+        stored(context, "noise")[1].unlink()
+        with pytest.raises(Exception, match="noise-"):
+            differences(upper, lower)
+        assert context.master.graph.attempts[1].restarts == 0
+    with restarting.attempt() as context:
+        upper = noise()
+        lower = checkpoint(upper.selectExpr("id", "r AS copy"), "copy")
+        assert ids(differences(upper, lower)) == []
+        told = vertices(context)
+        assert (told["noise"].computed, told["copy"].reused) == (4, 0)
+
+
+def test_full_restarts_all_that_the_attempt_has_come_to(
+    spark: SparkSession, restarting: RestartingAttempts, tmp_path: Path
+) -> None:
+    """With ``failover_strategy=full`` a failure computes every vertex of the attempt again."""
+    restarting.options = {"failover_strategy": "full"}
+    first = Task(tmp_path / "runs", "first")
+    second = Task(tmp_path / "runs", "second", failures=1)
+    with restarting.attempt() as context:
+        upper = checkpoint(first.apply(spark.range(0, 40, 1, 4), 2), "upper")
+        old = stored(context, "upper")
+        assert ids(checkpoint(second.apply(upper, 10), "lower")) == list(range(0, 800, 20))
+        assert set(first.count().values()) == {2}
+        assert not set(old) & set(stored(context, "upper"))
+
+
+def test_the_counters_are_in_the_store_before_the_restart(
+    spark: SparkSession, restarting: RestartingAttempts, tmp_path: Path
+) -> None:
+    """A failure is an event like any other, and what the strategy remembers is plain JSON in it."""
+    task = Task(tmp_path / "runs", "double", failures=1)
+    with restarting.attempt() as context:
+        checkpoint(task.apply(spark.range(0, 8, 1, 2), 2), "double")
+        memory = context.master.coordinator("restart-strategy")
+        assert memory is not None
+        assert memory["failures"] == 1
+        assert json.loads(json.dumps(memory)) == memory
