@@ -15,6 +15,7 @@ from airflow_provider.recovery.partitions import StoredPartition
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
+RECOVERY = (ROOT / "docs" / "recovery.md").read_text()
 STORAGE_FORMAT = (ROOT / "docs" / "storage-format.md").read_text()
 
 
@@ -75,7 +76,36 @@ def test_the_examples_of_keys_are_real_keys() -> None:
     assert (partition.rows, partition.checksum, partition.millis) == (27381, "a4c1f00d", 3912)
 
 
-@pytest.mark.parametrize("document", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/storage-format.md"])
+def test_every_row_of_the_seeds_names_a_module_and_a_test() -> None:
+    """35 rows, in order; each names files that are there, and a test that is in its file."""
+    rows = table_rows(RECOVERY, "#")
+
+    assert [row[0] for row in rows] == [str(number) for number in range(1, 36)]
+    for _, mechanism, modules, test in rows:
+        paths = [path for path in quoted(modules) if "/" in path]
+        assert [path for path in paths if not (ROOT / "airflow_provider" / path).exists()] == [], mechanism
+        assert paths or modules == "the whole", mechanism
+        (name,) = quoted(test)
+        file, _, function = name.partition("::")
+        assert f"def {function}(" in (ROOT / "tests" / file).read_text(), mechanism
+
+
+def test_the_recovery_document_states_the_strategies_defaults() -> None:
+    """Each parameter with the default that the code has, and none is missing."""
+    told = {
+        f"restart_strategy_{name}": default.strip()
+        for row in table_rows(RECOVERY, "`restart_strategy`")
+        for name, default in re.findall(r"`(\w+)` ([^,`]+)", row[2])
+    }
+
+    names = {item.name for item in dataclasses.fields(RecoveryOptions) if item.name.startswith("restart_strategy_")}
+    assert told.keys() == names
+    assert RecoveryOptions.from_mapping(told) == RecoveryOptions()
+
+
+@pytest.mark.parametrize(
+    "document", ["README.md", "docs/recovery.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/storage-format.md"]
+)
 def test_links_between_documents_lead_somewhere(document: str) -> None:
     """A relative link names a file that is there."""
     path = ROOT / document

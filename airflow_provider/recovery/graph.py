@@ -217,8 +217,11 @@ class ExecutionGraph:
             self.note(f"start of attempt {event.epoch} ignored: attempt {newest.epoch} has started already")
             return
         if event.fresh:
+            restarts = self.coordinators.get(RESTART_STRATEGY, {})
             self.vertices.clear()
             self.coordinators.clear()
+            if event.abandoned:  # counts as a restart
+                self.coordinators[RESTART_STRATEGY] = {**restarts, "failures": restarts.get("failures", 0) + 1}
             self.abandoned = ""
             self.base_epoch = event.epoch
         self.attempts[event.epoch] = Attempt(

@@ -51,10 +51,13 @@ def compute(
             raise
         except Exception as error:
             context.executions.fail(execution)
-            result = _handle(context, point, error)
-            if not result.can_restart:
-                raise
-            _restart(context, result)
+            with context.failing_over:
+                if not context.executions.is_current(execution) and point.vertex in context.done:
+                    return context.done[point.vertex]  # cancelled by a restart in another thread, which computed it
+                result = _handle(context, point, error)
+                if not result.can_restart:
+                    raise
+                _restart(context, result)
             point = replace(point, df=up_to_date(context, point.df))
             continue
         if not context.master.vertex_finished(point.vertex):

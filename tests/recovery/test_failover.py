@@ -119,6 +119,16 @@ def test_a_failure_is_folded_into_the_graph() -> None:
     assert g.coordinators == {}
 
 
+def test_a_start_from_scratch_because_recovery_was_abandoned_counts_as_a_failure() -> None:
+    """Flink counts it as a restart; one that somebody asked for forgets the count."""
+    g = graph()
+    g.apply(ev.FailureHandled(epoch=1, vertex="c", error="x", memory={"failures": 2}))
+    g.apply(ev.AttemptStarted(epoch=2, fresh=True, abandoned=True))
+    assert RestartMemory.from_json(g.coordinators[RESTART_STRATEGY]).failures == 3
+    g.apply(ev.AttemptStarted(epoch=3, fresh=True))
+    assert g.coordinators == {}
+
+
 @pytest.mark.parametrize("name", ["step/train", "source/orders"])
 def test_what_the_driver_alone_knows_is_folded_into_the_graph(name: str) -> None:
     """The newest state counts."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,13 +15,14 @@ import pandas as pd
 import pytest
 
 import airflow_provider.spark
-from airflow_provider.recovery.executions import ExecutionState
+from airflow_provider.recovery.executions import ExecutionState, ExecutionVersion
 from airflow_provider.recovery.failure import UnrecoverableError
 from airflow_provider.recovery.options import RecoveryOptions
 from airflow_provider.recovery.run_request import RunRequest
 from airflow_provider.spark import checkpoint
 from airflow_provider.spark.context import RecoveryContext
 from tests.spark.attempts import Attempts, vertices
+from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -236,6 +239,46 @@ def test_full_restarts_all_that_the_attempt_has_come_to(
         assert ids(checkpoint(second.apply(upper, 10), "lower")) == list(range(0, 800, 20))
         assert set(first.count().values()) == {2}
         assert not set(old) & set(stored(context, "upper"))
+
+
+def test_jobs_of_the_region_are_cancelled_before_the_restart(
+    spark: SparkSession, restarting: RestartingAttempts, tmp_path: Path
+) -> None:
+    """With ``full``, a vertex that another thread computes is cancelled, and is there all the same in the end."""
+    restarting.options = {"failover_strategy": "full"}
+    quick = Task(tmp_path / "runs", "quick", failures=1, fails_in=0)
+    gate = str(tmp_path / "gate")
+
+    def wait(frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+        import time
+        from pathlib import Path
+
+        while not Path(gate).exists():
+            time.sleep(0.05)
+        yield from frames
+
+    with restarting.attempt() as context, ThreadPoolExecutor(1) as pool, contextlib.ExitStack() as at_the_end:
+        at_the_end.callback(Path(gate).touch)  # or a failure of this test would wait for ever
+        slow = spark.range(0, 10, 1, 1).mapInPandas(wait, "id long")
+        other = pool.submit(checkpoint, slow, "slow")
+        wait_until(lambda: bool(context.points), "the thread has come to its checkpoint")
+        [vertex] = context.points
+        wait_until(lambda: context.executions.state(vertex) is ExecutionState.RUNNING, "its job runs")
+        before = context.executions.at_work([vertex])
+        cancelled: list[object] = []
+        move = context.executions.move
+
+        def moved(version: ExecutionVersion, state: ExecutionState) -> bool:
+            if state is ExecutionState.CANCELED:
+                cancelled.append(version)
+                Path(gate).touch()  # so that it is not the gate that ends it
+            return move(version, state)
+
+        context.executions.move = moved  # type: ignore[method-assign]
+        assert ids(checkpoint(quick.apply(spark.range(0, 10, 1, 1), 2), "quick")) == list(range(0, 20, 2))
+        assert cancelled == before
+        assert ids(other.result(timeout=60)) == list(range(10))
+        assert context.master.graph.attempts[1].restarts == 1  # what was cancelled is no failure
 
 
 def test_the_counters_are_in_the_store_before_the_restart(
