@@ -32,16 +32,23 @@ def compare(rounds: int) -> dict[str, Any]:
         for number in range(1, rounds + 1):
             store, requests = s3.counted_store(server, BUCKET)
             master = JobMaster(jobs.request(store.uri), store, on_fenced=jobs.never)
-            began = time.perf_counter()
+            began, cpu = time.perf_counter(), time.process_time()
             assert master.start()
-            seconds = time.perf_counter() - began
+            seconds, cpu = time.perf_counter() - began, time.process_time() - cpu
             kinds.append(requests.count())
             assert master.graph.attempts[master.epoch].state is JobState.RUNNING
             found = sum(len(master.survivors(identity)) for identity in master.graph.vertices)
             assert found == VERTICES * PARTITIONS, found
             master.failed("the benchmark ends the attempt here")
             heads = kinds[-1].get("HeadObject", 0) / found
-            singles.append({"seconds": seconds, "requests": sum(kinds[-1].values()), "HeadObject per partition": heads})
+            singles.append(
+                {
+                    "seconds": seconds,
+                    "cpu_seconds": cpu,
+                    "requests": sum(kinds[-1].values()),
+                    "HeadObject per partition": heads,
+                }
+            )
             print(f"  round {number}: {seconds:.2f} s, {kinds[-1]}", file=sys.stderr)
     return {
         "title": f"Claim to RUNNING with {VERTICES * PARTITIONS:,} surviving partitions",
