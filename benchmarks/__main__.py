@@ -10,21 +10,33 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from benchmarks import checkpoint, fingerprint, machine, retry
+from benchmarks import checkpoint, events, fingerprint, idle, machine, reconcile, replay, retry, ten_hours
 
+EVENT_STORE = {"events": events, "replay": replay, "reconcile": reconcile, "ten-hours": ten_hours, "idle": idle}
+"""What is measured of the job event store; none of it needs Spark."""
 RESULTS = Path(__file__).parent / "results"
 
 
 def main() -> None:
     """Measure what the command line asks for."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("--only", choices=["checkpoint", "retry", "fingerprint"], help="one measurement alone")
+    names = ["checkpoint", "retry", "fingerprint", *EVENT_STORE]
+    parser.add_argument("--only", choices=names, help="one measurement alone")
     parser.add_argument("--rounds", type=int, default=5, help="rounds of the checkpoint comparison (default: 5)")
     parser.add_argument("--retry-rounds", type=int, default=3, help="rounds of the retry comparison (default: 3)")
+    parser.add_argument("--store-rounds", type=int, default=5, help="rounds with the event store (default: 5)")
     parser.add_argument("--iterations", type=int, default=1200, help="how costly the retry's job is (default: 1200)")
     parser.add_argument("--data", type=Path, help="TPC-H tables as Parquet; by default they are generated")
     parser.add_argument("--results", type=Path, default=RESULTS, help="where to write JSON (default: %(default)s)")
     arguments = parser.parse_args()
+    for name, measured in EVENT_STORE.items():
+        if arguments.only in (None, name):
+            described = machine.describe()
+            result = measured.compare(arguments.store_rounds)
+            print(goal_table(result))
+            _keep(arguments.results, name, described, result)
+    if arguments.only in EVENT_STORE:
+        return
     if arguments.only in (None, "fingerprint"):
         described = machine.describe()
         result = fingerprint.compare(arguments.rounds)
@@ -57,6 +69,20 @@ def _keep(folder: Path, name: str, described: dict[str, Any], result: dict[str, 
     folder.mkdir(parents=True, exist_ok=True)
     content = {"machine": {**described, "load_after": machine.load()}, **result}
     (folder / f"{name}.json").write_text(json.dumps(content, indent=2) + "\n")
+
+
+def goal_table(result: dict[str, Any]) -> str:
+    """Return a measurement of the event store as Markdown, each figure with its goal beside it."""
+    lines = [f"{result['title']}; median of {result['rounds']} rounds", "", "| case | figure | median | goal |"]
+    lines.append("|---|---|--:|--:|")
+    for case, figures in result["cases"].items():
+        for name, figure in figures.items():
+            goal = "" if figure["goal"] is None else f"at most {figure['goal']:g}"
+            lines.append(f"| {case} | {name.replace('_', ' ')} | {figure['median']:,.7g} | {goal} |")
+    for name in ("requests", "written"):
+        if name in result:
+            lines += ["", f"{name}: " + ", ".join(f"{number:,} {kind}" for kind, number in result[name].items())]
+    return "\n".join(lines) + "\n"
 
 
 def fingerprint_table(result: dict[str, Any]) -> str:

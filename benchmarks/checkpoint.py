@@ -23,7 +23,7 @@ from airflow_provider.recovery.job import JobId
 from airflow_provider.recovery.options import StorageOptions
 from airflow_provider.recovery.run_request import RunRequest
 from airflow_provider.spark import checkpoint
-from airflow_provider.spark.context import RecoveryContext, activate
+from airflow_provider.spark.context import RecoveryContext, recovering
 from airflow_provider.spark.job_master import JobMaster
 from airflow_provider.spark.reading import hadoop_root
 from airflow_provider.storage.uris import file_uri, open_store
@@ -64,9 +64,8 @@ class Ways:
             master.start()
             # What executors have installed is asked once per application, so the warm-up pays for it.
             context = RecoveryContext(master, hadoop_root(store.uri), executors_ready=self.executors_ready)
-            activate(context)
-            kept = checkpoint(df, "lineitem")
-            activate(None)
+            with recovering(context):
+                kept = checkpoint(df, "lineitem")
 
             def finish() -> int:
                 size = sum(p.bytes for record in context.done.values() for p in record.values())

@@ -217,12 +217,13 @@ AnyEvent: TypeAlias = (
 )
 
 _TYPES: dict[str, type[JobEvent]] = {cls.__name__: cls for cls in JobEvent.__subclasses__()}
+_FIELDS = {cls: {item.name: str(item.type) for item in dataclasses.fields(cls)} for cls in _TYPES.values()}
+"""What each field of an event is declared as."""
 
 
 def encode_event(event: JobEvent) -> str:
     """Return the event as one line of JSON, keys sorted, without line breaks."""
-    body = dataclasses.asdict(event) | {"type": type(event).__name__, "version": event.VERSION}
-    return json.dumps(body, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return _ENCODER.encode({**vars(event), "type": type(event).__name__, "version": event.VERSION})
 
 
 def decode_event(line: str) -> JobEvent:
@@ -231,17 +232,19 @@ def decode_event(line: str) -> JobEvent:
     :raises EventFormatError: not JSON, unknown type, newer version, or fields missing, unknown or of a wrong type
     """
     try:
-        body = json.loads(line, parse_constant=_no_constant)
+        body = _DECODER.decode(line)
         name, version = body.pop("type"), body.pop("version")
         cls = _TYPES[name]
         _check_type(name, "version", version, "int")
         if version > cls.VERSION:
             raise EventFormatError(f"{name} has version {version}, this release reads up to {cls.VERSION}.")
-        known = {item.name: item for item in dataclasses.fields(cls)}
+        known = _FIELDS[cls]
         for key, value in body.items():
-            _check_type(name, key, value, str(known[key].type))
-            if isinstance(value, list):
-                body[key] = tuple(value)
+            declared = known[key]
+            if type(value) is not _PLAIN_TYPES.get(declared):  # mostly it is, and a large job has millions of them
+                _check_type(name, key, value, declared)
+                if isinstance(value, list):
+                    body[key] = tuple(value)
         return cls(**body)
     except EventFormatError:
         raise
@@ -251,11 +254,11 @@ def decode_event(line: str) -> JobEvent:
         raise EventFormatError(f"A record cannot be read: {error}") from error
 
 
+_PLAIN_TYPES: dict[str, type] = {"int": int, "float": float, "str": str, "bool": bool}
+"""A value of exactly this type needs no further look."""
 _JSON_TYPES: dict[str, type | tuple[type, ...]] = {
-    "int": int,
+    **_PLAIN_TYPES,
     "float": (int, float),
-    "str": str,
-    "bool": bool,
     "tuple[int, ...]": list,
     "tuple[str, ...]": list,
     "dict[str, str]": dict,
@@ -275,3 +278,8 @@ def _check_type(event: str, field_name: str, value: object, declared: str) -> No
 
 def _no_constant(name: str) -> object:
     raise ValueError(f"{name} is no JSON")
+
+
+# Made once: the functions of the module json make new ones in each call.
+_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
+_DECODER = json.JSONDecoder(parse_constant=_no_constant)

@@ -8,9 +8,10 @@ it told can be found again by listing the partition store, or computed again.
 from __future__ import annotations
 
 import enum
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from airflow_provider.recovery import events as ev
 from airflow_provider.recovery.loss import Loss, first_start_lost, not_determined
@@ -40,21 +41,34 @@ RESTART_STRATEGY = "restart-strategy"
 _START_LOST = "the job event store has lost the start of an attempt, which may have given up what is older"
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionRecord:
-    """A finished partition: where it is and what it cost.
+class PartitionRecord(NamedTuple):
+    """A finished partition: where it is and what it cost. A tuple, because a large job has a million of them.
 
+    :ivar folder: the part of the key up to its last slash, which the partitions of a vertex share
+    :ivar name: the rest of the key
     :ivar bytes: size of the object
     :ivar duration: seconds of task time
     :ivar attempt: the attempt that computed it
     """
 
-    key: str
+    folder: str
+    name: str
     rows: int
     bytes: int
     checksum: str
     duration: float
     attempt: int
+
+    @property
+    def key(self) -> str:
+        """Object key below the job's prefix."""
+        return self.folder + self.name
+
+    @classmethod
+    def of(cls, key: str, rows: int, size: int, checksum: str, duration: float, attempt: int) -> PartitionRecord:
+        """Return the record of the object *key*."""
+        folder, slash, name = key.rpartition("/")
+        return cls(sys.intern(folder + slash), name, rows, size, checksum, duration, attempt)
 
 
 @dataclass
@@ -68,6 +82,8 @@ class Vertex:
     """It has finished at least once, whatever has been lost or reset since."""
     reached_by: set[int] = field(default_factory=set)
     """Attempts whose script came to this recovery point."""
+    shared: bool = field(default=False, compare=False, repr=False)
+    """``partitions`` belongs to a copy of the graph, too, and is replaced before it is changed."""
 
     @property
     def complete(self) -> bool:
@@ -78,6 +94,21 @@ class Vertex:
     def missing(self) -> list[int]:
         """Indexes without a recorded partition."""
         return [index for index in range(self.initialized.parallelism) if index not in self.partitions]
+
+    def copy(self) -> Vertex:
+        """Return a vertex that changes of this one leave alone."""
+        self.shared = True
+        return replace(self, reached_by=set(self.reached_by))
+
+    def own_partitions(self) -> dict[int, PartitionRecord]:
+        """Return the partitions, which may be changed then."""
+        if self.shared:
+            self.partitions, self.shared = dict(self.partitions), False
+        return self.partitions
+
+    def forget_partitions(self) -> None:
+        """None of the partitions counts any more."""
+        self.partitions, self.shared, self.finished = {}, False, False
 
 
 @dataclass
@@ -144,10 +175,7 @@ class ExecutionGraph:
         """Return a graph that later events leave alone; what never changes is shared."""
         twin = ExecutionGraph()
         twin.attempts = {epoch: replace(a, skipped=list(a.skipped)) for epoch, a in self.attempts.items()}
-        twin.vertices = {
-            identity: Vertex(v.initialized, dict(v.partitions), v.finished, v.has_finished, set(v.reached_by))
-            for identity, v in self.vertices.items()
-        }
+        twin.vertices = {identity: vertex.copy() for identity, vertex in self.vertices.items()}
         twin.base_epoch = self.base_epoch
         twin.problems = list(self.problems)
         twin.abandoned, twin.gap = self.abandoned, self.gap
@@ -176,8 +204,7 @@ class ExecutionGraph:
             if (vertex := self.vertices[identity]).partitions
         ]
         for vertex in given_up:
-            vertex.partitions.clear()
-            vertex.finished = False
+            vertex.forget_partitions()
         if given_up:
             names = ", ".join(vertex.initialized.name for vertex in given_up)
             self.note(f"{names} given up: not deterministic, and block {loss.block} may have told of its recomputation")
@@ -249,8 +276,7 @@ class ExecutionGraph:
         if vertex is None:
             vertex = self.vertices[event.vertex] = Vertex(event)
         elif (event.layout, event.parallelism) != (vertex.initialized.layout, vertex.initialized.parallelism):
-            vertex.partitions.clear()
-            vertex.finished = False
+            vertex.forget_partitions()
         vertex.initialized = event
         vertex.reached_by.add(event.epoch)
 
@@ -261,17 +287,19 @@ class ExecutionGraph:
         elif not 0 <= event.index < vertex.initialized.parallelism:
             self.note(f"partition {event.index} of {event.vertex} ignored: there is no such index")
         else:
-            vertex.partitions.setdefault(
+            vertex.own_partitions().setdefault(
                 event.index,
-                PartitionRecord(event.key, event.rows, event.bytes, event.checksum, event.duration, event.attempt),
+                PartitionRecord.of(event.key, event.rows, event.bytes, event.checksum, event.duration, event.attempt),
             )
 
     def _partitions_reset(self, event: ev.PartitionsReset) -> None:
         vertex = self.vertices.get(event.vertex)
         if vertex is None:
             return
-        for index in event.indexes or tuple(vertex.partitions):
-            vertex.partitions.pop(index, None)
+        if not event.indexes:
+            vertex.forget_partitions()
+        for index in event.indexes:
+            vertex.own_partitions().pop(index, None)
         vertex.finished = False
 
     def _vertex_finished(self, event: ev.VertexFinished) -> None:

@@ -174,7 +174,8 @@ def format_report(report: JobReport) -> str:
     lines = [f"Job {report.job}: {report.state} in attempt {newest}"]
     for attempt in report.attempts:
         note = attempt.error or attempt.reason
-        again = f", {attempt.restarts} restarts inside the application" if attempt.restarts else ""
+        times = "once" if attempt.restarts == 1 else f"{attempt.restarts} times"
+        again = f", restarted {times} inside the application" if attempt.restarts else ""
         lines.append(f"  attempt {attempt.epoch}: {attempt.state}{again}{f' ({note})' if note else ''}")
     if rows:
         lines += [f"  {line}" for line in aligned([header, *rows])]

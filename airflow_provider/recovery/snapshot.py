@@ -117,7 +117,11 @@ def _read_vertex(record: dict[str, Any]) -> Vertex:
         raise EventFormatError(f"A vertex in a snapshot begins with {type(initialized).__name__}.")
     folder = _folder(initialized)
     partitions = {
-        index: PartitionRecord((folder if key[0] == _INSIDE else "") + key[1:], *told)
+        index: (
+            PartitionRecord(folder, key[1:], *told)
+            if key[0] == _INSIDE and "/" not in key
+            else PartitionRecord.of((folder if key[0] == _INSIDE else "") + key[1:], *told)
+        )
         for index, key, *told in record["partitions"]
     }
     return Vertex(

@@ -90,13 +90,15 @@ def _handle(context: RecoveryContext, point: RecoveryPoint, error: Exception) ->
     }
     result = master.failed_vertex(point.vertex, one_line(error), causes(error), lost, list(context.points))
     if result.refused:
-        log.error("checkpoint %r failed: %s. It is not restarted: %s.", point.name, result.error, result.refused)
+        log.error(
+            "checkpoint %r failed: %s. It is not restarted: %s.", point.name, result.error.rstrip("."), result.refused
+        )
     else:
         names = ", ".join(repr(context.points[vertex].name) for vertex in result.vertices_to_restart)
         log.warning(
             "checkpoint %r failed: %s. Restarting %s in %.1f s (failure %d of this job).",
             point.name,
-            result.error,
+            result.error.rstrip("."),
             names,
             result.delay,
             result.memory.failures,

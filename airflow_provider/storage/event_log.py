@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
+from airflow_provider.recovery.collector import no_collection
 from airflow_provider.recovery.errors import ObjectNotFound
 from airflow_provider.recovery.events import JobEvent
 from airflow_provider.recovery.graph import ExecutionGraph
@@ -54,11 +55,12 @@ class LoggedEvents:
         """Return the graph that snapshot and events tell, with what is wrong with the store among its problems."""
         graph = self.base()
         losses = deque(self.losses)
-        for position in range(len(self.events) + 1):
-            while losses and losses[0][0] == position:
-                graph.lose(losses.popleft()[1])
-            if position < len(self.events):
-                graph.apply(self.events[position])
+        with no_collection():
+            for position in range(len(self.events) + 1):
+                while losses and losses[0][0] == position:
+                    graph.lose(losses.popleft()[1])
+                if position < len(self.events):
+                    graph.apply(self.events[position])
         return graph
 
 
@@ -116,7 +118,7 @@ class JobEventLog:
 
     def _read(self, start: int, present: list[int]) -> LoggedEvents:
         next_block = present[-1] + 1 if present else start
-        with ThreadPoolExecutor(max(1, min(_READERS, len(present)))) as pool:
+        with no_collection(), ThreadPoolExecutor(max(1, min(_READERS, len(present)))) as pool:
             blocks = dict(zip(present, pool.map(self.block, present), strict=True))
         return _collect(start, next_block, blocks)
 

@@ -9,12 +9,15 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import boto3
+import botocore.session
 from botocore import exceptions as boto
 from botocore.config import Config
+from botocore.utils import parse_timestamp
 
 from airflow_provider.recovery.errors import ConfigurationError
 from airflow_provider.recovery.options import StorageOptions
@@ -74,7 +77,7 @@ def _new_client(options: StorageOptions, session: boto3.Session | None = None) -
     )
     try:
         # A session reads the profile, which may not exist.
-        client = (session or boto3.Session()).client(
+        client = (session or _new_session()).client(
             "s3",
             region_name=options.region or None,
             endpoint_url=options.endpoint_url or None,
@@ -88,6 +91,22 @@ def _new_client(options: StorageOptions, session: boto3.Session | None = None) -
         ) from error
     client.meta.events.register_first("needs-retry.s3.HeadBucket", _end_of_redirects)
     return client
+
+
+def _new_session() -> boto3.Session:
+    core = botocore.session.get_session()
+    core.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=read_timestamp)
+    return boto3.Session(botocore_session=core)
+
+
+def read_timestamp(value: Any) -> datetime:
+    """Read a moment in any form that botocore knows; S3's own quickly, which is half of the time of a long listing."""
+    if isinstance(value, str) and "T" in value and value.endswith("Z"):
+        try:
+            return datetime.fromisoformat(value)
+        except ValueError:
+            pass
+    return parse_timestamp(value)
 
 
 def _end_of_redirects(response: tuple[Any, Any] | None = None, **_: object) -> None:

@@ -8,12 +8,14 @@ true whoever wrote it, a driver that is fenced by now included.
 
 from __future__ import annotations
 
-import io
 import json
-from collections.abc import Iterable
+import tempfile
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
-from airflow_provider.recovery.errors import EventFormatError, ObjectExists, ObjectNotFound
+from airflow_provider.recovery.collector import no_collection
+from airflow_provider.recovery.errors import EventFormatError, ObjectExists, ObjectNotFound, StoreError
 from airflow_provider.recovery.graph import ExecutionGraph
 from airflow_provider.recovery.snapshot import decode_graph, encode_graph
 from airflow_provider.storage.blocks import checked, checksummed
@@ -51,25 +53,42 @@ def encode_snapshot(snapshot: Snapshot, job: str) -> bytes:
     return checksummed([json.dumps(asdict(header), sort_keys=True, separators=(",", ":")), *lines])
 
 
-def decode_snapshot(data: bytes, job: str, number: int) -> Snapshot:
+def decode_snapshot(data: Iterable[bytes], job: str, number: int) -> Snapshot:
     """Read the snapshot that should be snapshot *number* of *job*.
 
+    :param data: its lines with their ends, a file for example: it need not be in memory beside the graph
     :raises EventFormatError: it is damaged, of another version, job or number
     """
     try:
-        lines = (line.removesuffix(b"\n") for line in io.BytesIO(data))
-        fields = json.loads(checked(next(lines, b"")))
+        stored = iter(data)
+        fields = json.loads(_whole(next(stored, b"\n")))
         if fields.get("format") != FORMAT:
             raise EventFormatError(f"its format is {fields.get('format')!r}, this release reads {FORMAT}")
         header = _Header(**fields)
         if (header.job, header.block) != (job, number):
             raise EventFormatError(f"it is snapshot {header.block} of {header.job}")
-        if data.count(b"\n") != header.records + 1 or not data.endswith(b"\n"):
-            raise EventFormatError(f"it does not have its {header.records} records")
-        graph = decode_graph(checked(line) for line in lines)
+        with no_collection():
+            graph = decode_graph(_exactly(header.records, map(_whole, stored)))
         return Snapshot(number, graph, frozenset(header.fences))
     except (ValueError, TypeError, AttributeError) as error:
         raise EventFormatError(f"it cannot be read: {error}") from error
+
+
+def _whole(line: bytes) -> str:
+    """Return the JSON of a line that is there to its end."""
+    if not line.endswith(b"\n"):
+        raise ValueError("its last records are missing")
+    return checked(line[:-1])
+
+
+def _exactly(records: int, lines: Iterable[str]) -> Iterator[str]:
+    """Return *lines*, and raise at their end if they were not so many."""
+    seen = 0
+    for line in lines:
+        seen += 1
+        yield line
+    if seen != records:
+        raise EventFormatError(f"it does not have its {records} records")
 
 
 class Snapshots:
@@ -90,8 +109,19 @@ class Snapshots:
 
         :raises ObjectNotFound: there is none of this number any more
         :raises EventFormatError: it cannot be trusted
+        :raises StoreError: the store cannot be read, or there is no room for a copy on this machine
         """
-        return decode_snapshot(self._store.get(self._key(number)), self._prefix, number)
+        try:
+            with tempfile.TemporaryDirectory(prefix="spark-recovery-") as folder:
+                copy = Path(folder, "snapshot")
+                self._store.download(self._key(number), copy)
+                with copy.open("rb") as lines:
+                    return decode_snapshot(lines, self._prefix, number)
+        except OSError as error:
+            raise StoreError(
+                f"Snapshot {number} of {self._prefix} cannot be copied to this machine: {error}.",
+                remedy="Make room in the folder for temporary files (TMPDIR).",
+            ) from error
 
     def newest(self, numbers: Iterable[int]) -> tuple[Snapshot | None, list[str]]:
         """Return the newest snapshot that can be trusted, and one sentence about each newer one that cannot.

@@ -194,6 +194,33 @@ def test_reset_partitions_are_missing_again() -> None:
     assert replay([start(), ev.PartitionsReset(epoch=1, vertex="w", indexes=(), reason="r")]).vertices == {}
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        done(0, key="again"),
+        done(1),
+        ev.PartitionsReset(epoch=1, vertex="v", indexes=(0,), reason="lost"),
+        ev.PartitionsReset(epoch=1, vertex="v", indexes=(), reason="lost"),
+        init(layout="m"),
+        end(),
+        start(2, fresh=True),
+    ],
+    ids=repr,
+)
+def test_a_copy_and_its_original_go_their_own_ways(change: ev.JobEvent) -> None:
+    """A change of either, the second one too, is not seen in the other, although they share what has not changed."""
+    history = [start(), init(), done(0)]
+    for changed_first in (True, False):
+        graph = replay(history)
+        copy = graph.copy()
+        changed, kept = (graph, copy) if changed_first else (copy, graph)
+        changed.apply(change)
+        assert kept.vertices == replay(history).vertices
+        assert changed.vertices == replay([*history, change]).vertices
+        kept.apply(change)
+        assert kept.vertices == changed.vertices
+
+
 def test_a_reused_vertex_counts_as_reached() -> None:
     """In place of one event for each kept partition."""
     graph = replay([start(1), init(1), start(2), ev.VertexReused(epoch=2, vertex="v", layout="l")])
