@@ -1,0 +1,159 @@
+"""A driver without Spark, as a process: three vertices of four partitions, each the sum of the ones below.
+
+``python -m tests.storage.plain_driver EVENT_STORE OPTIONS LOG``: OPTIONS is JSON of storage options; LOG gets one line
+for each partition that is computed. It does what a driver does, with the driver's own modules, and prints the rows of
+all vertices as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from airflow_provider.recovery.causes import causes, one_line
+from airflow_provider.recovery.errors import RecoveryError
+from airflow_provider.recovery.events import VertexInitialized
+from airflow_provider.recovery.faults import AFTER_PARTITION_PUT, fault_point
+from airflow_provider.recovery.job import JobId
+from airflow_provider.recovery.options import RecoveryOptions, StorageOptions
+from airflow_provider.recovery.partitions import StoredPartition
+from airflow_provider.recovery.run_request import RunRequest
+from airflow_provider.spark.job_master import JobMaster
+from airflow_provider.storage.object_store import ObjectStore
+from airflow_provider.storage.partition_store import PartitionStore, file_checksum
+from airflow_provider.storage.uris import open_store
+
+VERTICES = {"a": (), "b": ("a",), "c": ("a", "b")}
+PARTITIONS = 4
+LAYOUT = "rows"
+LARGE = 17 * 1024**2
+"""Bytes of padding in one partition, so many that it is uploaded in parts."""
+JOB = JobId(("plain",))
+
+
+def rows(name: str, index: int, below: dict[str, dict[int, int]]) -> int:
+    """What a partition holds: a number that tells whether everything below was right."""
+    return 1 + index + 10 * sum(sum(numbers.values()) for numbers in (below[v] for v in VERTICES[name]))
+
+
+def store_partition(partitions: PartitionStore, name: str, index: int, epoch: int, number: int) -> StoredPartition:
+    padding = bytes(LARGE) if (name, index) == ("b", 1) else b""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "partition.parquet"
+        pq.write_table(pa.table({"number": [number], "padding": [padding]}), path, compression="none")
+        partition = StoredPartition(
+            vertex=name,
+            layout=LAYOUT,
+            index=index,
+            parallelism=PARTITIONS,
+            epoch=epoch,
+            task=index,
+            rows=1,
+            checksum=file_checksum(path),
+            millis=1,
+            bytes=path.stat().st_size,
+        )
+        partitions.put(partition, path)
+    fault_point(AFTER_PARTITION_PUT)
+    return partition
+
+
+def read(partitions: PartitionStore, partition: StoredPartition) -> int:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "partition.parquet"
+        partitions.fetch(partition, path)
+        return int(pq.read_table(path, columns=["number"])["number"][0].as_py())
+
+
+def run_vertex(
+    master: JobMaster, partitions: PartitionStore, name: str, below: dict[str, dict[int, int]], log: Path
+) -> None:
+    kept = master.survivors_of(name, LAYOUT, PARTITIONS, True)
+    master.vertex_initialized(
+        VertexInitialized(
+            epoch=master.epoch,
+            vertex=name,
+            name=name,
+            fingerprint=name,
+            parallelism=PARTITIONS,
+            layout=LAYOUT,
+            deterministic=True,
+            upstream=VERTICES[name],
+        )
+    )
+    below[name] = {}
+    for index in range(PARTITIONS):
+        partition = kept.get(index)
+        if partition is None:
+            with log.open("a") as file:
+                file.write(f"{master.epoch} {name} {index}\n")
+            number = rows(name, index, below)
+            try:
+                partition = store_partition(partitions, name, index, master.epoch, number)
+            except RecoveryError as error:  # the job goes on, this partition unrecorded
+                logging.warning("%s %d is not stored: %s", name, index, error)
+                below[name][index] = number
+                continue
+        master.partition_finished(partition)
+        below[name][index] = read(partitions, partition)
+    if not master.graph.vertices[name].missing:
+        master.vertex_finished(name)
+
+
+def run_job(store: ObjectStore, request: RunRequest, log: Path) -> dict[str, dict[int, int]]:
+    """One attempt, from the claim to the end; return the rows of each vertex, nothing if the job had succeeded."""
+    master = JobMaster(request, store, on_fenced=lambda _: None)
+    if not master.start():
+        master.acknowledge()
+        return {}
+    partitions = PartitionStore(store, master.prefix)
+    below: dict[str, dict[int, int]] = {}
+    try:
+        if master.coordinator("step/threshold") is None:
+            master.remember("step/threshold", {"result": 5})
+        for name in VERTICES:
+            run_vertex(master, partitions, name, below, log)
+            if name == "b" and not any(attempt.restarts for attempt in master.graph.attempts.values()):
+                error = RuntimeError("by chance")
+                master.failed_vertex(name, one_line(error), causes(error), (), ["a", "b"])
+    except RecoveryError as error:
+        master.failed(one_line(error))
+        raise
+    master.finished()
+    return below
+
+
+def request_for(event_store: str, options: Mapping[str, Any]) -> RunRequest:
+    """A job whose driver flushes and takes snapshots as often as it can."""
+    recovery = {
+        "write_buffer_flush_interval": "5 ms",
+        "snapshot_min_pause": 0,
+        "previous_worker_recovery_timeout": "3 s",
+    }
+    return RunRequest(
+        event_store=event_store,
+        job=JOB,
+        application="plain",
+        options=RecoveryOptions.from_mapping(recovery),
+        storage=StorageOptions.from_mapping(options),
+        keep_partitions=True,
+    )
+
+
+def main(event_store: str, options: str, log: str) -> int:
+    logging.basicConfig(format="%(levelname)s %(message)s", stream=sys.stderr)
+    request = request_for(event_store, json.loads(options))
+    sys.stdout.write(json.dumps(run_job(open_store(event_store, request.storage), request, Path(log))))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
