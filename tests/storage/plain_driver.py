@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from airflow_provider.recovery.causes import causes, one_line
-from airflow_provider.recovery.errors import RecoveryError
+from airflow_provider.recovery.errors import CorruptObject, RecoveryError
 from airflow_provider.recovery.events import VertexInitialized
 from airflow_provider.recovery.faults import AFTER_PARTITION_PUT, fault_point
 from airflow_provider.recovery.job import JobId
@@ -44,11 +44,13 @@ def rows(name: str, index: int, below: dict[str, dict[int, int]]) -> int:
     return 1 + index + 10 * sum(sum(numbers.values()) for numbers in (below[v] for v in VERTICES[name]))
 
 
-def store_partition(partitions: PartitionStore, name: str, index: int, epoch: int, number: int) -> StoredPartition:
-    padding = bytes(LARGE) if (name, index) == ("b", 1) else b""
+def store_partition(
+    partitions: PartitionStore, name: str, index: int, epoch: int, number: int, padding: int
+) -> StoredPartition:
+    body = bytes(padding) if (name, index) == ("b", 1) else b""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "partition.parquet"
-        pq.write_table(pa.table({"number": [number], "padding": [padding]}), path, compression="none")
+        pq.write_table(pa.table({"number": [number], "padding": [body]}), path, compression="none")
         partition = StoredPartition(
             vertex=name,
             layout=LAYOUT,
@@ -74,7 +76,7 @@ def read(partitions: PartitionStore, partition: StoredPartition) -> int:
 
 
 def run_vertex(
-    master: JobMaster, partitions: PartitionStore, name: str, below: dict[str, dict[int, int]], log: Path
+    master: JobMaster, partitions: PartitionStore, name: str, below: dict[str, dict[int, int]], log: Path, padding: int
 ) -> None:
     kept = master.survivors_of(name, LAYOUT, PARTITIONS, True)
     master.vertex_initialized(
@@ -91,24 +93,29 @@ def run_vertex(
     )
     below[name] = {}
     for index in range(PARTITIONS):
-        partition = kept.get(index)
-        if partition is None:
-            with log.open("a") as file:
-                file.write(f"{master.epoch} {name} {index}\n")
-            number = rows(name, index, below)
+        if index in kept:
             try:
-                partition = store_partition(partitions, name, index, master.epoch, number)
-            except RecoveryError as error:  # the job goes on, this partition unrecorded
-                logging.warning("%s %d is not stored: %s", name, index, error)
-                below[name][index] = number
-                continue
-        master.partition_finished(partition)
-        below[name][index] = read(partitions, partition)
+                below[name][index] = read(partitions, kept[index])
+            except CorruptObject:  # the vertex is restarted, as a failover does
+                master.give_up(kept[index])
+                return run_vertex(master, partitions, name, below, log, padding)
+            master.partition_finished(kept[index])
+            continue
+        with log.open("a") as file:
+            file.write(f"{master.epoch} {name} {index}\n")
+        below[name][index] = rows(name, index, below)
+        try:
+            partition = store_partition(partitions, name, index, master.epoch, below[name][index], padding)
+        except RecoveryError as error:  # the job goes on, this partition unrecorded
+            logging.warning("%s %d is not stored: %s", name, index, error)
+        else:
+            master.partition_finished(partition)
     if not master.graph.vertices[name].missing:
         master.vertex_finished(name)
+    return None
 
 
-def run_job(store: ObjectStore, request: RunRequest, log: Path) -> dict[str, dict[int, int]]:
+def run_job(store: ObjectStore, request: RunRequest, log: Path, padding: int = 0) -> dict[str, dict[int, int]]:
     """One attempt, from the claim to the end; return the rows of each vertex, nothing if the job had succeeded."""
     master = JobMaster(request, store, on_fenced=lambda _: None)
     if not master.start():
@@ -120,7 +127,7 @@ def run_job(store: ObjectStore, request: RunRequest, log: Path) -> dict[str, dic
         if master.coordinator("step/threshold") is None:
             master.remember("step/threshold", {"result": 5})
         for name in VERTICES:
-            run_vertex(master, partitions, name, below, log)
+            run_vertex(master, partitions, name, below, log, padding)
             if name == "b" and not any(attempt.restarts for attempt in master.graph.attempts.values()):
                 error = RuntimeError("by chance")
                 master.failed_vertex(name, one_line(error), causes(error), (), ["a", "b"])
@@ -136,7 +143,7 @@ def request_for(event_store: str, options: Mapping[str, Any]) -> RunRequest:
     recovery = {
         "write_buffer_flush_interval": "5 ms",
         "snapshot_min_pause": 0,
-        "previous_worker_recovery_timeout": "3 s",
+        "previous_worker_recovery_timeout": "1 s",
     }
     return RunRequest(
         event_store=event_store,
@@ -151,7 +158,8 @@ def request_for(event_store: str, options: Mapping[str, Any]) -> RunRequest:
 def main(event_store: str, options: str, log: str) -> int:
     logging.basicConfig(format="%(levelname)s %(message)s", stream=sys.stderr)
     request = request_for(event_store, json.loads(options))
-    sys.stdout.write(json.dumps(run_job(open_store(event_store, request.storage), request, Path(log))))
+    below = run_job(open_store(event_store, request.storage), request, Path(log), LARGE)
+    sys.stdout.write(json.dumps(below))
     return 0
 
 
