@@ -82,6 +82,11 @@ class Progress:
                 self._log.info("checkpoint %r: reused as a whole", self._name(event.vertex))
             case ev.VertexSkipped():
                 self._log.warning("checkpoint %r is not stored: %s", event.name, event.reason)
+            case ev.FailureHandled():
+                answer = f"vertices restarted: {len(event.restarted)}" if event.restarted else event.refused
+                self._log.warning("checkpoint %r failed: %s; %s", self._name(event.vertex), event.error, answer)
+            case ev.CoordinatorSnapshot():
+                self._log.info("%s: kept", event.coordinator)
             case ev.JobFinished():
                 self._log.info("Attempt %d: FINISHED", event.epoch)
             case ev.JobFailed():

@@ -215,6 +215,24 @@ def test_progress_is_told_of_new_attempts_only(
     assert "Attempt 1" not in caplog.text
 
 
+def test_progress_tells_of_failures_and_what_is_kept(
+    store: ObjectStore, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A restart inside the application, one that is refused, a step that has finished: each is a line of the log."""
+    monkeypatch.setattr("airflow_provider.operators.supervisor._POLL", 0.02)
+    caplog.set_level(logging.INFO)
+    told: list[Callable[[int], ev.JobEvent]] = [
+        lambda epoch: ev.FailureHandled(epoch=epoch, vertex="v", error="it broke", restarted=("v",)),
+        lambda epoch: ev.FailureHandled(epoch=epoch, vertex="v", error="it broke", refused="enough is enough"),
+        lambda epoch: ev.CoordinatorSnapshot(epoch=epoch, coordinator="step/train", state={}),
+    ]
+    with supervisor(store).narrating(after=0):
+        attempt(store, *told, finished)
+    assert "checkpoint 'v' failed: it broke; vertices restarted: 1" in caplog.text
+    assert "checkpoint 'v' failed: it broke; enough is enough" in caplog.text
+    assert "step/train: kept" in caplog.text
+
+
 def test_progress_that_cannot_be_read_harms_nothing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
