@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from airflow_provider.recovery.errors import ObjectExists, ObjectNotFound
-from airflow_provider.storage.object_store import ObjectStore
+from airflow_provider.storage.object_store import ObjectStore, already_there
 
 log = logging.getLogger(__name__)
 
@@ -79,7 +79,7 @@ class Claims:
             self._store.put_new(self._key(epoch), _encode(asdict(claim)))
         except ObjectExists:
             # The answer to our own first request may have been lost: then the claim there is ours.
-            if self._read(epoch).owner != claim.owner:
+            if self._parsed(epoch, already_there(self._store, self._key(epoch))).owner != claim.owner:
                 return None
         return claim
 
@@ -124,7 +124,9 @@ class Claims:
         return [int(name) for name in names if name.isascii() and name.isdigit()]
 
     def _read(self, epoch: int) -> Claim:
-        body = self._store.get(self._key(epoch))
+        return self._parsed(epoch, self._store.get(self._key(epoch)))
+
+    def _parsed(self, epoch: int, body: bytes) -> Claim:
         try:
             return _decode(body, epoch)
         except (ValueError, TypeError, KeyError) as error:

@@ -27,7 +27,7 @@ from airflow_provider.storage.blocks import Block, BlockHeader, decode_block, en
 from airflow_provider.storage.claims import Claim, Claims
 from airflow_provider.storage.compaction import Compactor
 from airflow_provider.storage.event_log import JobEventLog, LoggedEvents, describe, loss_of
-from airflow_provider.storage.object_store import ObjectStore
+from airflow_provider.storage.object_store import ObjectStore, already_there
 from airflow_provider.storage.snapshots import Snapshot, Snapshots
 
 __all__ = ["JobEventLog", "JobEventWriter", "LoggedEvents"]
@@ -204,7 +204,7 @@ class JobEventWriter:
             self._store.put_new(key, body)
         except ObjectExists:
             # Ours, if the answer to a first request was lost: the header's owner makes it unlike anybody else's.
-            there = self._store.get(key)
+            there = already_there(self._store, key)
             return None if there == body else decode_block(there, self._prefix, number)
         return None
 

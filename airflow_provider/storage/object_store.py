@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from airflow_provider.recovery.errors import ObjectNotFound, StoreError
+
 
 @dataclass(frozen=True)
 class ObjectInfo:
@@ -69,3 +71,18 @@ class ObjectStore(Protocol):
 
         :raises StoreError: the first thing that does not work, with its remedy
         """
+
+
+def already_there(store: ObjectStore, key: str) -> bytes:
+    """Return the object that a create-only write has just met.
+
+    :raises StoreError: there is none, so that the store's conditions mean nothing
+    """
+    try:
+        return store.get(key)
+    except ObjectNotFound as error:
+        raise StoreError(
+            f"{store.uri} says that {key} exists when it should be created, and that it does not when it is read.",
+            remedy="Its conditional writes (If-None-Match) cannot be relied on; use a store where they work.",
+            key=key,
+        ) from error
