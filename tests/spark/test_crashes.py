@@ -44,7 +44,6 @@ def run(driver: DriverHarness, orders: Path, fault: str = "", script: str = "two
     [
         faults.BEFORE_FIRST_EVENT,
         f"{faults.AFTER_PARTITION_PUT}@2",
-        f"{faults.BEFORE_FLUSH}@3",
         faults.BEFORE_VERTEX_FINISHED,
         f"{faults.AFTER_PARTITION_EVENT}@8",
         f"{faults.AFTER_SNAPSHOT}@2",

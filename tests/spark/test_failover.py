@@ -171,7 +171,11 @@ def test_users_may_say_that_nothing_helps() -> None:
     assert airflow_provider.spark.UnrecoverableError is UnrecoverableError
 
 
-@pytest.mark.parametrize("harm", ["truncated", "changed", "deleted"])
+@pytest.mark.parametrize(
+    ("reading", "harm"),
+    [("native", "truncated"), ("native", "deleted"), ("arrow", "changed"), ("arrow", "deleted")],
+    indirect=["reading"],
+)
 def test_a_lost_input_is_computed_again_by_its_own_vertex(
     spark: SparkSession, restarting: RestartingAttempts, tmp_path: Path, reading: str, harm: str
 ) -> None:

@@ -1,15 +1,13 @@
 """A driver without Spark, as a process: three vertices of four partitions, each the sum of the ones below.
 
-``python -m tests.storage.plain_driver EVENT_STORE OPTIONS LOG``: OPTIONS is JSON of storage options; LOG gets one line
-for each partition that is computed. It does what a driver does, with the driver's own modules, and prints the rows of
-all vertices as JSON.
+It does what a driver does, with the driver's own modules, and notes each partition that it computes.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-import sys
+import os
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,7 +19,7 @@ import pyarrow.parquet as pq
 from airflow_provider.recovery.causes import causes, one_line
 from airflow_provider.recovery.errors import CorruptObject, RecoveryError
 from airflow_provider.recovery.events import VertexInitialized
-from airflow_provider.recovery.faults import AFTER_PARTITION_PUT, fault_point
+from airflow_provider.recovery.faults import AFTER_PARTITION_PUT, FAULT, fault_point
 from airflow_provider.recovery.job import JobId
 from airflow_provider.recovery.options import RecoveryOptions, StorageOptions
 from airflow_provider.recovery.partitions import StoredPartition
@@ -155,13 +153,11 @@ def request_for(event_store: str, options: Mapping[str, Any]) -> RunRequest:
     )
 
 
-def main(event_store: str, options: str, log: str) -> int:
-    logging.basicConfig(format="%(levelname)s %(message)s", stream=sys.stderr)
-    request = request_for(event_store, json.loads(options))
-    below = run_job(open_store(event_store, request.storage), request, Path(log), LARGE)
-    sys.stdout.write(json.dumps(below))
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+def run_attempt(event_store: str, options: Mapping[str, Any], log: Path, printed: Path, fault: str) -> None:
+    """One attempt in a process of its own, which may be killed at *fault*; writes its rows to *printed*, as JSON."""
+    os.environ[FAULT] = fault
+    with log.with_suffix(".log").open("a") as file:
+        os.dup2(file.fileno(), 2)
+    request = request_for(event_store, options)
+    below = run_job(open_store(event_store, request.storage), request, log, LARGE)
+    printed.write_text(json.dumps(below))

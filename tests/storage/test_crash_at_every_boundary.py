@@ -7,9 +7,7 @@ walk takes a minute; ``tests/spark/test_crashes.py`` walks the boundaries with S
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
+import multiprocessing
 import uuid
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,12 +22,14 @@ from airflow_provider.storage.object_store import ObjectStore
 from airflow_provider.storage.partition_store import PartitionStore
 from airflow_provider.storage.uris import open_store
 from tests.storage.conftest import BUCKET
-from tests.storage.plain_driver import JOB, PARTITIONS, VERTICES, rows
+from tests.storage.plain_driver import JOB, PARTITIONS, VERTICES, rows, run_attempt
 from tests.support.s3_gateway import S3Server
 
 pytestmark = pytest.mark.process
 
 KILLED = -9
+PROCESSES = multiprocessing.get_context("forkserver")
+PROCESSES.set_forkserver_preload(["tests.storage.plain_driver"])  # a new process in milliseconds, not in seconds
 LATER = {faults.AFTER_PARTITION_EVENT: 6, faults.AFTER_PARTITION_PUT: 7, faults.BEFORE_FLUSH: 5, faults.AFTER_FLUSH: 5}
 """Points that are passed often: killed at this passage, too."""
 
@@ -51,13 +51,16 @@ class PlainDriver:
     options: dict[str, str] = field(default_factory=dict)
 
     def run(self, fault: str = "") -> tuple[int, str, str]:
-        """Run an attempt; return its exit code, what it printed, and its log."""
-        line = [sys.executable, "-m", "tests.storage.plain_driver", self.event_store, json.dumps(self.options)]
-        env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), **({faults.FAULT: fault} if fault else {})}
-        done = subprocess.run(
-            [*line, str(self.computed)], env=env, capture_output=True, text=True, timeout=60, check=False
+        """Run an attempt; return its exit code, the rows of all vertices as JSON, and its log."""
+        printed = self.folder / "printed"
+        process = PROCESSES.Process(
+            target=run_attempt, args=(self.event_store, self.options, self.computed, printed, fault)
         )
-        return done.returncode, done.stdout, done.stderr
+        process.start()
+        process.join(60)
+        assert process.exitcode is not None
+        log = self.computed.with_suffix(".log")
+        return process.exitcode, printed.read_text() if printed.exists() else "", log.read_text()
 
     @property
     def computed(self) -> Path:

@@ -26,7 +26,6 @@ rows = {
     "files": lambda: spark.read.parquet(source),
     "range": lambda: spark.range(400),
     "shuffle": lambda: spark.range(400).repartition("id"),
-    "sql": lambda: spark.sql("SELECT id FROM range(400)"),
 }[kind]()
 doubled = checkpoint(rows.mapInPandas(double, "id long"), "doubled")
 doubled.coalesce(1).write.mode("overwrite").parquet(target)
