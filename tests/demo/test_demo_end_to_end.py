@@ -62,7 +62,6 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.timeout(900)  # a whole Airflow, three Spark drivers: minutes on a busy machine
 def test_a_killed_driver_costs_only_what_was_not_stored_yet(demo: Demo) -> None:
     """The demo is the product's promise end to end: kill, retry by Airflow's scheduler, exactly the missing partitions.
 
