@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from airflow_provider.recovery.digest import digest
 from airflow_provider.recovery.events import PartitionFinished, VertexFinished, VertexInitialized
 from airflow_provider.recovery.job import JobId
-from airflow_provider.recovery.partitions import StoredPartition
+from airflow_provider.recovery.partitions import StoredPartition, finished_event
 from airflow_provider.recovery.run_request import RunRequest
 from airflow_provider.spark.recording import JobRecord
 from airflow_provider.storage.claims import Claims
@@ -65,19 +65,8 @@ def stored(vertex: VertexInitialized, index: int, size: int = 0) -> StoredPartit
 
 def finished(vertex: VertexInitialized, partition: StoredPartition) -> PartitionFinished:
     """Return the event that tells of a stored partition, as ``JobMaster`` writes it."""
-    return PartitionFinished(
-        epoch=vertex.epoch,
-        at=_at(int(vertex.name.rpartition("_")[2]), partition.index + 1),
-        vertex=partition.vertex,
-        layout=partition.layout,
-        index=partition.index,
-        key=partition.key,
-        rows=partition.rows,
-        bytes=partition.bytes,
-        checksum=partition.checksum,
-        duration=partition.millis / 1000,
-        attempt=partition.epoch,
-    )
+    at = _at(int(vertex.name.rpartition("_")[2]), partition.index + 1)
+    return finished_event(partition, vertex.epoch, at)
 
 
 def partitions_of(vertex: VertexInitialized, size: int = 0) -> Iterator[PartitionFinished]:

@@ -11,6 +11,8 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from airflow_provider.recovery.events import PartitionFinished
+
 FOLDER = "partitions"
 SUFFIX = ".parquet"
 
@@ -74,6 +76,23 @@ class StoredPartition:
             bytes=size,
         )
         return partition if partition.index < partition.parallelism and partition.key == key else None
+
+
+def finished_event(partition: StoredPartition, epoch: int, at: float) -> PartitionFinished:
+    """Return the event with which attempt *epoch* tells of a stored partition; *at* in seconds since the Unix epoch."""
+    return PartitionFinished(
+        epoch=epoch,
+        at=at,
+        vertex=partition.vertex,
+        layout=partition.layout,
+        index=partition.index,
+        key=partition.key,
+        rows=partition.rows,
+        bytes=partition.bytes,
+        checksum=partition.checksum,
+        duration=partition.millis / 1000,
+        attempt=partition.epoch,
+    )
 
 
 def choose(

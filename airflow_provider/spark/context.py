@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider.recovery.errors import ConfigurationError
 from airflow_provider.recovery.executions import Executions
 from airflow_provider.spark.functions import FunctionReader
 from airflow_provider.spark.watching import Watched, watch
@@ -70,6 +71,20 @@ _active: RecoveryContext | None = None
 def active() -> RecoveryContext | None:
     """Return the context of this driver, if it has one."""
     return _active
+
+
+def recording() -> RecoveryContext | None:
+    """Return the context of this driver, if it has one and recovery is enabled."""
+    return _active if _active is not None and _active.master.request.options.enabled else None
+
+
+def require_name(function: str, name: object) -> None:
+    """Refuse a name that names nothing.
+
+    :raises ConfigurationError: it is no text, or an empty one
+    """
+    if not isinstance(name, str) or not name.strip():
+        raise ConfigurationError(f"{function}() got the name {name!r}.", remedy="Give it a name that is not empty.")
 
 
 @contextmanager

@@ -30,7 +30,7 @@ from airflow_provider.recovery.faults import (
 )
 from airflow_provider.recovery.graph import RESTART_STRATEGY, ExecutionGraph, JobState, Vertex
 from airflow_provider.recovery.partition_tracker import PartitionTracker
-from airflow_provider.recovery.partitions import StoredPartition
+from airflow_provider.recovery.partitions import StoredPartition, finished_event
 from airflow_provider.recovery.report import build_report, format_report
 from airflow_provider.recovery.restart_strategy import RestartMemory, restart_strategy
 from airflow_provider.recovery.run_request import RunRequest
@@ -208,22 +208,9 @@ class JobMaster:
                 return
             if partition.index in vertex.partitions:
                 return
-            self._survivors.add(partition)
-            self._record.add(
-                ev.PartitionFinished(
-                    epoch=self.epoch,
-                    at=time.time(),
-                    vertex=partition.vertex,
-                    layout=partition.layout,
-                    index=partition.index,
-                    key=partition.key,
-                    rows=partition.rows,
-                    bytes=partition.bytes,
-                    checksum=partition.checksum,
-                    duration=partition.millis / 1000,
-                    attempt=partition.epoch,
-                )
-            )
+            if partition.epoch == self.epoch:
+                self._survivors.add(partition)
+            self._record.add(finished_event(partition, self.epoch, time.time()))
         fault_point(AFTER_PARTITION_EVENT)
 
     def _release_late(self, partition: StoredPartition) -> None:

@@ -15,6 +15,7 @@ from airflow_provider.recovery.digest import digest
 from airflow_provider.recovery.errors import ConfigurationError
 from airflow_provider.recovery.explain import reasons
 from airflow_provider.recovery.job import encode_segment
+from airflow_provider.spark.context import require_name
 from airflow_provider.spark.environment import executors_ready
 from airflow_provider.spark.failover import compute, up_to_date
 from airflow_provider.spark.fingerprint import fingerprint
@@ -67,8 +68,7 @@ def recover(
 def _require_classic(df: Any, name: Any) -> None:
     from pyspark.sql import DataFrame
 
-    if not isinstance(name, str) or not name.strip():
-        raise ConfigurationError(f"checkpoint() got the name {name!r}.", remedy="Give it a name that is not empty.")
+    require_name("checkpoint", name)
     if not isinstance(df, DataFrame) or not hasattr(df, "_jdf"):
         raise ConfigurationError(
             f"checkpoint({name!r}) got a {type(df).__module__}.{type(df).__name__}.",

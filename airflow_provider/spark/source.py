@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider.recovery.errors import ConfigurationError, CorruptObject, ObjectNotFound, StoreError
-from airflow_provider.spark.context import active
+from airflow_provider.spark.context import recording, require_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -37,10 +37,9 @@ def source(name: str, df: DataFrame) -> DataFrame:
 
     Source: FLIP-383's snapshots of source coordinators, which alone know the splits that were found.
     """
-    if not isinstance(name, str) or not name.strip():
-        raise ConfigurationError(f"source() got the name {name!r}.", remedy="Give it a name that is not empty.")
-    context = active()
-    if context is None or not context.master.request.options.enabled:
+    require_name("source", name)
+    context = recording()
+    if context is None:
         return df
     from airflow_provider.spark.jvm.file_source import FileSource
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow_provider.recovery.errors import ConfigurationError, CorruptObject, ObjectNotFound, StoreError
-from airflow_provider.spark.context import active
+from airflow_provider.spark.context import recording, require_name
 
 if TYPE_CHECKING:
     from airflow_provider.spark.context import RecoveryContext
@@ -50,10 +50,9 @@ def step(
     """
     if (save is None) != (load is None):
         raise ConfigurationError(f"step({name!r}) has only one of save= and load=.", remedy="Give both or none.")
-    if not isinstance(name, str) or not name.strip():
-        raise ConfigurationError(f"step() got the name {name!r}.", remedy="Give it a name that is not empty.")
-    context = active()
-    if context is None or not context.master.request.options.enabled:
+    require_name("step", name)
+    context = recording()
+    if context is None:
         return fn(*args)
     return _Step(context, name, version).run(fn, args, save, load)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider.recovery.errors import ConfigurationError, Fenced
 from airflow_provider.recovery.job import encode_segment
-from airflow_provider.spark.context import active
+from airflow_provider.spark.context import recording, require_name
 from airflow_provider.storage.state_files import FOLDER
 
 if TYPE_CHECKING:
@@ -41,10 +41,9 @@ def streaming(name: str, start: Callable[[str], StreamingQuery]) -> dict[str, An
 
     Source: FLIP-147: finished operators are not restarted, running ones are restored from their checkpoint.
     """
-    if not isinstance(name, str) or not name.strip():
-        raise ConfigurationError(f"streaming() got the name {name!r}.", remedy="Give it a name that is not empty.")
-    context = active()
-    if context is None or not context.master.request.options.enabled:
+    require_name("streaming", name)
+    context = recording()
+    if context is None:
         return _run(name, start, tempfile.mkdtemp(prefix="spark-recovery-"), lambda: None)
     master, coordinator = context.master, f"streaming/{name}"
     known = master.coordinator(coordinator)

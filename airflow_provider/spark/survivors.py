@@ -6,7 +6,7 @@ Knows no Spark.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 
 from airflow_provider.recovery.errors import RecoveryError
 from airflow_provider.recovery.graph import ExecutionGraph
@@ -29,7 +29,7 @@ class Survivors:
         self._prefix = prefix
         self._reset = reset
         self._partitions = PartitionStore(store, prefix)
-        self._found: Mapping[str, list[StoredPartition]] = {}
+        self._found: dict[str, list[StoredPartition]] = {}
         self._given_up: list[StoredPartition] = []
 
     def find(self, graph: ExecutionGraph) -> None:
@@ -93,20 +93,16 @@ class Survivors:
 
     def add(self, partition: StoredPartition) -> None:
         """A partition of this attempt is stored."""
-        found = [p for p in self._found.get(partition.vertex, ()) if p.key != partition.key]
-        self._found = {**self._found, partition.vertex: [*found, partition]}
+        self._found.setdefault(partition.vertex, []).append(partition)
 
     def forget(self, identity: str) -> None:
         """All partitions of a vertex are computed again, whatever is stored of it."""
-        self._found = {vertex: found for vertex, found in self._found.items() if vertex != identity}
+        self._found.pop(identity, None)
 
     def discard(self, graph: ExecutionGraph, identity: str, damaged: list[StoredPartition]) -> None:
         """Never use damaged partitions again, neither here nor in a later attempt."""
         keys = {partition.key for partition in damaged}
-        self._found = {
-            vertex: [p for p in found if p.key not in keys] if vertex == identity else found
-            for vertex, found in self._found.items()
-        }
+        self._found[identity] = [p for p in self._found.get(identity, ()) if p.key not in keys]
         for partition in damaged:
             log.warning("The stored partition %s is damaged; it is computed again.", partition.key)
             self._partitions.mark_corrupt(partition)

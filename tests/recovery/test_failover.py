@@ -14,6 +14,7 @@ from airflow_provider.recovery.failure import Cause
 from airflow_provider.recovery.graph import RESTART_STRATEGY, ExecutionGraph
 from airflow_provider.recovery.replay import replay
 from airflow_provider.recovery.restart_strategy import FixedDelay, RestartMemory
+from tests.recovery.vertices import initialized
 
 NAMES = ["a", "b", "c", "d"]
 
@@ -22,18 +23,8 @@ def graph(*, noisy: str = "") -> ExecutionGraph:
     """A → b → c → d, all reached by attempt 1."""
     events: list[ev.JobEvent] = [ev.AttemptStarted(epoch=1)]
     for position, name in enumerate(NAMES):
-        events.append(
-            ev.VertexInitialized(
-                epoch=1,
-                vertex=name,
-                name=name,
-                fingerprint=name,
-                parallelism=2,
-                layout="l",
-                deterministic=name != noisy,
-                upstream=tuple(NAMES[max(0, position - 1) : position]),
-            )
-        )
+        upstream = NAMES[max(0, position - 1) : position]
+        events.append(initialized(name, *upstream, deterministic=name != noisy))
     return replay(events)
 
 

@@ -10,19 +10,7 @@ from airflow_provider.recovery.graph import ExecutionGraph
 from airflow_provider.recovery.loss import Loss
 from airflow_provider.recovery.replay import replay
 from airflow_provider.recovery.snapshot import decode_graph, encode_graph
-
-
-def initialized(name: str, *upstream: str) -> ev.VertexInitialized:
-    return ev.VertexInitialized(
-        epoch=1,
-        vertex=name,
-        name=name,
-        fingerprint=name,
-        parallelism=2,
-        layout="l",
-        deterministic=True,
-        upstream=upstream,
-    )
+from tests.recovery.vertices import initialized
 
 
 def partition(name: str, index: int) -> ev.PartitionFinished:

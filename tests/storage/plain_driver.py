@@ -42,6 +42,14 @@ def rows(name: str, index: int, below: dict[str, dict[int, int]]) -> int:
     return 1 + index + 10 * sum(sum(numbers.values()) for numbers in (below[v] for v in VERTICES[name]))
 
 
+def expected() -> dict[str, dict[int, int]]:
+    """The rows of all vertices, as every run has to return them."""
+    below: dict[str, dict[int, int]] = {}
+    for name in VERTICES:
+        below[name] = {index: rows(name, index, below) for index in range(PARTITIONS)}
+    return below
+
+
 def store_partition(
     partitions: PartitionStore, name: str, index: int, epoch: int, number: int, padding: int
 ) -> StoredPartition:

@@ -22,7 +22,7 @@ from airflow_provider.storage.object_store import ObjectStore
 from airflow_provider.storage.partition_store import PartitionStore
 from airflow_provider.storage.uris import open_store
 from tests.storage.conftest import BUCKET
-from tests.storage.plain_driver import JOB, PARTITIONS, VERTICES, rows, run_attempt
+from tests.storage.plain_driver import JOB, PARTITIONS, VERTICES, expected, run_attempt
 from tests.support.s3_gateway import S3Server
 
 pytestmark = pytest.mark.process
@@ -32,14 +32,6 @@ PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(["tests.storage.plain_driver"])  # a new process in milliseconds, not in seconds
 LATER = {faults.AFTER_PARTITION_EVENT: 6, faults.AFTER_PARTITION_PUT: 7, faults.BEFORE_FLUSH: 5, faults.AFTER_FLUSH: 5}
 """Points that are passed often: killed at this passage, too."""
-
-
-def expected() -> dict[str, dict[str, int]]:
-    """What every run has to print."""
-    below: dict[str, dict[int, int]] = {}
-    for name in VERTICES:
-        below[name] = {index: rows(name, index, below) for index in range(PARTITIONS)}
-    return {name: {str(index): number for index, number in numbers.items()} for name, numbers in below.items()}
 
 
 @dataclass
@@ -105,7 +97,7 @@ def check_end(plain: PlainDriver, attempts: int) -> None:
     assert graph.newest is not None
     assert graph.newest.state is JobState.FINISHED
     if json.loads(printed):  # else the job had succeeded, unseen
-        assert json.loads(printed) == expected()
+        assert json.loads(printed) == json.loads(json.dumps(expected()))
         assert plain.computed_by(graph.newest.epoch).isdisjoint(before)
         assert graph.newest.epoch == attempts
     assert graph.coordinators["step/threshold"] == {"result": 5}
