@@ -77,9 +77,10 @@ class VertexInitialized(JobEvent):
     :ivar upstream: vertices this one reads
     :ivar parts: the named parts of the fingerprint, to say later what has changed
     :ivar because: why it is computed although an earlier attempt stored it or one of its name, one phrase each
+    :ivar rule: the rule by which auto mode placed it; empty text where the script says ``checkpoint``
     """
 
-    VERSION: ClassVar[int] = 2
+    VERSION: ClassVar[int] = 3
 
     vertex: str
     name: str
@@ -92,6 +93,7 @@ class VertexInitialized(JobEvent):
     parts: dict[str, str] = field(default_factory=dict)
     layout_spec: dict[str, Any] = field(default_factory=dict)
     because: tuple[str, ...] = ()
+    rule: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,10 +129,18 @@ class PartitionsReset(JobEvent):
 
 @dataclass(frozen=True, kw_only=True)
 class VertexFinished(JobEvent):
-    """Every partition of the vertex is stored and its events are confirmed."""
+    """Every partition of the vertex is stored and its events are confirmed.
+
+    :ivar upstream_seconds: wall time that the shuffles below took in this attempt, before the first partition ran
+    :ivar storing_seconds: task time that went into encoding and storing the partitions that this attempt computed
+    """
+
+    VERSION: ClassVar[int] = 2
 
     vertex: str
     layout: str
+    upstream_seconds: float = 0.0
+    storing_seconds: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)

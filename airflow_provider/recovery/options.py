@@ -119,6 +119,10 @@ class RecoveryOptions(_Options):
     """Seconds that a job which is not at work is kept; ``spark-recovery gc`` deletes older ones."""
     resume: str = "auto"
     """``auto``: go on from what survived; ``never``: start afresh at every try."""
+    recovery_points: str = "auto"
+    """``auto``: find recovery points in scripts that have none, beside those they have; ``explicit``: only those."""
+    overhead_budget: float = 0.1
+    """Seconds that storing may take for one second of computing, at recovery points that were found."""
     failover_strategy: str = "region"
     """What is restarted inside the application when a vertex fails: ``region`` or ``full``.
     [jobmanager.execution.failover-strategy]"""
@@ -239,6 +243,8 @@ _READERS: dict[str, Callable[[object, str], Any]] = {
     "snapshot_min_pause": parse_duration,
     "retention": _positive_duration,
     "resume": _one_of("auto", "never"),
+    "recovery_points": _one_of("auto", "explicit"),
+    "overhead_budget": _number(0, 1e9),
     "failover_strategy": _one_of("region", "full"),
     "restart_strategy": _one_of("none", "fixed-delay", "failure-rate", "exponential-delay"),
     "restart_strategy_fixed_delay_attempts": _count,

@@ -20,7 +20,7 @@ from airflow_provider.recovery.executions import ExecutionState
 from airflow_provider.recovery.failover import FailureHandlingResult
 from airflow_provider.recovery.partitions import StoredPartition
 from airflow_provider.spark.jvm.relation import with_sources
-from airflow_provider.spark.materialize import NotStored, materialize, tag_of
+from airflow_provider.spark.materialize import NotStored, NotWorth, materialize, tag_of
 from airflow_provider.spark.reading import read_partitions
 
 if TYPE_CHECKING:
@@ -39,14 +39,15 @@ def compute(
 
     :param because: why the vertex is not the one that was stored earlier
     :raises NotStored: the store failed; nothing is wrong with the job itself
+    :raises NotWorth: auto mode has placed it, and storing it would cost too much
     :raises Exception: what the last try failed with, if nothing may be restarted any more
     """
     while True:
         execution = context.executions.begin(point.vertex)
         context.executions.move(execution, ExecutionState.SCHEDULED)
         try:
-            stored = materialize(context, point, execution, because)
-        except (Fenced, NotStored):
+            made = materialize(context, point, execution, because)
+        except (Fenced, NotStored, NotWorth):
             context.executions.fail(execution)
             raise
         except Exception as error:
@@ -60,10 +61,10 @@ def compute(
                 _restart(context, result)
             point = replace(point, df=up_to_date(context, point.df))
             continue
-        if not context.master.vertex_finished(point.vertex):
+        if not context.master.vertex_finished(point.vertex, made.upstream_seconds, made.storing_seconds):
             raise NotStored("the event store has failed")
         context.executions.move(execution, ExecutionState.FINISHED)
-        return stored
+        return made.partitions
 
 
 def up_to_date(context: RecoveryContext, df: DataFrame) -> DataFrame:
@@ -90,14 +91,12 @@ def _handle(context: RecoveryContext, point: RecoveryPoint, error: Exception) ->
     }
     result = master.failed_vertex(point.vertex, one_line(error), causes(error), lost, list(context.points))
     if result.refused:
-        log.error(
-            "checkpoint %r failed: %s. It is not restarted: %s.", point.name, result.error.rstrip("."), result.refused
-        )
+        log.error("%s failed: %s. It is not restarted: %s.", point.title, result.error.rstrip("."), result.refused)
     else:
         names = ", ".join(repr(context.points[vertex].name) for vertex in result.vertices_to_restart)
         log.warning(
-            "checkpoint %r failed: %s. Restarting %s in %.1f s (failure %d of this job).",
-            point.name,
+            "%s failed: %s. Restarting %s in %.1f s (failure %d of this job).",
+            point.title,
             result.error.rstrip("."),
             names,
             result.delay,

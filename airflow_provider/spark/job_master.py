@@ -228,11 +228,24 @@ class JobMaster:
         )
         self._tracker.forget(identity, indexes)
 
-    def vertex_finished(self, identity: str) -> bool:
-        """Seal the vertex: ``True`` once all of its events are confirmed by the store (Flink's ``cutBlock``)."""
+    def vertex_finished(self, identity: str, upstream_seconds: float = 0.0, storing_seconds: float = 0.0) -> bool:
+        """Seal the vertex: ``True`` once all of its events are confirmed by the store (Flink's ``cutBlock``).
+
+        :param upstream_seconds: wall time that the shuffles below took
+        :param storing_seconds: task time that went into storing
+        """
         fault_point(BEFORE_VERTEX_FINISHED)
         layout = self.graph.vertices[identity].initialized.layout
-        self._record.add(ev.VertexFinished(epoch=self.epoch, at=time.time(), vertex=identity, layout=layout))
+        self._record.add(
+            ev.VertexFinished(
+                epoch=self.epoch,
+                at=time.time(),
+                vertex=identity,
+                layout=layout,
+                upstream_seconds=round(upstream_seconds, 3),
+                storing_seconds=round(storing_seconds, 3),
+            )
+        )
         confirmed = self._record.flush()
         fault_point(AFTER_VERTEX_FINISHED)
         return confirmed

@@ -50,20 +50,47 @@ class NotStored(Exception):
     """The store refused partitions; the DataFrame has to be computed the ordinary way."""
 
 
+class NotWorth(Exception):
+    """Storing the vertex would cost more than it may.
+
+    :ivar frame: goes on from what was computed to find out, in the columns of :func:`to_carriers`
+    """
+
+    def __init__(self, reason: str, frame: DataFrame) -> None:
+        super().__init__(reason)
+        self.frame = frame
+
+
+@dataclass(frozen=True)
+class Materialized:
+    """A stored vertex.
+
+    :ivar partitions: by index
+    :ivar upstream_seconds: wall time that the shuffles below took
+    :ivar storing_seconds: task time that went into encoding and storing what was computed now
+    """
+
+    partitions: dict[int, StoredPartition]
+    upstream_seconds: float
+    storing_seconds: float
+
+
 @dataclass
 class _Collector:
     """Takes what the tasks report, from Spark's accumulator thread; seeing a report twice is harmless."""
 
     master: JobMaster
-    name: str
+    title: str
     is_current: Callable[[], bool]
     parallelism: int = 0
     stored: dict[int, StoredPartition] = field(default_factory=dict)
     error: str = ""
     on_error: Any = None
+    seconds: float = 0.0
+    storing: float = 0.0
     _last_line: float = 0.0
 
-    def take(self, key: str, size: int, error: str) -> None:
+    def take(self, key: str, size: int, error: str, seconds: float = 0.0, storing: float = 0.0) -> None:
         if error:
             if not self.error:
                 self.error = error
@@ -77,10 +104,12 @@ class _Collector:
         except Fenced:
             return  # this driver is being stopped; an error here would only fill its log with Spark's stack traces
         self.stored[partition.index] = partition
+        self.seconds += seconds
+        self.storing += storing
         now = time.monotonic()
         if now - self._last_line >= _PROGRESS_INTERVAL or len(self.stored) == self.parallelism:
             self._last_line = now
-            log.info("checkpoint %r: %d of %d partitions stored", self.name, len(self.stored), self.parallelism)
+            log.info("%s: %d of %d partitions stored", self.title, len(self.stored), self.parallelism)
 
 
 def tag_of(execution: ExecutionVersion) -> str:
@@ -90,26 +119,34 @@ def tag_of(execution: ExecutionVersion) -> str:
 
 def materialize(
     context: RecoveryContext, point: RecoveryPoint, execution: ExecutionVersion, because: tuple[str, ...] = ()
-) -> dict[int, StoredPartition]:
-    """Store the vertex and return its partitions by index; what survived and still fits is not computed again.
+) -> Materialized:
+    """Store the vertex; what survived and still fits is not computed again.
 
     :param execution: what comes of it once a restart has overtaken it is ignored
     :param because: why the vertex is not the one that was stored earlier
     :raises NotStored: the store failed; nothing is wrong with the job itself
+    :raises NotWorth: auto mode has placed it, and storing it would cost too much
     """
     master, spark = context.master, point.df.sparkSession
-    collector = _Collector(master, point.name, lambda: context.executions.is_current(execution))
+    collector = _Collector(master, point.title, lambda: context.executions.is_current(execution))
     tag = tag_of(execution)
     context.executions.move(execution, ExecutionState.DEPLOYING)
     collector.on_error = lambda: spark.sparkContext.cancelJobsWithTag(tag)
-    description = f"checkpoint {point.name}"
+    description = f"{point.kind} {point.name}"
     known = master.vertex(point.vertex)
     recorded = Cut.from_spec(known.initialized.layout_spec) if known and known.initialized.deterministic else None
     settings = settings_set(spark, *CUTTING_SETTINGS)
     with leaf_parallelism(spark, recorded.leaf_parallelism if recorded else 0) as parallelism:
-        frame = _writing(context, point, collector)
+        carried, writing = _writing(context, point, collector)
+        started = time.monotonic()
         with job_properties(spark.sparkContext, {}, description=f"{description}: upstream stages", tag=tag):
-            job = PreparedJob(frame)
+            job = PreparedJob(writing)
+        upstream_seconds = time.monotonic() - started
+        if point.reads_unstored:
+            job.layout.keep_rdds_whole()
+        price = point.price if known is None else None
+        if price is not None:
+            _stop_if(price.too_dear(upstream_seconds, job.shuffled_bytes()), job, carried)
         if recorded is not None and recorded.settings == settings:
             job.pin(recorded.reads)
         cut = Cut(parallelism, settings, job.layout.reads)
@@ -118,11 +155,22 @@ def materialize(
         if missing:
             properties = {LAYOUT_PROPERTY: _layout(point, job), PARALLELISM_PROPERTY: str(job.parallelism)}
             with job_properties(spark.sparkContext, properties, description=description, tag=tag):
-                _run(job, missing, collector)
+                pilot = price.pilot(missing) if price is not None and not job.shuffled_bytes() else []
+                if price is not None and pilot:
+                    _run(job, pilot, collector)
+                    _stop_if(price.pilot_too_dear(collector.seconds, collector.storing), job, carried)
+                _run(job, [index for index in missing if index not in pilot], collector)
     lost = [index for index in range(job.parallelism) if index not in collector.stored]
     if lost:
         raise NotStored(collector.error or f"no task reported partitions {lost[:10]}")
-    return collector.stored
+    return Materialized(collector.stored, upstream_seconds, collector.storing)
+
+
+def _stop_if(too_dear: str, job: PreparedJob, carried: DataFrame) -> None:
+    """Raise :class:`NotWorth` for a reason, if the job can go on from what it has computed."""
+    frame = job.without_python(carried.schema) if too_dear else None
+    if frame is not None:
+        raise NotWorth(too_dear, frame)
 
 
 def _run(job: PreparedJob, missing: list[int], collector: _Collector) -> None:
@@ -136,8 +184,8 @@ def _run(job: PreparedJob, missing: list[int], collector: _Collector) -> None:
         collector.take(row.key, row.bytes, row.error)
 
 
-def _writing(context: RecoveryContext, point: RecoveryPoint, collector: _Collector) -> DataFrame:
-    """Return the DataFrame that stores *point*'s partitions when it runs."""
+def _writing(context: RecoveryContext, point: RecoveryPoint, collector: _Collector) -> tuple[DataFrame, DataFrame]:
+    """Return *point*'s rows in the columns that are stored, and the DataFrame that stores them when it runs."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
     spark = point.df.sparkSession
@@ -150,14 +198,14 @@ def _writing(context: RecoveryContext, point: RecoveryPoint, collector: _Collect
         reports, cast("AccumulatorParam[list[Any]]", Delivering(collector.take))
     )
 
-    def report(key: str, size: int, error: str) -> None:
-        accumulator.add([(key, size, error)])
+    def report(key: str, size: int, error: str, seconds: float, storing: float) -> None:
+        accumulator.add([(key, size, error, seconds, storing)])
 
     arrow_schema = to_arrow_schema(frame.schema, timezone="UTC")
     write = partition_writer(
         location(context), point.vertex, context.master.epoch, arrow_schema.serialize().to_pybytes(), report
     )
-    return frame.mapInArrow(write, MANIFEST_SCHEMA)
+    return frame, frame.mapInArrow(write, MANIFEST_SCHEMA)
 
 
 def _layout(point: RecoveryPoint, job: PreparedJob) -> str:
@@ -177,7 +225,7 @@ def _initialize(
     layout = _layout(point, job)
     whole = [*point.not_deterministic, *job.layout.whole_only]
     if whole:
-        log.info("checkpoint %r can only be kept whole: %s", point.name, "; ".join(dict.fromkeys(whole)))
+        log.info("%s can only be kept whole: %s", point.title, "; ".join(dict.fromkeys(whole)))
     survivors = master.survivors_of(point.vertex, layout, job.parallelism, deterministic=not whole)
     again = _reset_others(master, point, layout, survivors, cut)
     master.vertex_initialized(
@@ -195,6 +243,7 @@ def _initialize(
             parts=point.fingerprint.parts,
             layout_spec=cut.to_spec(),
             because=(*because, *again),
+            rule=point.rule,
         )
     )
     collector.parallelism = job.parallelism
@@ -203,8 +252,8 @@ def _initialize(
         collector.stored[partition.index] = partition
     missing = [index for index in range(job.parallelism) if index not in survivors]
     log.info(
-        "checkpoint %r: %d partitions, %d reused, %d to compute",
-        point.name,
+        "%s: %d partitions, %d reused, %d to compute",
+        point.title,
         job.parallelism,
         len(survivors),
         len(missing),
@@ -228,6 +277,6 @@ def _reset_others(
     else:
         changed = cut.changes_since(Cut.from_spec(known.initialized.layout_spec))
         reason = f"its rows are cut differently now{f' ({changed})' if changed else ''}"
-    log.warning("checkpoint %r: %d stored partitions are not reused: %s", point.name, len(again), reason)
+    log.warning("%s: %d stored partitions are not reused: %s", point.title, len(again), reason)
     master.partitions_reset(point.vertex, again, reason)
     return (reason,)

@@ -55,12 +55,17 @@ def _open(event_store: str, prefix: str, options: tuple[tuple[str, Any], ...]) -
 
 
 def partition_writer(
-    location: StoreLocation, vertex: str, epoch: int, schema: bytes, report: Callable[[str, int, str], None]
+    location: StoreLocation,
+    vertex: str,
+    epoch: int,
+    schema: bytes,
+    report: Callable[[str, int, str, float, float], None],
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return the function that stores the partition it is given and yields one row of :data:`MANIFEST_SCHEMA`.
 
     :param schema: Arrow schema, serialised, for partitions without rows
-    :param report: called as ``report(key, bytes, error)`` in the task; reaches the driver as the task ends
+    :param report: called as ``report(key, bytes, error, seconds, storing)`` in the task, with the seconds it took and
+        those of them that went into encoding and storing; reaches the driver as the task ends
     """
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -73,7 +78,8 @@ def partition_writer(
         with tempfile.TemporaryDirectory(prefix="spark-recovery-") as folder:
             path = Path(folder) / "partition.parquet"
             key, size, error = "", 0, ""
-            rows, checksum, size = write_partition(batches, path, schema)
+            waited = _Waited(batches)
+            rows, checksum, size = write_partition(waited, path, schema)
             partition = StoredPartition(
                 vertex=vertex,
                 layout=str(context.getLocalProperty(LAYOUT_PROPERTY)),
@@ -93,10 +99,29 @@ def partition_writer(
             else:
                 key = partition.key
                 fault_point(AFTER_PARTITION_PUT)
-        report(key, size, error)
+        seconds = time.monotonic() - started
+        report(key, size, error, seconds, seconds - waited.seconds)
         yield pa.RecordBatch.from_pydict({"key": [key], "bytes": [size], "error": [error]})
 
     return write
+
+
+class _Waited:
+    """An iterator that measures how long its user waits for it."""
+
+    def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
+        self._batches = batches
+        self.seconds = 0.0
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        return self
+
+    def __next__(self) -> pa.RecordBatch:
+        started = time.monotonic()
+        try:
+            return next(self._batches)
+        finally:
+            self.seconds += time.monotonic() - started
 
 
 def partition_reader(

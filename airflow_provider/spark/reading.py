@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from airflow_provider.spark.jvm.carriers import from_carriers
 from airflow_provider.spark.jvm.relation import native_relation, readable_by_jvm
 from airflow_provider.spark.partition_io import StoreLocation, partition_reader
+from airflow_provider.spark.recovery_point import READER
 from airflow_provider.spark.types import carrier_schema, natively_readable, schema_of
 
 if TYPE_CHECKING:
@@ -34,7 +35,12 @@ def _read(context: RecoveryContext, point: RecoveryPoint, stored: dict[int, Stor
     partitions = [stored[index] for index in sorted(stored)]
     paths = [f"{context.hadoop_root}/{context.master.prefix}/{partition.key}" for partition in partitions]
     spark = point.df.sparkSession
-    if natively_readable(schema) and not _GLOB & set(context.hadoop_root) and readable_by_jvm(spark, paths[0]):
+    if (
+        natively_readable(schema)
+        and not point.in_order
+        and not _GLOB & set(context.hadoop_root)
+        and readable_by_jvm(spark, paths[0])
+    ):
         return native_relation(spark, paths, schema)
     read = partition_reader(
         location(context),
@@ -42,7 +48,7 @@ def _read(context: RecoveryContext, point: RecoveryPoint, stored: dict[int, Stor
         tuple(partition.bytes for partition in partitions),
     )
     layouts = {partition.layout for partition in partitions}
-    read.__name__ = f"read_{point.vertex}_{'_'.join(sorted(layouts))}_{len(partitions)}"
+    read.__name__ = f"{READER}{point.vertex}_{'_'.join(sorted(layouts))}_{len(partitions)}"
     return spark.range(0, len(partitions), 1, len(partitions)).mapInArrow(read, schema)
 
 

@@ -19,8 +19,9 @@ from airflow_provider.spark.context import require_name
 from airflow_provider.spark.environment import executors_ready
 from airflow_provider.spark.failover import compute, up_to_date
 from airflow_provider.spark.fingerprint import fingerprint
+from airflow_provider.spark.jvm.carriers import from_carriers
 from airflow_provider.spark.jvm.relation import as_vertex
-from airflow_provider.spark.materialize import NotStored
+from airflow_provider.spark.materialize import NotStored, NotWorth
 from airflow_provider.spark.reading import read_partitions
 from airflow_provider.spark.recovery_point import RecoveryPoint
 from airflow_provider.spark.types import refusal, schema_of
@@ -62,7 +63,7 @@ def recover(
         False: (*identity.not_deterministic, "the script says that it is not deterministic"),
     }[deterministic]
     vertex = f"{encode_segment(name)}-{identity.digest[:32]}"
-    return _recover(context, RecoveryPoint(df, name, vertex, identity, not_deterministic))
+    return go_on_from(context, RecoveryPoint(df, name, vertex, identity, not_deterministic))
 
 
 def _require_classic(df: Any, name: Any) -> None:
@@ -88,13 +89,13 @@ def _reason_to_skip(context: RecoveryContext, df: DataFrame) -> str:
     return refusal(schema_of(df)) or executors_ready(context, df.sparkSession)
 
 
-def _skip(context: RecoveryContext, df: DataFrame, name: str, reason: str) -> DataFrame:
-    log.warning("checkpoint %r is not stored; it is computed the ordinary way: %s", name, reason)
+def _skip(context: RecoveryContext, df: DataFrame, name: str, reason: str, kind: str = "checkpoint") -> DataFrame:
+    log.warning("%s %r is not stored; it is computed the ordinary way: %s", kind, name, reason)
     context.master.vertex_skipped(name, reason)
     return df
 
 
-def _recover(context: RecoveryContext, point: RecoveryPoint) -> DataFrame:
+def go_on_from(context: RecoveryContext, point: RecoveryPoint) -> DataFrame:
     """Reuse, complete or compute the vertex; return a DataFrame that reads it."""
     master = context.master
     context.points[point.vertex] = point
@@ -107,19 +108,28 @@ def _recover(context: RecoveryContext, point: RecoveryPoint) -> DataFrame:
             master.partition_finished(partition)
         master.vertex_reused(point.vertex)
         if known.finished or master.vertex_finished(point.vertex):
-            log.info("checkpoint %r: all %d partitions reused, nothing to compute", point.name, len(survivors))
+            log.info("%s: all %d partitions reused, nothing to compute", point.title, len(survivors))
             return _reading(context, point, survivors)
     if known is not None and known.initialized.deterministic and master.optional(point.vertex):
-        log.info("checkpoint %r: partly lost, but all that reads it is finished; computed only if needed", point.name)
+        log.info("%s: partly lost, but all that reads it is finished; computed only if needed", point.title)
         return as_vertex(point.df, point.df, point.vertex)
     because = _because(context, point)
     if because:
-        log.info("checkpoint %r is computed again, because %s", point.name, "; ".join(because))
+        log.info("%s is computed again, because %s", point.title, "; ".join(because))
     try:
         stored = compute(context, point, because)
+    except NotWorth as error:
+        return _unstored(context, point, error)
     except NotStored as error:
-        return _skip(context, point.df, point.name, str(error))
+        return _skip(context, point.df, point.name, str(error), point.kind)
     return _reading(context, point, stored)
+
+
+def _unstored(context: RecoveryContext, point: RecoveryPoint, decision: NotWorth) -> DataFrame:
+    """Go on from shuffles that have run, without storing what they give."""
+    log.info("%s is not stored: %s", point.title, decision)
+    context.master.vertex_skipped(point.name, str(decision))
+    return as_vertex(point.df, from_carriers(decision.frame, point.df), None)
 
 
 def _because(context: RecoveryContext, point: RecoveryPoint) -> tuple[str, ...]:

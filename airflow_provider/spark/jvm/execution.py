@@ -10,7 +10,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
-from airflow_provider.spark.jvm.layout import Layout, describe_layout, pin_reads
+from airflow_provider.spark.jvm.layout import Layout, below_function, describe_layout, pin_reads, shuffle_stages
+from airflow_provider.spark.jvm.relation import data_frame
 
 _DESCRIPTION = "spark.job.description"
 _LEAF_PARALLELISM = "spark.sql.leafNodeDefaultParallelism"
@@ -47,6 +48,22 @@ class PreparedJob:
         self.parallelism = int(self._rdd.getNumPartitions())
         self.layout = describe_layout(self._spark, plan)
         return True
+
+    def shuffled_bytes(self) -> int:
+        """Return the bytes of rows that the shuffles hand to the last stage; 0 if there are none or it is not known."""
+        return sum(int(stage.getRuntimeStatistics().sizeInBytes()) for stage in shuffle_stages(self._plan))
+
+    def without_python(self, schema: Any) -> Any:
+        """Return a DataFrame of what goes into the function on top, which goes on from the shuffles that have run.
+
+        :param schema: its columns
+        :returns: ``None`` if the plan has another shape
+        """
+        top = below_function(self._plan)
+        if top is None:
+            return None
+        struct = self._spark._jvm.org.apache.spark.sql.types.DataType.fromJson(schema.json())
+        return data_frame(self._spark, self._spark._jsparkSession.internalCreateDataFrame(top.execute(), struct, False))
 
     def run(self, partitions: Sequence[int]) -> list[Any]:
         """Run the chosen partitions and return their rows."""

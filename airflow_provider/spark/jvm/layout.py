@@ -9,6 +9,7 @@ robin, skew splits, locality), the vertex is kept whole or not at all.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -45,6 +46,7 @@ _BY_CHANCE = {
     "TableCacheQueryStageExec": "it reads a cached DataFrame",
     "CartesianProductExec": "it is a cartesian product",
 }
+_RDD = " partitions of an RDD"
 _OWN_OBJECT = re.compile(r"\.e\d+\.t\d+\.r\d+\.c[0-9a-f]{8}\.ms\d+(?=\.parquet)")
 """What differs between two objects that hold the same stored partition; its vertex, layout and index stay."""
 _IDS = re.compile(r"#\d+L?|plan_id=\d+")
@@ -62,6 +64,11 @@ class Layout:
     text: list[str] = field(default_factory=list)
     whole_only: list[str] = field(default_factory=list)
     reads: list[list[tuple[int, int]]] = field(default_factory=list)
+
+    def keep_rdds_whole(self) -> None:
+        """Take RDDs at the leaves for what may be cut otherwise the next time."""
+        if any(line.endswith(_RDD) for line in self.text):
+            self.whole_only.append("it reads what was computed without being stored")
 
     def identity(self, parallelism: int) -> str:
         """Return the layout's name in keys and events."""
@@ -101,7 +108,7 @@ def _describe(spark: Any, node: Any, layout: Layout) -> None:
         slices = [rdd.getNumPartitions() for rdd in items(node.inputRDDs())]
         layout.text.append(f"{slices} slices of {_IDS.sub('', node.simpleString(1000))}")
     elif name == "RDDScanExec":
-        layout.text.append(f"{node.rdd().getNumPartitions()} partitions of an RDD")
+        layout.text.append(f"{node.rdd().getNumPartitions()}{_RDD}")
     elif node.children().isEmpty() and name not in _NAMED_LEAVES:
         layout.whole_only.append(f"the partitions of {name} cannot be told apart")
     for child in items(node.children()):
@@ -145,6 +152,29 @@ def _scan(spark: Any, node: Any, layout: Layout) -> None:
     for rdd in items(node.inputRDDs()):
         for partition in items(rdd.partitions()):
             layout.text.append(_OWN_OBJECT.sub("", to_string(partition.files())))
+
+
+def shuffle_stages(plan: Any) -> Iterator[Any]:
+    """Yield the shuffles that feed the last stage of an executed plan, where adaptive execution has run them."""
+    name = plan.getClass().getSimpleName()
+    if name == "ShuffleQueryStageExec":
+        yield plan
+    elif name in _WRAPPERS:
+        yield from shuffle_stages(getattr(plan, _WRAPPERS[name])())
+    elif name not in _BROADCASTS:
+        for child in items(plan.children()):
+            yield from shuffle_stages(child)
+
+
+def below_function(plan: Any) -> Any:
+    """Return what feeds the Python function on top of an executed plan; ``None`` if there is none."""
+    name = plan.getClass().getSimpleName()
+    if name == "MapInArrowExec":
+        return plan.child()
+    if name in _WRAPPERS:
+        return below_function(getattr(plan, _WRAPPERS[name])())
+    children = list(items(plan.children()))
+    return below_function(children[0]) if len(children) == 1 and name not in _EXCHANGES else None
 
 
 def pin_reads(spark: Any, plan: Any, reads: list[list[tuple[int, int]]]) -> Any:

@@ -24,12 +24,16 @@ shuffle must not meet that because a checkpoint put a scan in its place, so the 
 
 def dataset(spark: Any, plan: Any) -> DataFrame:
     """Return a Python DataFrame over a logical plan."""
+    package = spark._jvm.org.apache.spark.sql
+    holder = package.classic.Dataset if spark.version >= "4" else package.Dataset
+    return data_frame(spark, holder.ofRows(spark._jsparkSession, plan))
+
+
+def data_frame(spark: Any, java_frame: Any) -> DataFrame:
+    """Return the Python side of a DataFrame of the JVM."""
     from pyspark.sql import DataFrame
 
-    jvm = spark._jvm
-    package = jvm.org.apache.spark.sql
-    holder = package.classic.Dataset if spark.version >= "4" else package.Dataset
-    return DataFrame(holder.ofRows(spark._jsparkSession, plan), spark)
+    return DataFrame(java_frame, spark)
 
 
 def unsliced(range_: Any) -> DataFrame:
@@ -42,17 +46,15 @@ def unsliced(range_: Any) -> DataFrame:
     )
 
 
-def as_vertex(df: Any, source: Any, token: str) -> DataFrame:
+def as_vertex(df: Any, source: Any, token: str | None) -> DataFrame:
     """Return a DataFrame with the rows of *source* that stands wherever *df* stood.
 
     :param df: what the user's script has; gives names, identities, qualifiers, metadata
     :param source: DataFrame with the same columns by position; may be *df* itself (nothing stored, still one vertex)
-    :param token: what a plan further down is fingerprinted with in place of everything below
+    :param token: what a plan further down is fingerprinted with in place of everything below; ``None`` for no vertex
     """
     spark = df.sparkSession
     expressions = spark._jvm.org.apache.spark.sql.catalyst.expressions
-    logical = spark._jvm.org.apache.spark.sql.catalyst.plans.logical
-    identifier = spark._jvm.org.apache.spark.sql.catalyst.AliasIdentifier
     wanted = list(items(df._jdf.queryExecution().analyzed().output()))
     plan = source._jdf.queryExecution().analyzed()
     given = list(items(plan.output()))
@@ -70,8 +72,23 @@ def as_vertex(df: Any, source: Any, token: str) -> DataFrame:
             )
             for original, mine in zip(wanted, given, strict=True)
         ]
-    inner = logical.SubqueryAlias(identifier(VERTEX_ALIAS + token, empty), plan)
-    return dataset(spark, logical.Project(to_seq(spark._jvm, columns), inner))
+    if token is not None:
+        plan = _aliased(spark, plan, token)
+    return dataset(spark, _logical(spark).Project(to_seq(spark._jvm, columns), plan))
+
+
+def labelled(spark: Any, plan: Any, token: str) -> Any:
+    """Return *plan* as what the vertex of *token* gives."""
+    return _logical(spark).Project(plan.output(), _aliased(spark, plan, token))
+
+
+def _aliased(spark: Any, plan: Any, token: str) -> Any:
+    identifier = spark._jvm.org.apache.spark.sql.catalyst.AliasIdentifier
+    return _logical(spark).SubqueryAlias(identifier(VERTEX_ALIAS + token, to_seq(spark._jvm, [])), plan)
+
+
+def _logical(spark: Any) -> Any:
+    return spark._jvm.org.apache.spark.sql.catalyst.plans.logical
 
 
 def with_sources(df: DataFrame, sources: Mapping[str, Callable[[], DataFrame]]) -> DataFrame:
@@ -83,11 +100,11 @@ def with_sources(df: DataFrame, sources: Mapping[str, Callable[[], DataFrame]]) 
     """
     spark: Any = df.sparkSession
     expressions = spark._jvm.org.apache.spark.sql.catalyst.expressions
-    logical = spark._jvm.org.apache.spark.sql.catalyst.plans.logical
+    logical = _logical(spark)
     empty = to_seq(spark._jvm, [])
 
     def rebuild(node: Any) -> Any:
-        token = vertex_token(node) if node.getClass().getSimpleName() == "Project" else None
+        token = vertex_token(node)
         if token is not None and vertex_of(token) in sources:
             alias = node.child()
             plan = sources[vertex_of(token)]()._jdf.queryExecution().analyzed()
@@ -108,9 +125,11 @@ def with_sources(df: DataFrame, sources: Mapping[str, Callable[[], DataFrame]]) 
     return df if rebuilt is plan else dataset(spark, rebuilt)
 
 
-def vertex_token(project: Any) -> str | None:
+def vertex_token(plan: Any) -> str | None:
     """Return the token of the vertex that a ``Project`` of :func:`as_vertex` stands for; ``None`` for any other."""
-    child = project.child()
+    if plan.getClass().getSimpleName() != "Project":
+        return None
+    child = plan.child()
     if child.getClass().getSimpleName() != "SubqueryAlias":
         return None
     name = str(child.identifier().name())
@@ -122,8 +141,6 @@ def native_relation(spark: Any, paths: list[str], schema: Any) -> DataFrame:
 
     Options guard against session settings that would skip damaged files or shift old dates.
     """
-    from pyspark.sql import DataFrame
-
     if spark.version.startswith(COLUMNAR_INPUT_HANGS):
         spark.conf.set(COLUMNAR_INPUT, "false")
     reader = spark.read.schema(schema)
@@ -149,7 +166,7 @@ def native_relation(spark: Any, paths: list[str], schema: Any) -> DataFrame:
         relation.options(),
         relation.sparkSession(),
     )
-    return DataFrame(spark._jsparkSession.baseRelationToDataFrame(exact), spark)
+    return data_frame(spark, spark._jsparkSession.baseRelationToDataFrame(exact))
 
 
 def readable_by_jvm(spark: Any, path: str) -> bool:

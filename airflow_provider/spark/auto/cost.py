@@ -1,0 +1,100 @@
+"""Whether a recovery point is worth its price. Seconds of wall time; no JVM.
+
+Two questions. Before anything runs, from the size of the files below: can storing pay at all? Then, when the shuffles
+below have run and their size and time are known: does it still? The rates are those of a modest machine; they need to
+be right to a factor of two or three, because what is really dear differs by more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from airflow_provider.spark.auto.rules import Node
+
+READ_RATE = 20 * 2**20
+"""Bytes of columnar files that one core reads and reduces in a second."""
+PYTHON_FACTOR = 10
+"""By how much a Python function slows that down, at least."""
+STORE_RATE = 40 * 2**20
+"""Bytes of rows that one core stores, and reads back, in a second."""
+FIXED_PRICE = 0.4
+"""Seconds that every recovery point costs: its fingerprint, a job of its own, requests to the store."""
+
+
+PILOT_SHARE = 8
+"""A pilot runs at most one of so many partitions, because what it computes may have to be computed again."""
+
+
+@dataclass(frozen=True)
+class CostModel:
+    """What recovery points may cost.
+
+    :ivar budget: how many seconds may be spent on storing for one second of computing
+    :ivar cores: tasks that run side by side
+    """
+
+    budget: float
+    cores: int
+
+    def computing(self, node: Node) -> float:
+        """Estimate the seconds that computing *node* takes, from what its leaves read."""
+        factor = PYTHON_FACTOR if node.holds_python else 1
+        return node.reads * factor / (READ_RATE * max(1, self.cores))
+
+    def too_cheap(self, seconds: float) -> str:
+        """Say why no recovery point can pay above work of *seconds*; empty text if one can."""
+        if seconds * self.budget >= FIXED_PRICE:
+            return ""
+        return f"computing it takes about {seconds:.1f} s, which is too little to be worth storing"
+
+    def too_dear(self, seconds: float, size: int) -> str:
+        """Say why storing *size* bytes after *seconds* of computing does not pay; empty text if it does."""
+        price = FIXED_PRICE + size / (STORE_RATE * max(1, self.cores))
+        if price <= seconds * self.budget:
+            return ""
+        return (
+            f"storing about {size / 2**20:.1f} MiB would take {price:.1f} s, more than {self.budget:.0%} of the "
+            f"{seconds:.1f} s that computing took"
+        )
+
+    def price(self, node: Node) -> Price:
+        """Return what is asked while *node* is computed."""
+        return Price(self, self.computing(node), node.size)
+
+
+@dataclass(frozen=True)
+class Price:
+    """Whether to go on with one recovery point, asked again whenever more is known.
+
+    :ivar seconds: what computing it was estimated to take
+    :ivar size: Spark's estimate of its rows, in bytes; 0 if there is none
+    """
+
+    model: CostModel
+    seconds: float
+    size: int
+
+    def too_dear(self, measured_seconds: float, shuffled: int) -> str:
+        """Say why storing does not pay, now that the shuffles below have run; empty text if it does.
+
+        :param shuffled: bytes that they hand on; 0 if there are none, then only the estimates are known
+        """
+        if shuffled:
+            return self.model.too_dear(measured_seconds, shuffled)
+        return self.model.too_dear(self.seconds, self.size)
+
+    def pilot(self, missing: list[int]) -> list[int]:
+        """Return the partitions that are stored first to see what that costs; none where there are few."""
+        cores = self.model.cores
+        return missing[:cores] if len(missing) >= PILOT_SHARE * cores else []
+
+    def pilot_too_dear(self, seconds: float, storing: float) -> str:
+        """Say why storing does not pay, from what the pilot's tasks took; empty text if it does.
+
+        :param seconds: task time in all
+        :param storing: task time of it that went into storing
+        """
+        computing = seconds - storing
+        if storing <= computing * self.model.budget:
+            return ""
+        return f"a pilot took {storing:.1f} s for storing what was computed in {computing:.1f} s"

@@ -1,0 +1,186 @@
+"""Put recovery points into the plan of one action, where the rules and the price say so.
+
+Nothing here may break an action: whatever goes wrong before a Spark job runs, the action runs as the user wrote it, and
+the report says so. The fingerprint of a point is that of its whole subtree, whether or not points further down were
+placed in it; so a retry finds what survived though it may decide otherwise about the rest. A point that is complete
+is read, and nothing below it is looked at; otherwise the points below come first.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider.recovery.causes import one_line
+from airflow_provider.recovery.errors import Fenced
+from airflow_provider.recovery.job import encode_segment
+from airflow_provider.spark.auto.cost import CostModel
+from airflow_provider.spark.auto.rules import CACHED, Node, Placement, Rule, placements
+from airflow_provider.spark.environment import executors_ready
+from airflow_provider.spark.fingerprint import fingerprint
+from airflow_provider.spark.jvm.optimized import OptimizedPlan
+from airflow_provider.spark.recover import go_on_from
+from airflow_provider.spark.recovery_point import RecoveryPoint
+from airflow_provider.spark.types import refusal, schema_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import DataFrame
+
+    from airflow_provider.spark.context import RecoveryContext
+
+log = logging.getLogger(__name__)
+
+_OF_THE_PLAN = {"AnalysisException", "AttributeError", "TypeError", "KeyError", "ValueError", "Py4JError"}
+_IN_ORDER = frozenset({Rule.FUNCTION_BEFORE_SINK, Rule.PERSISTED})
+"""Without a shuffle rows come in the order of their files, and partitions in their number; both are kept."""
+
+
+def with_recovery_points(context: RecoveryContext, df: DataFrame, *, returns_rows: bool) -> DataFrame:
+    """Return a DataFrame with the rows of *df* for an action on it; *df* itself where nothing is worth storing.
+
+    Computes and stores what the points need.
+
+    :param returns_rows: the action returns rows to the driver; otherwise it writes them somewhere
+    :raises Fenced: a newer attempt owns the job
+    :raises Exception: a Spark job failed for good, as it would have in the action
+    """
+    frame = _guarded(context, df, lambda action: action.frame(df, returns_rows=returns_rows))
+    return df if frame is None else frame
+
+
+def kept(context: RecoveryContext, df: DataFrame) -> DataFrame | None:
+    """Store a DataFrame that the script keeps as a whole, with ``checkpoint()`` say; ``None`` if that does not pay.
+
+    :raises Fenced: a newer attempt owns the job
+    :raises Exception: a Spark job failed for good, as it would have without this
+    """
+    return _guarded(context, df, _Action.kept)
+
+
+def _guarded(context: RecoveryContext, df: DataFrame, do: Callable[[_Action], DataFrame | None]) -> DataFrame | None:
+    context.master.check()
+    if not context.master.usable or df.isStreaming:
+        return None
+    try:
+        return do(_Action(context, df.sparkSession, OptimizedPlan.of(df)))
+    except Fenced:
+        raise
+    except Exception as error:
+        if _of_the_job(error):
+            raise
+        log.warning("No recovery points are placed in this action, which runs as it is written: %s", one_line(error))
+        context.master.vertex_skipped("an action", one_line(error))
+        return None
+
+
+def _of_the_job(error: Exception) -> bool:
+    """Whether a Spark job failed, which would have failed in the action, too; not the building of its plan."""
+    return type(error).__name__ not in _OF_THE_PLAN and "INTERNAL_ERROR" not in str(error)
+
+
+class _Action:
+    """The points of one plan.
+
+    :ivar plan: it
+    """
+
+    def __init__(self, context: RecoveryContext, spark: Any, plan: OptimizedPlan) -> None:
+        self.context = context
+        self.plan = plan
+        self._spark = spark
+        self._model = CostModel(context.master.request.options.overhead_budget, spark.sparkContext.defaultParallelism)
+        self._placed: dict[Node, Placement] = {}
+        self._cached: dict[Node, Any] = {}
+        self._unstored = False
+
+    def frame(self, df: DataFrame, *, returns_rows: bool) -> DataFrame:
+        """Return *df* with its plan's points resolved; itself if there are none."""
+        self._place(placements(self.plan.root, returns_rows=returns_rows))
+        replaced = self._below(self.plan.root)
+        return self.plan.frame(self.plan.root, replaced) if replaced else df
+
+    def kept(self) -> DataFrame | None:
+        """Return a frame that reads the whole plan from the store; ``None`` if storing it does not pay."""
+        root = self.plan.root
+        self._place([*placements(root, returns_rows=False), Placement(root, Rule.PERSISTED)])
+        return self._resolve(self._placed[root]) if self._placed else None
+
+    def _place(self, found: list[Placement]) -> None:
+        """Take up the placements, if any of them can pay, and resolve what is cached."""
+        cached = [node for node in self.plan.root.walk() if node.name == CACHED]
+        if self._model.too_cheap(self._model.computing(self.plan.root)) or not (found or cached):
+            return
+        if executors_ready(self.context, self._spark):
+            return
+        for node in cached:
+            plan = self._from_cache(node)
+            if plan is not None:
+                self._cached[node] = plan
+        self._placed = {placement.node: placement for placement in found}
+
+    def _from_cache(self, node: Node) -> Any:
+        """Return the plan that stands for a cached DataFrame, stored and cached; ``None`` to leave the leaf alone."""
+        relation = self.plan.cached(node)
+
+        def store() -> DataFrame | None:
+            inner = _Action(self.context, self._spark, OptimizedPlan(self._spark, relation.optimized()))
+            whole = inner.plan.frame(inner.plan.root, {})
+            return inner.kept() if relation.computed_anew(whole) else None
+
+        frame = self.context.persisted.frame(relation, store)
+        if frame is None:
+            return None
+        return relation.replaced_by(frame)
+
+    def _below(self, node: Node, *, itself: bool = True) -> dict[Node, Any]:
+        """Return the plans of the highest points below *node*, resolved."""
+        if node in self._cached:
+            return {node: self._cached[node]}
+        if itself and node in self._placed:
+            frame = self._resolve(self._placed[node])
+            if frame is not None:
+                return {node: frame._jdf.queryExecution().analyzed()}
+        replaced: dict[Node, Any] = {}
+        for child in node.children:
+            replaced |= self._below(child)
+        return replaced
+
+    def _resolve(self, placement: Placement) -> DataFrame | None:
+        """Return a frame that reads the point; ``None`` if it is not worth having."""
+        node, name = placement.node, placement.name
+        if self._model.too_cheap(self._model.computing(node)):
+            return None
+        raw = self.plan.frame(node, self._cached)
+        identity = fingerprint(raw, self.context)
+        reason = refusal(schema_of(raw)) or "; ".join(identity.opaque)
+        if reason:
+            log.info("No recovery point %r: %s", name, reason)
+            self.context.master.vertex_skipped(name, reason)
+            return None
+        name = self.context.unique_name(name, identity.digest)
+        point = RecoveryPoint(
+            raw,
+            name,
+            f"{encode_segment(name)}-{identity.digest[:32]}",
+            identity,
+            identity.not_deterministic,
+            rule=str(placement.rule),
+            in_order=placement.rule in _IN_ORDER,
+            price=self._model.price(node),
+        )
+        if not self._complete(point):
+            below = self._below(node, itself=False)
+            point = replace(point, df=self.plan.frame(node, below), reads_unstored=self._unstored)
+        frame = go_on_from(self.context, point)
+        self._unstored = self._unstored or point.vertex not in self.context.done
+        return frame
+
+    def _complete(self, point: RecoveryPoint) -> bool:
+        master = self.context.master
+        known = master.vertex(point.vertex)
+        return point.vertex in self.context.done or (
+            known is not None and len(master.survivors(point.vertex)) == known.initialized.parallelism
+        )

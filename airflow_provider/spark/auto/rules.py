@@ -1,0 +1,185 @@
+"""Where auto mode places recovery points in an optimized plan. Each rule stands here with its reason; no JVM.
+
+What is worth keeping is what was dear to compute and is small to store: that is the case behind a reduction (an
+aggregate), and in front of a shuffle whose input was dear (another shuffle, a Python function). What is cheap to
+compute again is left alone: scans, filters and projections by Spark itself, and all that is small enough to be
+broadcast.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+from typing import Any
+
+
+class Rule(StrEnum):
+    """Why a recovery point stands where it does."""
+
+    AGGREGATE = "aggregate"
+    """Above an aggregate or a distinct: it has read much and returns little, and its shuffle is over."""
+    WINDOW = "window"
+    """Above a window: it has shuffled and sorted its input."""
+    GROUPED_FUNCTION = "grouped function"
+    """Above a Python function on groups (``applyInPandas``): a shuffle and Python in one."""
+    JOIN_INPUT = "join input"
+    """At an input of a shuffled join that holds a shuffle or a Python function: the join can fail for want of memory,
+    and what feeds it was dear."""
+    FUNCTION_BEFORE_SHUFFLE = "function before a shuffle"
+    """Where a Python function's results go into a shuffle: shuffle files die with the application, and Python is what
+    takes the time."""
+    FUNCTION_BEFORE_SINK = "function before the sink"
+    """Under the sink of a plan without a shuffle that holds a Python function: the sink keeps nothing of a job that
+    was killed in the middle."""
+    RESULT = "result"
+    """What an action returns to the driver: small, and the script's next steps need it."""
+    PERSISTED = "persisted"
+    """What the script itself keeps, with ``cache()``, ``persist()``, ``checkpoint()`` or ``CACHE TABLE``: its author
+    has said that it is dear."""
+
+
+@dataclass(frozen=True, eq=False)
+class Node:
+    """A node of an optimized plan, as far as the rules look at it.
+
+    :ivar name: Spark's class name, ``Aggregate``
+    :ivar label: for people: by what it groups
+    :ivar size: Spark's estimate of its output, in bytes; a product of its inputs above joins
+    :ivar shuffles: whether its inputs are shuffled
+    :ivar python: whether it runs Python functions itself
+    :ivar broadcast: of its children, the positions of those that are sent whole to every executor
+    :ivar plan: the plan's own node
+    """
+
+    name: str
+    children: tuple[Node, ...] = ()
+    label: str = ""
+    size: int = 0
+    shuffles: bool = False
+    python: bool = False
+    broadcast: frozenset[int] = frozenset()
+    plan: Any = None
+
+    @cached_property
+    def holds_shuffle(self) -> bool:
+        """Whether it or anything below shuffles."""
+        return self.shuffles or any(child.holds_shuffle for child in self.children)
+
+    @cached_property
+    def holds_python(self) -> bool:
+        """Whether it or anything below runs Python."""
+        return self.python or any(child.holds_python for child in self.children)
+
+    @cached_property
+    def python_since_shuffle(self) -> bool:
+        """Whether Python runs between it and the next shuffle below."""
+        return self.python or (
+            not self.shuffles
+            and any(child.python_since_shuffle for at, child in enumerate(self.children) if at not in self.broadcast)
+        )
+
+    @cached_property
+    def reads(self) -> int:
+        """Bytes that the leaves below read, after Spark has left out columns."""
+        if not self.children:
+            return self.size
+        below = sum(child.reads for child in self.children)
+        return min(below, self.size) if self.name in _CHEAP and self.size else below
+
+    def walk(self) -> Iterator[Node]:
+        """Yield it and all below, children first."""
+        for child in self.children:
+            yield from child.walk()
+        yield self
+
+
+@dataclass(frozen=True, eq=False)
+class Placement:
+    """A recovery point above *node*."""
+
+    node: Node
+    rule: Rule
+
+    @property
+    def name(self) -> str:
+        """The vertex's name for people: the rule and what it stands on."""
+        what = self.node.label if self.rule not in _SHOWS_NODE else f"{self.node.name} {self.node.label}".strip()
+        text = f"{self.rule}({what})" if what else str(self.rule)
+        return text if len(text) <= _NAME_LENGTH else f"{text[: _NAME_LENGTH - 2]}…)"
+
+
+CACHED = "InMemoryRelation"
+"""A leaf that reads a cached DataFrame."""
+
+_NAME_LENGTH = 60
+_CHEAP = frozenset({"Project", "Filter"})
+_ABOVE = {
+    "Aggregate": Rule.AGGREGATE,
+    "Window": Rule.WINDOW,
+    "WindowGroupLimit": Rule.WINDOW,
+    "FlatMapGroupsInPandas": Rule.GROUPED_FUNCTION,
+    "FlatMapGroupsInArrow": Rule.GROUPED_FUNCTION,
+    "FlatMapCoGroupsInPandas": Rule.GROUPED_FUNCTION,
+    "FlatMapCoGroupsInArrow": Rule.GROUPED_FUNCTION,
+}
+_SHOWS_NODE = frozenset({Rule.JOIN_INPUT, Rule.FUNCTION_BEFORE_SHUFFLE, Rule.FUNCTION_BEFORE_SINK, Rule.RESULT})
+_ORDERED = frozenset({"Sort", "GlobalLimit", "LocalLimit", "Offset", "Tail", "Project"})
+"""At the top of a plan these decide the order in which rows arrive, which stored partitions do not keep."""
+
+
+def placements(root: Node, *, returns_rows: bool) -> list[Placement]:
+    """Return the recovery points of a plan, those further down first.
+
+    :param returns_rows: the action returns rows to the driver; otherwise it writes them somewhere
+    """
+    found: dict[Node, Rule] = {}
+    _visit(root, found)
+    top = below_order(root)
+    if not root.holds_shuffle and root.holds_python:
+        found.setdefault(top, Rule.FUNCTION_BEFORE_SINK)
+    elif returns_rows and top.holds_shuffle and not _covered(top, found):
+        found.setdefault(top, Rule.RESULT)
+    return [Placement(node, found[node]) for node in root.walk() if node in found]
+
+
+def below_order(root: Node) -> Node:
+    """Return the highest node whose rows have no order that counts."""
+    node = root
+    while node.name in _ORDERED and len(node.children) == 1 and _orders(node):
+        node = node.children[0]
+    return node
+
+
+def _orders(node: Node) -> bool:
+    """Whether *node* sorts, or only passes on the order of what is below."""
+    while node.name in _ORDERED and len(node.children) == 1:
+        if node.name != "Project":
+            return True
+        node = node.children[0]
+    return False
+
+
+def _visit(node: Node, found: dict[Node, Rule]) -> None:
+    if node.name in _ABOVE:
+        found[node] = _ABOVE[node.name]
+    for at, child in enumerate(node.children):
+        if at in node.broadcast and not child.holds_python:
+            continue
+        _visit(child, found)
+        if not node.shuffles or _covered(child, found):
+            continue
+        if child.python_since_shuffle:
+            found[child] = Rule.FUNCTION_BEFORE_SHUFFLE
+        elif node.name == "Join" and child.holds_shuffle:
+            found[child] = Rule.JOIN_INPUT
+
+
+def _covered(node: Node, found: dict[Node, Rule]) -> bool:
+    """Whether only cheap nodes stand between *node* and a recovery point below."""
+    while node not in found:
+        if node.name not in _CHEAP or node.python or len(node.children) != 1:
+            return False
+        node = node.children[0]
+    return True

@@ -1,0 +1,61 @@
+"""SQL commands that write the rows of a query: take the query out, put another one in."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider.spark.jvm.relation import dataset
+from airflow_provider.spark.jvm.scala import items, to_seq
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_MAY_WRITE = re.compile(
+    r"^(?:\s|--[^\n]*\n|/\*.*?\*/)*(?:INSERT|CREATE|REPLACE|WITH|FROM)\b", re.IGNORECASE | re.DOTALL
+)
+_POSITION_OF_QUERY = {
+    "InsertIntoStatement": 0,
+    "InsertIntoDir": 0,
+    "CreateTableAsSelect": 1,
+    "ReplaceTableAsSelect": 1,
+}
+"""Among the children of the parsed command."""
+
+
+class WritingCommand:
+    """A parsed command that writes the rows of a query."""
+
+    def __init__(self, spark: Any, command: Any, common: Any) -> None:
+        self._spark = spark
+        self._command = command
+        self._common = common
+        self._at = _POSITION_OF_QUERY[command.getClass().getSimpleName()]
+
+    @classmethod
+    def parse(cls, spark: Any, text: str) -> WritingCommand | None:
+        """Return the command; ``None`` if it is another statement, or one that Spark cannot read."""
+        if not _MAY_WRITE.match(text):
+            return None
+        try:
+            plan = spark._jsparkSession.sessionState().sqlParser().parsePlan(text)
+        except Exception:  # noqa: BLE001 - Spark itself says what is wrong with it
+            return None
+        common = None
+        if plan.getClass().getSimpleName() == "UnresolvedWith":
+            common, plan = plan, plan.child()
+        return cls(spark, plan, common) if plan.getClass().getSimpleName() in _POSITION_OF_QUERY else None
+
+    def query(self) -> DataFrame:
+        """Return its query as a DataFrame."""
+        query = list(items(self._command.children()))[self._at]
+        return dataset(self._spark, query if self._common is None else self._with(query))
+
+    def run(self, query: DataFrame) -> DataFrame:
+        """Run the command with the rows of another query."""
+        children = list(items(self._command.children()))
+        children[self._at] = query._jdf.queryExecution().analyzed()
+        return dataset(self._spark, self._command.withNewChildren(to_seq(self._spark._jvm, children)))
+
+    def _with(self, query: Any) -> Any:
+        return self._common.withNewChildren(to_seq(self._spark._jvm, [query]))
