@@ -71,8 +71,8 @@ def spark_queries(connection: duckdb.DuckDBPyConnection, kind: str) -> dict[int,
 def order_keys(sql: str, names: Sequence[str]) -> list[tuple[int, bool]]:
     """Return the keys of a query's last ``ORDER BY``: numbers of columns, and whether they descend.
 
-    A result with the right rows that is sorted by all keys is in the right order where the order is total; among rows with
-    equal keys any order is right. Keys behind one that is not a plain column of the result are not looked at.
+    A result with the right rows that is sorted by all keys is in the right order where the order is total; among rows
+    with equal keys any order is right. Keys behind one that is not a plain column of the result are not looked at.
 
     :param names: the result's columns
     """

@@ -47,7 +47,7 @@ sizes.unpersist(blocking=True)
 # An iteration that cuts its lineage at each round: the rank of parts that are ordered together.
 pairs = lines.where("l_orderkey % 50 = 0").select("l_orderkey", "l_partkey").distinct()
 ranks = pairs.select("l_partkey").distinct().withColumn("rank", F.lit(1).cast("decimal(38,12)"))
-for _ in range(3):
+for _ in range(2):
     shared = pairs.join(ranks, "l_partkey").groupBy("l_orderkey").agg(F.sum("rank").alias("total"))
     ranks = (
         pairs.join(shared, "l_orderkey")
