@@ -3,7 +3,7 @@ SHELL := bash
 UV = $(or $(shell command -v uv),.tools/uv/bin/uv)
 RUN = $(UV) run --no-sync
 .DEFAULT_GOAL := help
-.PHONY: help setup lint format types test test-fast demo benchmark lock clean
+.PHONY: help setup lint format types test test-fast walk demo benchmark lock clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -33,6 +33,10 @@ test:  ## all tests; make test ARGS="-k fencing" for some
 test-fast:  ## only the tests that start no Spark, no Airflow and no other processes
 	@tools/setup.sh
 	$(RUN) pytest -m "not spark and not process and not airflow" $(ARGS)
+
+walk:  ## hours: every TPC-H query at scale 1, TPC-DS and every script, killed at seeded moments and run again
+	@tools/setup.sh java
+	$(RUN) pytest --walk -m walk $(ARGS)
 
 demo:  ## kill a Spark driver under a real Airflow and see its retry reuse what survived; ARGS="--keep"
 	@tools/setup.sh java

@@ -1,4 +1,4 @@
-"""Fixtures for every folder: S3 servers, started when first asked for."""
+"""For every folder: S3 servers, started when first asked for, and the option that asks for the long walks."""
 
 from __future__ import annotations
 
@@ -9,6 +9,17 @@ import pytest
 
 from tests.support.s3_gateway import INSTALL, REQUIRED, S3Server, missing_programs
 from tests.support.s3_gateway import s3_gateway as run_gateway
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--walk", action="store_true", help="also run the long walks (marker 'walk'), which take hours")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not config.getoption("--walk"):
+        for item in items:
+            if item.get_closest_marker("walk"):
+                item.add_marker(pytest.mark.skip(reason="part of the full walk, which takes hours: make walk"))
 
 
 @pytest.fixture(scope="session")

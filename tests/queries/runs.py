@@ -1,0 +1,131 @@
+"""One unmodified script: by plain Python, under ``spark-recovery run``, and killed on its way."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from airflow_provider.recovery.job import JobId
+from airflow_provider.recovery.report import build_report
+from airflow_provider.storage.inspection import inspect_job
+from airflow_provider.storage.uris import open_store
+from tests.queries.mode import RECOVERY_POINTS
+from tests.support.driver import DriverHarness
+from tests.support.waiting import process_tree
+
+JOBS = Path(__file__).parent / "jobs"
+SCRIPTS = Path(__file__).parent / "scripts"
+SHOWN = 20_000
+"""Characters of a driver's log that a failed test shows."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a driver ended: its exit code (-9 when it was killed), what it said, and how many seconds it lived."""
+
+    code: int
+    log: str
+    seconds: float
+
+
+@dataclass
+class ScriptRuns:
+    """Runs of one script: ``SCRIPT arguments… TARGET more…``.
+
+    :param folder: a folder of its own for the event store and what Spark leaves
+    :param settings: Spark settings beside those of all tests
+    :param timeout: seconds that one run may take
+    """
+
+    folder: Path
+    script: Path
+    arguments: tuple[str, ...]
+    more: tuple[str, ...] = ()
+    settings: Mapping[str, str] = field(default_factory=dict)
+    timeout: float = 280
+
+    def __post_init__(self) -> None:
+        settings = {"spark.local.dir": str(self.folder / "local"), **self.settings}
+        self.harness = DriverHarness(self.folder, f"file://{self.folder}/store", settings=settings)
+
+    def plain(self, target: Path) -> Ended:
+        """Run the script as a user does without this project, to its end."""
+        return self._end(self._start_plain(target))
+
+    def attempt(self, target: Path, *, kill_after: float | None = None, fault: str = "") -> Ended:
+        """Run the script under ``spark-recovery run``: the next attempt at one job.
+
+        :param kill_after: seconds, after which the driver and all its processes get SIGKILL if they still live
+        :param fault: fault point at which the driver kills itself
+        """
+        return self._end(self._start_attempt(target, fault), kill_after)
+
+    def plain_and_attempt(self, plain: Path, target: Path) -> tuple[Ended, Ended]:
+        """Both uninterrupted and at the same time, because starting Spark and planning keep little more than one core
+        busy.
+        """
+        both = self._start_plain(plain), self._start_attempt(target, "")
+        return self._end(both[0]), self._end(both[1])
+
+    def reused(self) -> int:
+        """How many stored partitions the last attempt reused."""
+        job = JobId.parse(self.harness.job_id)
+        return build_report(str(job), inspect_job(open_store(self.harness.event_store), job)).partitions_reused
+
+    def _start_plain(self, target: Path) -> _Running:
+        command = [sys.executable, str(self.script), *self.arguments, str(target), *self.more]
+        return self._start(command, self.harness.env())
+
+    def _start_attempt(self, target: Path, fault: str) -> _Running:
+        options: Mapping[str, str] = {**RECOVERY_POINTS, "keep-partitions": ""}
+        self.harness.attempts += 1
+        command = self.harness.command(self.script, *self.arguments, str(target), *self.more, options=options)
+        return self._start(command, self.harness.env(fault))
+
+    def _start(self, command: list[str], environment: dict[str, str]) -> _Running:
+        log = self.folder / f"{'attempt' if 'run' in command else 'plain'}-{self.harness.attempts}.log"
+        with log.open("w") as output:
+            process = subprocess.Popen(
+                command,
+                env=environment,
+                cwd=self.folder,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        return _Running(process, log, time.monotonic())
+
+    def _end(self, running: _Running, kill_after: float | None = None) -> Ended:
+        process = running.process
+        try:
+            process.wait(self.timeout if kill_after is None else kill_after)
+        except subprocess.TimeoutExpired:
+            kill_tree(process.pid)
+            process.wait()
+            log = running.log.read_text()
+            assert kill_after is not None, f"not within {self.timeout:g} s:\n{log[-SHOWN:]}"
+        return Ended(process.returncode, running.log.read_text()[-SHOWN:], time.monotonic() - running.began)
+
+
+@dataclass(frozen=True)
+class _Running:
+    process: subprocess.Popen[bytes]
+    log: Path
+    began: float
+
+
+def kill_tree(pid: int) -> None:
+    """SIGKILL for a process's group, and for what descends from it in groups of its own (Spark's Python workers)."""
+    descendants = process_tree(pid)[1:]
+    os.killpg(pid, signal.SIGKILL)
+    for descendant in descendants:
+        with suppress(ProcessLookupError):
+            os.kill(descendant, signal.SIGKILL)

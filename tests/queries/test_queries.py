@@ -1,0 +1,165 @@
+"""A nightly job of all 22 queries of TPC-H, an unmodified script: right rows, uninterrupted, killed and run again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+import duckdb
+import pytest
+
+from tests.queries.compare import OTHER_ENGINE, SAME_ENGINE, differences, out_of_order, spark_result
+from tests.queries.data import QuerySuite, connect
+from tests.queries.mode import RECOVERY_POINTS
+from tests.queries.moments import KILLED, SEED, fault, killed_after, killed_at, moment, well
+from tests.queries.runs import JOBS, ScriptRuns
+from tests.queries.sql import order_keys, published_queries
+
+pytestmark = pytest.mark.process
+
+SCRIPT = JOBS / "queries.py"
+QUERIES = range(1, 23)
+
+
+@dataclass(frozen=True)
+class Uninterrupted:
+    """The results of a suite by plain Spark and under ``spark-recovery run``.
+
+    :ivar seconds: that the latter took
+    """
+
+    suite: QuerySuite
+    plain: Path
+    recorded: Path
+    seconds: float
+
+    def check_against_duckdb(self, number: int) -> None:
+        """Plain Spark's rows are DuckDB's, which ran the text as published."""
+        connection = self.suite.duckdb()
+        published = published_queries(connection, self.suite.kind)[number]
+        expected = connection.execute(published).to_arrow_table()
+        assert differences(expected, spark_result(self.plain / f"{number:02}"), OTHER_ENGINE) == []
+
+    def check(self, number: int, results: Path) -> None:
+        """Other results have plain Spark's rows and columns, in the order that the query asks for."""
+        expected, got = spark_result(self.plain / f"{number:02}"), spark_result(results / f"{number:02}")
+        assert got.schema.names == expected.schema.names
+        assert got.schema.types == expected.schema.types
+        assert differences(expected, got, SAME_ENGINE) == []
+        assert out_of_order(got, order_keys(self.suite.sql(number), got.schema.names)) == []
+
+
+def uninterrupted(suite: QuerySuite, folder: Path, **options: float) -> Uninterrupted:
+    runs = ScriptRuns(folder, SCRIPT, (str(suite.folder),), **options)  # type: ignore[arg-type]
+    plain, attempt = runs.plain_and_attempt(folder / "plain", folder / "recorded")
+    well(plain)
+    return Uninterrupted(suite, folder / "plain", folder / "recorded", well(attempt).seconds)
+
+
+@pytest.fixture(scope="module")
+def nightly(tpch: QuerySuite, tmp_path_factory: pytest.TempPathFactory) -> Uninterrupted:
+    return uninterrupted(tpch, tmp_path_factory.mktemp("nightly"))
+
+
+@pytest.mark.parametrize("number", QUERIES)
+def test_the_queries_have_the_right_rows(nightly: Uninterrupted, number: int) -> None:
+    """A query's result under ``spark-recovery run`` is plain Spark's, and plain Spark's is DuckDB's."""
+    nightly.check_against_duckdb(number)
+    nightly.check(number, nightly.recorded)
+
+
+def test_killed_at_a_random_moment_then_at_a_fault_point_then_through(nightly: Uninterrupted, tmp_path: Path) -> None:
+    """The driver is killed well into its work, the next one at some fault point; the third has the right rows."""
+    random = Random(SEED)
+    runs = ScriptRuns(tmp_path, SCRIPT, (str(nightly.suite.folder),))
+    target, after, point = tmp_path / "results", moment(random, nightly.seconds, 0.4, 0.7), fault(random)
+    print(f"killed after {after:.1f} s, then at {point}")  # noqa: T201 - pytest shows it with a failure
+    killed_after(runs, target, after)
+    killed_at(runs, target, point)
+    well(runs.attempt(target))
+    for number in QUERIES:
+        nightly.check(number, target)
+    assert runs.reused() > 0 or not RECOVERY_POINTS, "nothing was reused"
+
+
+@pytest.fixture(scope="module")
+def walked(tpch_walked: QuerySuite, tmp_path_factory: pytest.TempPathFactory) -> Uninterrupted:
+    return uninterrupted(tpch_walked, tmp_path_factory.mktemp("walked"), timeout=1200)
+
+
+@pytest.mark.walk
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("number", QUERIES)
+def test_each_query_killed_at_seeded_moments(walked: Uninterrupted, tmp_path: Path, number: int) -> None:
+    """Each query at scale 1, alone in its driver: uninterrupted, killed at three moments and at a fault point, and each
+    time run again, it has the right rows.
+    """
+    random = Random(f"{SEED} {number}")
+    walked.check_against_duckdb(number)
+    walked.check(number, walked.recorded)
+    full = well(_alone(walked.suite, tmp_path, "full", number).attempt(tmp_path / "full")).seconds
+    walked.check(number, tmp_path / "full")
+    for name in ("first", "second", "third"):
+        runs, target = _alone(walked.suite, tmp_path, name, number), tmp_path / name
+        killed_after(runs, target, moment(random, full))
+        again = runs.attempt(target)
+        assert again.code == 0, again.log
+        walked.check(number, target)
+    runs, target = _alone(walked.suite, tmp_path, "fault", number), tmp_path / "fault"
+    killed_at(runs, target, fault(random))
+    well(runs.attempt(target))
+    walked.check(number, target)
+
+
+def _alone(suite: QuerySuite, folder: Path, name: str, number: int) -> ScriptRuns:
+    own = folder / f"{name}-driver"
+    own.mkdir()
+    return ScriptRuns(own, SCRIPT, (str(suite.folder),), (str(number),))
+
+
+@pytest.mark.walk
+@pytest.mark.timeout(4 * 3600)
+def test_tpcds_killed_at_seeded_moments(
+    tpcds_walked: QuerySuite, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """All 99 queries of TPC-DS at scale 1 in one driver, killed at five moments, each attempt going on from the last:
+    all have plain Spark's rows, and plain Spark's are DuckDB's.
+    """
+    random = Random(SEED)
+    expected = uninterrupted(tpcds_walked, tmp_path_factory.mktemp("tpcds"), timeout=3600)
+    runs = ScriptRuns(tmp_path, SCRIPT, (str(tpcds_walked.folder),), timeout=3600)
+    target = tmp_path / "results"
+    moments = [moment(random, expected.seconds) for _ in range(5)]
+    killed = [runs.attempt(target, kill_after=after).code for after in moments]
+    assert set(killed) <= {KILLED, 0}
+    well(runs.attempt(target))
+    for number in tpcds_walked.numbers:
+        expected.check_against_duckdb(number)
+        expected.check(number, expected.recorded)
+        expected.check(number, target)
+
+
+def test_changes_of_the_published_text_are_needed(tpch: QuerySuite) -> None:
+    """TPC-H runs as it was published."""
+    assert {number: tpch.sql(number) for number in tpch.numbers} == published_queries(connect("tpch"), "tpch")
+
+
+@pytest.mark.parametrize(
+    ("sql", "keys"),
+    [
+        ("SELECT a, b FROM t ORDER BY b DESC, t.a LIMIT 10", [(1, True), (0, False)]),
+        ("SELECT a, b FROM t ORDER BY a NULLS FIRST, b DESC NULLS LAST", [(0, False), (1, True)]),
+        ("SELECT a, b FROM t ORDER BY a NULLS LAST, b", []),
+        ("SELECT a, b FROM t ORDER BY a, b + 1, b", [(0, False)]),
+        ("SELECT a, rank() OVER (ORDER BY b) FROM t", []),
+    ],
+)
+def test_the_keys_of_an_order(sql: str, keys: list[tuple[int, bool]]) -> None:
+    """The last ORDER BY counts, as far as it names columns of the result and sorts nulls as least."""
+    assert order_keys(sql, ["a", "b"]) == keys
+
+
+def test_duckdb_is_there_in_the_version_of_its_extensions() -> None:
+    """The packages that bring DuckDB's extensions are pinned to DuckDB's version."""
+    assert duckdb.__version__ == "1.5.5"
