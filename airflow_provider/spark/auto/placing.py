@@ -126,9 +126,10 @@ class _Action:
         relation = self.plan.cached(node)
 
         def store() -> DataFrame | None:
-            inner = _Action(self.context, self._spark, OptimizedPlan(self._spark, relation.optimized()))
-            whole = inner.plan.frame(inner.plan.root, {})
-            return inner.kept() if relation.computed_anew(whole) else None
+            optimized = relation.optimized()
+            if optimized is None:
+                return None
+            return _Action(self.context, self._spark, OptimizedPlan(self._spark, optimized)).kept()
 
         frame = self.context.persisted.frame(relation, store)
         if frame is None:

@@ -40,18 +40,24 @@ class CachedRelation:
         )
 
     def optimized(self) -> Any:
-        """Return the optimized plan that computes it, reading other cached DataFrames but not itself."""
+        """Return the optimized plan that computes it, reading other cached DataFrames but not itself.
+
+        :returns: ``None`` where Spark would read the cache whatever is done
+        """
         plan = self._builder.logicalPlan()
+        while plan.getClass().getSimpleName() in ("SubqueryAlias", "View"):  # to Spark the same as what they name
+            plan = plan.child()
         children = [
             dataset(self._spark, child)._jdf.queryExecution().withCachedData() for child in items(plan.children())
         ]
         if children:
             plan = plan.withNewChildren(to_seq(self._spark._jvm, children))
-        return self._spark._jsparkSession.sessionState().optimizer().execute(plan)
+        optimized = self._spark._jsparkSession.sessionState().optimizer().execute(plan)
+        reads = dataset(self._spark, optimized)._jdf.queryExecution().withCachedData().collectLeaves()
+        return None if any(self._is_read_by(leaf) for leaf in items(reads)) else optimized
 
-    def computed_anew(self, df: DataFrame) -> bool:
-        """Whether running *df* would compute it, and not read the cache."""
-        return not _manager(self._spark).lookupCachedData(df._jdf).isDefined()
+    def _is_read_by(self, leaf: Any) -> bool:
+        return hasattr(leaf, "cacheBuilder") and _identity(self._spark, leaf.cacheBuilder()) == self.entry
 
     def replaced_by(self, frame: DataFrame) -> Any:
         """Return a plan with the same columns and identities that reads *frame*, which is cached itself.
