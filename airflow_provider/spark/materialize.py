@@ -140,7 +140,7 @@ def materialize(
         carried, writing = _writing(context, point, collector)
         started = time.monotonic()
         with job_properties(spark.sparkContext, {}, description=f"{description}: upstream stages", tag=tag):
-            job = PreparedJob(writing)
+            job = PreparedJob(writing, point.rdd_plan)
         upstream_seconds = time.monotonic() - started
         if point.reads_unstored:
             job.layout.keep_rdds_whole()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -29,6 +29,7 @@ class RecoveryPoint:
     :ivar rule: the rule by which auto mode placed it; empty for ``checkpoint``
     :ivar in_order: whether it is read back partition by partition, in their order
     :ivar reads_unstored: whether below it stands a place that was not worth storing
+    :ivar rdd_plan: the physical plan behind an RDD that *df* reads; ``None`` if there is none
     :ivar price: says whether storing it pays; ``None`` where the script has asked for it
     """
 
@@ -40,6 +41,7 @@ class RecoveryPoint:
     rule: str = ""
     in_order: bool = False
     reads_unstored: bool = False
+    rdd_plan: Any = None
     price: Price | None = None
 
     @property

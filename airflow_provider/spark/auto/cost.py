@@ -57,6 +57,15 @@ class CostModel:
             f"{seconds:.1f} s that computing took"
         )
 
+    def worth_two_steps(self, node: Node, parallelism: int) -> bool:
+        """Whether to store what each task makes of its own rows of an aggregate.
+
+        Its groups are not known beforehand, so there must be enough tasks for a pilot; without groups each gives one
+        row. Where all tasks run at once there is nothing to save.
+        """
+        waves = parallelism / max(1, self.cores)
+        return waves >= (PILOT_SHARE if node.label else 2)
+
     def price(self, node: Node) -> Price:
         """Return what is asked while *node* is computed."""
         return Price(self, self.computing(node), node.size)

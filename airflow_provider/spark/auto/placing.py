@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider.recovery.causes import one_line
+from airflow_provider.recovery.digest import digest
 from airflow_provider.recovery.errors import Fenced
 from airflow_provider.recovery.job import encode_segment
 from airflow_provider.spark.auto.cost import CostModel
@@ -20,6 +21,8 @@ from airflow_provider.spark.auto.rules import CACHED, Node, Placement, Rule, pla
 from airflow_provider.spark.environment import executors_ready
 from airflow_provider.spark.fingerprint import fingerprint
 from airflow_provider.spark.jvm.optimized import OptimizedPlan
+from airflow_provider.spark.jvm.partial_aggregate import PartialAggregate
+from airflow_provider.spark.jvm.relation import as_vertex
 from airflow_provider.spark.recover import go_on_from
 from airflow_provider.spark.recovery_point import RecoveryPoint
 from airflow_provider.spark.types import refusal, schema_of
@@ -94,6 +97,7 @@ class _Action:
         self._model = CostModel(context.master.request.options.overhead_budget, spark.sparkContext.defaultParallelism)
         self._placed: dict[Node, Placement] = {}
         self._cached: dict[Node, Any] = {}
+        self._vertices: dict[Node, str] = {}
         self._unstored = False
 
     def frame(self, df: DataFrame, *, returns_rows: bool) -> DataFrame:
@@ -173,11 +177,58 @@ class _Action:
             price=self._model.price(node),
         )
         if not self._complete(point):
-            below = self._below(node, itself=False)
-            point = replace(point, df=self.plan.frame(node, below), reads_unstored=self._unstored)
+            point = self._fed(point, node)
+            if placement.rule is Rule.AGGREGATE and not node.python_since_shuffle:
+                point = self._in_two_steps(point, node)
         frame = go_on_from(self.context, point)
-        self._unstored = self._unstored or point.vertex not in self.context.done
+        if point.vertex in self.context.done:
+            self._vertices[node] = point.vertex
+        else:
+            self._unstored = True
         return frame
+
+    def _fed(self, point: RecoveryPoint, node: Node) -> RecoveryPoint:
+        """Return *point* so that it reads the points further down."""
+        below = self._below(node, itself=False)
+        upstream = (*point.fingerprint.upstream, *(self._vertices[read] for read in below if read in self._vertices))
+        return replace(
+            point,
+            df=self.plan.frame(node, below),
+            fingerprint=replace(point.fingerprint, upstream=upstream),
+            reads_unstored=self._unstored,
+        )
+
+    def _in_two_steps(self, point: RecoveryPoint, node: Node) -> RecoveryPoint:
+        """Return *point* so that it reads what its first step has stored, if that can be had and pays."""
+        steps = PartialAggregate.of(point.df)
+        if steps is None or not self._model.worth_two_steps(node, steps.parallelism):
+            return point
+        identity = replace(
+            point.fingerprint, digest=digest(point.fingerprint.digest, steps.frame.schema.json(), "first step")
+        )
+        name = self.context.unique_name(Placement(node, Rule.PARTIAL_AGGREGATE).name, identity.digest)
+        first = RecoveryPoint(
+            steps.frame,
+            name,
+            f"{encode_segment(name)}-{identity.digest[:32]}",
+            identity,
+            point.not_deterministic,
+            rule=str(Rule.PARTIAL_AGGREGATE),
+            rdd_plan=steps.plan,
+            price=self._model.price(node),
+        )
+        frame = go_on_from(self.context, first)
+        stored = self.context.done.get(first.vertex)
+        if stored is None:
+            return point
+        whole = steps.finish(frame, sum(partition.bytes for partition in stored.values()))
+        upstream = (*point.fingerprint.upstream, first.vertex)
+        return replace(
+            point,
+            df=as_vertex(point.df, whole, None),
+            fingerprint=replace(point.fingerprint, upstream=upstream),
+            reads_unstored=True,
+        )
 
     def _complete(self, point: RecoveryPoint) -> bool:
         master = self.context.master

@@ -24,6 +24,9 @@ class Rule(StrEnum):
     """Above a window: it has shuffled and sorted its input."""
     GROUPED_FUNCTION = "grouped function"
     """Above a Python function on groups (``applyInPandas``): a shuffle and Python in one."""
+    PARTIAL_AGGREGATE = "partial aggregate"
+    """Inside of an aggregate, in front of its shuffle: each task has read its share and has a row or few for each
+    group. That is where a long query over one big table spends its time."""
     JOIN_INPUT = "join input"
     """At an input of a shuffled join that holds a shuffle or a Python function: the join can fail for want of memory,
     and what feeds it was dear."""

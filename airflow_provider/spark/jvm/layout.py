@@ -77,17 +77,23 @@ class Layout:
         return digest(str(parallelism), *self.text)[:16]
 
 
-def describe_layout(spark: Any, plan: Any) -> Layout:
-    """Return the layout of an executed physical plan whose shuffle stages have run."""
+def describe_layout(spark: Any, plan: Any, rdd_plan: Any = None) -> Layout:
+    """Return the layout of an executed physical plan whose shuffle stages have run.
+
+    :param rdd_plan: the physical plan that made the RDD which it reads; ``None`` if it reads none, or one of the user's
+    """
     layout = Layout()
-    _describe(spark, plan, layout)
+    _describe(spark, plan, layout, rdd_plan)
     return layout
 
 
-def _describe(spark: Any, node: Any, layout: Layout) -> None:
+def _describe(spark: Any, node: Any, layout: Layout, rdd_plan: Any = None) -> None:
     name = node.getClass().getSimpleName()
     if name in _WRAPPERS:
-        _describe(spark, getattr(node, _WRAPPERS[name])(), layout)
+        _describe(spark, getattr(node, _WRAPPERS[name])(), layout, rdd_plan)
+        return
+    if name == "RDDScanExec" and rdd_plan is not None:
+        _describe(spark, rdd_plan, layout)
         return
     if name == "AQEShuffleReadExec":
         _shuffle_read(node, layout)
@@ -112,7 +118,7 @@ def _describe(spark: Any, node: Any, layout: Layout) -> None:
     elif node.children().isEmpty() and name not in _NAMED_LEAVES:
         layout.whole_only.append(f"the partitions of {name} cannot be told apart")
     for child in items(node.children()):
-        _describe(spark, child, layout)
+        _describe(spark, child, layout, rdd_plan)
 
 
 def _shuffle_read(node: Any, layout: Layout) -> None:
