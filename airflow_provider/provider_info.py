@@ -76,6 +76,15 @@ def _connection_fields() -> dict[str, Any]:
         "write_buffer_flush_interval": text("Flush interval", "How long an event waits at most. Default: 1 s"),
         "snapshot_min_pause": text("Snapshot pause", "Least time between two snapshots of the job. Default: 3 min"),
         "retention": text("Retention", "How long jobs that are not at work are kept for a retry. Default: 7 days"),
+        "recovery_points": choice(
+            "Recovery points",
+            "auto (default): find them in scripts that have none; explicit: only those that the script names",
+            "auto",
+            "explicit",
+        ),
+        "overhead_budget": text(
+            "Overhead budget", "Seconds of storing for one second of computing, where points were found. Default: 0.1"
+        ),
         "failover_strategy": choice(
             "Failover strategy", "What is restarted inside the application. Default: region", "region", "full"
         ),

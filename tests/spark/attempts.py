@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from airflow_provider.recovery.job import JobId
@@ -19,16 +19,20 @@ from airflow_provider.storage.uris import open_store
 
 @dataclass
 class Attempts:
-    """Attempts at one job in one event store."""
+    """Attempts at one job in one event store.
+
+    :ivar options: recovery options, as text
+    """
 
     folder: Path
+    options: dict[str, str] = field(default_factory=dict)
 
     def request(self) -> RunRequest:
         return RunRequest(
             event_store=f"file://{self.folder}",
             job=JobId(("dag", "run", "task", "-1")),
             application="script.py",
-            options=RecoveryOptions(write_buffer_flush_interval=0.05),
+            options=RecoveryOptions.from_mapping({"write_buffer_flush_interval": 0.05, **self.options}),
             supervised=True,
             previous_lost=10**6,
         )

@@ -130,10 +130,7 @@ class _Action:
         relation = self.plan.cached(node)
 
         def store() -> DataFrame | None:
-            optimized = relation.optimized()
-            if optimized is None:
-                return None
-            return _Action(self.context, self._spark, OptimizedPlan(self._spark, optimized)).kept()
+            return _Action(self.context, self._spark, OptimizedPlan(self._spark, relation.optimized())).kept()
 
         frame = self.context.persisted.frame(relation, store)
         if frame is None:

@@ -40,10 +40,7 @@ class CachedRelation:
         )
 
     def optimized(self) -> Any:
-        """Return the optimized plan that computes it, reading other cached DataFrames but not itself.
-
-        :returns: ``None`` where Spark would read the cache whatever is done
-        """
+        """Return the optimized plan that computes it, reading other cached DataFrames but not itself."""
         plan = self._builder.logicalPlan()
         while plan.getClass().getSimpleName() in ("SubqueryAlias", "View"):  # to Spark the same as what they name
             plan = plan.child()
@@ -52,12 +49,15 @@ class CachedRelation:
         ]
         if children:
             plan = plan.withNewChildren(to_seq(self._spark._jvm, children))
-        optimized = self._spark._jsparkSession.sessionState().optimizer().execute(plan)
-        reads = dataset(self._spark, optimized)._jdf.queryExecution().withCachedData().collectLeaves()
-        return None if any(self._is_read_by(leaf) for leaf in items(reads)) else optimized
+        return self._distinct(self._spark._jsparkSession.sessionState().optimizer().execute(plan))
 
-    def _is_read_by(self, leaf: Any) -> bool:
-        return hasattr(leaf, "cacheBuilder") and _identity(self._spark, leaf.cacheBuilder()) == self.entry
+    def _distinct(self, plan: Any) -> Any:
+        """Return *plan* so that Spark does not take it for the one that is cached: with filters that let all pass."""
+        children = [self._distinct(child) for child in items(plan.children())]
+        if children:
+            return plan.withNewChildren(to_seq(self._spark._jvm, children))
+        catalyst = self._spark._jvm.org.apache.spark.sql.catalyst
+        return catalyst.plans.logical.Filter(catalyst.expressions.Literal.TrueLiteral(), plan)
 
     def replaced_by(self, frame: DataFrame) -> Any:
         """Return a plan with the same columns and identities that reads *frame*, which is cached itself.

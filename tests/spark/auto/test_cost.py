@@ -1,0 +1,69 @@
+"""When a recovery point is worth its price; no Spark."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from airflow_provider.spark.auto.cost import FIXED_PRICE, PILOT_SHARE, PYTHON_FACTOR, READ_RATE, CostModel
+from airflow_provider.spark.auto.rules import Node
+
+SIZES = st.integers(0, 2**50)
+SECONDS = st.floats(0, 1e6)
+
+
+def scan(size: int, *, python: bool = False) -> Node:
+    return Node("LogicalRelation", size=size, python=python)
+
+
+def test_computing_is_estimated_from_what_is_read() -> None:
+    """By cores; Python functions take longer."""
+    model = CostModel(0.1, cores=4)
+    assert model.computing(scan(8 * READ_RATE)) == 2
+    assert model.computing(scan(8 * READ_RATE, python=True)) == 2 * PYTHON_FACTOR
+
+
+def test_short_work_is_not_worth_a_point() -> None:
+    """The fixed price alone must fit the budget."""
+    model = CostModel(0.1, cores=2)
+    assert model.too_cheap(FIXED_PRICE / 0.1 - 0.01)
+    assert not model.too_cheap(FIXED_PRICE / 0.1 + 0.01)
+
+
+@given(SECONDS, SIZES, SIZES)
+def test_more_to_store_is_never_cheaper(seconds: float, size: int, more: int) -> None:
+    """What is too dear stays too dear with more bytes, and what pays still pays with fewer."""
+    model = CostModel(0.1, cores=2)
+    if model.too_dear(seconds, size):
+        assert model.too_dear(seconds, size + more)
+
+
+@given(SECONDS, SIZES)
+def test_what_is_stored_keeps_within_the_budget(seconds: float, size: int) -> None:
+    """The price that was accepted is at most the budget's share of computing."""
+    model = CostModel(0.1, cores=2)
+    if not model.too_dear(seconds, size):
+        assert seconds * 0.1 >= FIXED_PRICE
+
+
+def test_a_pilot_is_a_small_share_or_none() -> None:
+    """One wave of tasks, if there are eight; so what it costs in vain is at most an eighth."""
+    price = CostModel(0.1, cores=2).price(scan(100))
+    few, many = list(range(2 * PILOT_SHARE - 1)), list(range(2 * PILOT_SHARE))
+    assert price.pilot(few) == []
+    assert price.pilot(many) == [0, 1]
+
+
+def test_a_pilot_is_judged_by_its_own_seconds() -> None:
+    """Storing against computing, both as measured."""
+    price = CostModel(0.1, cores=2).price(scan(100))
+    assert price.pilot_too_dear(seconds=10, storing=0.5) == ""
+    assert "2.0 s for storing what was computed in 8.0 s" in price.pilot_too_dear(seconds=10, storing=2)
+
+
+def test_two_steps_need_enough_tasks() -> None:
+    """With groups a pilot must be possible; without groups each task gives one row; one wave saves nothing."""
+    model = CostModel(0.1, cores=2)
+    grouped, single = Node("Aggregate", label="k"), Node("Aggregate")
+    assert [model.worth_two_steps(grouped, tasks) for tasks in (15, 16)] == [False, True]
+    assert [model.worth_two_steps(single, tasks) for tasks in (3, 4)] == [False, True]

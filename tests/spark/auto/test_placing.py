@@ -1,0 +1,213 @@
+"""Unmodified code inside one Spark session: what auto mode stores and reuses, and what stays as it is."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from airflow_provider.spark.auto.actions import recovering_actions
+from airflow_provider.spark.context import RecoveryContext
+from tests.spark.attempts import Attempts, vertices
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.spark
+
+
+@contextmanager
+def automatic(attempts: Attempts, **options: str) -> Iterator[RecoveryContext]:
+    """An attempt in auto mode that places whatever the rules find."""
+    attempts.options = {"overhead_budget": "1e6", **options}
+    with attempts.attempt() as context, recovering_actions(context):
+        yield context
+
+
+def by_customer(spark: SparkSession, orders: Path) -> DataFrame:
+    from pyspark.sql import functions as F
+
+    frame = spark.read.parquet(str(orders))
+    return frame.groupBy("customer").agg(F.sum("amount").alias("total"), F.countDistinct("amount").alias("n"))
+
+
+def rules_of(context: RecoveryContext) -> set[str]:
+    return {vertex.initialized.rule for vertex in context.master.graph.vertices.values()}
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        lambda df: sorted(df.collect()),
+        lambda df: df.count(),
+        lambda df: sorted(df.toPandas().itertuples(index=False, name=None)),
+        lambda df: sorted(df.toArrow().to_pylist(), key=str),
+        lambda df: sorted(df.toLocalIterator()),
+        lambda df: [tuple(row) for row in df.orderBy("total", "customer").limit(5).collect()],
+    ],
+    ids=["collect", "count", "toPandas", "toArrow", "toLocalIterator", "sorted"],
+)
+def test_actions_return_the_same_and_a_second_attempt_reuses(
+    spark: SparkSession, orders: Path, attempts: Attempts, act: Callable[[DataFrame], Any]
+) -> None:
+    """With points, with stored points, and without: the same rows."""
+    expected = act(by_customer(spark, orders))
+    for attempt in (1, 2):
+        with automatic(attempts) as context:
+            assert act(by_customer(spark, orders)) == expected
+            reports = vertices(context).values()
+            assert reports
+            assert all(report.reused == report.partitions for report in reports) == (attempt == 2)
+
+
+def test_writers_keep_their_settings(spark: SparkSession, orders: Path, attempts: Attempts, tmp_path: Path) -> None:
+    """Format, mode, options and partitioning hold for the DataFrame that is written in the place of the script's."""
+    target = tmp_path / "out"
+    with automatic(attempts) as context:
+        for _ in range(2):
+            writer = by_customer(spark, orders).selectExpr("*", "customer % 2 AS odd").write
+            writer.mode("overwrite").option("header", True).partitionBy("odd").csv(str(target))
+        assert vertices(context)
+    assert sorted(path.name for path in target.glob("odd=*")) == ["odd=0", "odd=1"]
+    assert spark.read.option("header", True).csv(str(target)).count() == 300
+
+
+def test_the_same_part_of_two_plans_is_computed_once(spark: SparkSession, orders: Path, attempts: Attempts) -> None:
+    """Whichever action needs it, and where one plan holds it twice."""
+    with automatic(attempts) as context:
+        left, right = by_customer(spark, orders), by_customer(spark, orders).hint("merge")
+        assert len(left.join(right, "customer").collect()) == 300
+        assert len(left.filter("customer IS NOT NULL").collect()) == 300
+        assert [name for name in vertices(context) if name.startswith("aggregate(customer)")] == ["aggregate(customer)"]
+
+
+def test_a_cached_frame_is_stored_and_stays_cached(spark: SparkSession, orders: Path, attempts: Attempts) -> None:
+    """Two actions and a self join read it; ``is_cached``, ``storageLevel`` and ``unpersist`` are the script's."""
+    from pyspark import StorageLevel
+
+    for attempt in (1, 2):
+        with automatic(attempts) as context:
+            cached = by_customer(spark, orders).repartition(3).persist(StorageLevel.DISK_ONLY)
+            assert cached.count() == 300
+            assert cached.alias("a").join(cached.alias("b"), "customer").count() == 300
+            assert (cached.is_cached, cached.storageLevel) == (True, StorageLevel.DISK_ONLY)
+            assert vertices(context)["persisted"].reused == (3 if attempt == 2 else 0)
+            cached.unpersist()
+            assert not cached.is_cached
+            assert spark._jsparkSession.sharedState().cacheManager().isEmpty()
+
+
+def test_sparks_checkpoints_become_recovery_points(spark: SparkSession, orders: Path, attempts: Attempts) -> None:
+    """Rows, their order and their number of partitions are kept; no checkpoint directory is needed."""
+    for attempt in (1, 2):
+        with automatic(attempts) as context:
+            kept = by_customer(spark, orders).orderBy("customer").localCheckpoint()
+            assert [row.customer for row in kept.collect()] == list(range(300))
+            report = vertices(context)["persisted"]
+            assert (report.reused == report.partitions) == (attempt == 2)
+            assert by_customer(spark, orders).checkpoint().count() == 300
+
+
+def test_rows_without_a_shuffle_keep_their_order(spark: SparkSession, orders: Path, attempts: Attempts) -> None:
+    """A Python function over files: the rows come as the files have them, in as many partitions."""
+    from pyspark.sql import functions as F
+
+    twice = F.udf(lambda amount: 2 * amount, "long")
+    plain = spark.read.parquet(str(orders)).select("customer", twice("amount").alias("a"))
+    expected = plain.collect()
+    for _ in range(2):
+        with automatic(attempts) as context:
+            assert plain.select("*").collect() == expected
+            assert rules_of(context) == {"function before the sink"}
+
+
+def test_the_first_step_of_an_aggregate_is_stored_task_by_task(
+    spark: SparkSession, orders: Path, attempts: Attempts
+) -> None:
+    """Over eight waves of tasks; a second attempt that lost the aggregate itself computes none of them again."""
+    spark.conf.set("spark.sql.files.maxPartitionBytes", "400")
+    spark.conf.set("spark.sql.files.openCostInBytes", "0")
+    try:
+        expected = sorted(by_customer(spark, orders).collect())
+        with automatic(attempts) as context:
+            assert sorted(by_customer(spark, orders).collect()) == expected
+            first = vertices(context)["partial aggregate(customer)"]
+            assert first.partitions >= 16
+            known = context.master.graph.vertices.values()
+            (whole,) = (v.initialized.vertex for v in known if v.initialized.name == "aggregate(customer)")
+            context.master.start_over(whole, "the test loses it")
+        with automatic(attempts) as context:
+            assert sorted(by_customer(spark, orders).collect()) == expected
+            reports = vertices(context)
+            assert reports["partial aggregate(customer)"].reused == first.partitions
+            assert reports["aggregate(customer)"].computed > 0
+    finally:
+        spark.conf.unset("spark.sql.files.maxPartitionBytes")
+        spark.conf.unset("spark.sql.files.openCostInBytes")
+
+
+def test_sql_commands_that_write(spark: SparkSession, orders: Path, attempts: Attempts, tmp_path: Path) -> None:
+    """``CREATE TABLE … AS``, ``INSERT`` with common table expressions on either side, ``INSERT … DIRECTORY``."""
+    spark.read.parquet(str(orders)).createOrReplaceTempView("orders")
+    query = "SELECT customer, sum(amount) AS total FROM orders GROUP BY customer"
+    table = f"parquet_table_{tmp_path.name.replace('-', '_')}"
+    with automatic(attempts) as context:
+        spark.sql(f"CREATE TABLE {table} USING parquet LOCATION '{tmp_path}/t' AS {query}")
+        spark.sql(f"INSERT INTO {table} WITH x AS ({query}) SELECT * FROM x WHERE total > 100")
+        spark.sql(f"-- a comment\nWITH x AS ({query}) INSERT INTO {table} SELECT * FROM x WHERE total > 200")
+        spark.sql(f"INSERT OVERWRITE DIRECTORY '{tmp_path}/d' USING json {query}")
+        assert "aggregate" in rules_of(context)
+    expected = sum(spark.sql(f"SELECT * FROM ({query}) WHERE total > {least}").count() for least in (-1, 100, 200))
+    assert spark.table(table).count() == expected
+    assert spark.read.json(f"{tmp_path}/d").count() == 300
+    spark.sql(f"DROP TABLE {table}")
+
+
+def test_short_queries_run_as_they_are(spark: SparkSession, orders: Path, attempts: Attempts) -> None:
+    """With the default budget nothing is placed where there is next to nothing to compute."""
+    with automatic(attempts, overhead_budget="0.1") as context:
+        assert by_customer(spark, orders).count() == 300
+        assert vertices(context) == {}
+
+
+def test_explicit_mode_places_nothing(spark: SparkSession, orders: Path, attempts: Attempts) -> None:
+    """``recovery_points=explicit`` keeps to ``checkpoint``."""
+    with automatic(attempts, recovery_points="explicit") as context:
+        assert by_customer(spark, orders).count() == 300
+        assert vertices(context) == {}
+
+
+def test_what_goes_wrong_in_placing_does_not_touch_the_action(
+    spark: SparkSession,
+    orders: Path,
+    attempts: Attempts,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A node that cannot be rebuilt: the action runs as it was written, and the report says why."""
+
+    def refuse(*_: object) -> None:
+        raise AttributeError("no such method in this Spark")
+
+    monkeypatch.setattr("airflow_provider.spark.jvm.optimized.OptimizedPlan.frame", refuse)
+    with automatic(attempts) as context, caplog.at_level(logging.WARNING):
+        assert by_customer(spark, orders).count() == 300
+        (skipped,) = context.master.graph.attempts[1].skipped
+    assert "no such method in this Spark" in skipped.reason
+    assert "which runs as it is written" in caplog.text
+
+
+def test_an_error_of_the_job_is_the_actions(spark: SparkSession, orders: Path, attempts: Attempts) -> None:
+    """A function that fails fails the action, and it is not run again by way of the plain plan."""
+    from pyspark.errors import PySparkException
+    from pyspark.sql import functions as F
+
+    fails = F.udf(lambda amount: 1 // 0, "long")
+    with automatic(attempts, restart_strategy="none") as context:
+        with pytest.raises(PySparkException, match="ZeroDivisionError"):
+            spark.read.parquet(str(orders)).groupBy(fails("amount")).count().collect()
+        assert context.master.graph.attempts[1].skipped == []
