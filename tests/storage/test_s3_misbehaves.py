@@ -20,7 +20,7 @@ from airflow_provider.recovery.errors import RecoveryError
 from airflow_provider.storage.event_store import JobEventLog
 from airflow_provider.storage.s3 import S3ObjectStore
 from tests.storage.conftest import BUCKET
-from tests.storage.plain_driver import JOB, PARTITIONS, VERTICES, expected, request_for, run_job
+from tests.storage.plain_driver import JOB, PARTITIONS, VERTICES, is_right, request_for, run_job
 from tests.storage.s3_faults import FAST
 from tests.support.http_faults import Answer, BreakOff, Drop, Fault, FaultyServer, LoseAnswer, Request
 from tests.support.s3_gateway import S3Server
