@@ -20,12 +20,15 @@ from airflow_provider.recovery.errors import RecoveryError
 from airflow_provider.storage.event_store import JobEventLog
 from airflow_provider.storage.s3 import S3ObjectStore
 from tests.storage.conftest import BUCKET
-from tests.storage.plain_driver import JOB, PARTITIONS, VERTICES, is_right, request_for, run_job
+from tests.storage.plain_driver import JOB, PARTITIONS, VERTICES, Rows, is_right, request_for, run_job
 from tests.storage.s3_faults import FAST
 from tests.support.http_faults import Answer, BreakOff, Drop, Fault, FaultyServer, LoseAnswer, Request
 from tests.support.s3_gateway import S3Server
 
 pytestmark = pytest.mark.process
+
+TIMEOUT = "300 ms"
+"""How long the heartbeat of an attempt that could not say how it ended is watched; every such test waits for it."""
 
 
 @dataclass
@@ -46,12 +49,17 @@ class Job:
 
     def request(self) -> Any:
         options = {"endpoint_url": self.proxy.endpoint, "region": "us-east-1"}
-        return request_for(f"s3://{BUCKET}/{self.prefix}", options)
+        return request_for(f"s3://{BUCKET}/{self.prefix}", options, TIMEOUT)
 
-    def run(self) -> dict[str, dict[int, int]]:
+    def run(self) -> Rows:
         return run_job(self.store(), self.request(), self.log)
 
-    def outcome(self) -> dict[str, dict[int, int]] | RecoveryError:
+    def ends_well(self) -> bool:
+        """Whether another attempt has the right result, or finds that the job has succeeded already."""
+        rows = self.run()
+        return not rows or is_right(rows)
+
+    def outcome(self) -> Rows | RecoveryError:
         """What an attempt returns, or the error that it fails with, which has to be one clear line with a remedy."""
         try:
             return self.run()
@@ -60,9 +68,6 @@ class Job:
         assert failure.remedy
         assert "\n" not in str(failure)
         return failure
-
-    def computed(self) -> int:
-        return len(self.log.read_text().splitlines())
 
 
 @pytest.fixture
@@ -79,7 +84,7 @@ def quiet(proxy: FaultyServer, tmp_path: Path) -> int:
     """How many requests a job makes that nobody harms; counted once."""
     if not _counted:
         job = Job(proxy, tmp_path, f"misbehaves/{uuid.uuid4().hex}")
-        assert job.run() == expected()
+        assert is_right(job.run())
         _counted.append(len(proxy.requests))
         proxy.reset()
         job.log.unlink()
@@ -138,7 +143,7 @@ def since(nth: int, fault: Fault) -> Callable[[Request], Fault]:
 def test_each_third_request_fails(job: Job, quiet: int, fault: Fault, method: str) -> None:
     """The whole job goes through, everything is recorded, and each failure costs one request more."""
     job.proxy.fault = every(3, fault, method)
-    assert job.run() == expected()
+    assert is_right(job.run())
     assert len(job.proxy.requests) <= 3 * quiet
     graph = JobEventLog(job.store(), JOB.prefix).load().replay()
     assert all(vertex.finished for vertex in graph.vertices.values())
@@ -147,7 +152,7 @@ def test_each_third_request_fails(job: Job, quiet: int, fault: Fault, method: st
 def test_412_for_a_put_of_our_own(job: Job, quiet: int) -> None:
     """A create-only PUT whose answer was lost is refused when it is repeated: it is recognised by its content."""
     job.proxy.fault = every(2, LoseAnswer(), "PUT", "/events/")
-    assert job.run() == expected()
+    assert is_right(job.run())
     assert len(job.proxy.requests) <= 3 * quiet
 
 
@@ -159,7 +164,7 @@ def test_412_for_everything(job: Job, quiet: int, folder: str) -> None:
     if isinstance(result, RecoveryError):
         assert folder in ("claims", "events"), result
     else:
-        assert result == expected()
+        assert is_right(result)
     assert len(job.proxy.requests) <= 3 * quiet
 
 
@@ -171,7 +176,7 @@ def test_slow_answers(job: Job, quiet: int) -> None:
         return None
 
     job.proxy.fault = slow
-    assert job.run() == expected()
+    assert is_right(job.run())
     assert len(job.proxy.requests) <= 3 * quiet
 
 
@@ -183,11 +188,11 @@ def test_credentials_expire(job: Job, quiet: int, code: str, after: int, caplog:
     job.proxy.fault = since(after, Answer(status, code))
     result = job.outcome()
     if not isinstance(result, RecoveryError):
-        assert result == expected()
+        assert is_right(result)
         assert "The job goes on without recording" in caplog.text
     assert len(job.proxy.requests) <= 3 * quiet
     job.proxy.reset()
-    assert job.run() in (expected(), {})
+    assert job.ends_well()
 
 
 @pytest.mark.parametrize("fault", [Answer(500, "InternalError"), Drop()], ids=["500", "reset"])
@@ -196,7 +201,7 @@ def test_the_store_is_gone_for_good(job: Job, fault: Fault, after: int) -> None:
     """Each request is repeated as often as the retry policy says, and the job asks no more when recording has ended."""
     job.proxy.fault = since(after, fault)
     result = job.outcome()
-    assert isinstance(result, RecoveryError) or result == expected()
+    assert isinstance(result, RecoveryError) or is_right(result)
     # Every partition that is left is tried once, and the record, the heartbeat and the claim look, too.
     assert len(job.proxy.requests) <= after + FAST.attempts * (2 * PARTITIONS * len(VERTICES) + 10)
 
@@ -204,12 +209,23 @@ def test_the_store_is_gone_for_good(job: Job, fault: Fault, after: int) -> None:
 EMPTY = '<ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/"><KeyCount>0</KeyCount></ListBucketResult>'
 
 
+def from_partition(nth: int) -> Callable[[Request], Fault]:
+    """Refuse the PUT of the *nth* partition and everything that comes after it."""
+    lock, seen = threading.Lock(), [0]
+
+    def decide(request: Request) -> Fault:
+        with lock:
+            seen[0] += request.method == "PUT" and "/partitions/" in request.target
+            return Answer(403, "AccessDenied") if seen[0] >= nth else None
+
+    return decide
+
+
 def interrupted(job: Job) -> None:
-    """An attempt that dies in the middle of the second vertex: the store refuses all that comes later."""
-    job.proxy.fault = since(40, Answer(403, "AccessDenied"))
+    """An attempt that dies in the middle of the last vertex: the store refuses all that comes later."""
+    job.proxy.fault = from_partition(3 * PARTITIONS + 3)
     job.outcome()
     job.proxy.reset()
-    assert job.computed() > PARTITIONS
 
 
 @pytest.mark.parametrize("folder", ["claims", "events", "snapshots", "partitions", "heartbeats"])
@@ -222,10 +238,10 @@ def test_a_stale_listing(job: Job, quiet: int, folder: str) -> None:
     if isinstance(result, RecoveryError):
         assert folder in ("claims", "events"), result  # nobody can tell who owns the job
     else:
-        assert result == expected()
+        assert is_right(result)
     assert len(job.proxy.requests) <= 6 * quiet
     job.proxy.reset()
-    assert job.run() in (expected(), {})
+    assert job.ends_well()
 
 
 @pytest.mark.parametrize("harm", ["truncated", "changed", "deleted"])
@@ -245,5 +261,5 @@ def test_objects_are_harmed_between_two_attempts(job: Job, quiet: int, moto: S3S
             half = len(body) // 2
             changed = body[:half] if harm == "truncated" else body[:half] + b"\xff" + body[half + 1 :]
             client.put_object(Bucket=BUCKET, Key=key, Body=changed)
-    assert job.run() == expected()
+    assert is_right(job.run())
     assert len(job.proxy.requests) <= 3 * quiet

@@ -84,6 +84,7 @@ class FaultyServer:
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            disable_nagle_algorithm = True  # headers and body are two writes, and the second one would wait for 40 ms
 
             def handle_any(self) -> None:
                 outer._handle(self)
