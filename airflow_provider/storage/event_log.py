@@ -30,6 +30,7 @@ class LoggedEvents:
     :ivar problems: one sentence for each block that was not, or not wholly, used
     :ivar lost_blocks: their numbers; events are missing there, among them perhaps a reset
     :ivar newest_epoch: highest epoch that wrote a block; 0 if none did
+    :ivar newest_owner: whose claim that was; empty if only a snapshot tells of it
     :ivar fences: blocks that must never be deleted: the first of each attempt, and what cannot be read
     :ivar losses: before which of the events records are lost, by its position, and what is known of them
     :ivar snapshot: what stands for the blocks before the first one read; ``None`` if there are none
@@ -43,6 +44,7 @@ class LoggedEvents:
     fences: frozenset[int] = frozenset()
     losses: list[tuple[int, Loss]] = field(default_factory=list)
     snapshot: Snapshot | None = None
+    newest_owner: str = ""
 
     def base(self) -> ExecutionGraph:
         """Return the graph before the first of the events, with what is wrong with the store as its problems."""
@@ -101,9 +103,15 @@ class JobEventLog:
                 break
             # A driver at work deletes blocks once a newer snapshot holds them: then that one is to be read.
         newest = max([logged.newest_epoch, *(snapshot.graph.attempts if snapshot is not None else ())])
+        owner = logged.newest_owner if logged.newest_epoch == newest else ""
         fences = logged.fences | (snapshot.fences if snapshot is not None else frozenset())
         return replace(
-            logged, problems=[*problems, *logged.problems], newest_epoch=newest, fences=fences, snapshot=snapshot
+            logged,
+            problems=[*problems, *logged.problems],
+            newest_epoch=newest,
+            newest_owner=owner,
+            fences=fences,
+            snapshot=snapshot,
         )
 
     def numbers(self) -> list[int]:
@@ -140,19 +148,19 @@ def _collect(first: int, end: int, blocks: dict[int, Block | None]) -> LoggedEve
     lost: list[int] = []
     losses: list[tuple[int, Loss]] = []
     fences: set[int] = set()
-    newest = 0
+    newest, owner = 0, ""
     for number in range(first, end):
         block = blocks.get(number) or Block(None, problem="it is missing")
         if block.header is None or block.header.epoch > newest:
             fences.add(number)
-        if block.header is not None:
-            newest = max(newest, block.header.epoch)
+        if block.header is not None and block.header.epoch >= newest:
+            newest, owner = block.header.epoch, block.header.owner
         events.extend(block.events)
         if block.problem:
             losses.append((len(events), loss_of(number, block)))
             lost.append(number)
             problems.append(describe(number, block))
-    return LoggedEvents(events, end, problems, lost, newest, frozenset(fences), losses)
+    return LoggedEvents(events, end, problems, lost, newest, frozenset(fences), losses, newest_owner=owner)
 
 
 def loss_of(number: int, block: Block) -> Loss:
