@@ -112,12 +112,11 @@ class JobEventWriter:
 
     def _write_first(self, make_first: Callable[[ExecutionGraph], AttemptStarted]) -> ExecutionGraph:
         """Read the store and write the first block, which then is number ``_next_block``, behind all that is there."""
-        logged = self._log.load()
+        logged = self._log.replay()
         self._refuse_newer(logged.newest_epoch, logged.newest_owner)
-        graph = logged.replay()
+        graph = logged.graph
         self._next_block, self._fences = logged.next_block, logged.fences
-        good = logged.snapshot.number if logged.snapshot is not None else 0
-        self._compactor = Compactor(self._store, self._prefix, good)
+        self._compactor = Compactor(self._store, self._prefix, logged.snapshot)
         fault_point(BEFORE_FIRST_EVENT)
         epochs = {logged.newest_epoch}
         while True:

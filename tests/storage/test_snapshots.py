@@ -368,3 +368,34 @@ def test_whatever_is_recorded_snapshotted_and_deleted_replay_tells_all_of_it(ste
         logged = JobEventLog(store, PREFIX).load()
         assert told(logged.replay()) == expected
         assert (logged.problems, logged.lost_blocks) == ([], [])
+
+
+@pytest.mark.parametrize("harm", [None, b"", b"rubbish"], ids=["deleted", "empty", "rubbish"])
+@pytest.mark.parametrize("key", [block_key(3), block_key(6), snapshot_key(4), snapshot_key(7)])
+@pytest.mark.parametrize("every_snapshot", [False, True])
+def test_replay_while_reading_is_replay_after_reading(
+    files: FileObjectStore, key: str, harm: bytes | None, every_snapshot: bool
+) -> None:
+    """Whatever is harmed, the graph that blocks are folded into as they come is that of all events."""
+    for numbers in ((1, 2), (3, 4)):
+        attempt = Recorder(files)
+        attempt.begin()
+        attempt.record(*numbers)
+        attempt.snapshot()
+        attempt.writer.close()
+    for harmed in (key, *((snapshot_key(4), snapshot_key(7)) if every_snapshot else ())):
+        if harm is None:
+            files.delete([harmed])
+        elif files.exists(harmed):
+            files.put(harmed, harm)
+    log = JobEventLog(files, PREFIX)
+    logged, replayed = log.load(), log.replay()
+    whole = logged.replay()
+    assert vars(replayed.graph) | {"_handlers": 0} == vars(whole) | {"_handlers": 0}
+    assert (replayed.next_block, replayed.newest_epoch, replayed.newest_owner, replayed.fences) == (
+        logged.next_block,
+        logged.newest_epoch,
+        logged.newest_owner,
+        logged.fences,
+    )
+    assert replayed.lost_blocks == logged.lost_blocks
