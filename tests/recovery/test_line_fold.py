@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from airflow_provider.recovery import events as ev
@@ -44,6 +44,8 @@ steps = st.lists(
 )
 
 
+@example([stored(0), init(1, layout="m"), stored(1)])
+@example([stored(0), start(2, fresh=True), init(2), stored(1, 2), stored(0, 1)])
 @given(steps)
 def test_the_quick_way_is_the_ordinary_way(history: list[ev.JobEvent | Loss]) -> None:
     """Line by line, losses between them included, two graphs stay the same, down to problems and order."""
