@@ -63,6 +63,12 @@ class ObjectExists(StoreError):
     """A create-only write found the key taken: somebody was first."""
 
 
+class ClaimsLost(StoreError):
+    """Claims of a job are gone although their attempts have written, so that an epoch was taken again."""
+
+    retryable = True
+
+
 class CorruptObject(StoreError):
     """An object's content does not match its recorded size or checksum."""
 

@@ -2,7 +2,8 @@
 
 ``SPARK_RECOVERY_FAULT=name`` or ``name@3`` in the environment sends SIGKILL when the point is passed for the first or
 third time, to the process in ``SPARK_RECOVERY_FAULT_PID`` (the driver sets it, so that a point inside an executor's
-process on the same machine ends the driver) or else to this one. Without the variable a point costs one look-up.
+process on the same machine ends the driver) or else to this one. What is killed, and where, is written to standard
+error before that, so that a test can tell this end from any other. Without the variable a point costs one look-up.
 """
 
 from __future__ import annotations
@@ -51,6 +52,11 @@ POINTS = (
 _passed: dict[str, int] = {}
 
 
+def killed_at(fault: str) -> str:
+    """Return what is written to standard error when *fault* (``name`` or ``name@3``) strikes, up to the process id."""
+    return f"spark-recovery: fault point {fault} is reached; SIGKILL to process "
+
+
 def fault_point(name: str) -> None:
     """Die here if a test asked for it."""
     wanted = os.environ.get(FAULT)
@@ -61,5 +67,7 @@ def fault_point(name: str) -> None:
         return
     _passed[name] = _passed.get(name, 0) + 1
     if _passed[name] == int(count or 1):
-        os.kill(int(os.environ.get(FAULT_PID) or os.getpid()), signal.SIGKILL)
+        victim = int(os.environ.get(FAULT_PID) or os.getpid())
+        os.write(2, f"{killed_at(wanted)}{victim}\n".encode())
+        os.kill(victim, signal.SIGKILL)
         time.sleep(3600)  # an executor's process must not go on after it has killed the driver

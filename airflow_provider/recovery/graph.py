@@ -8,13 +8,13 @@ it told can be found again by listing the partition store, or computed again.
 from __future__ import annotations
 
 import enum
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from airflow_provider.recovery import events as ev
 from airflow_provider.recovery.loss import Loss, first_start_lost, not_determined
+from airflow_provider.recovery.partition_record import PartitionRecord
 
 MOST_PROBLEMS = 100
 """One lost block can make thousands of later events unusable; so many of them are told."""
@@ -39,36 +39,6 @@ RESTART_STRATEGY = "restart-strategy"
 """The coordinator that counts failures."""
 
 _START_LOST = "the job event store has lost the start of an attempt, which may have given up what is older"
-
-
-class PartitionRecord(NamedTuple):
-    """A finished partition: where it is and what it cost. A tuple, because a large job has a million of them.
-
-    :ivar folder: the part of the key up to its last slash, which the partitions of a vertex share
-    :ivar name: the rest of the key
-    :ivar bytes: size of the object
-    :ivar duration: seconds of task time
-    :ivar attempt: the attempt that computed it
-    """
-
-    folder: str
-    name: str
-    rows: int
-    bytes: int
-    checksum: str
-    duration: float
-    attempt: int
-
-    @property
-    def key(self) -> str:
-        """Object key below the job's prefix."""
-        return self.folder + self.name
-
-    @classmethod
-    def of(cls, key: str, rows: int, size: int, checksum: str, duration: float, attempt: int) -> PartitionRecord:
-        """Return the record of the object *key*."""
-        folder, slash, name = key.rpartition("/")
-        return cls(sys.intern(folder + slash), name, rows, size, checksum, duration, attempt)
 
 
 @dataclass

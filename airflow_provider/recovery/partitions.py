@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from airflow_provider.recovery.digest import digest
 from airflow_provider.recovery.events import PartitionFinished
 
 FOLDER = "partitions"
@@ -93,6 +94,15 @@ def finished_event(partition: StoredPartition, epoch: int, at: float) -> Partiti
         duration=partition.millis / 1000,
         attempt=partition.epoch,
     )
+
+
+def incarnation(keys: Iterable[str]) -> str:
+    """Return what tells one computation of a vertex from another: a digest of its partitions' *keys*.
+
+    What reads a vertex that is not deterministic carries it in its own identity, so that nothing which was derived from
+    a lost incarnation is taken for something that was derived from the one that is there.
+    """
+    return digest(*sorted(keys))[:16]
 
 
 def choose(

@@ -15,7 +15,8 @@ from typing import Any
 
 from airflow_provider.recovery.errors import EventFormatError
 from airflow_provider.recovery.events import VertexInitialized, VertexSkipped, decode_event, encode_event
-from airflow_provider.recovery.graph import Attempt, ExecutionGraph, JobState, PartitionRecord, Vertex
+from airflow_provider.recovery.graph import Attempt, ExecutionGraph, JobState, Vertex
+from airflow_provider.recovery.partition_record import PartitionRecord
 from airflow_provider.recovery.partitions import FOLDER
 
 GROWTH = 8
@@ -105,8 +106,9 @@ def _vertex(vertex: Vertex) -> dict[str, Any]:
         "has_finished": vertex.has_finished,
         "reached_by": sorted(vertex.reached_by),
         "partitions": [
-            [index, _shorten(p.key, folder), p.rows, p.bytes, p.checksum, p.duration, p.attempt]
+            [index, _shorten(p.key, folder), facts.rows, p.bytes, facts.checksum, facts.duration, facts.attempt]
             for index, p in vertex.partitions.items()
+            for facts in (p.facts,)
         ],
     }
 
@@ -118,7 +120,7 @@ def _read_vertex(record: dict[str, Any]) -> Vertex:
     folder = _folder(initialized)
     partitions = {
         index: (
-            PartitionRecord(folder, key[1:], *told)
+            PartitionRecord.within(folder, key[1:], *told)
             if key[0] == _INSIDE and "/" not in key
             else PartitionRecord.of((folder if key[0] == _INSIDE else "") + key[1:], *told)
         )

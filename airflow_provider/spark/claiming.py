@@ -24,7 +24,7 @@ def read_graph(store: ObjectStore, prefix: str) -> ExecutionGraph:
 
     :raises StoreError: it cannot be read
     """
-    return JobEventLog(store, prefix).load().replay()
+    return JobEventLog(store, prefix).replay().graph
 
 
 def decide_alone(request: RunRequest, store: ObjectStore) -> Decision:

@@ -54,6 +54,61 @@ def _open(event_store: str, prefix: str, options: tuple[tuple[str, Any], ...]) -
     return PartitionStore(open_store(event_store, StorageOptions.from_mapping(dict(options))), prefix)
 
 
+@dataclass(frozen=True)
+class Place:
+    """Which partition a task stores; the words are those of :class:`StoredPartition`."""
+
+    vertex: str
+    layout: str
+    index: int
+    parallelism: int
+    epoch: int
+    task: int
+
+
+def store_partition(
+    open_store: Callable[[], PartitionStore], place: Place, batches: Iterator[pa.RecordBatch], schema: bytes
+) -> tuple[StoredPartition, str]:
+    """Store all batches as one partition.
+
+    :param open_store: called once the batches are computed
+    :param schema: Arrow schema, serialised, for a partition without rows
+    :returns: the partition, and why it is not stored; empty text if it is
+    """
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="spark-recovery-") as folder:
+        path = Path(folder) / "partition.parquet"
+        rows, checksum, size = write_partition(batches, path, schema)
+        partition = StoredPartition(
+            **vars(place),
+            rows=rows,
+            checksum=f"{checksum:08x}",
+            millis=int((time.monotonic() - started) * 1000),
+            bytes=size,
+        )
+        try:
+            open_store().put(partition, path)
+        except (RecoveryError, OSError) as failure:
+            return partition, str(failure)
+        fault_point(AFTER_PARTITION_PUT)
+        return partition, ""
+
+
+def stored_rows(store: PartitionStore, partition: StoredPartition) -> Iterator[pa.RecordBatch]:
+    """Yield what :func:`store_partition` stored.
+
+    :raises CorruptObject: it is damaged, which is marked in the store, so that the next attempt computes it again
+    """
+    with tempfile.TemporaryDirectory(prefix="spark-recovery-") as folder:
+        path = Path(folder) / "partition.parquet"
+        try:
+            store.fetch(partition, path)
+        except CorruptObject:
+            store.mark_corrupt(partition)
+            raise
+        yield from read_partition(path)
+
+
 def partition_writer(
     location: StoreLocation,
     vertex: str,
@@ -74,34 +129,19 @@ def partition_writer(
 
         context = TaskContext.get()
         assert context is not None  # noqa: S101 - Spark sets it in every task
-        started = time.monotonic()
-        with tempfile.TemporaryDirectory(prefix="spark-recovery-") as folder:
-            path = Path(folder) / "partition.parquet"
-            key, size, error = "", 0, ""
-            waited = _Waited(batches)
-            rows, checksum, size = write_partition(waited, path, schema)
-            partition = StoredPartition(
-                vertex=vertex,
-                layout=str(context.getLocalProperty(LAYOUT_PROPERTY)),
-                index=context.partitionId(),
-                parallelism=int(str(context.getLocalProperty(PARALLELISM_PROPERTY))),
-                epoch=epoch,
-                task=context.taskAttemptId(),
-                rows=rows,
-                checksum=f"{checksum:08x}",
-                millis=int((time.monotonic() - started) * 1000),
-                bytes=size,
-            )
-            try:
-                location.open().put(partition, path)
-            except (RecoveryError, OSError) as failure:
-                error = str(failure)
-            else:
-                key = partition.key
-                fault_point(AFTER_PARTITION_PUT)
-        seconds = time.monotonic() - started
-        report(key, size, error, seconds, seconds - waited.seconds)
-        yield pa.RecordBatch.from_pydict({"key": [key], "bytes": [size], "error": [error]})
+        place = Place(
+            vertex=vertex,
+            layout=str(context.getLocalProperty(LAYOUT_PROPERTY)),
+            index=context.partitionId(),
+            parallelism=int(str(context.getLocalProperty(PARALLELISM_PROPERTY))),
+            epoch=epoch,
+            task=context.taskAttemptId(),
+        )
+        started, waited = time.monotonic(), _Waited(batches)
+        partition, error = store_partition(location.open, place, waited, schema)
+        key, seconds = "" if error else partition.key, time.monotonic() - started
+        report(key, partition.bytes, error, seconds, seconds - waited.seconds)
+        yield pa.RecordBatch.from_pydict({"key": [key], "bytes": [partition.bytes], "error": [error]})
 
     return write
 
@@ -129,8 +169,7 @@ def partition_reader(
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return the function that turns rows holding an index into the rows of that stored partition.
 
-    A damaged object is marked in the store, so that the next attempt computes it again, and the task fails with an
-    error that names it.
+    A damaged object fails the task with an error that names it; see :func:`stored_rows`.
     """
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -139,13 +178,6 @@ def partition_reader(
             for index in batch.column(0).to_pylist():
                 partition = StoredPartition.from_key(partitions[index], sizes[index])
                 assert partition is not None  # noqa: S101 - the driver passes only keys that it has parsed
-                with tempfile.TemporaryDirectory(prefix="spark-recovery-") as folder:
-                    path = Path(folder) / "partition.parquet"
-                    try:
-                        store.fetch(partition, path)
-                    except CorruptObject:
-                        store.mark_corrupt(partition)
-                        raise
-                    yield from read_partition(path)
+                yield from stored_rows(store, partition)
 
     return read

@@ -11,10 +11,10 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider.recovery.digest import digest
 from airflow_provider.recovery.errors import ConfigurationError
 from airflow_provider.recovery.explain import reasons
 from airflow_provider.recovery.job import encode_segment
+from airflow_provider.recovery.partitions import incarnation
 from airflow_provider.spark.context import require_name
 from airflow_provider.spark.environment import executors_ready
 from airflow_provider.spark.failover import compute, up_to_date
@@ -154,6 +154,5 @@ def _reading(context: RecoveryContext, point: RecoveryPoint, stored: dict[int, S
     deterministic = vertex is not None and vertex.initialized.deterministic
     token = point.vertex
     if not deterministic:
-        incarnation = digest(*sorted(partition.key for partition in stored.values()))
-        token += f"@{incarnation[:16]}"
+        token += f"@{incarnation(partition.key for partition in stored.values())}"
     return as_vertex(point.df, read_partitions(context, point, stored), token)

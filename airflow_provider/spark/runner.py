@@ -64,13 +64,19 @@ def run(request: RunRequest) -> int:
 
 
 def set_up_logging() -> None:
-    """Send the package's log to standard output, one line each, where ``spark-submit`` and Airflow pick it up."""
+    """Send the package's log to standard output, one line each, where ``spark-submit`` and Airflow pick it up.
+
+    Errors go to standard error, as those of any command.
+    """
     logger = logging.getLogger("airflow_provider")
     if logger.handlers:
         return
-    handler = logging.StreamHandler(sys.stdout)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s spark-recovery: %(message)s", "%H:%M:%S"))
-    logger.addHandler(handler)
+    told, errors = logging.StreamHandler(sys.stdout), logging.StreamHandler(sys.stderr)
+    told.addFilter(lambda record: record.levelno < logging.ERROR)
+    errors.setLevel(logging.ERROR)
+    for handler in (told, errors):
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s spark-recovery: %(message)s", "%H:%M:%S"))
+        logger.addHandler(handler)
     logger.setLevel(logging.INFO)
     logger.propagate = False
 

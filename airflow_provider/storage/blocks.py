@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
 
 from airflow_provider.recovery.errors import EventFormatError
 from airflow_provider.recovery.events import JobEvent, decode_event
@@ -40,12 +40,15 @@ class Block:
     """What can be trusted of a stored block.
 
     :ivar header: ``None`` if the block cannot be trusted at all
+    :ivar events: none where the lines were folded as they were read
     :ivar problem: what is wrong with it; empty if nothing is
+    :ivar used: number of events that can be trusted
     """
 
     header: BlockHeader | None
     events: tuple[JobEvent, ...] = ()
     problem: str = ""
+    used: int = 0
 
 
 def encode_block(header: BlockHeader, events: Sequence[str]) -> bytes:
@@ -61,6 +64,24 @@ def checksummed(lines: Iterable[str]) -> bytes:
 
 def decode_block(data: bytes, job: str, number: int) -> Block:
     """Read a block that should be block *number* of *job*. Never raises: what cannot be trusted is said."""
+    events: list[JobEvent] = []
+
+    def take(line: bytes, epoch: int) -> None:
+        event = decode_event(line.decode())
+        if event.epoch != epoch:
+            raise ValueError(f"it speaks of attempt {event.epoch}, the block of {epoch}")
+        events.append(event)
+
+    block = fold_block(data, job, number, take)
+    return replace(block, events=tuple(events))
+
+
+def fold_block(data: bytes, job: str, number: int, take: Callable[[bytes, int], None]) -> Block:
+    """Hand the JSON of each event of a block to *take*, which keeps what it can; return the block without events.
+
+    :param take: called with the line and the block's epoch; raises ``EventFormatError`` or ``ValueError`` for one that
+        cannot be read, which ends the block
+    """
     lines = data.split(b"\n")
     try:
         header = _header(lines[0])
@@ -68,20 +89,20 @@ def decode_block(data: bytes, job: str, number: int) -> Block:
         return Block(None, problem=f"its header cannot be read: {error}")
     if (header.job, header.block) != (job, number):
         return Block(None, problem=f"it is block {header.block} of {header.job}")
-    events: list[JobEvent] = []
-    for position, line in enumerate(lines[1 : header.records + 1], start=1):
+    used = 0
+    for line in lines[1 : header.records + 1]:
         try:
-            event = decode_event(checked(line))
-            if event.epoch != header.epoch:
-                raise ValueError(f"it speaks of attempt {event.epoch}, the block of {header.epoch}")
+            take(_checked(line), header.epoch)
         except (EventFormatError, ValueError) as error:
-            return Block(header, tuple(events), f"record {position} of {header.records} cannot be read: {error}")
-        events.append(event)
-    if len(events) < header.records:
-        return Block(header, tuple(events), f"{header.records - len(events)} of {header.records} records are missing")
-    if lines[header.records + 1 :] != [b""]:
-        return Block(header, tuple(events), f"it does not end with its {header.records} records")
-    return Block(header, tuple(events))
+            problem = f"record {used + 1} of {header.records} cannot be read: {error}"
+            return Block(header, problem=problem, used=used)
+        used += 1
+    problem = ""
+    if used < header.records:
+        problem = f"{header.records - used} of {header.records} records are missing"
+    elif lines[header.records + 1 :] != [b""]:
+        problem = f"it does not end with its {header.records} records"
+    return Block(header, problem=problem, used=used)
 
 
 def checked(line: bytes) -> str:
@@ -89,10 +110,14 @@ def checked(line: bytes) -> str:
 
     :raises ValueError: it is not what was written
     """
+    return _checked(line).decode()
+
+
+def _checked(line: bytes) -> bytes:
     checksum, _, body = line.partition(b" ")
     if len(checksum) != 8 or int(checksum, 16) != zlib.crc32(body):
         raise ValueError("its checksum is wrong")
-    return body.decode()
+    return body
 
 
 def _header(line: bytes) -> BlockHeader:

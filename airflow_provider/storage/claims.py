@@ -86,7 +86,10 @@ class Claims:
     def newest(self) -> Claim | None:
         """Return the claim of the newest epoch, ``None`` if nobody has ever claimed the job."""
         epochs = self._epochs()
-        return self._read(max(epochs)) if epochs else None
+        if not epochs:
+            return None
+        # A listing may show what was just deleted. The epoch was held all the same.
+        return self.get(max(epochs)) or _unknown(max(epochs))
 
     def get(self, epoch: int) -> Claim | None:
         """Return the claim of *epoch*, ``None`` if there is none."""
@@ -132,13 +135,18 @@ class Claims:
         except (ValueError, TypeError, KeyError) as error:
             # Whoever wrote it holds the epoch all the same; nothing else can be said of them.
             log.warning("The claim %s in %s cannot be read: %s", self._key(epoch), self._store.uri, error)
-            return Claim(epoch, owner="", host="", boot_id="", pid=0, pid_started=0, claimed_at=0.0)
+            return _unknown(epoch)
 
     def _key(self, epoch: int) -> str:
         return f"{self._prefix}/claims/{epoch:08d}.json"
 
     def _ack_key(self, epoch: int) -> str:
         return f"{self._prefix}/acks/{epoch:08d}.json"
+
+
+def _unknown(epoch: int) -> Claim:
+    """Return what is said of a claim that cannot be read."""
+    return Claim(epoch, owner="", host="", boot_id="", pid=0, pid_started=0, claimed_at=0.0)
 
 
 def same_machine(claim: Claim) -> bool:

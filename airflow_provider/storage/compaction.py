@@ -71,19 +71,33 @@ class Compactor:
                 snapshot, self._offered = self._offered, None
             if snapshot is None:
                 return
+            number = snapshot.number
             try:
-                self._store_and_delete(snapshot)
-            except RecoveryError as error:
-                log.warning("Snapshot %d of the job event store could not be stored: %s", snapshot.number, error)
-            except Exception:
-                log.exception("Snapshot %d of the job event store could not be stored.", snapshot.number)
+                stored = self._write(snapshot)
+            except Exception as error:  # noqa: BLE001  whatever it is, the blocks tell the same
+                log.warning("Snapshot %d of the job event store could not be stored: %s", number, _told(error))
+                continue
+            try:
+                if stored:
+                    self._delete_superfluous(snapshot)
+            except Exception as error:  # noqa: BLE001  what stays costs room only
+                log.warning(
+                    "Snapshot %d of the job event store is stored, but what it makes superfluous could not be deleted: "
+                    "%s The next snapshot tries again.",
+                    number,
+                    _told(error),
+                )
 
-    def _store_and_delete(self, snapshot: Snapshot) -> None:
+    def _write(self, snapshot: Snapshot) -> bool:
+        """Store *snapshot*; return whether it is there now."""
         fault_point(BEFORE_SNAPSHOT)
         if not self._snapshots.write(snapshot):
             log.warning("Snapshot %d of the job event store is there already and damaged.", snapshot.number)
-            return
+            return False
         fault_point(AFTER_SNAPSHOT)
+        return True
+
+    def _delete_superfluous(self, snapshot: Snapshot) -> None:
         previous, self._good = self._good, snapshot.number
         if previous:
             self._delete_before(previous, snapshot.fences)
@@ -93,3 +107,7 @@ class Compactor:
         self._snapshots.delete(older for older in self._snapshots.numbers() if older < number)
         kept = set(fences)
         self._log.delete(block for block in self._log.numbers() if block < number and block not in kept)
+
+
+def _told(error: Exception) -> str:
+    return str(error) if isinstance(error, RecoveryError) else f"{error!r}."

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from airflow_provider.recovery.collector import no_collection
 from airflow_provider.recovery.errors import ObjectNotFound
 from airflow_provider.recovery.events import JobEvent
 from airflow_provider.recovery.graph import ExecutionGraph
+from airflow_provider.recovery.line_fold import LineFold
 from airflow_provider.recovery.loss import Loss
-from airflow_provider.storage.blocks import Block, decode_block
+from airflow_provider.storage.blocks import Block, decode_block, fold_block
 from airflow_provider.storage.object_store import ObjectStore
 from airflow_provider.storage.snapshots import Snapshot, Snapshots
 
@@ -30,6 +32,7 @@ class LoggedEvents:
     :ivar problems: one sentence for each block that was not, or not wholly, used
     :ivar lost_blocks: their numbers; events are missing there, among them perhaps a reset
     :ivar newest_epoch: highest epoch that wrote a block; 0 if none did
+    :ivar newest_owner: whose claim that was; empty if only a snapshot tells of it
     :ivar fences: blocks that must never be deleted: the first of each attempt, and what cannot be read
     :ivar losses: before which of the events records are lost, by its position, and what is known of them
     :ivar snapshot: what stands for the blocks before the first one read; ``None`` if there are none
@@ -43,6 +46,7 @@ class LoggedEvents:
     fences: frozenset[int] = frozenset()
     losses: list[tuple[int, Loss]] = field(default_factory=list)
     snapshot: Snapshot | None = None
+    newest_owner: str = ""
 
     def base(self) -> ExecutionGraph:
         """Return the graph before the first of the events, with what is wrong with the store as its problems."""
@@ -64,6 +68,31 @@ class LoggedEvents:
         return graph
 
 
+R = TypeVar("R", LoggedEvents, "Replayed")
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """All that is known of a job, and where its event store ends; the words are those of :class:`LoggedEvents`.
+
+    :ivar graph: with what is wrong with the store among its problems
+    :ivar snapshot: number of the snapshot that the replay began with; 0 if with the first block
+    """
+
+    graph: ExecutionGraph
+    next_block: int
+    newest_epoch: int
+    newest_owner: str
+    fences: frozenset[int]
+    lost_blocks: list[int]
+    snapshot: int
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing at all is stored."""
+        return not self.snapshot and self.next_block == 1 and not self.graph.problems
+
+
 class JobEventLog:
     """The event store of the job whose objects lie below *prefix*, as a reader sees it."""
 
@@ -81,30 +110,97 @@ class JobEventLog:
         """
         if from_block > 1 and self.block(from_block) is None:
             return LoggedEvents([], from_block)
-        return self._read(from_block, [number for number in self.numbers() if number >= from_block])
+        return self._blocks(from_block, [number for number in self.numbers() if number >= from_block])
 
     def load(self) -> LoggedEvents:
-        """Return the newest good snapshot and the events after it: all that is known of the job.
+        """Return the newest good snapshot and the events after it, for those who want to see each of them.
 
         Two listings, and one request for the snapshot and for each block after it.
 
         :raises StoreError: the store cannot be read; damaged snapshots and blocks are no error but problems
+        """
+        snapshot, problems, logged = self._newest(self._read)
+        newest = max([logged.newest_epoch, *(snapshot.graph.attempts if snapshot is not None else ())])
+        return replace(
+            logged,
+            problems=[*problems, *logged.problems],
+            newest_epoch=newest,
+            newest_owner=logged.newest_owner if logged.newest_epoch == newest else "",
+            fences=logged.fences | (snapshot.fences if snapshot is not None else frozenset()),
+            snapshot=snapshot,
+        )
+
+    def replay(self) -> Replayed:
+        """Return all that is known of the job, as ``load().replay()`` would, with no event in memory for long.
+
+        The same requests as :meth:`load`; blocks are applied while the next ones are fetched.
+
+        :raises StoreError: the store cannot be read; damaged snapshots and blocks are no error but problems
+        """
+        _, _, replayed = self._newest(self._replay)
+        return replayed
+
+    def _newest(
+        self, read: Callable[[Snapshot | None, list[str], list[int]], R]
+    ) -> tuple[Snapshot | None, list[str], R]:
+        """Have *read* read the blocks behind the newest good snapshot; return the snapshot, problems and the answer.
+
+        :param read: called with the snapshot, what is wrong with newer ones, and the numbers of the blocks
         """
         snapshots = Snapshots(self._store, self._prefix)
         for last in (*[False] * (_TRIES - 1), True):
             numbers = snapshots.numbers()
             snapshot, problems = snapshots.newest(numbers)
             start = snapshot.number if snapshot is not None else 1
-            present = [number for number in self.numbers() if number >= start]
-            logged = self._read(start, present)
-            if last or not logged.lost_blocks or snapshots.numbers() == numbers:
-                break
+            found = read(snapshot, problems, [number for number in self.numbers() if number >= start])
             # A driver at work deletes blocks once a newer snapshot holds them: then that one is to be read.
-        newest = max([logged.newest_epoch, *(snapshot.graph.attempts if snapshot is not None else ())])
-        fences = logged.fences | (snapshot.fences if snapshot is not None else frozenset())
-        return replace(
-            logged, problems=[*problems, *logged.problems], newest_epoch=newest, fences=fences, snapshot=snapshot
+            if last or not found.lost_blocks or snapshots.numbers() == numbers:
+                return snapshot, problems, found
+        raise AssertionError("the last try returns")
+
+    def _replay(self, snapshot: Snapshot | None, wrong: list[str], present: list[int]) -> Replayed:
+        graph = snapshot.graph if snapshot is not None else ExecutionGraph()
+        tally = _Tally(snapshot.number if snapshot is not None else 1, present)
+        newest = max(graph.attempts, default=0)
+        noted, graph.problems = graph.problems, []
+        fold = LineFold(graph)
+        with no_collection():
+            for number, data in zip(tally.numbers, self._bodies(present, tally.numbers), strict=True):
+                block = fold_block(data, self._prefix, number, fold.fold) if data is not None else _MISSING
+                if tally.add(number, block):
+                    graph.lose(loss_of(number, block))
+                    fold = LineFold(graph)
+        # What is wrong with the store comes first, whatever else the events do not fit to.
+        told, graph.problems = graph.problems, noted
+        for problem in (*wrong, *tally.problems, *told):
+            graph.note(problem)
+        return Replayed(
+            graph,
+            tally.next_block,
+            max(newest, tally.newest),
+            tally.owner if tally.newest >= newest else "",
+            frozenset(tally.fences) | (snapshot.fences if snapshot is not None else frozenset()),
+            tally.lost,
+            snapshot.number if snapshot is not None else 0,
         )
+
+    def _bodies(self, present: list[int], numbers: Iterable[int]) -> Iterator[bytes | None]:
+        """Yield the blocks of *numbers*, ``None`` for those that are not there; a few are fetched ahead."""
+        there = set(present)
+        with ThreadPoolExecutor(max(1, min(_READERS, len(present)))) as pool:
+            ahead: deque[Future[bytes | None] | None] = deque()
+            for number in numbers:
+                ahead.append(pool.submit(self._body, number) if number in there else None)
+                if len(ahead) > _READERS:
+                    yield _result(ahead.popleft())
+            while ahead:
+                yield _result(ahead.popleft())
+
+    def _body(self, number: int) -> bytes | None:
+        try:
+            return self._store.get(self.key(number))
+        except ObjectNotFound:
+            return None
 
     def numbers(self) -> list[int]:
         """Return the numbers of all blocks, in order. One listing."""
@@ -116,53 +212,78 @@ class JobEventLog:
         """Delete blocks; see ``storage.compaction`` for which may be."""
         self._store.delete([self.key(number) for number in numbers])
 
-    def _read(self, start: int, present: list[int]) -> LoggedEvents:
-        next_block = present[-1] + 1 if present else start
-        with no_collection(), ThreadPoolExecutor(max(1, min(_READERS, len(present)))) as pool:
-            blocks = dict(zip(present, pool.map(self.block, present), strict=True))
-        return _collect(start, next_block, blocks)
+    def _read(self, snapshot: Snapshot | None, _: list[str], present: list[int]) -> LoggedEvents:
+        return self._blocks(snapshot.number if snapshot is not None else 1, present)
+
+    def _blocks(self, start: int, present: list[int]) -> LoggedEvents:
+        tally = _Tally(start, present)
+        events: list[JobEvent] = []
+        losses: list[tuple[int, Loss]] = []
+        with no_collection():
+            for number, data in zip(tally.numbers, self._bodies(present, tally.numbers), strict=True):
+                block = decode_block(data, self._prefix, number) if data is not None else _MISSING
+                events.extend(block.events)
+                if tally.add(number, block):
+                    losses.append((len(events), loss_of(number, block)))
+        return LoggedEvents(
+            events,
+            tally.next_block,
+            tally.problems,
+            tally.lost,
+            tally.newest,
+            frozenset(tally.fences),
+            losses,
+            newest_owner=tally.owner,
+        )
 
     def block(self, number: int) -> Block | None:
         """Return one block, ``None`` if it does not exist."""
-        try:
-            return decode_block(self._store.get(self.key(number)), self._prefix, number)
-        except ObjectNotFound:
-            return None
+        data = self._body(number)
+        return decode_block(data, self._prefix, number) if data is not None else None
 
     def key(self, number: int) -> str:
         """Return the key of block *number*."""
         return f"{self._prefix}/events/{number:010d}.jsonl"
 
 
-def _collect(first: int, end: int, blocks: dict[int, Block | None]) -> LoggedEvents:
-    events: list[JobEvent] = []
-    problems: list[str] = []
-    lost: list[int] = []
-    losses: list[tuple[int, Loss]] = []
-    fences: set[int] = set()
-    newest = 0
-    for number in range(first, end):
-        block = blocks.get(number) or Block(None, problem="it is missing")
-        if block.header is None or block.header.epoch > newest:
-            fences.add(number)
-        if block.header is not None:
-            newest = max(newest, block.header.epoch)
-        events.extend(block.events)
+class _Tally:
+    """What is learnt of blocks beside their events; the words are those of :class:`LoggedEvents`."""
+
+    def __init__(self, start: int, present: list[int]) -> None:
+        self.next_block = present[-1] + 1 if present else start
+        self.numbers = range(start, self.next_block)
+        self.problems: list[str] = []
+        self.lost: list[int] = []
+        self.fences: set[int] = set()
+        self.newest, self.owner = 0, ""
+
+    def add(self, number: int, block: Block) -> bool:
+        """Take the next block; return whether some or all of its events are lost."""
+        if block.header is None or block.header.epoch > self.newest:
+            self.fences.add(number)
+        if block.header is not None and block.header.epoch >= self.newest:
+            self.newest, self.owner = block.header.epoch, block.header.owner
         if block.problem:
-            losses.append((len(events), loss_of(number, block)))
-            lost.append(number)
-            problems.append(describe(number, block))
-    return LoggedEvents(events, end, problems, lost, newest, frozenset(fences), losses)
+            self.lost.append(number)
+            self.problems.append(describe(number, block))
+        return bool(block.problem)
+
+
+_MISSING = Block(None, problem="it is missing")
+
+
+def _result(future: Future[bytes | None] | None) -> bytes | None:
+    return future.result() if future is not None else None
 
 
 def loss_of(number: int, block: Block) -> Loss:
     """Return what is known of the lost records of a block that is not, or not wholly, used."""
-    return Loss(number, block.header.epoch if block.header is not None else 0, first_read=bool(block.events))
+    return Loss(number, block.header.epoch if block.header is not None else 0, first_read=bool(block.used))
 
 
 def describe(number: int, block: Block) -> str:
     """Return one sentence about what is wrong with a block and how much of it is used."""
-    used = f"its first {len(block.events)} events are used" if block.events else "nothing of it is used"
+    used = f"its first {block.used} events are used" if block.used else "nothing of it is used"
     return f"block {number} is damaged or foreign, {block.problem}; {used}"
 
 

@@ -18,7 +18,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-from airflow_provider.recovery.errors import Fenced, ObjectExists, StoreError
+from airflow_provider.recovery.errors import ClaimsLost, Fenced, ObjectExists, StoreError
 from airflow_provider.recovery.events import AttemptStarted, JobEvent, encode_event
 from airflow_provider.recovery.faults import AFTER_FLUSH, BEFORE_FIRST_EVENT, BEFORE_FLUSH, fault_point
 from airflow_provider.recovery.graph import ExecutionGraph
@@ -112,12 +112,11 @@ class JobEventWriter:
 
     def _write_first(self, make_first: Callable[[ExecutionGraph], AttemptStarted]) -> ExecutionGraph:
         """Read the store and write the first block, which then is number ``_next_block``, behind all that is there."""
-        logged = self._log.load()
-        self._refuse_newer(logged.newest_epoch)
-        graph = logged.replay()
+        logged = self._log.replay()
+        self._refuse_newer(logged.newest_epoch, logged.newest_owner)
+        graph = logged.graph
         self._next_block, self._fences = logged.next_block, logged.fences
-        good = logged.snapshot.number if logged.snapshot is not None else 0
-        self._compactor = Compactor(self._store, self._prefix, good)
+        self._compactor = Compactor(self._store, self._prefix, logged.snapshot)
         fault_point(BEFORE_FIRST_EVENT)
         epochs = {logged.newest_epoch}
         while True:
@@ -126,7 +125,7 @@ class JobEventWriter:
             if taken is None:
                 break
             if taken.header is not None:
-                self._refuse_newer(taken.header.epoch)
+                self._refuse_newer(taken.header.epoch, taken.header.owner)
             for event in taken.events:
                 graph.apply(event)
             if taken.problem:
@@ -208,14 +207,24 @@ class JobEventWriter:
             return None if there == body else decode_block(there, self._prefix, number)
         return None
 
-    def _refuse_newer(self, epoch: int) -> None:
-        if epoch > self._claim.epoch:
+    def _refuse_newer(self, epoch: int, owner: str) -> None:
+        """Raise if what was read of *epoch*, the newest one, means that this attempt must not write."""
+        if epoch < self._claim.epoch or (epoch, owner) == (self._claim.epoch, self._claim.owner):
+            return
+        if epoch > self._claim.epoch and Claims(self._store, self._prefix).taken(epoch):
             raise Fenced(
                 f"Attempt {self._claim.epoch} has been replaced by attempt {epoch}.",
                 remedy="Nothing is to be done: the newer attempt goes on with the job.",
                 epoch=self._claim.epoch,
                 newer=epoch,
             )
+        # Then this epoch is no proof of anything: its driver and this one could both believe that they own the job.
+        raise ClaimsLost(
+            f"Attempt {epoch} has written events of {self._prefix} in {self._store.uri}, but its claim is gone.",
+            remedy="Run the job again until an attempt is newer than all that have written; and let nothing delete "
+            "single objects of a job, a lifecycle rule for example.",
+            epoch=epoch,
+        )
 
     def _run(self) -> None:
         """The writer thread. It may end, but never without saying so."""

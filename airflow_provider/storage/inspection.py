@@ -42,9 +42,9 @@ def inspect_job(store: ObjectStore, job: JobId) -> ExecutionGraph:
     :raises ConfigurationError: nothing is recorded under that job id
     :raises StoreError: the store cannot be read
     """
-    logged = JobEventLog(store, job.prefix).load()
-    if logged.snapshot is None and not logged.events and not logged.problems:
+    replayed = JobEventLog(store, job.prefix).replay()
+    if replayed.empty:
         raise ConfigurationError(
             f"There is no job {str(job)!r} in {store.uri}.", remedy="Check --job-id and --event-store."
         )
-    return logged.replay()
+    return replayed.graph

@@ -7,6 +7,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -17,7 +18,12 @@ from airflow_provider.storage.uris import file_uri, open_store
 from tests.support.http_faults import FaultyServer
 from tests.support.s3_gateway import S3Server
 
+if TYPE_CHECKING:
+    from tests.storage.s3_job import Job
+
 BUCKET = "recovery-tests"
+ACCESS = S3Server("", "testaccess", "testsecret")
+"""What lets one in at both servers for tests."""
 PREFIX = "jobs/etl/run/task/-1/@job"
 
 KINDS = ["file", "moto", pytest.param("gateway", marks=pytest.mark.process)]
@@ -28,7 +34,7 @@ def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of both servers for tests, whatever the environment of the test run holds."""
     for name in [name for name in os.environ if name.startswith("AWS_")]:
         monkeypatch.delenv(name)
-    for name, value in S3Server("", "testaccess", "testsecret").environment.items():
+    for name, value in ACCESS.environment.items():
         monkeypatch.setenv(name, value)
     for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
         monkeypatch.setenv(name, "/nonexistent")
@@ -66,6 +72,26 @@ def shared_proxy(moto: S3Server) -> Iterator[FaultyServer]:
 def proxy(shared_proxy: FaultyServer) -> FaultyServer:
     shared_proxy.reset()
     return shared_proxy
+
+
+@pytest.fixture
+def job(proxy: FaultyServer, tmp_path: Path) -> Iterator[Job]:
+    """One whose driver reaches S3 through the proxy."""
+    from tests.storage.s3_job import Job
+
+    yield Job(proxy, tmp_path, f"misbehaves/{uuid.uuid4().hex}")
+    proxy.reset()
+
+
+@pytest.fixture(scope="session")
+def quiet(shared_proxy: FaultyServer, tmp_path_factory: pytest.TempPathFactory) -> int:
+    """How many requests a job makes that nobody harms."""
+    from tests.storage.s3_job import Job, is_right
+
+    shared_proxy.reset()
+    job = Job(shared_proxy, tmp_path_factory.mktemp("quiet"), f"misbehaves/{uuid.uuid4().hex}", ACCESS.session())
+    assert is_right(job.run())
+    return len(shared_proxy.requests)
 
 
 def open_on(server: S3Server, prefix: str | None = None) -> ObjectStore:

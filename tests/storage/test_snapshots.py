@@ -277,11 +277,11 @@ def test_a_reader_that_is_overtaken_by_a_deletion_reads_again(files: FileObjectS
     assert told(logged.replay()) == {1: [f"event {number}" for number in range(1, 6)]}
 
 
-@pytest.mark.parametrize("operation", ["put_new", "delete", "list"])
+@pytest.mark.parametrize(("operation", "said"), [("put_new", "stored"), ("delete", "deleted"), ("list", "deleted")])
 def test_a_store_that_refuses_a_snapshot_costs_the_snapshot_only(
-    files: FileObjectStore, operation: str, caplog: pytest.LogCaptureFixture
+    files: FileObjectStore, operation: str, said: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It is said once per snapshot, and the recording goes on."""
+    """It is said once per snapshot, and truly; the recording goes on."""
     failing = [False]
 
     def fail(called: str, key: str) -> None:
@@ -298,9 +298,37 @@ def test_a_store_that_refuses_a_snapshot_costs_the_snapshot_only(
     attempt.writer.snapshot(attempt.graph.copy())
     attempt.record(3)
     attempt.writer.close()
-    assert "could not be stored: not now" in caplog.text
+    assert f"could not be {said}: not now" in caplog.text
     assert attempt.broken == []
     assert told(JobEventLog(files, PREFIX).load().replay()) == {1: ["event 1", "event 2", "event 3"]}
+
+
+def test_a_store_that_refuses_to_delete_costs_room_only(
+    files: FileObjectStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The log says that the snapshot is stored and that old blocks are not deleted; the next snapshot deletes them."""
+    refused: list[str] = []
+
+    def refuse(operation: str, key: str) -> None:
+        if operation == "delete" and "/events/" in key and not refused:
+            refused.append(key)
+            raise StoreUnavailable("not now", remedy="Wait.")
+
+    attempt = Recorder(WatchedStore(files, refuse))
+    attempt.begin()
+    for number in (1, 2):
+        attempt.record(number)
+        second = attempt.snapshot()
+    wait_until(lambda: "could not be deleted" in caplog.text)
+    assert f"Snapshot {second} of the job event store is stored, but" in caplog.text
+    assert "could not be deleted: not now Wait." in caplog.text
+    assert "could not be stored" not in caplog.text
+    first_to_go = block_key(2)
+    assert first_to_go in block_keys(files)
+    attempt.record(3)
+    attempt.snapshot()
+    attempt.writer.close()
+    assert first_to_go not in block_keys(files)
 
 
 @settings(max_examples=40, deadline=None)
@@ -340,3 +368,34 @@ def test_whatever_is_recorded_snapshotted_and_deleted_replay_tells_all_of_it(ste
         logged = JobEventLog(store, PREFIX).load()
         assert told(logged.replay()) == expected
         assert (logged.problems, logged.lost_blocks) == ([], [])
+
+
+@pytest.mark.parametrize("harm", [None, b"", b"rubbish"], ids=["deleted", "empty", "rubbish"])
+@pytest.mark.parametrize("key", [block_key(3), block_key(6), snapshot_key(4), snapshot_key(7)])
+@pytest.mark.parametrize("every_snapshot", [False, True])
+def test_replay_while_reading_is_replay_after_reading(
+    files: FileObjectStore, key: str, harm: bytes | None, every_snapshot: bool
+) -> None:
+    """Whatever is harmed, the graph that blocks are folded into as they come is that of all events."""
+    for numbers in ((1, 2), (3, 4)):
+        attempt = Recorder(files)
+        attempt.begin()
+        attempt.record(*numbers)
+        attempt.snapshot()
+        attempt.writer.close()
+    for harmed in (key, *((snapshot_key(4), snapshot_key(7)) if every_snapshot else ())):
+        if harm is None:
+            files.delete([harmed])
+        elif files.exists(harmed):
+            files.put(harmed, harm)
+    log = JobEventLog(files, PREFIX)
+    logged, replayed = log.load(), log.replay()
+    whole = logged.replay()
+    assert vars(replayed.graph) | {"_handlers": 0} == vars(whole) | {"_handlers": 0}
+    assert (replayed.next_block, replayed.newest_epoch, replayed.newest_owner, replayed.fences) == (
+        logged.next_block,
+        logged.newest_epoch,
+        logged.newest_owner,
+        logged.fences,
+    )
+    assert replayed.lost_blocks == logged.lost_blocks

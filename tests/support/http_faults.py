@@ -63,7 +63,24 @@ class BreakOff:
     after: int
 
 
-Fault = Answer | Drop | LoseAnswer | BreakOff | None
+@dataclass(frozen=True)
+class Stall:
+    """The connection stays open and no answer ever comes.
+
+    :ivar done: the server has done what it was asked to
+    """
+
+    done: bool = False
+
+
+@dataclass(frozen=True)
+class Rewrite:
+    """The server's answer with another body."""
+
+    change: Callable[[bytes], bytes]
+
+
+Fault = Answer | Drop | LoseAnswer | BreakOff | Stall | Rewrite | None
 
 
 class FaultyServer:
@@ -76,6 +93,7 @@ class FaultyServer:
     fault: Callable[[Request], Fault]
 
     def __init__(self, target: str, tls: ssl.SSLContext | None = None) -> None:
+        self._over = threading.Event()
         self.reset()
         self._scheme = "https" if tls else "http"
         self._target = urlsplit(target).netloc
@@ -84,6 +102,7 @@ class FaultyServer:
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            disable_nagle_algorithm = True  # headers and body are two writes, and the second one would wait for 40 ms
 
             def handle_any(self) -> None:
                 outer._handle(self)
@@ -106,7 +125,9 @@ class FaultyServer:
         return f"{self._scheme}://127.0.0.1:{self._server.server_address[1]}"
 
     def reset(self) -> None:
-        """Forget the requests and do no more harm."""
+        """Forget the requests, do no more harm, and let go of connections that were stalled."""
+        self._over.set()
+        self._over = threading.Event()
         self.requests = []
         self.fault = lambda request: None
 
@@ -120,6 +141,7 @@ class FaultyServer:
         try:
             yield self
         finally:
+            self._over.set()
             self._server.shutdown()
             self._server.server_close()
             thread.join()
@@ -129,15 +151,19 @@ class FaultyServer:
         request = Request(handler.command, handler.path, dict(handler.headers.items()), body)
         with self._lock:
             self.requests.append(request)
-        fault = self.fault(request)
+        over, fault = self._over, self.fault(request)
         if isinstance(fault, Answer):
             return self._answer(handler, fault.status, fault.headers, fault.body)
-        if not isinstance(fault, Drop):
+        if not isinstance(fault, Drop) and fault != Stall():
             status, headers, content = self._pass_on(request)
             if fault is None:
                 return self._answer(handler, status, headers, content)
+            if isinstance(fault, Rewrite):
+                return self._answer(handler, status, headers, fault.change(content))
             if isinstance(fault, BreakOff):
                 self._answer(handler, status, headers, content, fault.after)
+        if isinstance(fault, Stall):
+            over.wait()
         handler.close_connection = True
         return None
 

@@ -1,0 +1,91 @@
+"""What the execution graph keeps of a finished partition. Small, because a large job has a million of them.
+
+A partition's name tells its rows, checksum, task time and attempt (``recovery.partitions``), so that a record holds
+them only where the events tell something else.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import NamedTuple
+
+
+class Facts(NamedTuple):
+    """What is told of a partition beside its place and its size.
+
+    :ivar duration: seconds of task time
+    :ivar attempt: the attempt that computed it
+    """
+
+    rows: int
+    checksum: str
+    duration: float
+    attempt: int
+
+
+class PartitionRecord(NamedTuple):
+    """A finished partition: where it is and what it cost.
+
+    :ivar folder: the part of the key up to its last slash, which the partitions of a vertex share
+    :ivar name: the rest of the key
+    :ivar bytes: size of the object
+    :ivar told: ``None`` where the name tells the same
+    """
+
+    folder: str
+    name: str
+    bytes: int
+    told: Facts | None = None
+
+    @property
+    def key(self) -> str:
+        """Object key below the job's prefix."""
+        return self.folder + self.name
+
+    @property
+    def facts(self) -> Facts:
+        """What is told of it."""
+        return self.told or Facts(*_told_by(self.name))
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return self.facts.rows
+
+    @property
+    def checksum(self) -> str:
+        """CRC-32 of the object, eight hexadecimal digits."""
+        return self.facts.checksum
+
+    @property
+    def duration(self) -> float:
+        """Seconds of task time."""
+        return self.facts.duration
+
+    @property
+    def attempt(self) -> int:
+        """The attempt that computed it."""
+        return self.facts.attempt
+
+    @classmethod
+    def of(cls, key: str, rows: int, size: int, checksum: str, duration: float, attempt: int) -> PartitionRecord:
+        """Return the record of the object *key*."""
+        folder, slash, name = key.rpartition("/")
+        return cls.within(sys.intern(folder + slash), name, rows, size, checksum, duration, attempt)
+
+    @classmethod
+    def within(
+        cls, folder: str, name: str, rows: int, size: int, checksum: str, duration: float, attempt: int
+    ) -> PartitionRecord:
+        """Return the record of the object *name* in *folder*, a text that many records share."""
+        told = (rows, checksum, duration, attempt)
+        return cls(folder, name, size, None if _told_by(name) == told else Facts(*told))
+
+
+def _told_by(name: str) -> tuple[int, str, float, int] | tuple[()]:
+    """Return what a partition's name tells, as :class:`Facts`; nothing if it tells nothing."""
+    try:
+        _, attempt, _, rows, checksum, millis, _ = name.split(".")
+        return int(rows[1:]), checksum[1:], int(millis[2:]) / 1000, int(attempt[1:])
+    except ValueError:
+        return ()
