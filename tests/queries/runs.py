@@ -49,7 +49,7 @@ class ScriptRuns:
     arguments: tuple[str, ...]
     more: tuple[str, ...] = ()
     settings: Mapping[str, str] = field(default_factory=dict)
-    timeout: float = 280
+    timeout: float = 560
 
     def __post_init__(self) -> None:
         settings = {"spark.local.dir": str(self.folder / "local"), **self.settings}
