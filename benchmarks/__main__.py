@@ -10,25 +10,41 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from benchmarks import checkpoint, events, fingerprint, idle, machine, reconcile, replay, retry, ten_hours
+from benchmarks import auto, checkpoint, events, fingerprint, idle, machine, reconcile, replay, retry, ten_hours
 
 EVENT_STORE = {"events": events, "replay": replay, "reconcile": reconcile, "ten-hours": ten_hours, "idle": idle}
 """What is measured of the job event store; none of it needs Spark."""
 RESULTS = Path(__file__).parent / "results"
+PICTURES = Path(__file__).parents[1] / "docs"
 
 
 def main() -> None:
     """Measure what the command line asks for."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    names = ["checkpoint", "retry", "fingerprint", *EVENT_STORE]
-    parser.add_argument("--only", choices=names, help="one measurement alone")
+    names = ["checkpoint", "retry", "fingerprint", "auto", *EVENT_STORE]
+    parser.add_argument("--only", choices=names, help="one measurement alone; 'auto' is never run without being named")
     parser.add_argument("--rounds", type=int, default=5, help="rounds of the checkpoint comparison (default: 5)")
     parser.add_argument("--retry-rounds", type=int, default=3, help="rounds of the retry comparison (default: 3)")
     parser.add_argument("--store-rounds", type=int, default=5, help="rounds with the event store (default: 5)")
     parser.add_argument("--iterations", type=int, default=1200, help="how costly the retry's job is (default: 1200)")
+    parser.add_argument("--auto-rounds", type=int, default=5, help="pairs of each query of 'auto' (default: 5)")
+    parser.add_argument("--scale", type=float, default=3, help="TPC-H's scale factor for 'auto' (default: 3)")
+    parser.add_argument("--queries", type=int, nargs="+", default=[], help="queries of 'auto' (default: all 22)")
+    parser.add_argument("--retry-over", type=float, default=10, help="seconds of the queries retried (default: 10)")
+    parser.add_argument("--pictures", type=Path, default=PICTURES, help="where 'auto' draws (default: docs)")
     parser.add_argument("--data", type=Path, help="TPC-H tables as Parquet; by default they are generated")
     parser.add_argument("--results", type=Path, default=RESULTS, help="where to write JSON (default: %(default)s)")
     arguments = parser.parse_args()
+    if arguments.only == "auto":  # takes hours, and so is run by name only
+        from benchmarks import pictures  # imports matplotlib, which is slow
+
+        described = machine.describe()
+        result = auto.compare(arguments.scale, arguments.auto_rounds, arguments.queries, arguments.retry_over)
+        print(auto.table(result))
+        _keep(arguments.results, "auto", described, result)
+        for file in pictures.draw(result, arguments.pictures):
+            print(f"drawn: {file.name}")
+        return
     for name, measured in EVENT_STORE.items():
         if arguments.only in (None, name):
             described = machine.describe()

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from tests.queries.data import QuerySuite, query_suite
 
-SMALL, WALKED = 0.01, 1.0
-"""Scale factors in each run of the tests, and in the full walk."""
+SMALL = 0.01
+"""Scale factor in each run of the tests."""
+WALKED = float(os.environ.get("SPARK_RECOVERY_WALK_SCALE", "1"))
+"""Scale factor in the full walk."""
 
 
 @pytest.fixture(scope="session")

@@ -7,16 +7,12 @@ from pathlib import Path
 from random import Random
 
 from airflow_provider.recovery import faults
-from tests.queries.mode import RECOVERY_POINTS
 from tests.queries.runs import Ended, ScriptRuns
 
 SEED = int(os.environ.get("SPARK_RECOVERY_SEED", "1"))
 """Give another to try other moments."""
 
 KILLED = -9
-
-ALWAYS_PASSED = (faults.BEFORE_FLUSH, faults.AFTER_FLUSH)
-"""Fault points on the way of any attempt."""
 
 IN_RECOVERY_POINTS = (
     faults.AFTER_PARTITION_PUT,
@@ -38,8 +34,6 @@ def moment(random: Random, full: float, first: float = 0.15, last: float = 0.85)
 
 def fault(random: Random) -> str:
     """A fault point, passed for the k-th time."""
-    if not RECOVERY_POINTS:
-        return f"{random.choice(ALWAYS_PASSED)}@1"
     return f"{random.choice(IN_RECOVERY_POINTS)}@{random.randint(1, 6)}"
 
 

@@ -1,7 +1,7 @@
 """What a script leaves in its folder, compared with what the same script left in another one.
 
 A folder with ``_SUCCESS`` is a Spark writer's: rows of Parquet files (with the columns that folders' names tell), lines
-of the others. Any other file is the script's own: JSON, and lines of JSON.
+of the others. Any other file is the script's own: JSON, and lines of JSON. What begins with "_" or "." is left out.
 """
 
 from __future__ import annotations
@@ -32,14 +32,19 @@ def output_differences(expected: Path, got: Path, tolerance: Tolerance = SAME_EN
 def _outputs(folder: Path) -> set[str]:
     """Writers' folders and folders of lines as a whole, other files by themselves."""
     assert folder.is_dir(), f"there is no {folder}"
-    written = {path.parent for path in folder.rglob("_SUCCESS")}
-    lines = {path.parent for path in folder.rglob("*.jsonl")}
+    paths = [path for path in folder.rglob("*") if not _private(path.relative_to(folder).parent)]
+    written = {path.parent for path in paths if path.name == "_SUCCESS"}
+    lines = {path.parent for path in paths if path.suffix == ".jsonl"}
     own = {
         path
-        for path in folder.rglob("*")
-        if path.is_file() and not {*path.parents} & (written | lines) and not path.name.startswith(("_", "."))
+        for path in paths
+        if path.is_file() and not {*path.parents} & (written | lines) and not _private(Path(path.name))
     }
     return {str(path.relative_to(folder)) for path in written | lines | own}
+
+
+def _private(path: Path) -> bool:
+    return any(part.startswith(("_", ".")) for part in path.parts)
 
 
 def _differences(expected: Path, got: Path, tolerance: Tolerance) -> list[str]:
@@ -58,7 +63,7 @@ def _parquet(folder: Path) -> pa.Table:
 
 
 def _lines(folder: Path) -> list[str]:
-    files = [path for path in folder.rglob("*") if path.is_file() and not path.name.startswith(("_", "."))]
+    files = [path for path in folder.rglob("*") if path.is_file() and not _private(Path(path.name))]
     return sorted(line for file in files for line in file.read_text().splitlines())
 
 

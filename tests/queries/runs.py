@@ -16,12 +16,13 @@ from airflow_provider.recovery.job import JobId
 from airflow_provider.recovery.report import build_report
 from airflow_provider.storage.inspection import inspect_job
 from airflow_provider.storage.uris import open_store
-from tests.queries.mode import RECOVERY_POINTS
 from tests.support.driver import DriverHarness
 from tests.support.waiting import process_tree
 
 JOBS = Path(__file__).parent / "jobs"
 SCRIPTS = Path(__file__).parent / "scripts"
+EVERY_POINT: Mapping[str, str] = {"recovery-points": "auto", "overhead-budget": "1e6"}
+"""Options of each run. The budget is large, so that points are placed on small data, too."""
 SHOWN = 20_000
 """Characters of a driver's log that a failed test shows."""
 
@@ -49,7 +50,7 @@ class ScriptRuns:
     arguments: tuple[str, ...]
     more: tuple[str, ...] = ()
     settings: Mapping[str, str] = field(default_factory=dict)
-    timeout: float = 280
+    timeout: float = 560
 
     def __post_init__(self) -> None:
         settings = {"spark.local.dir": str(self.folder / "local"), **self.settings}
@@ -71,8 +72,11 @@ class ScriptRuns:
         """Both uninterrupted and at the same time, because starting Spark and planning keep little more than one core
         busy.
         """
-        both = self._start_plain(plain), self._start_attempt(target, "")
-        return self._end(both[0]), self._end(both[1])
+        one, other = self._start_plain(plain), self._start_attempt(target, "")
+        try:
+            return self._end(one), self._end(other)
+        finally:
+            other.kill()
 
     def reused(self) -> int:
         """How many stored partitions the last attempt reused."""
@@ -81,16 +85,16 @@ class ScriptRuns:
 
     def _start_plain(self, target: Path) -> _Running:
         command = [sys.executable, str(self.script), *self.arguments, str(target), *self.more]
-        return self._start(command, self.harness.env())
+        return self._start(command, self.harness.env(), "plain")
 
     def _start_attempt(self, target: Path, fault: str) -> _Running:
-        options: Mapping[str, str] = {**RECOVERY_POINTS, "keep-partitions": ""}
+        options: Mapping[str, str] = {**EVERY_POINT, "keep-partitions": ""}
         self.harness.attempts += 1
         command = self.harness.command(self.script, *self.arguments, str(target), *self.more, options=options)
-        return self._start(command, self.harness.env(fault))
+        return self._start(command, self.harness.env(fault), f"attempt-{self.harness.attempts}")
 
-    def _start(self, command: list[str], environment: dict[str, str]) -> _Running:
-        log = self.folder / f"{'attempt' if 'run' in command else 'plain'}-{self.harness.attempts}.log"
+    def _start(self, command: list[str], environment: dict[str, str], name: str) -> _Running:
+        log = self.folder / f"{name}.log"
         with log.open("w") as output:
             process = subprocess.Popen(
                 command,
@@ -104,15 +108,16 @@ class ScriptRuns:
         return _Running(process, log, time.monotonic())
 
     def _end(self, running: _Running, kill_after: float | None = None) -> Ended:
-        process = running.process
+        in_time = True
         try:
-            process.wait(self.timeout if kill_after is None else kill_after)
+            running.process.wait(self.timeout if kill_after is None else kill_after)
         except subprocess.TimeoutExpired:
-            kill_tree(process.pid)
-            process.wait()
-            log = running.log.read_text()
-            assert kill_after is not None, f"not within {self.timeout:g} s:\n{log[-SHOWN:]}"
-        return Ended(process.returncode, running.log.read_text()[-SHOWN:], time.monotonic() - running.began)
+            in_time = False
+        finally:
+            running.kill()
+        seconds, log = time.monotonic() - running.began, running.log.read_text()[-SHOWN:]
+        assert in_time or kill_after is not None, f"not within {self.timeout:g} s:\n{log}"
+        return Ended(running.process.wait(), log, seconds)
 
 
 @dataclass(frozen=True)
@@ -120,6 +125,12 @@ class _Running:
     process: subprocess.Popen[bytes]
     log: Path
     began: float
+
+    def kill(self) -> None:
+        """Leave nothing behind; harmless where it has ended."""
+        if self.process.poll() is None:
+            kill_tree(self.process.pid)
+            self.process.wait()
 
 
 def kill_tree(pid: int) -> None:

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 
@@ -27,7 +28,8 @@ def process_tree(pid: int) -> list[int]:
     tree = [pid]
     for parent in tree:
         for children in Path(f"/proc/{parent}/task").glob("*/children"):
-            tree += [int(child) for child in children.read_text().split() if int(child) not in tree]
+            with suppress(OSError):  # it has just ended
+                tree += [int(child) for child in children.read_text().split() if int(child) not in tree]
     return tree
 
 
