@@ -99,7 +99,7 @@ def compare(scale: float, rounds: int, queries: Sequence[int], retry_over: float
             own = folder / f"{number:02}"
             own.mkdir()
             measured[number] = _measure(suite, number, own, rounds, retry_over)
-            shutil.rmtree(own)  # what was stored for 22 queries may be more than the disk holds
+            shutil.rmtree(own, ignore_errors=True)  # what was stored for 22 queries may be more than the disk holds
             print(f"  query {number}: {_told(measured[number])}", file=sys.stderr, flush=True)
     return {
         "job": f"TPC-H scale {scale:g}, each query in a driver of its own, its result written as Parquet",

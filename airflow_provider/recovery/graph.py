@@ -52,6 +52,8 @@ class Vertex:
     """It has finished at least once, whatever has been lost or reset since."""
     reached_by: set[int] = field(default_factory=set)
     """Attempts whose script came to this recovery point."""
+    storing_seconds: dict[int, float] = field(default_factory=dict)
+    """By attempt, the task time that went into encoding and storing what it computed."""
     shared: bool = field(default=False, compare=False, repr=False)
     """``partitions`` belongs to a copy of the graph, too, and is replaced before it is changed."""
 
@@ -68,7 +70,7 @@ class Vertex:
     def copy(self) -> Vertex:
         """Return a vertex that changes of this one leave alone."""
         self.shared = True
-        return replace(self, reached_by=set(self.reached_by))
+        return replace(self, reached_by=set(self.reached_by), storing_seconds=dict(self.storing_seconds))
 
     def own_partitions(self) -> dict[int, PartitionRecord]:
         """Return the partitions, which may be changed then."""
@@ -278,6 +280,8 @@ class ExecutionGraph:
             self.note(f"end of {event.vertex} ignored: not all of its partitions are recorded")
             return
         vertex.finished = vertex.has_finished = True
+        if event.storing_seconds:
+            vertex.storing_seconds[event.epoch] = event.storing_seconds
 
     def _vertex_reused(self, event: ev.VertexReused) -> None:
         vertex = self.vertices.get(event.vertex)

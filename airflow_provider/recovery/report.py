@@ -23,6 +23,8 @@ class VertexReport:
     :ivar bytes: stored bytes of all partitions
     :ivar task_seconds_saved: task time that the reused partitions had cost when they were computed
     :ivar task_seconds: task time that the computed partitions cost
+    :ivar storing_seconds: task time of that which went into encoding and storing them
+    :ivar rule: the rule by which auto mode placed it; empty text where the script says ``checkpoint``
     :ivar because: why the newest attempt computed what an earlier one had stored under this name, one phrase each
     """
 
@@ -38,6 +40,8 @@ class VertexReport:
     bytes: int
     task_seconds: float
     task_seconds_saved: float
+    storing_seconds: float = 0.0
+    rule: str = ""
     because: list[str] = field(default_factory=list)
 
 
@@ -149,13 +153,26 @@ def _vertex_report(vertex: Vertex, epoch: int) -> VertexReport:
         bytes=sum(p.bytes for p in vertex.partitions.values()),
         task_seconds=round(sum(p.duration for p in computed), 3),
         task_seconds_saved=round(sum(p.duration for p in reused), 3),
+        storing_seconds=vertex.storing_seconds.get(epoch, 0.0),
+        rule=vertex.initialized.rule,
         because=list(vertex.initialized.because) if vertex.initialized.epoch == epoch else [],
     )
 
 
 def format_report(report: JobReport) -> str:
     """Return the report as a few lines of text with an aligned table."""
-    header = ("vertex", "partitions", "reused", "computed", "missing", "rows", "MiB", "task s", "task s saved")
+    header = (
+        "vertex",
+        "partitions",
+        "reused",
+        "computed",
+        "missing",
+        "rows",
+        "MiB",
+        "task s",
+        "storing",
+        "task s saved",
+    )
     rows = [
         (
             vertex.name + ("" if vertex.reached else " (not reached)"),
@@ -166,6 +183,7 @@ def format_report(report: JobReport) -> str:
             f"{vertex.rows:,}",
             f"{vertex.bytes / 2**20:,.1f}",
             f"{vertex.task_seconds:,.1f}",
+            f"{vertex.storing_seconds:,.1f}",
             f"{vertex.task_seconds_saved:,.1f}",
         )
         for vertex in report.vertices

@@ -105,6 +105,7 @@ def _vertex(vertex: Vertex) -> dict[str, Any]:
         "finished": vertex.finished,
         "has_finished": vertex.has_finished,
         "reached_by": sorted(vertex.reached_by),
+        "storing_seconds": list(vertex.storing_seconds.items()),
         "partitions": [
             [index, _shorten(p.key, folder), facts.rows, p.bytes, facts.checksum, facts.duration, facts.attempt]
             for index, p in vertex.partitions.items()
@@ -127,7 +128,12 @@ def _read_vertex(record: dict[str, Any]) -> Vertex:
         for index, key, *told in record["partitions"]
     }
     return Vertex(
-        initialized, partitions, record["finished"], record["has_finished"], reached_by=set(record["reached_by"])
+        initialized,
+        partitions,
+        record["finished"],
+        record["has_finished"],
+        reached_by=set(record["reached_by"]),
+        storing_seconds=dict(record.get("storing_seconds", [])),
     )
 
 

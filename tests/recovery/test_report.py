@@ -14,7 +14,8 @@ HISTORY = [
     init(1, "b-f", 3, name="b"), done(0, 1, "b-f"),
     init(1, "old-f", name="old"), done(0, 1, "old-f"),
     start(2, reason="attempt 1 was lost"), ev.VertexReused(epoch=2, vertex="a-f", layout="l"),
-    init(2, "b-f", 3, name="b"), done(1, 2, "b-f"), done(2, 2, "b-f"), end(2, "b-f"),
+    init(2, "b-f", 3, name="b"), done(1, 2, "b-f"), done(2, 2, "b-f"),
+    ev.VertexFinished(epoch=2, vertex="b-f", layout="l", storing_seconds=1.5),
     ev.VertexSkipped(epoch=2, name="c", reason="not deterministic"),
     ev.JobFinished(epoch=2, at=9.0),
 ]  # fmt: skip
@@ -58,7 +59,7 @@ def test_the_text_names_job_state_attempts_vertices_and_savings() -> None:
     header = next(line for line in lines if "partitions" in line and "computed" in line)
     row = next(line for line in lines if line.strip().startswith("b "))
     assert len(header) == len(row)
-    assert row.split() == ["b", "3", "1", "2", "0", "30", "0.0", "4.0", "2.0"]
+    assert row.split() == ["b", "3", "1", "2", "0", "30", "0.0", "4.0", "1.5", "2.0"]
     assert any("old (not reached)" in line for line in lines)
     assert "  not recorded: c: not deterministic" in lines
     assert "  note: block 3 is missing" in lines
