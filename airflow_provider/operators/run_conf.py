@@ -1,4 +1,4 @@
-"""What whoever triggers a DAG run may say about recovery in the run's conf: ``{"spark_recovery": {"resume": "never"}}``."""
+"""What whoever triggers a DAG run may say in the run's conf: ``{"spark_recovery": {"resume": "never"}}``."""
 
 from __future__ import annotations
 

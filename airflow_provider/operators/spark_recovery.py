@@ -12,8 +12,8 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
 
 from airflow_provider.hooks.spark_recovery import SparkRecoveryHook
-from airflow_provider.operators.conclusion import explain, failed_elsewhere, succeed
 from airflow_provider.links.spark_recovery import LINKS
+from airflow_provider.operators.conclusion import explain, failed_elsewhere, succeed
 from airflow_provider.operators.driver import end_driver
 from airflow_provider.operators.publication import publish
 from airflow_provider.operators.run_conf import run_options
@@ -39,7 +39,7 @@ class SparkRecoveryOperator(SparkSubmitOperator):
 
     :param recovery_conn_id: connection of type ``spark_recovery``, with the event store and the options
     :param event_store: event store for this task in place of the connection's (templated)
-    :param resume: ``auto`` or ``never`` (start afresh at every try), in place of the connection's (templated); a DAG run
+    :param resume: ``auto`` or ``never`` (start afresh at every try), in place of the connection's (templated); a run
         whose conf has ``{"spark_recovery": {"resume": "never"}}`` overrides it
     :param recovery_options: further options by name, in place of the connection's, for example
         ``{"previous_worker_recovery_timeout": "2 min", "enabled": False}`` (templated)

@@ -68,7 +68,7 @@ def read_location(session: Session, task: TaskInstanceRef) -> Location | None:
         map_indexes=task.map_index,
         limit=1,
     )
-    found = session.scalars(query).first()
+    found: Any = session.scalars(query).first()
     return parse_location(found.value) if found is not None else None
 
 

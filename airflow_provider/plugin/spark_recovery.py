@@ -36,7 +36,7 @@ class SparkRecoveryPlugin(AirflowPlugin):
         {
             "name": "Spark recovery",
             # Relative to Airflow's base URL, wherever that is.
-            "href": f"{URL_PREFIX[1:]}/?dag_id={{DAG_ID}}&run_id={{RUN_ID}}&task_id={{TASK_ID}}&map_index={{MAP_INDEX}}",
+            "href": URL_PREFIX[1:] + "/?dag_id={DAG_ID}&run_id={RUN_ID}&task_id={TASK_ID}&map_index={MAP_INDEX}",
             "destination": "task_instance",
             "url_route": "spark_recovery",
         }

@@ -36,7 +36,7 @@ class Seen:
     """What a look at a job has found.
 
     :ivar view: see :func:`airflow_provider.recovery.job_view.job_view`; ``None`` if nothing is recorded
-    :ivar pulse: ``alive``, ``watching`` (not known yet), ``silent`` for the time-out, the driver's last word, or ``none``
+    :ivar pulse: ``alive``, ``watching`` (not known yet), ``silent`` for the time-out, the driver's last word, ``none``
     :ivar claimed: newest claimed attempt, 0 without one; it may have recorded nothing yet
     """
 
@@ -170,13 +170,13 @@ def open_location(location: Location) -> ObjectStore:
 
     :raises RecoveryError: the connection is missing or cannot be used
     """
+    name = location.recovery_conn_id
     try:
-        hook = SparkRecoveryHook(recovery_conn_id=location.recovery_conn_id, event_store=location.event_store)
-        return hook.store
+        return SparkRecoveryHook(recovery_conn_id=name, event_store=location.event_store).store
     except RecoveryError:
         raise
     except Exception as error:
         raise RecoveryError(
-            f"The event store cannot be opened with the connection {location.recovery_conn_id!r} ({type(error).__name__}).",
+            f"The event store cannot be opened with the connection {name!r} ({type(error).__name__}).",
             remedy="Look into the API server's log.",
         ) from error

@@ -53,6 +53,9 @@ class JobFollower:
             logged = self._events.read(self._next_block)
             if not logged.events and not logged.problems:
                 logged = self._look_beyond(logged)
+            elif logged.lost_blocks:
+                # Mostly they are no loss: a snapshot has replaced them between two looks, and is to be read.
+                logged = self._anew(self._events.load())
             elif logged.problems:
                 self._note(logged.problems)
         self._next_block = logged.next_block

@@ -1,3 +1,4 @@
+# ruff: noqa: F811 - fixtures are named like the parameters that ask for them
 """What a try tells Airflow's UI when it begins, and what whoever triggers the run may ask of it."""
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def execute(task: SparkRecoveryOperator, instance: Instance, conf: Any = None) -
     return task.execute(cast("Any", {"ti": instance, "dag_run": SimpleNamespace(conf=conf)}))
 
 
-def test_a_try_says_early_where_its_state_is(operator: Make, submits: Any, tmp_path: Any) -> None:  # noqa: F811
+def test_a_try_says_early_where_its_state_is(operator: Make, submits: Any, tmp_path: Any) -> None:
     """Before the driver starts, so also of a try that never comes back: connection, store and links, nothing else."""
     submits("raise SystemExit(1)")
     instance = Instance()
@@ -54,7 +55,7 @@ def test_a_try_says_early_where_its_state_is(operator: Make, submits: Any, tmp_p
     assert instance.xcoms["_link_EventStoreLink"].endswith(f"{PAGE}#store")
 
 
-def test_no_secret_goes_to_xcom(operator: Make, submits: Any, connect: Connect) -> None:  # noqa: F811
+def test_no_secret_goes_to_xcom(operator: Make, submits: Any, connect: Connect) -> None:
     """Whatever the connections hold."""
     submits("raise SystemExit(1)")
     connect("aws", "aws", login="AKIA", password="sesame", extra={"region_name": "us-east-1"})
@@ -68,7 +69,7 @@ def test_no_secret_goes_to_xcom(operator: Make, submits: Any, connect: Connect) 
 def test_a_try_that_cannot_tell_the_page_runs_all_the_same(
     operator: Make,
     submits: Any,
-    capsys: pytest.CaptureFixture[str],  # noqa: F811
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """XCom fails: a warning, and the job succeeds."""
     submits(DRIVER.format(end=FINISHED))
@@ -79,7 +80,7 @@ def test_a_try_that_cannot_tell_the_page_runs_all_the_same(
     assert "The recovery page cannot be told" in capsys.readouterr().out
 
 
-def test_links_when_the_task_has_ended(operator: Make) -> None:  # noqa: F811
+def test_links_when_the_task_has_ended(operator: Make) -> None:
     """Airflow asks for them again then; they are the same."""
     instance = Instance()
     assert RecoveryPageLink().get_link(operator(), ti_key=cast("Any", instance)).endswith(PAGE)
@@ -105,7 +106,7 @@ def test_any_identity_survives_the_address() -> None:
 
 
 @pytest.mark.parametrize("resume", ["auto", "never"])
-def test_the_runs_conf_overrides_the_operator(operator: Make, submits: Any, resume: str) -> None:  # noqa: F811
+def test_the_runs_conf_overrides_the_operator(operator: Make, submits: Any, resume: str) -> None:
     """A failed attempt is resumed or not as the person who triggered the run wants, whatever operator and conf say."""
     submits(DRIVER.format(end="writer.append(ev.JobFailed(epoch=claim.epoch, error='x')); writer.flush(); sys.exit(1)"))
     with pytest.raises(Exception, match=r"."):
@@ -120,7 +121,7 @@ def test_the_runs_conf_overrides_the_operator(operator: Make, submits: Any, resu
 @pytest.mark.parametrize(
     "said", [{"resume": "sometimes"}, {"resume": None}, {"resum": "never"}, "never", ["never"], None, {"resume": ["x"]}]
 )
-def test_a_conf_that_is_not_understood_is_one_clear_error(operator: Make, said: Any) -> None:  # noqa: F811
+def test_a_conf_that_is_not_understood_is_one_clear_error(operator: Make, said: Any) -> None:
     """No retry can help, and nothing is submitted."""
     with pytest.raises(AirflowFailException, match=r"The run's conf has .* under 'spark_recovery'.* Trigger the run"):
         execute(operator(), Instance(), {"spark_recovery": said})

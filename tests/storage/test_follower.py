@@ -9,7 +9,7 @@ from airflow_provider.storage.event_log import JobEventLog
 from airflow_provider.storage.files import FileObjectStore
 from airflow_provider.storage.follower import JobFollower
 from airflow_provider.storage.object_store import ObjectStore
-from tests.storage.attempts import Attempt, block_key, names
+from tests.storage.attempts import Attempt, block_key, block_keys, names
 from tests.storage.conftest import PREFIX
 from tests.support.stores import WatchedStore
 
@@ -60,6 +60,29 @@ def test_a_lost_block_is_a_problem_of_the_graph(files: FileObjectStore) -> None:
     replayed = JobEventLog(files, PREFIX).load().replay()
     assert (follower.graph.gap, follower.graph.abandoned) == (replayed.gap, replayed.abandoned)
     assert follower.graph.problems == replayed.problems != []
+
+
+def test_blocks_that_a_snapshot_has_replaced_meanwhile_are_no_loss(files: FileObjectStore) -> None:
+    """A driver wrote many blocks between two looks and deleted most of them: its snapshot is read in their place."""
+    attempt = Attempt(files)
+    attempt.begin()
+    follower = JobFollower(JobEventLog(files, PREFIX))
+    follower.read()
+    attempt.writer.close()
+    successor = Attempt(files)
+    graph = successor.begin()
+    for number in range(6):
+        event = successor.event(number)
+        graph.apply(event)
+        successor.writer.append(event)
+        successor.writer.flush()
+        successor.writer.snapshot(graph.copy())
+        successor.writer.flush()
+    successor.writer.close()
+    assert len(block_keys(files)) < 8, "some blocks were deleted"
+    follower.read()
+    assert follower.graph.problems == []
+    assert [skip.name for skip in follower.graph.attempts[2].skipped] == [f"event {number}" for number in range(6)]
 
 
 def test_a_job_that_was_removed_and_began_again_is_read_anew(files: FileObjectStore) -> None:
