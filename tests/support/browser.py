@@ -5,15 +5,25 @@ from __future__ import annotations
 import base64
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from selenium import webdriver
+from selenium.common.exceptions import (
+    ElementNotInteractableException,
+    NoSuchElementException,
+    StaleElementReferenceException,
+)
 from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webdriver import WebDriver
+from selenium.webdriver.remote.webelement import WebElement
+from selenium.webdriver.support.ui import WebDriverWait
+
+T = TypeVar("T")
 
 REQUIRED = "SPARK_RECOVERY_REQUIRE_BROWSER"
 """Set to 1, a missing browser fails the tests that need it in place of skipping them."""
@@ -55,6 +65,56 @@ def chromium(profile: Path, *, width: int = 1280, height: int = 900) -> Iterator
         yield driver
     finally:
         driver.quit()
+
+
+class Person:
+    """Somebody who looks at pages, waits for what they expect, and presses buttons."""
+
+    def __init__(self, browser: WebDriver) -> None:
+        self.browser = browser
+
+    def wait_for(self, what: str, look: Callable[[], T], timeout: float = 60) -> T:
+        """Wait until *look* finds something; a picture tells what was there in its place."""
+
+        def attempt(_: WebDriver) -> T | None:
+            try:
+                return look()
+            except (NoSuchElementException, StaleElementReferenceException, ElementNotInteractableException):
+                return None
+
+        try:
+            found = WebDriverWait(self.browser, timeout, poll_frequency=0.2).until(attempt, f"waited in vain: {what}")
+        except Exception:
+            picture(self.browser, "failure")
+            raise
+        assert found is not None
+        return found
+
+    def click(self, path: str) -> None:
+        """Click what an XPath leads to, as soon as it can be clicked."""
+
+        def clicked() -> bool:
+            element = self.browser.find_element(By.XPATH, path)
+            if not element.is_enabled():
+                return False
+            element.click()
+            return True
+
+        self.wait_for(path, clicked)
+
+    def text(self, selector: str) -> str:
+        return self.wait_for(selector, lambda: self.browser.find_element(By.CSS_SELECTOR, selector).text)
+
+    def css(self, selector: str) -> list[WebElement]:
+        return self.browser.find_elements(By.CSS_SELECTOR, selector)
+
+    def cells(self) -> dict[str, str]:
+        """The letters of the partitions that the recovery page has drawn, by vertex."""
+        script = (
+            "return [...document.querySelectorAll('.vertex')]"
+            ".map(v => [v.querySelector('h3').textContent, v.querySelector('canvas').states])"
+        )
+        return dict(self.wait_for("the grids", lambda: self.browser.execute_script(script)))
 
 
 def dark(driver: Any, on: bool) -> None:

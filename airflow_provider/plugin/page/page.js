@@ -70,6 +70,8 @@ const JOB_STATES = {
   FINISHED: ["good", "✓", "finished"],
   FAILED: ["bad", "✕", "failed"],
   LOST: ["bad", "✕", "lost"],
+  UNSURE: ["warn", "?", "not sure yet"],
+  STARTING: ["busy", "◔", "next try begins"],
   NONE: ["", "○", "nothing recorded"],
 };
 const VERTEX_STATES = {
@@ -90,9 +92,17 @@ function alive(answer) {
 
 function jobState(answer) {
   const state = answer.view ? answer.view.state : "NONE";
+  const trying = ["running", "queued", "scheduled", "restarting"].includes(answer.task.state);
+  if (trying && (state === "FAILED" || answer.pulse === "silent")) return "STARTING";
   if (state === "FINISHED" || state === "FAILED" || !answer.view) return state;
   // A driver that has said nothing of its end, and whose heartbeat stands still, is lost whatever it last recorded.
-  return answer.pulse === "silent" ? "LOST" : state;
+  if (answer.pulse === "silent") return "LOST";
+  return answer.pulse === "watching" && answer.task.state !== "running" ? "UNSURE" : state;
+}
+
+function attemptState(answer) {
+  const state = jobState(answer);
+  return state !== "STARTING" ? state : answer.view.state === "FAILED" ? "FAILED" : "LOST";
 }
 
 // -- asking ---------------------------------------------------------------------------------------------------------
@@ -173,7 +183,7 @@ function show(answer) {
     ? `${sentence(answer.discard.reason)} The next attempt starts afresh. Clear the task in Airflow to start it.`
     : "");
   const nothing = !view;
-  if (state === "LOST") {
+  if (["LOST", "UNSURE", "STARTING"].includes(state)) {
     for (const vertex of view.vertices) if (["RUNNING", "WAITING"].includes(vertex.state)) vertex.state = "INCOMPLETE";
   }
   $("empty").hidden = !nothing;
@@ -227,7 +237,7 @@ function figures(answer) {
   const ended = newest && (newest.state === "FINISHED" || newest.state === "FAILED");
   const pulses = {
     alive: ["Alive", "its heartbeat moves"],
-    watching: ["Watching", "waiting for its heartbeat to move"],
+    watching: ["Not sure", `watching its heartbeat for up to ${duration(answer.location ? answer.location.timeout : 30)}`],
     silent: ["Lost", `no heartbeat for ${duration(answer.location ? answer.location.timeout : 30)}`],
     none: ["None", "no driver has claimed the job"],
   };
@@ -504,24 +514,24 @@ function attempts(answer) {
   const { view } = answer;
   const list = view.attempts;
   const now = Date.now() / 1000;
-  const end = (attempt) => attempt.ended_at ?? (attempt.attempt === view.attempt && alive(answer) ? now : attempt.last_event_at || attempt.started_at);
+  const end = (attempt) => attempt.ended_at ?? (attempt.attempt === view.attempt && answer.pulse === "alive" ? now : attempt.last_event_at || attempt.started_at);
   const first = Math.min(...list.map((attempt) => attempt.started_at));
   const last = Math.max(...list.map(end), first + 1);
   const body = $("attempts").querySelector("tbody");
   body.replaceChildren(...[...list].reverse().map((attempt) => {
     const newest = attempt.attempt === view.attempt;
-    const state = newest && answer.claimed === attempt.attempt ? jobState(answer) : attempt.state;
+    const state = newest && answer.claimed === attempt.attempt ? attemptState(answer) : attempt.state;
     const [kind, mark, word] = JOB_STATES[state] || JOB_STATES.NONE;
     const bar = make("i", { class: state === "LOST" ? "lost" : kind });
     bar.style.left = `${(100 * (attempt.started_at - first)) / (last - first)}%`;
     bar.style.width = `${Math.min(100, (100 * (end(attempt) - attempt.started_at)) / (last - first))}%`;
-    const open = attempt.ended_at === null && state === "LOST";
+    const open = attempt.ended_at === null && (state === "LOST" || state === "UNSURE");
     const said = [
       attempt.reason ? make("div", {}, `${attempt.fresh ? "Started afresh: " : ""}${attempt.reason}`) : null,
       attempt.abandoned ? make("div", { class: "error" }, "Recovery had to be abandoned.") : null,
       attempt.error ? make("div", { class: "error" }, attempt.error) : null,
       attempt.unrecoverable ? make("div", { class: "error" }, "No retry can help until this is mended.") : null,
-      open ? make("div", {}, "It did not say how it ended: the driver was killed or lost.") : null,
+      state === "LOST" ? make("div", {}, "It did not say how it ended: the driver was killed or lost.") : null,
       attempt.restarts ? make("div", {}, `Restarted inside the application: ${attempt.restarts}`) : null,
       attempt.host ? make("div", { class: "small" }, `${attempt.host}${attempt.application_id ? `, ${attempt.application_id}` : ""}`) : null,
     ].filter(Boolean);
