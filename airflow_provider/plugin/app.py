@@ -20,7 +20,7 @@ from airflow_provider import __version__
 from airflow_provider.links.locations import store_console
 from airflow_provider.plugin.access import Task, TaskInstanceRef, User, may, may_change, may_see
 from airflow_provider.plugin.location import Location, read_instance, read_location, what_is_missing
-from airflow_provider.plugin.watching import Seen, WatchedJobs
+from airflow_provider.plugin.watching import Seen, WatchedJobs, open_location
 from airflow_provider.recovery.errors import ConfigurationError, JobAlreadyRunning, RecoveryError
 from airflow_provider.storage.claims import Claims
 from airflow_provider.storage.discarding import discard, release
@@ -201,8 +201,6 @@ def _give_up(
 
 def _spark_ui(location: Location, task: TaskInstanceRef) -> str:
     """Return the address of the newest attempt's Spark UI, or of its page on the history server."""
-    from airflow_provider.plugin.watching import open_location
-
     try:
         attempt = JobEventLog(open_location(location), task.job.prefix).load().replay().newest
     except RecoveryError as error:

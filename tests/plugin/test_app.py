@@ -39,6 +39,7 @@ def test_the_page_shows_what_the_job_has_stored(failed: Run) -> None:
         ("FAILED", "ZeroDivisionError: division by zero")
     ]
     assert (answer["pulse"], answer["claimed"], answer["may_change"]) == ("FAILED", 1, True)
+    assert failed.see(map_index="{MAP_INDEX}").json() == answer, "Airflow fills this in for mapped tasks only"
 
 
 def test_the_html_and_its_files(failed: Run) -> None:

@@ -188,6 +188,7 @@ function show(answer) {
   }
   $("empty").hidden = !nothing;
   $("job").hidden = nothing;
+  $("job").classList.toggle("given-up", Boolean(answer.discard));
   if (nothing) {
     $("empty-title").textContent = answer.missing || (answer.problem ? "The job's state cannot be read." : "Nothing is recorded yet.");
     $("empty-text").textContent = answer.remedy || (answer.problem ? "" : "The page fills as soon as the driver records something.");
@@ -227,8 +228,9 @@ function figures(answer) {
   }));
   const told = Object.entries(parts).filter(([, number]) => number).map(([letter, number]) => `${count(number)} ${WORDS[letter]}`).join(", ");
   bar.setAttribute("aria-label", told || "no partitions");
+  const fate = answer.discard ? " · none of it will be reused" : view.state === "FINISHED" && answer.task.state === "success" ? " · released since" : "";
   const complete = view.vertices.filter((vertex) => vertex.state === "FINISHED").length;
-  $("progress-text").textContent = `${told || "No partitions yet"} · ${complete} of ${many(view.vertices.filter((vertex) => vertex.state !== "SUPERSEDED").length, "vertex").replace("vertexs", "vertices")} complete`;
+  $("progress-text").textContent = `${told || "No partitions yet"} · ${complete} of ${many(view.vertices.filter((vertex) => vertex.state !== "SUPERSEDED").length, "vertex").replace("vertexs", "vertices")} complete${fate}`;
   $("reused-figure").textContent = count(view.reused);
   $("reused-text").textContent = view.reused ? `${size(view.bytes_reused)} kept from earlier attempts` : "nothing kept from earlier attempts";
   $("saved-figure").textContent = duration(view.task_seconds_saved);
