@@ -148,6 +148,7 @@ def _told(location: Location, task: TaskInstanceRef) -> dict[str, Any]:
         "event_store": location.event_store,
         "prefix": task.job.prefix,
         "timeout": location.timeout,
+        "has_history": bool(location.history_server),
         "console": store_console(location.event_store, task.job),
     }
 

@@ -21,7 +21,10 @@ def sentence(event: ev.JobEvent, name: Callable[[str], str]) -> tuple[int, str] 
         case ev.SparkApplicationStarted():
             return logging.INFO, f"Spark application {event.application_id} {event.ui_url}".rstrip()
         case ev.VertexInitialized():
-            return logging.INFO, f"checkpoint {event.name!r}: {event.parallelism} partitions"
+            return (
+                logging.INFO,
+                f"checkpoint {event.name!r}: {event.parallelism} partition{'s' * (event.parallelism != 1)}",
+            )
         case ev.VertexFinished():
             return logging.INFO, f"checkpoint {name(event.vertex)!r}: finished"
         case ev.VertexReused():

@@ -90,10 +90,10 @@ def scene(tmp_path: Path, few_flights: Path, dags: Path) -> Iterator[Scene]:
             processes.stop()
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1500)
 def test_clear_in_the_ui_resumes_and_the_page_shows_it(scene: Scene) -> None:
     """Red with what is kept, cleared by hand, green, with reused and computed partitions told apart."""
-    wait_until("the task to fail", lambda: scene.state() == "failed", timeout=400)
+    wait_until("the task to fail", lambda: scene.state() == "failed", timeout=600)
     browser = scene.browser
     browser.get(f"{scene.airflow.url}/api/v2/auth/login?next={quote(scene.task_url, safe='')}")
 
@@ -110,7 +110,7 @@ def test_clear_in_the_ui_resumes_and_the_page_shows_it(scene: Scene) -> None:
 
     scene.click("//button[@aria-label='Press shift+c to clear']")
     scene.click("//*[@role='dialog']//button[normalize-space()='Confirm']")
-    wait_until("the cleared task to succeed", lambda: scene.state() == "success", timeout=400)
+    wait_until("the cleared task to succeed", lambda: scene.state() == "success", timeout=600)
 
     scene.enter_page()
     scene.wait_for("the end on the page", lambda: "finished" in scene.text("#state"))
@@ -120,8 +120,9 @@ def test_clear_in_the_ui_resumes_and_the_page_shows_it(scene: Scene) -> None:
     assert cells["features"] == "c"
     assert [row.text.split()[0] for row in scene.css("#attempts tbody tr")] == ["2", "1"]
     assert scene.browser.find_element(By.ID, "discard").is_enabled() is False
-    picture(browser, "resumed")
     browser.switch_to.default_content()
+    scene.wait_for("Airflow's own page to say so", lambda: "Success" in scene.text("body"))
+    picture(browser, "resumed")
 
     browser.get(scene.task_url + "/details")
     link = scene.wait_for(
@@ -132,11 +133,10 @@ def test_clear_in_the_ui_resumes_and_the_page_shows_it(scene: Scene) -> None:
     )
     browser.get(link.get_attribute("href"))
     scene.wait_for("the grid", lambda: scene.css(".vertex canvas"))
-    picture(browser, "page", whole=True)
+    picture(browser, "page", whole=True, until="section:has(#attempts)")
     dark(browser, True)
-    scene.wait_for(
-        "dark colours", lambda: "16, 20, 27" in scene.css("body")[0].value_of_css_property("background-color")
-    )
+    dark_paper = ".vertex canvas[data-paper='#181e28']"
+    scene.wait_for("dark colours", lambda: len(scene.css(dark_paper)) == len(scene.css(".vertex canvas")))
     picture(browser, "page-dark", whole=True)
     assert complaints(browser) == []
     everything_by_keyboard(scene)

@@ -123,21 +123,25 @@ def dark(driver: Any, on: bool) -> None:
     driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
 
 
-def picture(driver: Any, name: str, *, whole: bool = False, scale: float = 1) -> Path | None:
+def picture(driver: Any, name: str, *, whole: bool = False, until: str = "") -> Path | None:
     """Keep what the browser shows, if somebody wants pictures.
 
     :param whole: the whole page, not only what fits into the window
+    :param until: the selector of the last thing to be on the picture
     """
     folder = os.environ.get(PICTURES)
     if not folder:
         return None
     size = driver.execute_cdp_cmd("Page.getLayoutMetrics", {})
     area = size["cssContentSize" if whole else "cssLayoutViewport"]
-    clip = {"x": 0, "y": 0, "scale": scale}
+    clip = {"x": 0, "y": 0, "scale": 1}
     clip |= {
         "width": area.get("width", area.get("clientWidth")),
         "height": area.get("height", area.get("clientHeight")),
     }
+    if until:
+        bottom = "return document.querySelector(arguments[0]).getBoundingClientRect().bottom + window.scrollY"
+        clip["height"] = min(clip["height"], driver.execute_script(bottom, until) + 12)
     shot = driver.execute_cdp_cmd("Page.captureScreenshot", {"clip": clip, "captureBeyondViewport": whole})
     path = Path(folder) / f"{name}.png"
     path.parent.mkdir(parents=True, exist_ok=True)

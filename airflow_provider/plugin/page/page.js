@@ -454,6 +454,7 @@ function paint(canvas, states) {
   canvas.height = Math.max(1, lines * cell) * scale;
   canvas.style.width = `${columns * cell}px`;
   canvas.style.height = `${lines * cell}px`;
+  canvas.dataset.paper = colour("--card");
   const pen = canvas.getContext("2d");
   pen.scale(scale, scale);
   const gap = cell > 7 ? 2 : cell > 3 ? 1 : 0;
@@ -562,13 +563,15 @@ function facts(answer) {
   const { location, view } = answer;
   const newest = view.attempts[view.attempts.length - 1];
   const rowsOf = [];
+  const ended = newest && (newest.state === "FINISHED" || newest.state === "FAILED" || jobState(answer) === "LOST");
+  const leads = !ended || (location && location.has_history);
   const fact = (name, value, ...more) => rowsOf.push(make("dt", {}, name), make("dd", {}, make("code", {}, value), ...more));
   if (location) {
     const whole = `${location.event_store.replace(/\/$/, "")}/${location.prefix}`;
     fact("Event store", whole, " ", copier(whole));
     fact("Connection", location.recovery_conn_id);
   }
-  if (newest && newest.application_id) fact("Application", newest.application_id, " ", framed ? "" : outside(`spark-ui${window.location.search}`, "Spark UI"));
+  if (newest && newest.application_id) fact("Application", newest.application_id, " ", framed || !leads ? "" : outside(`spark-ui${window.location.search}`, "Spark UI"));
   if (location && location.console && !framed) rowsOf.push(make("dt", {}, "AWS console"), make("dd", {}, outside(location.console, "Objects of this job")));
   if (view.kept.length) fact("Steps kept", view.kept.join(", "));
   $("facts").replaceChildren(...rowsOf);
