@@ -275,16 +275,20 @@ function levels(list) {
 let drawn = "";
 function graph(view) {
   const list = view.vertices.slice(-60);
-  const key = JSON.stringify(list.map((v) => [v.id, v.state, v.reused, v.computed, v.lost, v.partitions]));
+  const key = $("graph").clientWidth + JSON.stringify(list.map((v) => [v.id, v.state, v.reused, v.computed, v.lost, v.partitions]));
   $("graph-note").hidden = view.vertices.length <= 60 && !view.vertices_omitted;
   $("graph-note").textContent = `Only the newest ${list.length} vertices are drawn.`;
   if (key === drawn) return;
   drawn = key;
   const focused = document.activeElement && document.activeElement.getAttribute("data-node");
   const level = levels(list);
-  const [width, height, gapX, gapY, pad] = [190, 66, 56, 18, 4];
   const columns = [];
   list.forEach((vertex) => (columns[level.get(vertex.id)] ??= []).push(vertex));
+  const [height, gapY, pad] = [66, 18, 4];
+  // As wide as there is room for; a long chain is scrolled.
+  const room = ($("graph").clientWidth || 900) - 2 * pad;
+  const gapX = columns.length * (190 + 56) - 56 <= room ? 56 : 30;
+  const width = Math.max(146, Math.min(190, Math.floor((room + gapX) / Math.max(columns.length, 1)) - gapX));
   const tallest = Math.max(1, ...columns.map((column) => column.length));
   const place = new Map();
   columns.forEach((column, x) => column.forEach((vertex, y) => {
@@ -323,7 +327,8 @@ function node(vertex, [x, y], width, height) {
     class: `node${vertex.state === "SUPERSEDED" ? " faded" : ""}`, tabindex: "0", role: "link", "aria-label": label, "data-node": vertex.id,
     transform: `translate(${x} ${y})`,
   });
-  const name = vertex.name.length > 20 ? `${vertex.name.slice(0, 19)}…` : vertex.name;
+  const letters = Math.floor((width - 44) / 7.4);
+  const name = vertex.name.length > letters ? `${vertex.name.slice(0, letters - 1)}…` : vertex.name;
   const stored = vertex.reused + vertex.computed;
   const inner = width - 28;
   group.append(
@@ -681,7 +686,10 @@ document.addEventListener("visibilitychange", () => (document.hidden ? window.cl
 let resizing = 0;
 function repaint() {
   window.clearTimeout(resizing);
-  resizing = window.setTimeout(() => document.querySelectorAll(".vertex canvas").forEach((canvas) => canvas.states && paint(canvas, canvas.states)), 150);
+  resizing = window.setTimeout(() => {
+    if (job && job.view) graph(job.view);
+    document.querySelectorAll(".vertex canvas").forEach((canvas) => canvas.states && paint(canvas, canvas.states));
+  }, 150);
 }
 window.addEventListener("resize", repaint);
 window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", repaint);
