@@ -8,8 +8,8 @@ RUN = $(UV) run --no-sync
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-setup:  ## uv, the locked environment, Java 17, Ceph's gateway (apt packages only as root)
-	@tools/setup.sh java gateway
+setup:  ## uv, the locked environment, Java 17, Ceph's gateway, Chromium (apt packages only as root)
+	@tools/setup.sh java gateway browser
 
 lint:  ## ruff (rules and format) and the import rings
 	@tools/setup.sh
@@ -27,7 +27,7 @@ types:  ## mypy, strict
 	$(RUN) mypy
 
 test:  ## all tests; make test ARGS="-k fencing" for some
-	@tools/setup.sh java gateway
+	@tools/setup.sh java gateway browser
 	$(RUN) pytest $(ARGS)
 
 test-fast:  ## only the tests that start no Spark, no Airflow and no other processes

@@ -1,4 +1,4 @@
-"""The command line: ``spark-recovery run | inspect | gc | demo``."""
+"""The command line: ``spark-recovery run | inspect | discard | release | gc | demo``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from airflow_provider import __version__, garbage_command
+from airflow_provider import __version__, discard_command, garbage_command
 from airflow_provider.recovery.errors import RecoveryError
 from airflow_provider.recovery.job import JobId
 from airflow_provider.recovery.run_request import (
@@ -69,6 +69,18 @@ def _parser() -> argparse.ArgumentParser:
     inspect.add_argument("--job-id", required=True, metavar="ID", help="the job, as it was named for run")
     inspect.add_argument("--json", action="store_true", help="print JSON instead of a table")
     inspect.set_defaults(action=_inspect)
+
+    for name, delete, what in (
+        ("discard", False, "let the next attempt at a job start afresh"),
+        ("release", True, "discard, and delete the job's stored partitions at once"),
+    ):
+        give_up = commands.add_parser(
+            name,
+            help=what,
+            description=f"{what[0].upper()}{what[1:]}. Refused while a driver is at work. Needs --yes.",
+        )
+        discard_command.add_arguments(give_up)
+        give_up.set_defaults(action=lambda parsed, _, delete=delete: discard_command.run(parsed, delete=delete))
 
     collect = commands.add_parser(
         "gc",

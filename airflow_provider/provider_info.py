@@ -33,6 +33,10 @@ def get_provider_info() -> dict[str, Any]:
                 "python-modules": ["airflow_provider.hooks.spark_recovery"],
             }
         ],
+        "extra-links": [
+            f"airflow_provider.links.spark_recovery.{name}"
+            for name in ("RecoveryPageLink", "SparkUiLink", "EventStoreLink")
+        ],
         "connection-types": [
             {
                 "hook-class-name": "airflow_provider.hooks.spark_recovery.SparkRecoveryHook",

@@ -104,7 +104,15 @@ def test_the_recovery_document_states_the_strategies_defaults() -> None:
 
 
 @pytest.mark.parametrize(
-    "document", ["README.md", "docs/recovery.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/storage-format.md"]
+    "document",
+    [
+        "README.md",
+        "docs/recovery.md",
+        "docs/airflow-ui.md",
+        "CONTRIBUTING.md",
+        "CHANGELOG.md",
+        "docs/storage-format.md",
+    ],
 )
 def test_links_between_documents_lead_somewhere(document: str) -> None:
     """A relative link names a file that is there."""

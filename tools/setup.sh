@@ -1,15 +1,17 @@
 #!/usr/bin/env bash
-# tools/setup.sh [java] [gateway]
+# tools/setup.sh [java] [gateway] [browser]
 # Sets up what the project's commands need, and does nothing where it is there already.
 #   always:  uv, and the locked Python environment in .venv
 #   java:    Java 17 or newer, for Spark
 #   gateway: Ceph's object gateway, a real S3 server for the tests
+#   browser: Chromium and its driver, for the test of the page in Airflow's UI
 # Debian packages are installed only as root and where there is apt-get; elsewhere it says what to do.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 OLDEST_JAVA=17
 JAVA_PACKAGE=openjdk-17-jre-headless
 GATEWAY_PACKAGES=(radosgw ceph-mon ceph-osd ceph-common)
+BROWSER_PACKAGES=(chromium chromium-driver fonts-dejavu-core)
 
 say() { echo "setup: $*" >&2; }
 
@@ -103,10 +105,22 @@ setup_gateway() {
     say "For all tests: sudo apt-get install --no-install-recommends ${GATEWAY_PACKAGES[*]}"
 }
 
+setup_browser() {
+    if command -v chromium >/dev/null && command -v chromedriver >/dev/null; then
+        return
+    fi
+    if may_install; then
+        apt_install "${BROWSER_PACKAGES[@]}"
+        return
+    fi
+    say "Chromium and chromedriver are not installed: the test of the page in Airflow's UI will be skipped."
+    say "For all tests: sudo apt-get install --no-install-recommends ${BROWSER_PACKAGES[*]}"
+}
+
 for part in "$@"; do
     case $part in
-        java | gateway) "setup_$part" ;;
-        *) say "unknown part '$part': java or gateway"; exit 2 ;;
+        java | gateway | browser) "setup_$part" ;;
+        *) say "unknown part '$part': java, gateway or browser"; exit 2 ;;
     esac
 done
 setup_uv

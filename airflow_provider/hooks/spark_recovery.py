@@ -42,6 +42,7 @@ class SparkRecoveryHook(SparkSubmitHook):
     :param recovery_conn_id: connection of type ``spark_recovery``: event store and options
     :param event_store: event store for this job in place of the connection's
     :param recovery_options: options for this job over the connection's
+    :param run_options: options that whoever started this run has given, over all others
     """
 
     conn_name_attr = "recovery_conn_id"
@@ -55,17 +56,23 @@ class SparkRecoveryHook(SparkSubmitHook):
         recovery_conn_id: str = default_conn_name,
         event_store: str | None = None,
         recovery_options: dict[str, Any] | None = None,
+        run_options: dict[str, str] | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
-        self._set_recovery(recovery_conn_id, event_store, recovery_options)
+        self._set_recovery(recovery_conn_id, event_store, recovery_options, run_options)
 
     def _set_recovery(
-        self, recovery_conn_id: str, event_store: str | None, recovery_options: dict[str, Any] | None
+        self,
+        recovery_conn_id: str,
+        event_store: str | None,
+        recovery_options: dict[str, Any] | None,
+        run_options: dict[str, str] | None,
     ) -> None:
         self.recovery_conn_id = recovery_conn_id
         self._event_store = event_store
         self._recovery_options = recovery_options or {}
+        self._run_options = run_options or {}
         self._attempt: dict[str, Any] | None = None
         self._driver_error = ""
         self._driver_exit_code: int | None = None
@@ -78,6 +85,7 @@ class SparkRecoveryHook(SparkSubmitHook):
         recovery_conn_id: str,
         event_store: str | None,
         recovery_options: dict[str, Any] | None,
+        run_options: dict[str, str] | None = None,
     ) -> SparkRecoveryHook:
         """Return a recovery hook with everything that *hook* was given.
 
@@ -86,7 +94,7 @@ class SparkRecoveryHook(SparkSubmitHook):
         """
         adopted = cls.__new__(cls)
         adopted.__dict__.update(hook.__dict__)
-        adopted._set_recovery(recovery_conn_id, event_store, recovery_options)
+        adopted._set_recovery(recovery_conn_id, event_store, recovery_options, run_options)
         return adopted
 
     @classmethod
@@ -106,7 +114,7 @@ class SparkRecoveryHook(SparkSubmitHook):
 
     @cached_property
     def settings(self) -> RecoverySettings:
-        """The connection's settings, under the operator's, under those among Spark's conf.
+        """The connection's settings, under the operator's, under those among Spark's conf, under the run's.
 
         :raises ConfigurationError: the connection is missing or something in it cannot be used
         """
@@ -115,6 +123,7 @@ class SparkRecoveryHook(SparkSubmitHook):
             (f"the connection {self.recovery_conn_id!r}", self._connection_values()),
             ("the operator", own),
             ("the Spark conf", conf_settings(self._conf)),
+            ("the run's conf", self._run_options),
         )
 
     @cached_property
@@ -168,6 +177,16 @@ class SparkRecoveryHook(SparkSubmitHook):
         if not name or not self.settings.event_store.startswith("s3:"):
             return None
         return AwsAccess(name, self.recovery_conn_id, self.settings.storage.region)
+
+    @property
+    def location(self) -> dict[str, Any]:
+        """Where the job's state is, for the recovery page: plain values, no secret, and no address but the store's."""
+        return {
+            "recovery_conn_id": self.recovery_conn_id,
+            "event_store": self.settings.event_store,
+            "timeout": self.settings.options.previous_worker_recovery_timeout,
+            "history_server": str(self._conf.get("spark.yarn.historyServer.address") or ""),
+        }
 
     def test_connection(self) -> tuple[bool, str]:
         """Try everything that recovery needs of the store: for the *Test* button of the connection form."""

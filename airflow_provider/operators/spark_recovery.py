@@ -12,8 +12,11 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
 
 from airflow_provider.hooks.spark_recovery import SparkRecoveryHook
+from airflow_provider.links.spark_recovery import LINKS
 from airflow_provider.operators.conclusion import explain, failed_elsewhere, succeed
 from airflow_provider.operators.driver import end_driver
+from airflow_provider.operators.publication import publish
+from airflow_provider.operators.run_conf import run_options
 from airflow_provider.operators.supervisor import Ending, JobSupervisor
 from airflow_provider.recovery.errors import RecoveryError
 from airflow_provider.recovery.job import JobId
@@ -36,7 +39,8 @@ class SparkRecoveryOperator(SparkSubmitOperator):
 
     :param recovery_conn_id: connection of type ``spark_recovery``, with the event store and the options
     :param event_store: event store for this task in place of the connection's (templated)
-    :param resume: ``auto`` or ``never`` (start afresh at every try), in place of the connection's (templated)
+    :param resume: ``auto`` or ``never`` (start afresh at every try), in place of the connection's (templated); a run
+        whose conf has ``{"spark_recovery": {"resume": "never"}}`` overrides it
     :param recovery_options: further options by name, in place of the connection's, for example
         ``{"previous_worker_recovery_timeout": "2 min", "enabled": False}`` (templated)
     """
@@ -47,6 +51,8 @@ class SparkRecoveryOperator(SparkSubmitOperator):
         "resume",
         "recovery_options",
     )
+
+    operator_extra_links = LINKS
 
     def __init__(
         self,
@@ -62,6 +68,8 @@ class SparkRecoveryOperator(SparkSubmitOperator):
         self.event_store = event_store
         self.resume = resume
         self.recovery_options = recovery_options
+        self.aws_event_store = ""
+        self._run_options: dict[str, str] = {}
         self._attached_to: Claim | None = None
         self._killed = False
         self._next_attempt: dict[str, Any] | None = None
@@ -72,6 +80,7 @@ class SparkRecoveryOperator(SparkSubmitOperator):
             recovery_conn_id=self.recovery_conn_id,
             event_store=self.event_store,
             recovery_options={**(self.recovery_options or {}), **({"resume": self.resume} if self.resume else {})},
+            run_options=self._run_options,
         )
         if self._next_attempt is not None:
             hook.prepare(**self._next_attempt)
@@ -89,6 +98,7 @@ class SparkRecoveryOperator(SparkSubmitOperator):
         """
         self.conf = self.conf or {}
         try:
+            self._run_options = run_options(getattr(context.get("dag_run"), "conf", None))
             hook = self._get_hook()
             if not hook.enabled:
                 super().execute(context)
@@ -99,6 +109,8 @@ class SparkRecoveryOperator(SparkSubmitOperator):
             raise (AirflowException if error.retryable else AirflowFailException)(str(error)) from error
 
     def _execute(self, context: Context, hook: SparkRecoveryHook) -> dict[str, Any] | None:
+        self.aws_event_store = "" if hook.storage.endpoint_url else hook.settings.event_store
+        publish(self, context["ti"], hook.location, self._task_log)
         hook.store.check()
         options = hook.settings.options
         supervisor = JobSupervisor(hook.store, job_of(context), options, self._task_log)

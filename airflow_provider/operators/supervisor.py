@@ -62,7 +62,9 @@ class JobSupervisor:
         claim = self._claims.newest()
         if claim is None:
             return None
-        return look_at_last(self._claims, claim, self.replay(), lives=lambda: claim.epoch > lost and self._lives(claim))
+        return look_at_last(
+            self._store, self._prefix, claim, self.replay(), lives=lambda: claim.epoch > lost and self._lives(claim)
+        )
 
     def _lives(self, claim: Claim) -> bool:
         who = f"Attempt {claim.epoch} (process {claim.pid} on {claim.host or 'an unknown host'})"

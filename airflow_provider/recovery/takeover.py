@@ -15,12 +15,14 @@ class LastAttempt:
     :ivar state: its last recorded state; :attr:`JobState.CREATED` if it claimed the job and recorded nothing
     :ivar alive: whether its heartbeat moved while it was watched; meaningless once the state is terminal
     :ivar acknowledged: whether somebody took notice of its success
+    :ivar discarded: why nothing of it may be reused, if somebody has decided so; empty text otherwise
     """
 
     epoch: int
     state: JobState
     alive: bool = False
     acknowledged: bool = False
+    discarded: str = ""
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,8 @@ def decide(last: LastAttempt | None, resume: str) -> Decision:
         return Attach(last.epoch)
     if resume == "never":
         return StartAfresh("resume is set to 'never'")
+    if last.discarded:
+        return StartAfresh(last.discarded)
     if last.state is JobState.FINISHED:
         if last.acknowledged:
             return StartAfresh(f"attempt {last.epoch} succeeded and its task was cleared")

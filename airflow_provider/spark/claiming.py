@@ -34,11 +34,11 @@ def decide_alone(request: RunRequest, store: ObjectStore) -> Decision:
 
     :raises StoreError: the store cannot be read
     """
-    claims = Claims(store, request.job.prefix)
-    newest = claims.newest()
+    prefix = request.job.prefix
+    newest = Claims(store, prefix).newest()
     if newest is None:
         return StartAfresh("first attempt")
-    last = look_at_last(claims, newest, read_graph(store, request.job.prefix), lives=lambda: False)
+    last = look_at_last(store, prefix, newest, read_graph(store, prefix), lives=lambda: False)
     return decide(last, request.options.resume)
 
 

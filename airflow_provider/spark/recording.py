@@ -18,6 +18,7 @@ from airflow_provider.recovery.graph import ExecutionGraph
 from airflow_provider.recovery.run_request import RunRequest
 from airflow_provider.recovery.snapshot import graph_size, is_due
 from airflow_provider.storage.claims import Claim
+from airflow_provider.storage.discarding import discard_in_force
 from airflow_provider.storage.event_store import JobEventWriter
 from airflow_provider.storage.object_store import ObjectStore
 
@@ -55,18 +56,22 @@ class JobRecord:
     def begin(self, claim: Claim, fresh: str) -> None:
         """Read what earlier attempts have told, and write this attempt's first block behind it.
 
+        What was discarded is not reused, whoever decided to resume: that may have been before the discard.
+
         :param fresh: why nothing of it may be reused; empty text to resume
         :raises RecoveryError: a newer attempt has begun, or the store cannot be used
         """
 
         def first_event(graph: ExecutionGraph) -> AttemptStarted:
-            abandoned = "" if fresh else graph.must_start_afresh(claim.epoch) or contradiction(graph)
+            discarded = discard_in_force(self._store, self._request.job.prefix, graph, claim.epoch)
+            given_up = fresh or (discarded.reason if discarded is not None else "")
+            abandoned = "" if given_up else graph.must_start_afresh(claim.epoch) or contradiction(graph)
             return AttemptStarted(
                 epoch=claim.epoch,
                 at=time.time(),
-                fresh=bool(fresh or abandoned),
+                fresh=bool(given_up or abandoned),
                 abandoned=bool(abandoned),
-                reason=fresh or abandoned,
+                reason=given_up or abandoned,
                 application=self._request.application.rsplit("/", 1)[-1],
                 host=claim.host,
             )

@@ -23,8 +23,9 @@ from airflow_provider.storage.heartbeat import Heartbeat, heartbeat_key, watch
 from airflow_provider.storage.object_store import ObjectInfo, ObjectStore
 
 ROOT = "jobs/"
-_ORDER = ("partitions", "events", "snapshots", "acks", "heartbeats", "claims")
-"""Partitions first: they are the room. Acknowledgements after events, so that no success looks unseen."""
+_ORDER = ("partitions", "events", "snapshots", "acks", "discards", "heartbeats", "claims")
+"""Partitions first: they are the room. Acknowledgements and discards after events, so that no success looks
+unseen and nothing that was discarded looks worth reusing."""
 _BATCH = 1000
 _RECENT = 600.0
 """Seconds: a heartbeat that was touched later is watched, whatever the retention is."""

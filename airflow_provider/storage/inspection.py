@@ -9,11 +9,14 @@ from airflow_provider.recovery.graph import ExecutionGraph, JobState
 from airflow_provider.recovery.job import JobId
 from airflow_provider.recovery.takeover import LastAttempt
 from airflow_provider.storage.claims import Claim, Claims
+from airflow_provider.storage.discarding import discard_in_force
 from airflow_provider.storage.event_store import JobEventLog
 from airflow_provider.storage.object_store import ObjectStore
 
 
-def look_at_last(claims: Claims, claim: Claim, graph: ExecutionGraph, lives: Callable[[], bool]) -> LastAttempt:
+def look_at_last(
+    store: ObjectStore, prefix: str, claim: Claim, graph: ExecutionGraph, lives: Callable[[], bool]
+) -> LastAttempt:
     """Return what became of the newest attempt.
 
     One that died before its first event is judged by the one before it: if that had succeeded and somebody had taken
@@ -23,17 +26,24 @@ def look_at_last(claims: Claims, claim: Claim, graph: ExecutionGraph, lives: Cal
     :param graph: the replayed events
     :param lives: asked only if the attempt did not say how it ended
     """
+    claims = Claims(store, prefix)
     recorded = graph.newest
     own = recorded if recorded is not None and recorded.epoch == claim.epoch else None
     state = own.state if own is not None else JobState.CREATED
     if state.terminal:
-        return LastAttempt(claim.epoch, state, acknowledged=claims.acknowledged(claim.epoch))
+        seen = claims.acknowledged(claim.epoch)
+        return LastAttempt(claim.epoch, state, acknowledged=seen, discarded=_discarded(store, prefix, claim, graph))
     if lives():
         return LastAttempt(claim.epoch, state, alive=True)
     before = recorded if own is None else None
     if before is not None and before.state is JobState.FINISHED and claims.acknowledged(before.epoch):
         return LastAttempt(claim.epoch, JobState.FINISHED, acknowledged=True)
-    return LastAttempt(claim.epoch, state)
+    return LastAttempt(claim.epoch, state, discarded=_discarded(store, prefix, claim, graph))
+
+
+def _discarded(store: ObjectStore, prefix: str, claim: Claim, graph: ExecutionGraph) -> str:
+    found = discard_in_force(store, prefix, graph, before=claim.epoch + 1)
+    return found.reason if found is not None else ""
 
 
 def inspect_job(store: ObjectStore, job: JobId) -> ExecutionGraph:

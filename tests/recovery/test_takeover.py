@@ -19,6 +19,14 @@ def test_the_first_attempt_starts_afresh() -> None:
         assert decide(None, resume) == StartAfresh("first attempt")
 
 
+@pytest.mark.parametrize("state", [*RUNNING_STATES, FINISHED, FAILED])
+def test_what_was_discarded_is_not_gone_on_from(state: JobState) -> None:
+    """Whatever had become of it; but a driver that lives is attached to."""
+    assert decide(LastAttempt(7, state, discarded="by ann"), "auto") == StartAfresh("by ann")
+    if not state.terminal:
+        assert decide(LastAttempt(7, state, alive=True, discarded="by ann"), "auto") == Attach(7)
+
+
 @pytest.mark.parametrize(
     ("states", "alive", "acknowledged", "resume", "decision"),
     [

@@ -1,0 +1,1 @@
+"""Links of a task instance in Airflow's UI."""

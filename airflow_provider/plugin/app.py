@@ -1,0 +1,236 @@
+"""The page's application: HTML, JSON, and two buttons. All decisions are made elsewhere; this is HTTP only."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from functools import cache
+from importlib.resources import files
+from typing import Annotated, Any
+from urllib.parse import quote, urlsplit
+
+from airflow.api_fastapi.common.db.common import SessionDep
+from airflow.api_fastapi.logging.decorators import action_logging
+from fastapi import Body, Depends, FastAPI, HTTPException, Request, Response, status
+from fastapi.exception_handlers import http_exception_handler
+from fastapi.responses import JSONResponse, RedirectResponse
+
+from airflow_provider import __version__
+from airflow_provider.links.locations import store_console
+from airflow_provider.plugin.access import Task, TaskInstanceRef, User, may, may_change, may_see
+from airflow_provider.plugin.location import Location, read_instance, read_location, what_is_missing
+from airflow_provider.plugin.watching import Seen, WatchedJobs, open_location
+from airflow_provider.recovery.errors import ConfigurationError, JobAlreadyRunning, RecoveryError
+from airflow_provider.storage.claims import Claims
+from airflow_provider.storage.discarding import discard, release
+from airflow_provider.storage.event_log import JobEventLog
+
+log = logging.getLogger(__name__)
+
+SECURITY_HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'self'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "same-origin",
+    "Cache-Control": "private, no-cache",
+}
+_PAGES = ("", "/", "/spark-ui")
+"""What people open in a browser: whoever is not logged in is sent to Airflow's login."""
+_FILES = {"index.html": "text/html", "page.css": "text/css", "page.js": "text/javascript"}
+_AT_WORK = ("running", "restarting")
+
+
+def create_app() -> FastAPI:
+    """Return the application that Airflow mounts below its own."""
+    app = FastAPI(title="Spark recovery", version=__version__, openapi_url=None, docs_url=None, redoc_url=None)
+    jobs = WatchedJobs()
+
+    @app.middleware("http")
+    async def secure(request: Request, call_next: Any) -> Response:
+        response: Response = await call_next(request)
+        for name, value in SECURITY_HEADERS.items():
+            response.headers.setdefault(name, value)
+        return response
+
+    @app.exception_handler(HTTPException)
+    async def to_login(request: Request, error: HTTPException) -> Response:
+        path = request.url.path.removeprefix(request.scope.get("root_path", ""))
+        if error.status_code == status.HTTP_401_UNAUTHORIZED and request.method == "GET" and path in _PAGES:
+            return RedirectResponse(login_address(request), status.HTTP_303_SEE_OTHER)
+        return await http_exception_handler(request, error)
+
+    @app.get("/", dependencies=[Depends(may_see)])
+    def page(request: Request) -> Response:
+        return _file(request, "index.html")
+
+    @app.get("/page.css")
+    def style(request: Request) -> Response:
+        return _file(request, "page.css")
+
+    @app.get("/page.js")
+    def script(request: Request) -> Response:
+        return _file(request, "page.js")
+
+    @app.get("/api/job", dependencies=[Depends(may_see)])
+    def job(request: Request, task: Task, user: User, session: SessionDep) -> Response:
+        instance, location = read_instance(session, task), read_location(session, task)
+        session.commit()  # whoever waits for the store holds no connection to Airflow's database
+        missing, remedy = what_is_missing(instance, location)
+        seen, problem = _look(jobs, location, task) if location is not None else (None, "")
+        answer = {
+            "task": {**vars(task), **(vars(instance) if instance is not None else {})},
+            "may_change": may(user, "PUT", task),
+            "missing": missing,
+            "remedy": remedy,
+            "problem": problem,
+            "location": _told(location, task) if location is not None else None,
+            **_told_of(seen),
+        }
+        return _unless_known(request, json.dumps(answer, separators=(",", ":")).encode(), "application/json")
+
+    @app.get("/spark-ui", dependencies=[Depends(may_see)])
+    def spark_ui(task: Task, session: SessionDep) -> Response:
+        location = read_location(session, task)
+        session.commit()
+        target = _spark_ui(location, task) if location is not None else ""
+        if not target:
+            raise HTTPException(
+                status.HTTP_404_NOT_FOUND,
+                "No Spark UI is known of the newest attempt: it has not started, it has ended and no history server is "
+                "configured (spark.yarn.historyServer.address), or its UI is disabled.",
+            )
+        return RedirectResponse(target, status.HTTP_303_SEE_OTHER)
+
+    @app.post(
+        "/api/discard",
+        dependencies=[Depends(may_change), Depends(action_logging(event="spark_recovery.discard"))],
+    )
+    def discard_job(
+        task: Task, user: User, session: SessionDep, attempt: Annotated[int, Body(embed=True, ge=1)]
+    ) -> JSONResponse:
+        return _give_up(jobs, task, str(user.get_name()), session, attempt, delete=False)
+
+    @app.post(
+        "/api/release",
+        dependencies=[Depends(may_change), Depends(action_logging(event="spark_recovery.release"))],
+    )
+    def release_job(
+        task: Task, user: User, session: SessionDep, attempt: Annotated[int, Body(embed=True, ge=1)]
+    ) -> JSONResponse:
+        return _give_up(jobs, task, str(user.get_name()), session, attempt, delete=True)
+
+    return app
+
+
+def login_address(request: Request) -> str:
+    """Return where to log in to come back to this request. Airflow checks the address to come back to itself."""
+    own = request.scope.get("root_path", "")
+    root = own[: own.rfind("/spark-recovery")] if "/spark-recovery" in own else ""
+    back = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+    return f"{root}/api/v2/auth/login?next={quote(back, safe='')}"
+
+
+def _look(jobs: WatchedJobs, location: Location, task: TaskInstanceRef) -> tuple[Seen | None, str]:
+    """Look at a job; return what was seen, or in one sentence why it cannot be."""
+    try:
+        return jobs.get(location, task.job).look(), ""
+    except RecoveryError as error:
+        jobs.forget(location, task.job)
+        return None, str(error)
+
+
+def _told(location: Location, task: TaskInstanceRef) -> dict[str, Any]:
+    return {
+        "recovery_conn_id": location.recovery_conn_id,
+        "event_store": location.event_store,
+        "prefix": task.job.prefix,
+        "timeout": location.timeout,
+        "has_history": bool(location.history_server),
+        "console": store_console(location.event_store, task.job),
+    }
+
+
+def _told_of(seen: Seen | None) -> dict[str, Any]:
+    if seen is None:
+        return {"pulse": "none", "claimed": 0, "host": "", "discard": None, "view": None}
+    return {
+        "pulse": seen.pulse,
+        "claimed": seen.claimed,
+        "host": seen.host,
+        "discard": {**vars(seen.discard), "reason": seen.discard.reason} if seen.discard is not None else None,
+        "view": seen.view,
+    }
+
+
+def _give_up(
+    jobs: WatchedJobs, task: TaskInstanceRef, user: str, session: SessionDep, attempt: int, *, delete: bool
+) -> JSONResponse:
+    """Discard, and release if *delete* says so, unless something else happened since the person looked at the page."""
+    instance, location = read_instance(session, task), read_location(session, task)
+    session.commit()
+    if location is None:
+        raise HTTPException(status.HTTP_409_CONFLICT, " ".join(what_is_missing(instance, location)))
+    if instance is not None and instance.state in _AT_WORK:
+        raise HTTPException(
+            status.HTTP_409_CONFLICT,
+            f"The task is {instance.state} (try {instance.try_number}). Mark it failed first, then try again.",
+        )
+    try:
+        watched = jobs.get(location, task.job)
+        newest = Claims(watched.store, task.job.prefix).newest()
+        if newest is not None and newest.epoch != attempt:
+            raise JobAlreadyRunning(
+                f"Attempt {newest.epoch} has begun since the page was loaded.", remedy="Look at it first."
+            )
+        deleted = 0
+        if delete:
+            made, deleted = release(watched.store, task.job.prefix, by=user, timeout=location.timeout)
+        else:
+            made = discard(watched.store, task.job.prefix, by=user, timeout=location.timeout)
+        watched.look(anew=True)
+    except (JobAlreadyRunning, ConfigurationError) as error:
+        raise HTTPException(status.HTTP_409_CONFLICT, str(error)) from error
+    except RecoveryError as error:
+        jobs.forget(location, task.job)
+        raise HTTPException(status.HTTP_502_BAD_GATEWAY, str(error)) from error
+    log.info("%s has discarded what job %s stored up to attempt %d", user, task.job, made.epoch)
+    return JSONResponse({"attempt": made.epoch, "by": made.by, "partitions_deleted": deleted})
+
+
+def _spark_ui(location: Location, task: TaskInstanceRef) -> str:
+    """Return the address of the newest attempt's Spark UI, or of its page on the history server."""
+    try:
+        attempt = JobEventLog(open_location(location), task.job.prefix).load().replay().newest
+    except RecoveryError as error:
+        raise HTTPException(status.HTTP_502_BAD_GATEWAY, str(error)) from error
+    if attempt is None or not attempt.application_id:
+        return ""
+    if not attempt.state.terminal and urlsplit(attempt.ui_url).scheme in ("http", "https"):
+        return attempt.ui_url
+    server = location.history_server.rstrip("/")
+    if not server:
+        return ""
+    server = server if "://" in server else f"http://{server}"
+    known = urlsplit(server).scheme in ("http", "https")
+    return f"{server}/history/{quote(attempt.application_id, safe='')}/" if known else ""
+
+
+@cache
+def _content(name: str) -> bytes:
+    return files("airflow_provider.plugin").joinpath("page", name).read_bytes()
+
+
+def _file(request: Request, name: str) -> Response:
+    return _unless_known(request, _content(name), f"{_FILES[name]}; charset=utf-8")
+
+
+def _unless_known(request: Request, body: bytes, media_type: str) -> Response:
+    """Return *body*, or only that the browser has it already."""
+    tag = f'W/"{hashlib.sha256(body).hexdigest()[:32]}"'
+    known = [told.strip() for told in request.headers.get("if-none-match", "").split(",")]
+    if tag in known:
+        return Response(status_code=status.HTTP_304_NOT_MODIFIED, headers={"ETag": tag})
+    return Response(body, media_type=media_type, headers={"ETag": tag})

@@ -1,0 +1,109 @@
+"""What Airflow knows of a task instance, and what its try has said of itself (see ``operators.publication``)."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from airflow.models.taskinstance import TaskInstance
+from airflow.models.xcom import XComModel
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from airflow_provider.plugin.access import TaskInstanceRef
+from airflow_provider.recovery.options import RecoveryOptions
+
+LOCATION_KEY = "spark_recovery"
+"""The XCom that the operator pushes; a test compares it with ``operators.publication``, which must not be imported."""
+_OPERATOR = "SparkRecoveryOperator"
+
+
+@dataclass(frozen=True)
+class Location:
+    """Where a job's state is.
+
+    :ivar timeout: seconds a heartbeat must stand still before its driver counts as lost
+    :ivar history_server: ``host:port`` or URL of Spark's history server; empty text if unknown
+    """
+
+    recovery_conn_id: str
+    event_store: str
+    timeout: float
+    history_server: str = ""
+
+
+@dataclass(frozen=True)
+class Instance:
+    """A task instance as Airflow has it; ``state`` is empty text for one that has none yet."""
+
+    state: str
+    try_number: int
+    max_tries: int
+    operator: str
+
+
+def read_instance(session: Session, task: TaskInstanceRef) -> Instance | None:
+    """Return what Airflow knows of a task instance, ``None`` if there is none."""
+    row = session.execute(
+        select(TaskInstance.state, TaskInstance.try_number, TaskInstance.max_tries, TaskInstance.operator).where(
+            TaskInstance.dag_id == task.dag_id,
+            TaskInstance.run_id == task.run_id,
+            TaskInstance.task_id == task.task_id,
+            TaskInstance.map_index == task.map_index,
+        )
+    ).first()
+    if row is None:
+        return None
+    return Instance(str(row[0] or ""), int(row[1] or 0), int(row[2] or 0), str(row[3] or ""))
+
+
+def read_location(session: Session, task: TaskInstanceRef) -> Location | None:
+    """Return what the newest try has said of itself, ``None`` if it said nothing that can be read here."""
+    query = XComModel.get_many(
+        run_id=task.run_id,
+        key=LOCATION_KEY,
+        task_ids=task.task_id,
+        dag_ids=task.dag_id,
+        map_indexes=task.map_index,
+        limit=1,
+    )
+    found: Any = session.scalars(query).first()
+    return parse_location(found.value) if found is not None else None
+
+
+def parse_location(value: Any) -> Location | None:
+    """Read an XCom's value, JSON text or what it stands for; ``None`` if it is nothing of ours."""
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except ValueError:
+            return None
+    if not isinstance(value, dict):
+        return None
+    texts = [value.get(name) for name in ("recovery_conn_id", "event_store")]
+    timeout = value.get("timeout", RecoveryOptions().previous_worker_recovery_timeout)
+    if not all(isinstance(text, str) and text for text in texts) or not isinstance(timeout, int | float):
+        return None
+    server = value.get("history_server", "")
+    return Location(str(texts[0]), str(texts[1]), float(timeout), server if isinstance(server, str) else "")
+
+
+def what_is_missing(instance: Instance | None, location: Location | None) -> tuple[str, str]:
+    """Return why there is nothing to show, and what helps; empty texts if there is something."""
+    if location is not None:
+        return "", ""
+    if instance is None:
+        return "There is no such task instance.", "Check the address."
+    if instance.operator and instance.operator != _OPERATOR:
+        return (
+            f"This task is run by {instance.operator}, which records nothing to recover from.",
+            f"Use {_OPERATOR} for Spark jobs that a retry should resume.",
+        )
+    if instance.try_number == 0 or instance.state in ("", "scheduled", "queued", "none"):
+        return "No try of this task has begun yet.", "The page fills as soon as one has."
+    return (
+        "The newest try has not said where its state is stored.",
+        "It says so when it begins, by an XCom named 'spark_recovery'. A try that ended before that, one with recovery "
+        "disabled, one of an older release and a custom XCom backend that moves values away leave none.",
+    )

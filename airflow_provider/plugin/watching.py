@@ -1,0 +1,182 @@
+"""Jobs that are being looked at: each is replayed once, then only what is new is read, however many people look."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_provider.hooks.spark_recovery import SparkRecoveryHook
+from airflow_provider.plugin.location import Location
+from airflow_provider.recovery.errors import ObjectNotFound, RecoveryError
+from airflow_provider.recovery.graph import ExecutionGraph
+from airflow_provider.recovery.history import JobHistory
+from airflow_provider.recovery.job import JobId
+from airflow_provider.recovery.job_view import job_view
+from airflow_provider.storage.claims import Claim, Claims
+from airflow_provider.storage.discarding import Discard, discard_in_force
+from airflow_provider.storage.event_log import JobEventLog
+from airflow_provider.storage.follower import JobFollower
+from airflow_provider.storage.heartbeat import ALIVE, heartbeat_key
+from airflow_provider.storage.object_store import ObjectStore
+
+_PAUSE = 1.0
+"""Least seconds between two looks at the same job."""
+_MOST_JOBS = 16
+_LIFE = 600.0
+"""Seconds after which a job is read anew, with a store of its own, because its connection may have changed."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a look at a job has found.
+
+    :ivar view: see :func:`airflow_provider.recovery.job_view.job_view`; ``None`` if nothing is recorded
+    :ivar pulse: ``alive``, ``watching`` (not known yet), ``silent`` for the time-out, the driver's last word, ``none``
+    :ivar claimed: newest claimed attempt, 0 without one; it may have recorded nothing yet
+    """
+
+    view: dict[str, Any] | None
+    pulse: str
+    claimed: int
+    host: str
+    discard: Discard | None
+
+
+class Pulse:
+    """Whether a driver lives, judged by whether its heartbeat changes from one look to the next."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._epoch = 0
+        self._beat: bytes | None = None
+        self._changed_at = 0.0
+        self._moved = False
+
+    def look(self, epoch: int, beat: bytes | None, timeout: float) -> str:
+        """Return what is to be said of attempt *epoch*, whose heartbeat is *beat* now."""
+        if not epoch:
+            return "none"
+        if epoch != self._epoch:
+            self._epoch, self._beat, self._changed_at, self._moved = epoch, beat, self._clock(), False
+        elif beat != self._beat:
+            self._beat, self._changed_at, self._moved = beat, self._clock(), True
+        try:
+            word = str(json.loads(beat or b"{}").get("state", ALIVE))
+        except (ValueError, AttributeError):
+            word = ALIVE
+        if word != ALIVE:
+            return word
+        if self._clock() - self._changed_at > timeout:
+            return "silent"
+        return "alive" if self._moved else "watching"
+
+
+class WatchedJob:
+    """One job, followed for whoever looks at it. Threads may share it."""
+
+    def __init__(self, store: ObjectStore, job: JobId, timeout: float) -> None:
+        self.store = store
+        self.made_at = time.monotonic()
+        self._job = job
+        self._timeout = timeout
+        self._lock = threading.Lock()
+        self._claims = Claims(store, job.prefix)
+        self._history = JobHistory()
+        self._follower = JobFollower(
+            JobEventLog(store, job.prefix),
+            before=lambda event: self._history.observe(event, self._follower.graph),
+            begin=self._begin,
+        )
+        self._pulse = Pulse()
+        self._newest: Claim | None = None
+        self._viewed = -1
+        self._view: dict[str, Any] | None = None
+        self._seen: Seen | None = None
+        self._looked_at = 0.0
+
+    def _begin(self, graph: ExecutionGraph) -> None:
+        self._history.clear()
+
+    def look(self, *, anew: bool = False) -> Seen:
+        """Return how the job stands; what is younger than a second is not looked up again.
+
+        :param anew: something has just been changed: look in any case
+        :raises StoreError: the store cannot be read
+        """
+        with self._lock:
+            now = time.monotonic()
+            if self._seen is None or anew or now - self._looked_at >= _PAUSE:
+                self._seen = self._look()
+                self._looked_at = time.monotonic()
+            return self._seen
+
+    def _look(self) -> Seen:
+        self._newest = self._claims.newest()
+        self._follower.read()
+        graph = self._follower.graph
+        if self._viewed != self._follower.version:
+            self._view = job_view(str(self._job), graph, self._history) if graph.attempts else None
+            self._viewed = self._follower.version
+        if self._newest is None:
+            return Seen(self._view, "none", 0, "", None)
+        epoch = self._newest.epoch
+        try:
+            beat = self.store.get(heartbeat_key(self._job.prefix, epoch))
+        except ObjectNotFound:
+            beat = None
+        found = discard_in_force(self.store, self._job.prefix, graph, before=epoch + 1)
+        return Seen(self._view, self._pulse.look(epoch, beat, self._timeout), epoch, self._newest.host, found)
+
+
+class WatchedJobs:
+    """The jobs that were looked at last."""
+
+    def __init__(self) -> None:
+        self._jobs: OrderedDict[tuple[Location, str], WatchedJob] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, location: Location, job: JobId) -> WatchedJob:
+        """Return a job, which is opened if nobody has looked at it lately.
+
+        :raises RecoveryError: its store cannot be opened: the connection is missing, say
+        """
+        key = (location, job.prefix)
+        with self._lock:
+            found = self._jobs.get(key)
+            if found is not None and time.monotonic() - found.made_at < _LIFE:
+                self._jobs.move_to_end(key)
+                return found
+        opened = WatchedJob(open_location(location), job, location.timeout)
+        with self._lock:
+            self._jobs[key] = opened
+            self._jobs.move_to_end(key)
+            while len(self._jobs) > _MOST_JOBS:
+                self._jobs.popitem(last=False)
+        return opened
+
+    def forget(self, location: Location, job: JobId) -> None:
+        """Open the job anew next time."""
+        with self._lock:
+            self._jobs.pop((location, job.prefix), None)
+
+
+def open_location(location: Location) -> ObjectStore:
+    """Open the store that a try has named, with the connection's credentials.
+
+    :raises RecoveryError: the connection is missing or cannot be used
+    """
+    name = location.recovery_conn_id
+    try:
+        return SparkRecoveryHook(recovery_conn_id=name, event_store=location.event_store).store
+    except RecoveryError:
+        raise
+    except Exception as error:
+        raise RecoveryError(
+            f"The event store cannot be opened with the connection {name!r} ({type(error).__name__}).",
+            remedy="Look into the API server's log.",
+        ) from error

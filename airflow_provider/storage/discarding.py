@@ -1,0 +1,137 @@
+"""Giving up what a job has stored, from outside: the next attempt starts afresh.
+
+A discard is a create-only object that names the newest attempt of the moment: nothing that it and earlier ones stored
+is reused. A driver that lives is never harmed by it. Nothing is rewritten, and nobody falls between two stools:
+
+* Whoever discards writes the object **first** and looks for a newer claim **then**. A driver claims **first** and looks
+  for the object of the attempt before it **then**. So one of the two sees the other, whatever the order: if no newer
+  claim is seen, every later driver sees the discard; if one is seen, that is said, and nothing is promised or deleted.
+* Partitions are deleted only after such a look, and only those of the discarded attempts: a later one reuses none of
+  them.
+
+Discards of one epoch are all the same, so that a second one is harmless.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass
+
+from airflow_provider.recovery.errors import ConfigurationError, JobAlreadyRunning, ObjectExists, ObjectNotFound
+from airflow_provider.recovery.graph import ExecutionGraph
+from airflow_provider.storage.claims import Claims, process_is_gone
+from airflow_provider.storage.event_log import JobEventLog
+from airflow_provider.storage.heartbeat import watch
+from airflow_provider.storage.object_store import ObjectStore
+from airflow_provider.storage.partition_store import PartitionStore
+from airflow_provider.storage.state_files import StateFiles
+
+FOLDER = "discards"
+
+
+@dataclass(frozen=True)
+class Discard:
+    """A person's decision.
+
+    :ivar epoch: newest attempt of which nothing is reused any more
+    :ivar by: who decided it; empty text if unknown
+    :ivar at: seconds since the Unix epoch on that one's clock; for people only
+    """
+
+    epoch: int
+    by: str = ""
+    at: float = 0.0
+
+    @property
+    def reason(self) -> str:
+        """Why the next attempt starts afresh."""
+        return f"what attempt {self.epoch} and earlier ones stored was discarded" + (
+            f" by {self.by}" if self.by else ""
+        )
+
+
+def find_discard(store: ObjectStore, prefix: str, epoch: int) -> Discard | None:
+    """Return the discard of attempt *epoch*, ``None`` if there is none. One small request.
+
+    :raises StoreError: the store cannot be read
+    """
+    try:
+        body = store.get(_key(prefix, epoch))
+    except ObjectNotFound:
+        return None
+    try:
+        told = json.loads(body)
+        return Discard(epoch, by=str(told["by"]), at=float(told["at"]))
+    except (ValueError, KeyError, TypeError):
+        return Discard(epoch)  # that it is there says what matters
+
+
+def discard_in_force(store: ObjectStore, prefix: str, graph: ExecutionGraph, before: int) -> Discard | None:
+    """Return the discard that concerns all that *graph* tells, ``None`` if there is none.
+
+    An attempt that has recorded its start has dealt with the discards of earlier ones. One that died before that has
+    not, so that they still count for its successor.
+
+    :param before: epoch of the attempt that wants to know; mostly this takes one small request
+    :raises StoreError: the store cannot be read
+    """
+    recorded = graph.newest.epoch if graph.newest is not None else 0
+    for epoch in range(before - 1, max(recorded, 1) - 1, -1):
+        if (found := find_discard(store, prefix, epoch)) is not None:
+            return found
+    return None
+
+
+def discard(store: ObjectStore, prefix: str, *, by: str, timeout: float) -> Discard:
+    """Let the next attempt start afresh; nothing is deleted. Again is harmless: the first one stays.
+
+    Takes up to *timeout* seconds if the newest attempt did not say how it ended.
+
+    :param by: who wants it, for people
+    :param timeout: seconds that a heartbeat must stand still before its driver counts as lost
+    :raises ConfigurationError: nobody has ever claimed the job
+    :raises JobAlreadyRunning: a driver is at work, or has begun at the same moment; nothing that it needs was touched
+    :raises StoreError: the store failed; doing it again is harmless
+    """
+    claims = Claims(store, prefix)
+    newest = claims.newest()
+    if newest is None:
+        raise ConfigurationError("The job has stored nothing yet.", remedy="There is nothing to discard.")
+    attempt = JobEventLog(store, prefix).load().replay().newest
+    ended = attempt is not None and attempt.epoch == newest.epoch and attempt.state.terminal
+    if not ended and not process_is_gone(newest) and watch(store, prefix, newest.epoch, timeout):
+        raise JobAlreadyRunning(
+            f"Attempt {newest.epoch} is at work on {newest.host or 'an unknown host'}: its heartbeat moves.",
+            remedy="End it first (mark the task failed in Airflow), then try again.",
+            epoch=newest.epoch,
+        )
+    made = Discard(newest.epoch, by=by, at=time.time())
+    try:
+        store.put_new(_key(prefix, newest.epoch), json.dumps({"by": made.by, "at": made.at}, sort_keys=True).encode())
+    except ObjectExists:
+        made = find_discard(store, prefix, newest.epoch) or made
+    if claims.taken(newest.epoch + 1):
+        raise JobAlreadyRunning(
+            f"Attempt {newest.epoch + 1} has begun at the same moment.",
+            remedy="See in its log whether it starts afresh; if it does not, end it and try again.",
+            epoch=newest.epoch + 1,
+        )
+    return made
+
+
+def release(store: ObjectStore, prefix: str, *, by: str, timeout: float) -> tuple[Discard, int]:
+    """Discard, and delete the stored partitions and files at once; return how many partitions were deleted.
+
+    What is told of the job, its events and attempts, stays until it is collected as garbage.
+
+    :raises RecoveryError: see :func:`discard`
+    """
+    made = discard(store, prefix, by=by, timeout=timeout)
+    partitions = PartitionStore(store, prefix).release(up_to=made.epoch)
+    StateFiles(store, prefix).release(up_to=made.epoch)
+    return made, partitions
+
+
+def _key(prefix: str, epoch: int) -> str:
+    return f"{prefix}/{FOLDER}/{epoch:08d}.json"

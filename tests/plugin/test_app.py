@@ -1,0 +1,222 @@
+"""The page inside a real API server of Airflow: who may see, who may press the buttons, and what is said."""
+
+from __future__ import annotations
+
+import pytest
+
+from airflow_provider.operators import publication
+from airflow_provider.plugin import location
+from airflow_provider.recovery import events as ev
+from airflow_provider.recovery.options import RecoveryOptions
+from airflow_provider.storage.claims import Claims
+from airflow_provider.storage.discarding import find_discard
+from airflow_provider.storage.event_store import JobEventWriter
+from airflow_provider.storage.heartbeat import Heartbeat
+from airflow_provider.storage.partition_store import PartitionStore
+from tests.plugin.conftest import Run, Site
+from tests.storage.plain_driver import PARTITIONS
+
+pytestmark = pytest.mark.process
+
+BUTTONS = ("discard", "release")
+
+
+def stored_by(run: Run) -> set[int]:
+    survivors = PartitionStore(run.site.store, run.job.prefix).survivors()
+    return {partition.epoch for found in survivors.values() for partition in found}
+
+
+def test_the_page_shows_what_the_job_has_stored(failed: Run) -> None:
+    """Found by what the try itself said: the job's vertices, its attempt, and where all of it is."""
+    answer = failed.see().raise_for_status().json()
+    assert (answer["missing"], answer["problem"]) == ("", "")
+    assert answer["task"]["state"] == "failed"
+    assert answer["location"]["event_store"] == failed.site.event_store
+    assert answer["location"]["prefix"] == failed.job.prefix
+    view = answer["view"]
+    assert {vertex["name"]: vertex["cells"] for vertex in view["vertices"]} == {"a": "c4", "b": "c4"}
+    assert [(attempt["state"], attempt["error"]) for attempt in view["attempts"]] == [
+        ("FAILED", "ZeroDivisionError: division by zero")
+    ]
+    assert (answer["pulse"], answer["claimed"], answer["may_change"]) == ("FAILED", 1, True)
+    assert failed.see(map_index="{MAP_INDEX}").json() == answer, "Airflow fills this in for mapped tasks only"
+
+
+def test_the_html_and_its_files(failed: Run) -> None:
+    """Everything comes from this server, under a policy that lets nothing else in, and no inline script would run."""
+    with failed.site.client() as client:
+        page = client.get("/spark-recovery/", params=failed.query())
+        assert page.headers["content-type"].startswith("text/html")
+        policy = page.headers["content-security-policy"]
+        assert "default-src 'none'" in policy
+        assert "unsafe" not in policy
+        assert "frame-ancestors 'self'" in policy
+        assert "<script src=" in page.text
+        assert "://" not in page.text.replace("http://www.w3.org", "")
+        for name in ("page.css", "page.js"):
+            file = client.get(f"/spark-recovery/{name}").raise_for_status()
+            assert file.headers["x-content-type-options"] == "nosniff"
+
+
+def test_nothing_new_is_not_sent_again(failed: Run) -> None:
+    """A browser that has the newest state gets 304 and no body."""
+    with failed.site.client() as client:
+        first = client.get("/spark-recovery/api/job", params=failed.query())
+        again = client.get(
+            "/spark-recovery/api/job", params=failed.query(), headers={"If-None-Match": first.headers["etag"]}
+        )
+    assert (again.status_code, again.content) == (304, b"")
+
+
+def test_without_login(failed: Run) -> None:
+    """People are sent to Airflow's login and come back; programs get 401; no button works."""
+    assert failed.see(user=None).status_code == 401
+    with failed.site.client(None) as client:
+        for page in ("", "spark-ui"):
+            answer = client.get(f"/spark-recovery/{page}", params=failed.query())
+            assert answer.status_code == 303
+            assert answer.headers["location"].startswith("/api/v2/auth/login?next=%2Fspark-recovery%2F")
+        assert client.get(answer.headers["location"]).status_code == 307
+    for button in BUTTONS:
+        assert failed.press(button, user=None).status_code == 401
+    assert find_discard(failed.site.store, failed.job.prefix, 1) is None
+
+
+@pytest.mark.parametrize("user", ["nobody", "other_dag"])
+def test_without_permission_on_the_dag(failed: Run, user: str) -> None:
+    """Neither somebody without a role nor somebody with one for another DAG sees or changes anything."""
+    assert failed.see(user).status_code == 403
+    with failed.site.client(user) as client:
+        for page in ("", "spark-ui"):
+            assert client.get(f"/spark-recovery/{page}", params=failed.query()).status_code == 403
+    for button in BUTTONS:
+        assert failed.press(button, user).status_code == 403
+        # Named twice, the DAG that is checked is the DAG that is used.
+        twice = {"dag_id": ["etl", "other_dag"]}
+        assert failed.press(button, user, **twice).status_code in (403, 409)
+    assert find_discard(failed.site.store, failed.job.prefix, 1) is None
+
+
+def test_permission_for_one_dag(failed: Run) -> None:
+    """Who may only see another DAG sees that one."""
+    assert failed.see("other_dag", dag_id="other_dag").json()["missing"] == "There is no such task instance."
+
+
+def test_whoever_may_only_see_presses_no_button(failed: Run) -> None:
+    """A viewer sees the job, is told so, and is refused."""
+    assert failed.see("vic").json()["may_change"] is False
+    for button in BUTTONS:
+        assert failed.press(button, "vic").status_code == 403
+    assert find_discard(failed.site.store, failed.job.prefix, 1) is None
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Content-Type": "application/json"},
+        {"Content-Type": "text/plain", "X-Spark-Recovery": "1"},
+        {"Content-Type": "application/json", "X-Spark-Recovery": "1", "Origin": "https://evil.example"},
+        {"Content-Type": "application/json", "X-Spark-Recovery": "1", "Origin": "null"},
+        {"Content-Type": "application/json", "X-Spark-Recovery": "1", "Sec-Fetch-Site": "cross-site"},
+        {"Content-Type": "application/json", "X-Spark-Recovery": "1", "Sec-Fetch-Site": "same-site"},
+    ],
+)
+def test_other_sites_press_no_button(failed: Run, headers: dict[str, str]) -> None:
+    """With somebody's cookie, whatever they can make a browser send."""
+    for button in BUTTONS:
+        assert failed.press(button, headers=headers).status_code == 403
+    assert find_discard(failed.site.store, failed.job.prefix, 1) is None
+
+
+def test_discard(site: Site) -> None:
+    """It keeps the partitions, says who did it, is in Airflow's audit log, and the next driver computes everything."""
+    run = site.run("a b fail")
+    answer = run.press("discard")
+    assert (answer.status_code, answer.json()) == (200, {"attempt": 1, "by": "ann", "partitions_deleted": 0})
+    assert stored_by(run) == {1}
+    assert run.see().json()["discard"]["reason"].endswith("was discarded by ann")
+    with site.client() as client:
+        audit = client.get("/api/v2/eventLogs", params={"event": "spark_recovery.discard", "run_id": run.run_id})
+        assert [(entry["owner"], entry["task_id"]) for entry in audit.json()["event_logs"]] == [("ann", "job")]
+    run.again("a b fail")
+    view = run.see().json()["view"]
+    assert {vertex["name"]: vertex["cells"] for vertex in view["vertices"]} == {"a": "c4", "b": "c4"}
+    assert view["attempts"][1]["fresh"] is True
+
+
+def test_without_a_discard_the_next_driver_reuses(site: Site) -> None:
+    """The page tells kept from computed, and who has not looked at the newest attempt cannot discard it."""
+    run = site.run("a fail")
+    run.again("a b fail")
+    view = run.see().json()["view"]
+    assert {vertex["name"]: vertex["cells"] for vertex in view["vertices"]} == {"a": "r4", "b": "c4"}
+    refused = run.press("discard", attempt=1)
+    assert refused.status_code == 409
+    assert "Attempt 2 has begun since the page was loaded" in refused.json()["detail"]
+
+
+def test_release(site: Site) -> None:
+    """The partitions are gone, the story stays."""
+    run = site.run("a b fail")
+    assert run.press("release").json()["partitions_deleted"] == 2 * PARTITIONS
+    assert stored_by(run) == set()
+    assert len(run.see().json()["view"]["attempts"]) == 1
+
+
+def test_a_driver_at_work_is_left_alone_and_its_job_is_followed(site: Site) -> None:
+    """Its heartbeat moves: 409 with what to do. What it records shows up."""
+    run = site.run("a fail")
+    claim = Claims(site.store, run.job.prefix).claim()
+    beat = Heartbeat(site.store, run.job.prefix, claim, 0.05, lambda _: None)
+    writer = JobEventWriter(
+        site.store, run.job.prefix, claim, RecoveryOptions(), on_fenced=lambda _: None, on_broken=lambda _: None
+    )
+    writer.begin(lambda _: ev.AttemptStarted(epoch=claim.epoch, host="here"))
+    writer.flush()
+    beat.start()
+    try:
+        for button in BUTTONS:
+            refused = run.press(button, attempt=claim.epoch)
+            assert refused.status_code == 409
+            assert "its heartbeat moves" in refused.json()["detail"]
+        answer = run.see().json()
+        assert (answer["view"]["attempt"], answer["claimed"]) == (2, 2)
+    finally:
+        writer.close()
+        beat.stop("FAILED")
+    assert stored_by(run) == {1}
+
+
+def test_what_is_missing_is_said(failed: Run) -> None:
+    """A task of another kind, a task that does not exist, and an address that names none."""
+    assert failed.see(task_id="empty").json()["missing"].startswith("This task is run by EmptyOperator")
+    assert failed.see(run_id="no-such-run").json()["missing"] == "There is no such task instance."
+    assert failed.see(task_id="").status_code == 422
+    for button in BUTTONS:
+        assert failed.press(button, task_id="empty").status_code == 409
+
+
+def test_the_spark_ui(site: Site) -> None:
+    """Of an attempt that is over nothing is known without a history server, and that is said."""
+    run = site.run("a fail")
+    with site.client() as client:
+        answer = client.get("/spark-recovery/spark-ui", params=run.query())
+    assert answer.status_code == 404
+    assert "history server" in answer.json()["detail"]
+
+
+def test_airflow_shows_tab_and_links(failed: Run) -> None:
+    """The tab is registered once, and the task instance has the operator's links."""
+    with failed.site.client() as client:
+        plugins = client.get("/api/v2/plugins").json()
+        named = [plugin for plugin in plugins["plugins"] if plugin["name"] == "spark_recovery"]
+        assert [view["destination"] for plugin in named for view in plugin["external_views"]] == ["task_instance"]
+        entries = client.get(
+            f"/api/v2/dags/etl/dagRuns/{failed.run_id}/taskInstances/job/xcomEntries",
+        ).json()["xcom_entries"]
+    assert {entry["key"] for entry in entries} >= {"spark_recovery", "_link_RecoveryPageLink", "_link_SparkUiLink"}
+
+
+def test_operator_and_page_mean_the_same_xcom() -> None:
+    """They must not import each other."""
+    assert publication.LOCATION_KEY == location.LOCATION_KEY

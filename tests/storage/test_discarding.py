@@ -1,0 +1,185 @@
+"""Giving up what a job has stored: the next attempt computes everything, and no driver at work is ever harmed."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from airflow_provider import cli
+from airflow_provider.recovery.errors import ConfigurationError, JobAlreadyRunning
+from airflow_provider.recovery.run_request import RunRequest
+from airflow_provider.recovery.takeover import StartAfresh
+from airflow_provider.spark.claiming import decide_alone
+from airflow_provider.spark.job_master import JobMaster
+from airflow_provider.storage.claims import Claim, Claims
+from airflow_provider.storage.discarding import discard, find_discard, release
+from airflow_provider.storage.files import FileObjectStore
+from airflow_provider.storage.heartbeat import Heartbeat
+from airflow_provider.storage.object_store import ObjectStore
+from airflow_provider.storage.partition_store import PartitionStore
+from tests.storage.plain_driver import JOB, PARTITIONS, VERTICES, expected, request_for, run_job, run_vertex
+from tests.support.stores import WatchedStore
+
+ALL = {(name, index) for name in VERTICES for index in range(PARTITIONS)}
+REQUEST = request_for("file:///unused", {})
+
+
+def fail_after(store: ObjectStore, folder: Path, *vertices: str, request: RunRequest = REQUEST) -> JobMaster:
+    """An attempt that stores *vertices* and fails."""
+    master = JobMaster(request, store, on_fenced=lambda _: None)
+    assert master.start()
+    below: dict[str, dict[int, int]] = {}
+    for name in vertices:
+        run_vertex(master, PartitionStore(store, master.prefix), name, below, folder / "computed", 0)
+    master.failed("by chance")
+    return master
+
+
+def computed(folder: Path, epoch: int) -> set[tuple[str, int]]:
+    lines = [line.split() for line in (folder / "computed").read_text().splitlines()]
+    return {(name, int(index)) for attempt, name, index in lines if int(attempt) == epoch}
+
+
+def stored_by(store: ObjectStore) -> set[int]:
+    return {p.epoch for found in PartitionStore(store, JOB.prefix).survivors().values() for p in found}
+
+
+def test_after_a_discard_everything_is_computed_again(store: ObjectStore, tmp_path: Path) -> None:
+    """Without one the next attempt reuses what was stored; with one nothing, and it says who decided that."""
+    fail_after(store, tmp_path, "a")
+    assert computed(tmp_path, 1) == {("a", index) for index in range(PARTITIONS)}
+    discard(store, JOB.prefix, by="ann", timeout=5)
+    assert run_job(store, REQUEST, tmp_path / "computed") == expected()
+    assert computed(tmp_path, 2) == ALL
+    fail = JobMaster(REQUEST, store, on_fenced=lambda _: None)
+    fail.start()
+    assert "discarded by ann" in fail.graph.attempts[2].reason
+    fail.failed("")
+
+
+def test_a_discard_counts_for_one_attempt_only(files: FileObjectStore, tmp_path: Path) -> None:
+    """What the fresh attempt stores is reused by the one after it."""
+    fail_after(files, tmp_path, "a")
+    discard(files, JOB.prefix, by="", timeout=5)
+    fail_after(files, tmp_path, "a", "b")
+    run_job(files, REQUEST, tmp_path / "computed")
+    assert computed(tmp_path, 3) == {("c", index) for index in range(PARTITIONS)}
+
+
+def test_a_discard_outlives_an_attempt_that_died_before_its_first_event(files: FileObjectStore, tmp_path: Path) -> None:
+    """The one that claimed and died has not dealt with it, so the next one does."""
+    fail_after(files, tmp_path, "a")
+    discard(files, JOB.prefix, by="", timeout=5)
+    lost = Claims(files, JOB.prefix).claim()
+    Heartbeat(files, JOB.prefix, lost, 3600, lambda _: None).stop("FAILED")
+    assert isinstance(decide_alone(REQUEST, files), StartAfresh)
+    run_job(files, REQUEST, tmp_path / "computed")
+    assert computed(tmp_path, 3) == ALL
+
+
+def test_a_success_that_nobody_saw_can_be_discarded(files: FileObjectStore, tmp_path: Path) -> None:
+    """The next try computes it again in place of taking it over."""
+    supervised = replace(REQUEST, supervised=True)
+    run_job(files, supervised, tmp_path / "computed")
+    discard(files, JOB.prefix, by="ann", timeout=5)
+    assert isinstance(decide_alone(REQUEST, files), StartAfresh)
+
+
+def test_a_driver_at_work_is_left_alone(store: ObjectStore) -> None:
+    """Its heartbeat moves: refused, nothing written, and the message says where it runs and what to do."""
+    claim = elsewhere(store)
+    beat = Heartbeat(store, JOB.prefix, claim, 0.05, lambda _: None)
+    beat.start()
+    try:
+        for refuse in (discard, release):
+            with pytest.raises(JobAlreadyRunning, match=r"Attempt 1 is at work .* End it first"):
+                refuse(store, JOB.prefix, by="ann", timeout=30)
+    finally:
+        beat.stop("FAILED")
+    assert find_discard(store, JOB.prefix, 1) is None
+    assert list(store.list(f"{JOB.prefix}/discards/")) == []
+
+
+def test_a_driver_that_begins_at_the_same_moment_keeps_its_partitions(files: FileObjectStore, tmp_path: Path) -> None:
+    """Claimed just before the discard is written: that is said, and nothing is deleted."""
+    fail_after(files, tmp_path, "a")
+
+    def claim_first(operation: str, key: str) -> None:
+        if operation == "put_new" and "/discards/" in key:
+            Claims(files, JOB.prefix).claim()
+
+    with pytest.raises(JobAlreadyRunning, match="Attempt 2 has begun at the same moment"):
+        release(WatchedStore(files, claim_first), JOB.prefix, by="ann", timeout=5)
+    assert stored_by(files) == {1}
+
+
+def test_a_driver_that_had_decided_to_resume_sees_the_discard_all_the_same(
+    files: FileObjectStore, tmp_path: Path
+) -> None:
+    """Discarded between the operator's decision and the driver's claim: the driver looks again after its claim."""
+    fail_after(files, tmp_path, "a")
+
+    def discard_first(operation: str, key: str) -> None:
+        if operation == "put_new" and key.endswith("claims/00000002.json"):
+            discard(files, JOB.prefix, by="ann", timeout=5)
+
+    supervised = replace(REQUEST, supervised=True, previous_lost=1)
+    run_job(WatchedStore(files, discard_first), supervised, tmp_path / "computed")
+    assert computed(tmp_path, 2) == ALL
+
+
+def test_release_deletes_what_was_discarded_and_nothing_else(store: ObjectStore, tmp_path: Path) -> None:
+    """The partitions and files of those attempts go; the story of the job stays, and again is harmless."""
+    fail_after(store, tmp_path, "a", "b")
+    made, partitions = release(store, JOB.prefix, by="ann", timeout=5)
+    assert (made.epoch, made.by, partitions) == (1, "ann", 2 * PARTITIONS)
+    assert stored_by(store) == set()
+    assert list(store.list(f"{JOB.prefix}/events/")) != []
+    again, none = release(store, JOB.prefix, by="bob", timeout=5)
+    assert (again.by, none) == ("ann", 0)
+    assert run_job(store, REQUEST, tmp_path / "computed") == expected()
+    assert stored_by(store) == {2}
+
+
+def test_what_was_never_claimed_cannot_be_discarded(store: ObjectStore) -> None:
+    """It says so in place of leaving an object under a mistyped name."""
+    with pytest.raises(ConfigurationError, match="stored nothing yet"):
+        discard(store, JOB.prefix, by="ann", timeout=5)
+    assert list(store.list("jobs/")) == []
+
+
+def test_a_discard_that_cannot_be_read_still_counts(files: FileObjectStore, tmp_path: Path) -> None:
+    """That it is there says what matters."""
+    fail_after(files, tmp_path, "a")
+    files.put_new(f"{JOB.prefix}/discards/00000001.json", b"\xff")
+    run_job(files, REQUEST, tmp_path / "computed")
+    assert computed(tmp_path, 2) == ALL
+
+
+@pytest.mark.parametrize("command", ["discard", "release"])
+def test_on_the_command_line(
+    files: FileObjectStore, tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    """One line says what was done; without --yes nothing is."""
+    fail_after(files, tmp_path, "a")
+    line = [command, "--event-store", files.uri, "--job-id", str(JOB)]
+    assert cli.main(line) == 2
+    assert "--yes" in capsys.readouterr().err
+    assert find_discard(files, JOB.prefix, 1) is None
+    assert cli.main([*line, "--yes"]) == 0
+    said = capsys.readouterr().out
+    assert "The next attempt starts afresh." in said
+    assert ("4 partitions deleted" in said) == (command == "release")
+    assert find_discard(files, JOB.prefix, 1) is not None
+    assert stored_by(files) == (set() if command == "release" else {1})
+
+
+def elsewhere(store: ObjectStore) -> Claim:
+    """A claim by a process of another machine."""
+    claim = Claims(store, JOB.prefix).claim()
+    other = replace(claim, host="other", boot_id="other")
+    store.put(f"{JOB.prefix}/claims/{claim.epoch:08d}.json", json.dumps(vars(other)).encode())
+    return other

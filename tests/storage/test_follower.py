@@ -1,0 +1,106 @@
+"""Following a job from outside: only what is new is read, and the graph is the one that a replay gives."""
+
+from __future__ import annotations
+
+from airflow_provider.recovery.events import AttemptStarted, JobEvent
+from airflow_provider.recovery.graph import ExecutionGraph
+from airflow_provider.storage import follower as module
+from airflow_provider.storage.event_log import JobEventLog
+from airflow_provider.storage.files import FileObjectStore
+from airflow_provider.storage.follower import JobFollower
+from airflow_provider.storage.object_store import ObjectStore
+from tests.storage.attempts import Attempt, block_key, block_keys, names
+from tests.storage.conftest import PREFIX
+from tests.support.stores import WatchedStore
+
+
+def test_a_look_takes_what_is_new(store: ObjectStore) -> None:
+    """Each event is told once, before and after it is folded; the version says whether there was any."""
+    attempt = Attempt(store)
+    attempt.begin()
+    seen: list[JobEvent] = []
+    sizes: list[int] = []
+    follower = JobFollower(
+        JobEventLog(store, PREFIX), before=lambda _: sizes.append(len(follower.graph.attempts)), after=seen.append
+    )
+    follower.read()
+    attempt.append(1)
+    attempt.writer.flush()
+    version = follower.version
+    follower.read()
+    assert names(seen) == ["AttemptStarted", "event 1"]
+    assert sizes == [0, 1]
+    assert follower.version > version
+    assert follower.graph.attempts.keys() == JobEventLog(store, PREFIX).load().replay().attempts.keys()
+    attempt.writer.close()
+
+
+def test_nothing_new_costs_one_request(files: FileObjectStore) -> None:
+    """And leaves the version as it was."""
+    attempt = Attempt(files)
+    attempt.begin()
+    attempt.writer.close()
+    watched = WatchedStore(files)
+    follower = JobFollower(JobEventLog(watched, PREFIX))
+    follower.read()
+    version = follower.version
+    watched.calls.clear()
+    follower.read()
+    assert (dict(watched.calls), follower.version) == ({"get": 1}, version)
+
+
+def test_a_lost_block_is_a_problem_of_the_graph(files: FileObjectStore) -> None:
+    """A follower judges a damaged store as a replay does."""
+    attempt = Attempt(files)
+    attempt.begin()
+    follower = JobFollower(JobEventLog(files, PREFIX))
+    follower.read()
+    files.put(block_key(2), b"damaged")
+    follower.read()
+    replayed = JobEventLog(files, PREFIX).load().replay()
+    assert (follower.graph.gap, follower.graph.abandoned) == (replayed.gap, replayed.abandoned)
+    assert follower.graph.problems == replayed.problems != []
+
+
+def test_blocks_that_a_snapshot_has_replaced_meanwhile_are_no_loss(files: FileObjectStore) -> None:
+    """A driver wrote many blocks between two looks and deleted most of them: its snapshot is read in their place."""
+    attempt = Attempt(files)
+    attempt.begin()
+    follower = JobFollower(JobEventLog(files, PREFIX))
+    follower.read()
+    attempt.writer.close()
+    successor = Attempt(files)
+    graph = successor.begin()
+    for number in range(6):
+        event = successor.event(number)
+        graph.apply(event)
+        successor.writer.append(event)
+        successor.writer.flush()
+        successor.writer.snapshot(graph.copy())
+        successor.writer.flush()
+    successor.writer.close()
+    assert len(block_keys(files)) < 8, "some blocks were deleted"
+    follower.read()
+    assert follower.graph.problems == []
+    assert [skip.name for skip in follower.graph.attempts[2].skipped] == [f"event {number}" for number in range(6)]
+
+
+def test_a_job_that_was_removed_and_began_again_is_read_anew(files: FileObjectStore) -> None:
+    """A follower does not wait for ever for a block that will not come."""
+    first = Attempt(files)
+    first.begin()
+    for number in range(5):
+        first.append(number)
+        first.writer.flush()
+    first.writer.close()
+    begun: list[ExecutionGraph] = []
+    follower = JobFollower(JobEventLog(files, PREFIX), begin=begun.append)
+    follower.read()
+    files.delete([info.key for info in list(files.list(PREFIX))])
+    second = Attempt(files)
+    second.writer.begin(lambda graph: AttemptStarted(epoch=1, host="elsewhere"))
+    second.writer.close()
+    for _ in range(module._IDLE_LOOKS):
+        follower.read()
+    assert [attempt.host for attempt in follower.graph.attempts.values()] == ["elsewhere"]
+    assert len(begun) == 2
