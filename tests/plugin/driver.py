@@ -6,12 +6,10 @@ import os
 import sys
 from pathlib import Path
 
-from airflow_provider.recovery.partitions import StoredPartition
 from airflow_provider.recovery.run_request import parse_run_arguments
 from airflow_provider.spark.job_master import JobMaster
-from airflow_provider.storage.partition_store import PartitionStore
 from airflow_provider.storage.uris import open_store
-from tests.storage.plain_driver import VERTICES, run_vertex
+from tests.support.small_driver import VERTICES, run_vertices
 
 
 def main() -> int:
@@ -21,24 +19,14 @@ def main() -> int:
     master = JobMaster(request, store, on_fenced=lambda _: os._exit(76))
     master.start()
     master.application_started("app-1", "http://127.0.0.1:4040", 2)
-    below: dict[str, dict[int, int]] = {}
     orders = Path(os.environ["DRIVER_ORDERS"]).read_text().split()
     log = Path(os.environ["DRIVER_ORDERS"]).with_name("computed")
-    for name in [name for name in VERTICES if name in orders]:
-        run_vertex(master, PartitionStore(store, master.prefix), name, below, log, 0)
+    run_vertices(master, store, [name for name in VERTICES if name in orders], log)
     if "fail" in orders:
         master.failed("ZeroDivisionError: division by zero")
         return 1
     master.finished()
     return 0
-
-
-def lose(event_store: str, prefix: str, vertex: str) -> StoredPartition:
-    """Delete a partition, as a careless clean-up would."""
-    store = PartitionStore(open_store(event_store), prefix)
-    (partition, *_) = store.survivors()[vertex]
-    store.delete([partition])
-    return partition
 
 
 if __name__ == "__main__":

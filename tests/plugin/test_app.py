@@ -14,7 +14,7 @@ from airflow_provider.storage.event_store import JobEventWriter
 from airflow_provider.storage.heartbeat import Heartbeat
 from airflow_provider.storage.partition_store import PartitionStore
 from tests.plugin.conftest import Run, Site
-from tests.storage.plain_driver import PARTITIONS
+from tests.support.small_driver import PARTITIONS
 
 pytestmark = pytest.mark.process
 

@@ -20,27 +20,20 @@ from airflow_provider.storage.files import FileObjectStore
 from airflow_provider.storage.heartbeat import Heartbeat
 from airflow_provider.storage.object_store import ObjectStore
 from airflow_provider.storage.partition_store import PartitionStore
-from tests.storage.plain_driver import JOB, PARTITIONS, VERTICES, expected, request_for, run_job, run_vertex
+from tests.support.small_driver import PARTITIONS, REQUEST, VERTICES, computed, run_job, run_vertices
 from tests.support.stores import WatchedStore
 
 ALL = {(name, index) for name in VERTICES for index in range(PARTITIONS)}
-REQUEST = request_for("file:///unused", {})
+JOB = REQUEST.job
 
 
 def fail_after(store: ObjectStore, folder: Path, *vertices: str, request: RunRequest = REQUEST) -> JobMaster:
     """An attempt that stores *vertices* and fails."""
     master = JobMaster(request, store, on_fenced=lambda _: None)
     assert master.start()
-    below: dict[str, dict[int, int]] = {}
-    for name in vertices:
-        run_vertex(master, PartitionStore(store, master.prefix), name, below, folder / "computed", 0)
+    run_vertices(master, store, vertices, folder / "computed")
     master.failed("by chance")
     return master
-
-
-def computed(folder: Path, epoch: int) -> set[tuple[str, int]]:
-    lines = [line.split() for line in (folder / "computed").read_text().splitlines()]
-    return {(name, int(index)) for attempt, name, index in lines if int(attempt) == epoch}
 
 
 def stored_by(store: ObjectStore) -> set[int]:
@@ -50,10 +43,10 @@ def stored_by(store: ObjectStore) -> set[int]:
 def test_after_a_discard_everything_is_computed_again(store: ObjectStore, tmp_path: Path) -> None:
     """Without one the next attempt reuses what was stored; with one nothing, and it says who decided that."""
     fail_after(store, tmp_path, "a")
-    assert computed(tmp_path, 1) == {("a", index) for index in range(PARTITIONS)}
+    assert computed(tmp_path / "computed", 1) == {("a", index) for index in range(PARTITIONS)}
     discard(store, JOB.prefix, by="ann", timeout=5)
-    assert run_job(store, REQUEST, tmp_path / "computed") == expected()
-    assert computed(tmp_path, 2) == ALL
+    run_job(store, REQUEST, tmp_path / "computed")
+    assert computed(tmp_path / "computed", 2) == ALL
     fail = JobMaster(REQUEST, store, on_fenced=lambda _: None)
     fail.start()
     assert "discarded by ann" in fail.graph.attempts[2].reason
@@ -66,7 +59,7 @@ def test_a_discard_counts_for_one_attempt_only(files: FileObjectStore, tmp_path:
     discard(files, JOB.prefix, by="", timeout=5)
     fail_after(files, tmp_path, "a", "b")
     run_job(files, REQUEST, tmp_path / "computed")
-    assert computed(tmp_path, 3) == {("c", index) for index in range(PARTITIONS)}
+    assert computed(tmp_path / "computed", 3) == {("c", index) for index in range(PARTITIONS)}
 
 
 def test_a_discard_outlives_an_attempt_that_died_before_its_first_event(files: FileObjectStore, tmp_path: Path) -> None:
@@ -77,7 +70,7 @@ def test_a_discard_outlives_an_attempt_that_died_before_its_first_event(files: F
     Heartbeat(files, JOB.prefix, lost, 3600, lambda _: None).stop("FAILED")
     assert isinstance(decide_alone(REQUEST, files), StartAfresh)
     run_job(files, REQUEST, tmp_path / "computed")
-    assert computed(tmp_path, 3) == ALL
+    assert computed(tmp_path / "computed", 3) == ALL
 
 
 def test_a_success_that_nobody_saw_can_be_discarded(files: FileObjectStore, tmp_path: Path) -> None:
@@ -128,7 +121,7 @@ def test_a_driver_that_had_decided_to_resume_sees_the_discard_all_the_same(
 
     supervised = replace(REQUEST, supervised=True, previous_lost=1)
     run_job(WatchedStore(files, discard_first), supervised, tmp_path / "computed")
-    assert computed(tmp_path, 2) == ALL
+    assert computed(tmp_path / "computed", 2) == ALL
 
 
 def test_release_deletes_what_was_discarded_and_nothing_else(store: ObjectStore, tmp_path: Path) -> None:
@@ -140,7 +133,7 @@ def test_release_deletes_what_was_discarded_and_nothing_else(store: ObjectStore,
     assert list(store.list(f"{JOB.prefix}/events/")) != []
     again, none = release(store, JOB.prefix, by="bob", timeout=5)
     assert (again.by, none) == ("ann", 0)
-    assert run_job(store, REQUEST, tmp_path / "computed") == expected()
+    run_job(store, REQUEST, tmp_path / "computed")
     assert stored_by(store) == {2}
 
 
@@ -156,7 +149,7 @@ def test_a_discard_that_cannot_be_read_still_counts(files: FileObjectStore, tmp_
     fail_after(files, tmp_path, "a")
     files.put_new(f"{JOB.prefix}/discards/00000001.json", b"\xff")
     run_job(files, REQUEST, tmp_path / "computed")
-    assert computed(tmp_path, 2) == ALL
+    assert computed(tmp_path / "computed", 2) == ALL
 
 
 @pytest.mark.parametrize("command", ["discard", "release"])
