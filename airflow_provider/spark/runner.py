@@ -136,7 +136,7 @@ def _run(request: RunRequest, application: Path) -> int:
     context = RecoveryContext(master, hadoop_root(store.uri))
     try:
         with recovering(context), guarded_sinks(master.check_now), recovering_actions(context):
-            error = _run_script(application, request.arguments, master.check)
+            error = run_script(application, request.arguments, master.check)
         if error is not None and lost_the_store(master, error):
             log.warning(
                 "The event store failed for good, and with it what checkpoints had stored: %s The script runs again "
@@ -144,7 +144,7 @@ def _run(request: RunRequest, application: Path) -> int:
                 one_line(error),
             )
             new_session()
-            error = _run_script(application, request.arguments, master.check)
+            error = run_script(application, request.arguments, master.check)
         if error is None:
             master.finished()
             return 0
@@ -159,7 +159,7 @@ def _run(request: RunRequest, application: Path) -> int:
     return EXIT_FAILED
 
 
-def _run_script(application: Path, arguments: Sequence[str], check: Callable[[], None]) -> BaseException | None:
+def run_script(application: Path, arguments: Sequence[str], check: Callable[[], None]) -> BaseException | None:
     """Run the script as ``__main__``; return what it failed with.
 
     :param check: raises Fenced if this attempt has to stop, which is then why the script failed

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider.spark.jvm.relation import dataset, labelled, vertex_token
-from airflow_provider.spark.jvm.scala import items, to_seq
+from airflow_provider.spark.jvm.scala import has_member, items, to_seq
 
 if TYPE_CHECKING:
     from pyspark import StorageLevel
@@ -57,7 +57,7 @@ class CachedRelation:
         return None if any(self._is_read_by(leaf) for leaf in items(reads)) else optimized
 
     def _is_read_by(self, leaf: Any) -> bool:
-        return hasattr(leaf, "cacheBuilder") and _identity(self._spark, leaf.cacheBuilder()) == self.entry
+        return has_member(leaf, "cacheBuilder") and _identity(self._spark, leaf.cacheBuilder()) == self.entry
 
     def replaced_by(self, frame: DataFrame) -> Any:
         """Return a plan with the same columns and identities that reads *frame*, which is cached itself.
