@@ -76,6 +76,12 @@ def _connection_fields() -> dict[str, Any]:
         "write_buffer_flush_interval": text("Flush interval", "How long an event waits at most. Default: 1 s"),
         "snapshot_min_pause": text("Snapshot pause", "Least time between two snapshots of the job. Default: 3 min"),
         "retention": text("Retention", "How long jobs that are not at work are kept for a retry. Default: 7 days"),
+        "sinks": choice(
+            "Sinks",
+            "once (default): an output that an earlier try has committed is not written again; repeat: it is",
+            "once",
+            "repeat",
+        ),
         "failover_strategy": choice(
             "Failover strategy", "What is restarted inside the application. Default: region", "region", "full"
         ),

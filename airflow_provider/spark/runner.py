@@ -122,6 +122,7 @@ def _run(request: RunRequest, application: Path) -> int:
     from airflow_provider.spark.out_of_reach import lost_the_store, new_session
     from airflow_provider.spark.reading import hadoop_root
     from airflow_provider.spark.sinks import guarded_sinks
+    from airflow_provider.spark.sinks_once import sinks_once
     from airflow_provider.storage.uris import open_store
 
     if os.environ.get(FAULT):
@@ -135,7 +136,7 @@ def _run(request: RunRequest, application: Path) -> int:
     watch_parent()
     context = RecoveryContext(master, hadoop_root(store.uri))
     try:
-        with recovering(context), guarded_sinks(master.check_now), recovering_actions(context):
+        with recovering(context), guarded_sinks(master.check_now), recovering_actions(context), sinks_once(context):
             error = run_script(application, request.arguments, master.check)
         if error is not None and lost_the_store(master, error):
             log.warning(

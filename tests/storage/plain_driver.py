@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from airflow_provider.recovery.causes import causes, one_line
 from airflow_provider.recovery.errors import CorruptObject, RecoveryError
 from airflow_provider.recovery.events import VertexInitialized
-from airflow_provider.recovery.faults import AFTER_PARTITION_PUT, FAULT, fault_point
+from airflow_provider.recovery.faults import AFTER_PARTITION_PUT, AFTER_SINK_COMMIT, FAULT, fault_point
 from airflow_provider.recovery.job import JobId
 from airflow_provider.recovery.options import RecoveryOptions, StorageOptions
 from airflow_provider.recovery.partitions import StoredPartition
@@ -137,6 +137,8 @@ def run_job(store: ObjectStore, request: RunRequest, log: Path, padding: int = 0
             if name == "b" and not any(attempt.restarts for attempt in master.graph.attempts.values()):
                 error = RuntimeError("by chance")
                 master.failed_vertex(name, one_line(error), causes(error), (), ["a", "b"])
+        fault_point(AFTER_SINK_COMMIT)  # an output stands outside of the store, and nobody has heard of it
+        master.remember("sink/output", {"status": "WRITTEN", "attempt": master.epoch})
     except RecoveryError as error:
         master.failed(one_line(error))
         raise

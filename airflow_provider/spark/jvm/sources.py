@@ -14,7 +14,7 @@ from airflow_provider.spark.jvm.relation import dataset
 from airflow_provider.spark.jvm.scala import has_member, items, to_seq
 
 _WITHOUT_DATA = {"Range", "OneRowRelation", "CTERelationRef"}
-_FILE_STATUS = re.compile(
+FILE_STATUS = re.compile(
     r"\bpath=(?P<path>.*?); isDirectory=.*?\blength=(?P<size>\d+);.*?modification_time=(?P<time>\d+)"
 )
 _PLACE_LENGTH = 200
@@ -104,7 +104,7 @@ def _files(location: Any, how: tuple[str, ...]) -> Source:
         return _opaque(f"the files of {location.getClass().getSimpleName()} cannot be listed")
     statuses = location.allFiles()
     listing = statuses.mkString("\n")
-    found = [(match["path"], match["size"], match["time"]) for match in _FILE_STATUS.finditer(listing)]
+    found = [(match["path"], match["size"], match["time"]) for match in FILE_STATUS.finditer(listing)]
     if len(found) != statuses.size():
         return _opaque("the listing of a file source cannot be read")
     files = FileSet.of(found)
