@@ -23,7 +23,8 @@ from airflow_provider.recovery.errors import Fenced
 from airflow_provider.recovery.faults import AFTER_SINK_COMMIT, fault_point
 from airflow_provider.recovery.sinks import Commit, OutputFile, listing_digest
 from airflow_provider.spark.fingerprint import fingerprint
-from airflow_provider.spark.jvm.output import FILE_FORMATS, output_files, qualified, table_location
+from airflow_provider.spark.jvm.commands import WritingCommand
+from airflow_provider.spark.jvm.output import FILE_FORMATS, output_files, qualified, table_location, unspread
 from airflow_provider.spark.wrapping import put_in_place
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ class _Sink:
 
 @contextmanager
 def sinks_once(context: RecoveryContext) -> Iterator[None]:
-    """Let the writes of ``df.write`` inside happen once per job, if the job's options say so."""
+    """Let the writes of ``df.write`` and of SQL inside happen once per job, if the job's options say so."""
     options = context.master.request.options
     if not options.enabled or options.sinks != "once":
         yield
@@ -73,8 +74,10 @@ class _Sinks:
         self._occurrences: Counter[str] = Counter()
 
     def wrap(self, stack: ExitStack) -> None:
+        from pyspark.sql import SparkSession
         from pyspark.sql.readwriter import DataFrameWriter
 
+        stack.callback(put_in_place(SparkSession, "sql", self._sql(SparkSession.sql)))
         for name in _SETTINGS:
             original = getattr(DataFrameWriter, name, None)
             if original is not None:
@@ -97,20 +100,45 @@ class _Sinks:
         def write(writer: Any, *args: Any, **kwargs: Any) -> Any:
             setattr(writer, _WRITING, True)
             try:
-                return self._once(writer, name, args, kwargs, lambda: original(writer, *args, **kwargs))
+                return self._once(
+                    writer._df.sparkSession,
+                    lambda: self._sink(writer, name, args, kwargs),
+                    lambda: original(writer, *args, **kwargs),
+                    lambda _: None,
+                )
             finally:
                 setattr(writer, _WRITING, False)
 
         return write
 
-    def _once(self, writer: Any, name: str, args: Any, kwargs: Any, write: Callable[[], Any]) -> Any:
-        spark = writer._df.sparkSession
-        sink = self._guarded(lambda: self._sink(writer, name, args, kwargs))
+    def _sql(self, original: Any) -> Any:
+        @functools.wraps(original)
+        def sql(spark: Any, sqlQuery: str, *args: Any, **kwargs: Any) -> Any:  # noqa: N803 - PySpark's name
+            def write() -> Any:
+                return original(spark, sqlQuery, *args, **kwargs)
+
+            if not isinstance(sqlQuery, str) or args or kwargs or not hasattr(spark, "_jsparkSession"):
+                return write()
+            command = WritingCommand.parse(spark, sqlQuery)
+            if command is None or not self._guarded(lambda: command.table):
+                return write()
+            return self._once(spark, lambda: self._sink_of_command(spark, command, sqlQuery), write, _no_rows)
+
+        return sql
+
+    def _once(
+        self, spark: Any, sink_of: Callable[[], _Sink | None], write: Callable[[], Any], left_out: Callable[[Any], Any]
+    ) -> Any:
+        """Write, unless that was done.
+
+        :param left_out: what the script gets instead
+        """
+        sink = self._guarded(sink_of)
         before = self._guarded(lambda: self._files(spark, sink)) if sink is not None else None
         if before is None:
             return write()
         if self._guarded(lambda: self._written(sink, before)):
-            return None
+            return left_out(spark)
         self._guarded(lambda: self._remember(sink, "WRITING", {"before": listing_digest(before)}))
         result = write()
         fault_point(AFTER_SINK_COMMIT)
@@ -129,9 +157,8 @@ class _Sinks:
 
     def _sink(self, writer: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Sink | None:
         """Return what the script is about to write; ``None`` for what is always written."""
-        master, df = self._context.master, writer._df
-        master.check()
-        if not master.usable or df.isStreaming:
+        df = writer._df
+        if not self._usable(df):
             return None
         made = getattr(writer, _MADE, ())
         given = _given(made, name, args, kwargs)
@@ -146,20 +173,44 @@ class _Sinks:
             path = qualified(spark, given["target"])
             target, locate = path, lambda: path
         else:
-            target, locate = f"table {given['target']}", lambda: table_location(spark, given["target"])
+            target, locate = self._table(spark, given["target"])
+        what = (name, repr(made), repr(args), repr(sorted(kwargs.items())))
+        return self._identified(df, target, locate, what, overwrites=given["mode"] == "overwrite")
+
+    def _sink_of_command(self, spark: Any, command: WritingCommand, text: str) -> _Sink | None:
+        df = command.query()
+        if not self._usable(df):
+            return None
+        target, locate = self._table(spark, command.table)
+        return self._identified(df, target, locate, (text,), overwrites=command.overwrites)
+
+    def _usable(self, df: Any) -> bool:
+        self._context.master.check()
+        return self._context.master.usable and not df.isStreaming
+
+    def _table(self, spark: Any, name: str) -> tuple[str, Callable[[], str]]:
+        return f"table {name} of {spark.catalog.currentDatabase()}", lambda: table_location(spark, name)
+
+    def _identified(
+        self, df: Any, target: str, locate: Callable[[], str], what: tuple[str, ...], *, overwrites: bool
+    ) -> _Sink | None:
+        """Return the sink; ``None`` if its rows cannot be known to be the same."""
         identity = fingerprint(df, self._context)
-        reason = "; ".join((*identity.opaque, *identity.not_deterministic))
+        not_deterministic = identity.not_deterministic
+        if not_deterministic:  # coalesce(1) before a write does not change its rows
+            not_deterministic = fingerprint(unspread(df), self._context).not_deterministic
+        reason = "; ".join((*identity.opaque, *not_deterministic))
         if reason:
             log.info("sink %s is written by each attempt: %s", target, reason)
             return None
-        key = digest(identity.digest, target, name, repr(made), repr(args), repr(sorted(kwargs.items())))
+        key = digest(identity.digest, target, *what)
         self._occurrences[key] += 1
         occurrence = self._occurrences[key]
         return _Sink(
             f"{_PREFIX}{digest(key, str(occurrence))[:32]}",
             target if occurrence == 1 else f"{target} (write {occurrence})",
             locate,
-            given["mode"] == "overwrite",
+            overwrites,
         )
 
     def _files(self, spark: Any, sink: _Sink) -> list[OutputFile]:
@@ -205,6 +256,13 @@ class _Sinks:
     def _remember(self, sink: _Sink, status: str, state: dict[str, Any]) -> None:
         master = self._context.master
         master.remember(sink.coordinator, {"status": status, "attempt": master.epoch, **state})
+
+
+def _no_rows(spark: Any) -> Any:
+    """Return what SQL's writing commands return."""
+    from pyspark.sql.types import StructType
+
+    return spark.createDataFrame([], StructType())
 
 
 def _given(made: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, str]:

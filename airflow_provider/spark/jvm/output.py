@@ -4,12 +4,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider.spark.jvm.relation import dataset
 from airflow_provider.spark.jvm.sources import FILE_STATUS
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
     from airflow_provider.recovery.sinks import OutputFile
 
 FILE_FORMATS = frozenset({"parquet", "orc", "json", "csv", "text"})
+
+
+_SPREADING = frozenset({"Repartition", "RepartitionByExpression", "RebalancePartitions", "Sort"})
+
+
+def unspread(df: DataFrame) -> DataFrame:
+    """Return a DataFrame with the rows of *df*, before they are put in order and spread over files at its very end."""
+    plan = df._jdf.queryExecution().analyzed()
+    inner = plan
+    while inner.getClass().getSimpleName() in _SPREADING:
+        inner = inner.child()
+    return df if inner is plan else dataset(df.sparkSession, inner)
 
 
 def qualified(spark: Any, path: str) -> str:
@@ -22,6 +37,9 @@ def table_location(spark: Any, name: str) -> str:
     """Return where a table of files keeps them; empty text if there is no such table, or it is of another kind."""
     state = spark._jsparkSession.sessionState()
     identifier = state.sqlParser().parseTableIdentifier(name)
+    catalog = identifier.catalog()
+    if str(catalog.get() if catalog.isDefined() else spark.catalog.currentCatalog()) != "spark_catalog":
+        return ""
     if not state.catalog().tableExists(identifier):
         return ""
     table = state.catalog().getTableMetadata(identifier)

@@ -16,7 +16,7 @@ totals.write.mode("append").parquet(f"{target}/appended")
 twice = totals.write.mode("append").option("compression", "gzip")
 twice.json(f"{target}/twice")
 twice.json(f"{target}/twice")
-totals.write.csv(f"{target}/overwritten", mode="overwrite")
+totals.orderBy("customer").coalesce(1).write.csv(f"{target}/overwritten", mode="overwrite")
 totals.withColumn("digit", F.col("customer") % 3).write.format("orc").partitionBy("digit").mode("append").save(
     f"{target}/by_digit"
 )
@@ -26,6 +26,8 @@ spark.sql(
     f"CREATE TABLE IF NOT EXISTS kept (customer BIGINT, total BIGINT) USING parquet LOCATION 'file:{target}/kept'"
 )
 totals.write.insertInto("kept")
+totals.createOrReplaceTempView("totals")
+spark.sql("INSERT INTO kept SELECT * FROM totals")
 totals.withColumn("chance", F.rand()).write.mode("append").parquet(f"{target}/random")
 if die.exists():
     die.unlink()
