@@ -74,7 +74,7 @@ def test_wide_and_deep_plans_stay_readable() -> None:
 
 def test_every_rule_has_its_reason() -> None:
     """A rule of auto mode that has none here would be told by its bare name."""
-    assert {str(rule) for rule in Rule} == _REASONS.keys()
+    assert {str(rule) for rule in Rule} <= _REASONS.keys()
 
 
 def test_json_says_the_same() -> None:

@@ -16,6 +16,7 @@ _REASONS = {
     "aggregate": "it reads much and returns little",
     "window": "it has shuffled and sorted its input",
     "grouped function": "a shuffle and Python in one",
+    "partial aggregate": "each task has read its share and has few rows left",
     "join input": "the join may fail, and what feeds it is dear",
     "function before a shuffle": "shuffle files die with the application, and Python takes time",
     "function before the sink": "the sink keeps nothing of a job that is killed",
