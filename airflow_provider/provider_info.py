@@ -89,6 +89,12 @@ def _connection_fields() -> dict[str, Any]:
         "overhead_budget": text(
             "Overhead budget", "Seconds of storing for one second of computing, where points were found. Default: 0.1"
         ),
+        "sinks": choice(
+            "Sinks",
+            "once (default): an output that an earlier try has committed is not written again; repeat: it is",
+            "once",
+            "repeat",
+        ),
         "failover_strategy": choice(
             "Failover strategy", "What is restarted inside the application. Default: region", "region", "full"
         ),

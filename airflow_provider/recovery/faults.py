@@ -28,6 +28,7 @@ BEFORE_SNAPSHOT = "before-snapshot"
 AFTER_SNAPSHOT = "after-snapshot"
 AFTER_FAILURE_HANDLED = "after-failure-handled"
 AFTER_COORDINATOR_SNAPSHOT = "after-coordinator-snapshot"
+AFTER_SINK_COMMIT = "after-sink-commit"
 BEFORE_JOB_FINISHED = "before-job-finished"
 AFTER_JOB_FINISHED = "after-job-finished"
 
@@ -45,6 +46,7 @@ POINTS = (
     AFTER_SNAPSHOT,
     AFTER_FAILURE_HANDLED,
     AFTER_COORDINATOR_SNAPSHOT,
+    AFTER_SINK_COMMIT,
     BEFORE_JOB_FINISHED,
     AFTER_JOB_FINISHED,
 )

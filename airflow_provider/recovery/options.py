@@ -123,6 +123,8 @@ class RecoveryOptions(_Options):
     """``auto``: find recovery points in scripts that have none, beside those they have; ``explicit``: only those."""
     overhead_budget: float = 0.1
     """Seconds that storing may take for one second of computing, at recovery points that were found."""
+    sinks: str = "once"
+    """``once``: an output that an earlier attempt has committed is not written again; ``repeat``: it is."""
     failover_strategy: str = "region"
     """What is restarted inside the application when a vertex fails: ``region`` or ``full``.
     [jobmanager.execution.failover-strategy]"""
@@ -245,6 +247,7 @@ _READERS: dict[str, Callable[[object, str], Any]] = {
     "resume": _one_of("auto", "never"),
     "recovery_points": _one_of("auto", "explicit"),
     "overhead_budget": _number(0, 1e9),
+    "sinks": _one_of("once", "repeat"),
     "failover_strategy": _one_of("region", "full"),
     "restart_strategy": _one_of("none", "fixed-delay", "failure-rate", "exponential-delay"),
     "restart_strategy_fixed_delay_attempts": _count,

@@ -103,6 +103,7 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
         "resume": "auto: go on from what survived; never: start afresh",
         "recovery_points": "auto: find recovery points in scripts that have none; explicit: only checkpoint()",
         "overhead_budget": "seconds that storing may take for one second of computing, where points were found",
+        "sinks": "once: an output that an earlier attempt has committed is not written again; repeat: it is",
         "previous_worker_recovery_timeout": "how long a heartbeat must stand still before its driver counts as lost",
         "write_buffer_size": "size of the event buffer that triggers a flush",
         "write_buffer_flush_interval": "how long an event waits at most to be flushed",

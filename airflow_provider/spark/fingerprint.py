@@ -11,7 +11,7 @@ import platform
 import re
 from dataclasses import dataclass
 from importlib import metadata
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from airflow_provider.recovery import explain
 from airflow_provider.recovery.digest import digest
@@ -23,7 +23,8 @@ from airflow_provider.spark.recovery_point import fingerprint_of, name_of
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from airflow_provider.spark.context import RecoveryContext
+    from airflow_provider.spark.functions import FunctionReader
+    from airflow_provider.spark.watching import Watched
 
 FORMAT = "2"
 """Raise it when the stored partitions or the fingerprint itself change meaning."""
@@ -54,6 +55,17 @@ _SHOWN = re.compile(r"[\w ./:,+-]{0,100}")
 """Values that are kept as they are; of others only a digest is."""
 
 
+class Known(Protocol):
+    """What was learnt of the script beside its plans: a recovery context has it.
+
+    :ivar watched: what was learnt from watching the script make its DataFrames
+    :ivar functions: tells Python functions apart
+    """
+
+    watched: Watched
+    functions: FunctionReader
+
+
 @dataclass(frozen=True)
 class Fingerprint:
     """What a recovery point is.
@@ -72,7 +84,7 @@ class Fingerprint:
     not_deterministic: tuple[str, ...]
 
 
-def fingerprint(df: DataFrame, context: RecoveryContext, version: str = "") -> Fingerprint:
+def fingerprint(df: DataFrame, context: Known, version: str = "") -> Fingerprint:
     """Return the fingerprint of *df* in its session.
 
     :param version: stands for all that has no fingerprint of its own: the user vouches that its rows are equal wherever

@@ -128,6 +128,7 @@ def _run(request: RunRequest, application: Path) -> int:
     from airflow_provider.spark.out_of_reach import lost_the_store, new_session
     from airflow_provider.spark.reading import hadoop_root
     from airflow_provider.spark.sinks import guarded_sinks
+    from airflow_provider.spark.sinks_once import sinks_once
     from airflow_provider.storage.uris import open_store
 
     if os.environ.get(FAULT):
@@ -141,8 +142,8 @@ def _run(request: RunRequest, application: Path) -> int:
     watch_parent()
     context = RecoveryContext(master, hadoop_root(store.uri))
     try:
-        with recovering(context), guarded_sinks(master.check_now), recovering_actions(context):
-            error = _run_script(application, request.arguments, master.check)
+        with recovering(context), guarded_sinks(master.check_now), recovering_actions(context), sinks_once(context):
+            error = run_script(application, request.arguments, master.check)
         if error is not None and lost_the_store(master, error):
             log.warning(
                 "The event store failed for good, and with it what checkpoints had stored: %s The script runs again "
@@ -150,7 +151,7 @@ def _run(request: RunRequest, application: Path) -> int:
                 one_line(error),
             )
             new_session()
-            error = _run_script(application, request.arguments, master.check)
+            error = run_script(application, request.arguments, master.check)
         if error is None:
             master.finished()
             return 0
@@ -165,7 +166,7 @@ def _run(request: RunRequest, application: Path) -> int:
     return EXIT_FAILED
 
 
-def _run_script(application: Path, arguments: Sequence[str], check: Callable[[], None]) -> BaseException | None:
+def run_script(application: Path, arguments: Sequence[str], check: Callable[[], None]) -> BaseException | None:
     """Run the script as ``__main__``; return what it failed with.
 
     :param check: raises Fenced if this attempt has to stop, which is then why the script failed

@@ -20,7 +20,7 @@ import pyarrow as pa
 from airflow_provider.recovery.causes import causes, one_line
 from airflow_provider.recovery.errors import CorruptObject, ObjectNotFound, RecoveryError
 from airflow_provider.recovery.events import VertexInitialized
-from airflow_provider.recovery.faults import FAULT
+from airflow_provider.recovery.faults import AFTER_SINK_COMMIT, FAULT, fault_point
 from airflow_provider.recovery.job import JobId
 from airflow_provider.recovery.options import RecoveryOptions, StorageOptions
 from airflow_provider.recovery.partitions import StoredPartition, incarnation
@@ -154,6 +154,8 @@ def run_job(store: ObjectStore, request: RunRequest, log: Path, padding: int = 0
     script = Script(master, PartitionStore(store, master.prefix), log, padding)
     try:
         script.run()
+        fault_point(AFTER_SINK_COMMIT)  # an output stands outside of the store, and nobody has heard of it
+        master.remember("sink/output", {"status": "WRITTEN", "attempt": master.epoch})
     except RecoveryError as error:
         master.failed(one_line(error))
         raise

@@ -41,6 +41,7 @@ KINDS = {
     "killed-during-reconciliation": [f"{faults.AFTER_PARTITION_EVENT}@8", faults.DURING_RECONCILIATION],
     "killed-after-failure-handled": [faults.AFTER_FAILURE_HANDLED],
     "killed-after-coordinator-snapshot": [f"{faults.AFTER_COORDINATOR_SNAPSHOT}@2"],
+    "killed-after-sink-commit": [faults.AFTER_SINK_COMMIT],
     "killed-before-job-finished": [faults.BEFORE_JOB_FINISHED],
     "killed-after-job-finished": [faults.AFTER_JOB_FINISHED],
 }

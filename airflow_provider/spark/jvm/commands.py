@@ -46,6 +46,24 @@ class WritingCommand:
             common, plan = plan, plan.child()
         return cls(spark, plan, common) if plan.getClass().getSimpleName() in _POSITION_OF_QUERY else None
 
+    @property
+    def table(self) -> str:
+        """The table that it writes, quoted; empty text if it is a folder."""
+        kind = self._command.getClass().getSimpleName()
+        if kind == "InsertIntoDir":
+            return ""
+        named = self._command.table() if kind == "InsertIntoStatement" else self._command.name()
+        if named.getClass().getSimpleName() not in ("UnresolvedRelation", "UnresolvedIdentifier"):
+            return ""  # IDENTIFIER(…)
+        parts = named.multipartIdentifier() if kind == "InsertIntoStatement" else named.nameParts()
+        return ".".join(f"`{str(part).replace('`', '``')}`" for part in items(parts))
+
+    @property
+    def overwrites(self) -> bool:
+        """Whether it replaces rows that are there."""
+        kind = self._command.getClass().getSimpleName()
+        return kind == "ReplaceTableAsSelect" or (kind == "InsertIntoStatement" and bool(self._command.overwrite()))
+
     def query(self) -> DataFrame:
         """Return its query as a DataFrame."""
         query = list(items(self._command.children()))[self._at]

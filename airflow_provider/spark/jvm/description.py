@@ -21,7 +21,7 @@ from airflow_provider.spark.functions import FunctionIdentity, FunctionReader
 from airflow_provider.spark.jvm.determinism import NOT_DETERMINISTIC, OPAQUE
 from airflow_provider.spark.jvm.plan_text import PlanText, Structure
 from airflow_provider.spark.jvm.relation import vertex_token
-from airflow_provider.spark.jvm.scala import items, to_seq
+from airflow_provider.spark.jvm.scala import has_member, items, to_seq
 from airflow_provider.spark.jvm.sources import Source, read_source
 
 _KNOWN_PACKAGES = (
@@ -192,7 +192,7 @@ class PlanDescriber:
                 continue
             if expression.getClass().getSimpleName() in _PYTHON_FUNCTIONS:
                 result_id = int(expression.resultId().id())
-                marked = hasattr(expression, "udfDeterministic") and not expression.udfDeterministic()
+                marked = has_member(expression, "udfDeterministic") and not expression.udfDeterministic()
                 found[result_id] = PythonFunction(str(expression.name()), self._identity(expression), not marked)
             pending += items(expression.children())
 

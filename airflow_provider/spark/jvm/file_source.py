@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from airflow_provider.spark.jvm.relation import dataset
-from airflow_provider.spark.jvm.scala import companion, items, to_seq
+from airflow_provider.spark.jvm.scala import companion, has_member, items, to_seq
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -32,7 +32,7 @@ class FileSource:
         if len(leaves) != 1 or leaves[0].getClass().getSimpleName() != "LogicalRelation":
             return None
         relation = leaves[0].relation()
-        if relation.getClass().getSimpleName() != "HadoopFsRelation" or not hasattr(relation.location(), "allFiles"):
+        if relation.getClass().getSimpleName() != "HadoopFsRelation" or not has_member(relation.location(), "allFiles"):
             return None
         return cls(df, leaves[0])
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider.spark.auto.rules import CACHED, Node
 from airflow_provider.spark.jvm.cached import CachedRelation
 from airflow_provider.spark.jvm.relation import dataset
-from airflow_provider.spark.jvm.scala import items, to_seq
+from airflow_provider.spark.jvm.scala import has_member, items, to_seq
 from airflow_provider.spark.recovery_point import READER
 
 if TYPE_CHECKING:
@@ -135,4 +135,4 @@ def _is_global(sort: Any) -> bool:
 
 def _names(expressions: Any) -> Iterable[str]:
     for expression in items(expressions):
-        yield str(expression.name()) if hasattr(expression, "name") else str(expression.prettyName())
+        yield str(expression.name()) if has_member(expression, "name") else str(expression.prettyName())

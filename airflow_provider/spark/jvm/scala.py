@@ -1,4 +1,4 @@
-"""Scala collections seen from Python."""
+"""Scala's collections and objects seen from Python."""
 
 from __future__ import annotations
 
@@ -14,6 +14,11 @@ def items(sequence: Any) -> Iterator[Any]:
     iterator = sequence.iterator()
     while iterator.hasNext():
         yield iterator.next()
+
+
+def has_member(java_object: Any, name: str) -> bool:
+    """Whether an object of the JVM has a method *name*; ``hasattr`` says so of any name."""
+    return name in dir(java_object)
 
 
 def to_seq(jvm: Any, values: list[Any]) -> Any:

@@ -11,10 +11,10 @@ from airflow_provider.recovery import explain
 from airflow_provider.recovery.digest import digest
 from airflow_provider.recovery.file_set import FileSet
 from airflow_provider.spark.jvm.relation import dataset
-from airflow_provider.spark.jvm.scala import items, to_seq
+from airflow_provider.spark.jvm.scala import has_member, items, to_seq
 
 _WITHOUT_DATA = {"Range", "OneRowRelation", "CTERelationRef"}
-_FILE_STATUS = re.compile(
+FILE_STATUS = re.compile(
     r"\bpath=(?P<path>.*?); isDirectory=.*?\blength=(?P<size>\d+);.*?modification_time=(?P<time>\d+)"
 )
 _PLACE_LENGTH = 200
@@ -89,10 +89,10 @@ def _table(leaf: Any) -> Source:
     options = json.dumps(
         sorted((str(e.getKey()), str(e.getValue())) for e in leaf.options().asCaseSensitiveMap().entrySet())
     )
-    if hasattr(table, "fileIndex") and hasattr(table, "dataSchema"):
+    if has_member(table, "fileIndex") and has_member(table, "dataSchema"):
         how = (table.getClass().getName(), table.dataSchema().json(), options)
         return _files(table.fileIndex(), how)
-    version = table.version() if hasattr(table, "version") else None
+    version = table.version() if has_member(table, "version") else None
     if not version:
         return _opaque(f"the table {name} of {table.getClass().getSimpleName()} tells no version")
     identity = digest(table.getClass().getName(), str(table.name()), str(version), options)
@@ -100,11 +100,11 @@ def _table(leaf: Any) -> Source:
 
 
 def _files(location: Any, how: tuple[str, ...]) -> Source:
-    if not hasattr(location, "allFiles"):
+    if not has_member(location, "allFiles"):
         return _opaque(f"the files of {location.getClass().getSimpleName()} cannot be listed")
     statuses = location.allFiles()
     listing = statuses.mkString("\n")
-    found = [(match["path"], match["size"], match["time"]) for match in _FILE_STATUS.finditer(listing)]
+    found = [(match["path"], match["size"], match["time"]) for match in FILE_STATUS.finditer(listing)]
     if len(found) != statuses.size():
         return _opaque("the listing of a file source cannot be read")
     files = FileSet.of(found)
