@@ -131,7 +131,7 @@ def _shuffle_read(node: Any, layout: Layout) -> None:
 
 def _shuffle(node: Any, layout: Layout, ranges: list[tuple[int, int]] | None = None) -> None:
     """Describe a shuffle and the reducers each partition reads; without *ranges* one each."""
-    partitioning = _shuffle_partitioning(node)
+    partitioning = node.outputPartitioning()
     kind = partitioning.getClass().getSimpleName().rstrip("$")
     layout.text.append(f"{kind} {partitioning.numPartitions()} {_IDS.sub('', partitioning.toString())}")
     if kind == "SinglePartition":
@@ -144,13 +144,6 @@ def _shuffle(node: Any, layout: Layout, ranges: list[tuple[int, int]] | None = N
 
 def _one_each(partitioning: Any) -> list[tuple[int, int]]:
     return [(reducer, reducer + 1) for reducer in range(int(partitioning.numPartitions()))]
-
-
-def _shuffle_partitioning(node: Any) -> Any:
-    """Return how a shuffle spreads rows, from its exchange or from the stage that wraps it."""
-    while not hasattr(node, "shuffleOrigin"):
-        node = node.plan() if hasattr(node, "plan") else node.child()
-    return node.outputPartitioning()
 
 
 def _scan(spark: Any, node: Any, layout: Layout) -> None:
@@ -193,7 +186,7 @@ def pin_reads(spark: Any, plan: Any, reads: list[list[tuple[int, int]]]) -> Any:
     execution = spark._jvm.org.apache.spark.sql.execution
 
     def read(shuffle: Any) -> Any:
-        partitioning = _shuffle_partitioning(shuffle)
+        partitioning = shuffle.outputPartitioning()
         if partitioning.getClass().getSimpleName().startswith("SinglePartition"):
             return shuffle
         if not remaining:
