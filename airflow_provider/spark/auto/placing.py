@@ -63,6 +63,12 @@ def kept(context: RecoveryContext, df: DataFrame) -> DataFrame | None:
     return _guarded(context, df, _Action.kept)
 
 
+def is_cheap(context: RecoveryContext, df: DataFrame) -> bool:
+    """Whether computing *df* takes so little that nothing is worth remembering of it."""
+    action = _Action(context, df.sparkSession, OptimizedPlan.of(df))
+    return bool(action.model.too_cheap(action.model.computing(action.plan.root)))
+
+
 def _guarded(context: RecoveryContext, df: DataFrame, do: Callable[[_Action], DataFrame | None]) -> DataFrame | None:
     context.master.check()
     if not context.master.usable or df.isStreaming:
@@ -88,13 +94,14 @@ class _Action:
     """The points of one plan.
 
     :ivar plan: it
+    :ivar model: what its points may cost
     """
 
     def __init__(self, context: RecoveryContext, spark: Any, plan: OptimizedPlan) -> None:
         self.context = context
         self.plan = plan
         self._spark = spark
-        self._model = CostModel(context.master.request.options.overhead_budget, spark.sparkContext.defaultParallelism)
+        self.model = CostModel(context.master.request.options.overhead_budget, spark.sparkContext.defaultParallelism)
         self._placed: dict[Node, Placement] = {}
         self._cached: dict[Node, Any] = {}
         self._vertices: dict[Node, str] = {}
@@ -115,7 +122,7 @@ class _Action:
     def _place(self, found: list[Placement]) -> None:
         """Take up the placements, if any of them can pay, and resolve what is cached."""
         cached = [node for node in self.plan.root.walk() if node.name == CACHED]
-        if self._model.too_cheap(self._model.computing(self.plan.root)) or not (found or cached):
+        if self.model.too_cheap(self.model.computing(self.plan.root)) or not (found or cached):
             return
         if executors_ready(self.context, self._spark):
             return
@@ -153,7 +160,7 @@ class _Action:
     def _resolve(self, placement: Placement) -> DataFrame | None:
         """Return a frame that reads the point; ``None`` if it is not worth having."""
         node, name = placement.node, placement.name
-        if self._model.too_cheap(self._model.computing(node)):
+        if self.model.too_cheap(self.model.computing(node)):
             return None
         raw = self.plan.frame(node, self._cached)
         identity = fingerprint(raw, self.context)
@@ -171,7 +178,7 @@ class _Action:
             identity.not_deterministic,
             rule=str(placement.rule),
             in_order=placement.rule in _IN_ORDER,
-            price=self._model.price(node),
+            price=self.model.price(node),
         )
         if not self._complete(point):
             point = self._fed(point, node)
@@ -198,7 +205,7 @@ class _Action:
     def _in_two_steps(self, point: RecoveryPoint, node: Node) -> RecoveryPoint:
         """Return *point* so that it reads what its first step has stored, if that can be had and pays."""
         steps = PartialAggregate.of(point.df)
-        if steps is None or not self._model.worth_two_steps(node, steps.parallelism):
+        if steps is None or not self.model.worth_two_steps(node, steps.parallelism):
             return point
         identity = replace(
             point.fingerprint, digest=digest(point.fingerprint.digest, steps.frame.schema.json(), "first step")
@@ -212,7 +219,7 @@ class _Action:
             point.not_deterministic,
             rule=str(Rule.PARTIAL_AGGREGATE),
             rdd_plan=steps.plan,
-            price=self._model.price(node),
+            price=self.model.price(node),
         )
         frame = go_on_from(self.context, first)
         stored = self.context.done.get(first.vertex)
