@@ -9,7 +9,6 @@ Every result is compared with plain Spark's.
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import signal
 import statistics
@@ -22,11 +21,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from airflow_provider.recovery.faults import FAULT
 from airflow_provider.recovery.job import JobId
 from airflow_provider.recovery.report import JobReport, build_report
 from airflow_provider.storage.inspection import inspect_job
 from airflow_provider.storage.uris import file_uri, open_store
+from benchmarks.drivers import environment
 from tests.queries.compare import SAME_ENGINE, differences, spark_result
 from tests.queries.data import QuerySuite, query_suite
 from tests.queries.runs import JOBS, kill_tree
@@ -229,7 +228,7 @@ def _run(suite: QuerySuite, number: int, folder: Path, *, recorded: bool, kill_a
     with (folder / "log").open("a") as log:
         began = time.monotonic()
         process = subprocess.Popen(
-            command, env=_environment(folder), cwd=folder, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+            command, env=environment(folder), cwd=folder, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
         )
         try:
             process.wait(kill_after)
@@ -242,26 +241,6 @@ def _run(suite: QuerySuite, number: int, folder: Path, *, recorded: bool, kill_a
         raise SystemExit(f"query {number} ended with {process.returncode}:\n{told}")
     seconds = json.loads((folder / "out" / "seconds.json").read_text()) if process.returncode == 0 else {}
     return Run(round(wall, 3), seconds.get(str(number), 0.0))
-
-
-def _environment(folder: Path) -> dict[str, str]:
-    settings = {
-        "spark.master": f"local[{len(os.sched_getaffinity(0))}]",
-        "spark.ui.enabled": "false",
-        "spark.driver.memory": "3g",
-        "spark.local.dir": str(folder / "spark-local"),
-        "spark.ui.showConsoleProgress": "false",
-    }
-    flags = " ".join(f'--conf "{name}={value}"' for name, value in settings.items())
-    environment = {
-        **os.environ,
-        "PYSPARK_SUBMIT_ARGS": f"{flags} pyspark-shell",
-        "PYSPARK_PYTHON": sys.executable,
-        "PYTHONHASHSEED": "0",
-        "PYTHONPATH": os.pathsep.join(filter(None, (str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH")))),
-    }
-    environment.pop(FAULT, None)
-    return environment
 
 
 def _check(plain: Path, auto: Path, number: int) -> None:

@@ -7,7 +7,6 @@ Python, the JVM and Spark is in every figure; a job that does nothing shows how 
 
 from __future__ import annotations
 
-import os
 import signal
 import statistics
 import subprocess
@@ -19,10 +18,11 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from airflow_provider.recovery.faults import AFTER_PARTITION_EVENT, FAULT
+from airflow_provider.recovery.faults import AFTER_PARTITION_EVENT
 from airflow_provider.recovery.job import JobId
 from airflow_provider.storage.partition_store import PartitionStore
 from airflow_provider.storage.uris import file_uri, open_store
+from benchmarks.drivers import environment
 
 JOB = Path(__file__).parent / "costly_job.py"
 PARTITIONS, KILL_AT = 20, 16
@@ -61,26 +61,10 @@ def compare(data: Path, rounds: int, iterations: int) -> dict[str, Any]:
 def _run(folder: Path, data: Path, job: str, iterations: int, fault: str = "") -> float:
     command = [sys.executable, "-m", "airflow_provider.cli", "run", "--event-store", file_uri(folder / "store")]
     command += ["--job-id", job, str(JOB), str(data / "lineitem"), str(folder / f"{job}-out"), str(iterations)]
-    settings = {
-        "spark.master": f"local[{len(os.sched_getaffinity(0))}]",
-        "spark.ui.enabled": "false",
-        "spark.driver.memory": "3g",
-        "spark.local.dir": str(folder / "spark-local"),
-        "spark.ui.showConsoleProgress": "false",
-    }
-    flags = " ".join(f'--conf "{name}={value}"' for name, value in settings.items())
-    environment = {
-        **os.environ,
-        "PYSPARK_SUBMIT_ARGS": f"{flags} pyspark-shell",
-        "PYSPARK_PYTHON": sys.executable,
-        "PYTHONHASHSEED": "0",
-        "OMP_NUM_THREADS": "1",
-    }
-    environment.pop(FAULT, None)
-    if fault:
-        environment[FAULT] = fault
     began = time.monotonic()
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=folder, check=False)
+    done = subprocess.run(
+        command, env=environment(folder, fault), capture_output=True, text=True, cwd=folder, check=False
+    )
     seconds = time.monotonic() - began
     expected = -signal.SIGKILL if fault else 0
     if done.returncode != expected:
