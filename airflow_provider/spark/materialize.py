@@ -33,6 +33,7 @@ from airflow_provider.spark.recovery_point import vertex_of
 from airflow_provider.spark.types import UnstorableType, refusal, schema_of
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.accumulators import AccumulatorParam
     from pyspark.sql import DataFrame
 
@@ -186,8 +187,6 @@ def _run(job: PreparedJob, missing: list[int], collector: _Collector) -> None:
 
 def _writing(context: RecoveryContext, point: RecoveryPoint, collector: _Collector) -> tuple[DataFrame, DataFrame]:
     """Return *point*'s rows in the columns that are stored, and the DataFrame that stores them when it runs."""
-    from pyspark.sql.pandas.types import to_arrow_schema
-
     spark = point.df.sparkSession
     try:
         frame = to_carriers(point.df)
@@ -201,11 +200,17 @@ def _writing(context: RecoveryContext, point: RecoveryPoint, collector: _Collect
     def report(key: str, size: int, error: str, seconds: float, storing: float) -> None:
         accumulator.add([(key, size, error, seconds, storing)])
 
-    arrow_schema = to_arrow_schema(frame.schema, timezone="UTC")
-    write = partition_writer(
-        location(context), point.vertex, context.master.epoch, arrow_schema.serialize().to_pybytes(), report
-    )
+    schema = _arrow_schema(frame).serialize().to_pybytes()
+    write = partition_writer(location(context), point.vertex, context.master.epoch, schema, report)
     return frame, frame.mapInArrow(write, MANIFEST_SCHEMA)
+
+
+def _arrow_schema(frame: DataFrame) -> pa.Schema:
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    if frame.sparkSession.version < "4":  # UTC is what it always takes
+        return to_arrow_schema(frame.schema)
+    return to_arrow_schema(frame.schema, timezone="UTC")
 
 
 def _layout(point: RecoveryPoint, job: PreparedJob) -> str:

@@ -19,7 +19,7 @@ from typing import Any
 from airflow_provider.spark.functions import watch_broadcasts
 from airflow_provider.spark.jvm.relation import unsliced
 from airflow_provider.spark.local_data import watch_local_data
-from airflow_provider.spark.wrapping import put_in_place
+from airflow_provider.spark.wrapping import classic_frame, put_in_place
 
 
 @dataclass
@@ -52,12 +52,9 @@ def watch(watched: Watched) -> Callable[[], None]:
 def _watch_seeds(seeds: set[str], stack: ExitStack) -> None:
     """Draw the seeds that a script leaves to PySpark, so that they are known for what they are."""
     from pyspark.sql import functions
-    from pyspark.sql.functions import builtin
 
-    try:
-        from pyspark.sql.classic.dataframe import DataFrame
-    except ImportError:  # Spark 3.5
-        from pyspark.sql import DataFrame  # type: ignore[assignment]
+    builtin = getattr(functions, "builtin", functions)  # Spark 3.5: the module itself
+    DataFrame = classic_frame()  # noqa: N806 - a class
 
     def draw() -> int:
         seed = random.getrandbits(62) | 1 << 62

@@ -6,6 +6,15 @@ from collections.abc import Callable
 from typing import Any
 
 
+def classic_frame() -> Any:
+    """Return the class of DataFrames that have a JVM behind them."""
+    try:
+        from pyspark.sql.classic.dataframe import DataFrame
+    except ImportError:  # Spark 3.5
+        from pyspark.sql import DataFrame  # type: ignore[assignment]
+    return DataFrame
+
+
 def put_in_place(owner: Any, name: str, replacement: Any) -> Callable[[], None]:
     """Set the member *name* of a class or module to *replacement*; returns the way back."""
     original = getattr(owner, name)

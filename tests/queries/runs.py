@@ -50,11 +50,12 @@ class ScriptRuns:
     arguments: tuple[str, ...]
     more: tuple[str, ...] = ()
     settings: Mapping[str, str] = field(default_factory=dict)
+    python: str = sys.executable
     timeout: float = 560
 
     def __post_init__(self) -> None:
         settings = {"spark.local.dir": str(self.folder / "local"), **self.settings}
-        self.harness = DriverHarness(self.folder, f"file://{self.folder}/store", settings=settings)
+        self.harness = DriverHarness(self.folder, f"file://{self.folder}/store", settings=settings, python=self.python)
 
     def plain(self, target: Path) -> Ended:
         """Run the script as a user does without this project, to its end."""
@@ -84,7 +85,7 @@ class ScriptRuns:
         return build_report(str(job), inspect_job(open_store(self.harness.event_store), job)).partitions_reused
 
     def _start_plain(self, target: Path) -> _Running:
-        command = [sys.executable, str(self.script), *self.arguments, str(target), *self.more]
+        command = [self.python, str(self.script), *self.arguments, str(target), *self.more]
         return self._start(command, self.harness.env(), "plain")
 
     def _start_attempt(self, target: Path, fault: str) -> _Running:

@@ -47,6 +47,7 @@ class DriverHarness:
 
     :param folder: a folder of its own for outputs and Spark's event logs
     :param settings: Spark settings beside those of all tests
+    :ivar python: of another environment, with another Spark
     """
 
     folder: Path
@@ -56,13 +57,14 @@ class DriverHarness:
     environment: Mapping[str, str] = field(default_factory=dict)
     settings: Mapping[str, str] = field(default_factory=dict)
     attempts: int = 0
+    python: str = sys.executable
 
     def command(self, script: str | Path, *arguments: str, options: Mapping[str, str] | None = None) -> list[str]:
         """The command line of an attempt; an option with an empty value is a flag."""
         given = {"event-store": self.event_store, "job-id": self.job_id, **self.storage, **(options or {})}
         flags = [text for name, value in given.items() for text in (f"--{name}", value) if text]
         path = script if isinstance(script, Path) else JOBS / script
-        return [sys.executable, "-m", "airflow_provider.cli", "run", *flags, str(path), *arguments]
+        return [self.python, "-m", "airflow_provider.cli", "run", *flags, str(path), *arguments]
 
     def env(self, fault: str = "", **extra: str) -> dict[str, str]:
         logs = self.folder / f"eventlog-{self.attempts}"
@@ -73,7 +75,7 @@ class DriverHarness:
         env = {
             **os.environ,
             "PYSPARK_SUBMIT_ARGS": f"{flags} pyspark-shell",
-            "PYSPARK_PYTHON": sys.executable,
+            "PYSPARK_PYTHON": self.python,
             "PYTHONHASHSEED": "0",
             **self.environment,
             **extra,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider.spark.auto.placing import kept, with_recovery_points
 from airflow_provider.spark.jvm.commands import WritingCommand
-from airflow_provider.spark.wrapping import put_in_place
+from airflow_provider.spark.wrapping import classic_frame, put_in_place
 
 if TYPE_CHECKING:
     from airflow_provider.spark.context import RecoveryContext
@@ -51,7 +51,9 @@ class Actions:
 
     def wrap(self, stack: ExitStack) -> None:
         """Put the wrappers in place until *stack* is closed."""
-        frame, readwriter = _classes()
+        from pyspark.sql import readwriter
+
+        frame = classic_frame()
         for name in _RETURNING:
             self._action(stack, frame, name, returns_rows=True)
         for name in _CONSUMING:
@@ -211,16 +213,6 @@ def _attempted(do: Callable[[], Any]) -> Any:
         told.disabled = before
 
 
-def _classes() -> tuple[Any, Any]:
-    from pyspark.sql import readwriter
-
-    try:
-        from pyspark.sql.classic.dataframe import DataFrame
-    except ImportError:  # Spark 3.5
-        from pyspark.sql import DataFrame  # type: ignore[assignment]
-    return DataFrame, readwriter
-
-
 @contextmanager
 def recovering_actions(context: RecoveryContext) -> Iterator[None]:
     """Place recovery points in the actions of the script that runs inside, if the job's options say so."""
@@ -230,5 +222,5 @@ def recovering_actions(context: RecoveryContext) -> Iterator[None]:
         return
     with ExitStack() as stack:
         Actions(functools.partial(with_recovery_points, context), functools.partial(kept, context)).wrap(stack)
-        context.persisted.wrap(stack, _classes()[0])
+        context.persisted.wrap(stack, classic_frame())
         yield

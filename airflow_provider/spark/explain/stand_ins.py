@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from airflow_provider.spark.auto.actions import _WRITER, _classes
+from airflow_provider.spark.auto.actions import _WRITER
 from airflow_provider.spark.explain.sql_commands import Kind, kind_of, lazily, query_of
-from airflow_provider.spark.wrapping import put_in_place
+from airflow_provider.spark.wrapping import classic_frame, put_in_place
 
 Tell = Callable[..., Any]
 """Called with what the script calls, the DataFrame (``None`` if there is none), and ``how``: what auto mode does."""
@@ -96,7 +96,9 @@ class _StandIns:
         self._whole = whole
 
     def put(self) -> None:
-        frame, readwriter = _classes()
+        from pyspark.sql import readwriter
+
+        frame = classic_frame()
         self._returning(frame)
         self._keeping(frame)
         self._rdds(frame)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider.spark.jvm.relation import dataset, labelled, vertex_token
-from airflow_provider.spark.jvm.scala import items, to_seq
+from airflow_provider.spark.jvm.scala import has_member, items, to_seq
 
 if TYPE_CHECKING:
     from pyspark import StorageLevel
@@ -26,7 +26,9 @@ class CachedRelation:
 
     @property
     def loaded(self) -> bool:
-        """Whether it has been computed already."""
+        """Whether it has been computed already, or nothing tells how it would be."""
+        if not has_member(self._builder, "logicalPlan"):  # Spark 3.5
+            return True
         return bool(self._builder.isCachedColumnBuffersLoaded())
 
     @property
