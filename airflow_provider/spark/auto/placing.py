@@ -20,7 +20,7 @@ from airflow_provider.spark.auto.cost import CostModel
 from airflow_provider.spark.auto.rules import CACHED, Node, Placement, Rule, placements
 from airflow_provider.spark.environment import executors_ready
 from airflow_provider.spark.fingerprint import fingerprint
-from airflow_provider.spark.jvm.optimized import OptimizedPlan
+from airflow_provider.spark.jvm.optimized import OptimizedPlan, at_a_glance
 from airflow_provider.spark.jvm.partial_aggregate import PartialAggregate
 from airflow_provider.spark.jvm.relation import as_vertex
 from airflow_provider.spark.recover import go_on_from
@@ -65,8 +65,16 @@ def kept(context: RecoveryContext, df: DataFrame) -> DataFrame | None:
 
 def is_cheap(context: RecoveryContext, df: DataFrame) -> bool:
     """Whether computing *df* takes so little that nothing is worth remembering of it."""
-    action = _Action(context, df.sparkSession, OptimizedPlan.of(df))
-    return bool(action.model.too_cheap(action.model.computing(action.plan.root)))
+    model = _cost_model(context, df)
+    node = at_a_glance(df)
+    if node is None or not model.too_cheap(model.computing(node)):
+        node = OptimizedPlan.of(df).root
+    return bool(model.too_cheap(model.computing(node)))
+
+
+def _cost_model(context: RecoveryContext, df: DataFrame) -> CostModel:
+    cores = df.sparkSession.sparkContext.defaultParallelism
+    return CostModel(context.master.request.options.overhead_budget, cores)
 
 
 def _guarded(context: RecoveryContext, df: DataFrame, do: Callable[[_Action], DataFrame | None]) -> DataFrame | None:
@@ -74,7 +82,10 @@ def _guarded(context: RecoveryContext, df: DataFrame, do: Callable[[_Action], Da
     if not context.master.usable or df.isStreaming:
         return None
     try:
-        return do(_Action(context, df.sparkSession, OptimizedPlan.of(df)))
+        model, node = _cost_model(context, df), at_a_glance(df)
+        if node is not None and model.too_cheap(model.computing(node)):
+            return None
+        return do(_Action(context, df.sparkSession, OptimizedPlan.of(df), model))
     except Fenced:
         raise
     except Exception as error:
@@ -97,11 +108,11 @@ class _Action:
     :ivar model: what its points may cost
     """
 
-    def __init__(self, context: RecoveryContext, spark: Any, plan: OptimizedPlan) -> None:
+    def __init__(self, context: RecoveryContext, spark: Any, plan: OptimizedPlan, model: CostModel) -> None:
         self.context = context
         self.plan = plan
         self._spark = spark
-        self.model = CostModel(context.master.request.options.overhead_budget, spark.sparkContext.defaultParallelism)
+        self.model = model
         self._placed: dict[Node, Placement] = {}
         self._cached: dict[Node, Any] = {}
         self._vertices: dict[Node, str] = {}
@@ -137,7 +148,8 @@ class _Action:
         relation = self.plan.cached(node)
 
         def store() -> DataFrame | None:
-            return _Action(self.context, self._spark, OptimizedPlan(self._spark, relation.optimized())).kept()
+            plan = OptimizedPlan(self._spark, relation.optimized())
+            return _Action(self.context, self._spark, plan, self.model).kept()
 
         frame = self.context.persisted.frame(relation, store)
         if frame is None:

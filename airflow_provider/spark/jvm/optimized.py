@@ -40,6 +40,23 @@ _UNKNOWN_SIZE = 2**60
 """Spark gives sizes that it does not know as 8 EiB."""
 
 
+def at_a_glance(df: DataFrame) -> Node | None:
+    """Return a node that reads at least what *df*'s plan reads; ``None`` where that is not told so quickly.
+
+    A few questions to the JVM, where reading the whole tree takes hundreds: most queries are short, and must stay so.
+    """
+    spark: Any = df.sparkSession
+    plan = df._jdf.queryExecution().optimizedPlan()
+    size = 0
+    for leaf in items(plan.collectLeaves()):
+        if leaf.getClass().getSimpleName() == CACHED:
+            return None
+        own = int(leaf.stats().sizeInBytes())
+        size += own if own < _UNKNOWN_SIZE else 0
+    python = spark._jvm.org.apache.spark.sql.catalyst.trees.TreePattern.PYTHON_UDF()
+    return Node("", size=size, python=bool(plan.containsPattern(python)))
+
+
 class OptimizedPlan:
     """An optimized plan.
 
