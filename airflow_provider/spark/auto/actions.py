@@ -15,7 +15,7 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider.spark.auto.placing import kept, with_recovery_points
-from airflow_provider.spark.jvm.commands import WritingCommand
+from airflow_provider.spark.jvm.commands import WritingCommand, reads_table
 from airflow_provider.spark.wrapping import classic_frame, put_in_place
 
 if TYPE_CHECKING:
@@ -146,8 +146,10 @@ class Actions:
                 command = WritingCommand.parse(spark, sqlQuery) if plain else None
                 if command is not None:
                     query = _attempted(command.query)
-                    placed = None if query is None else self.on(query, returns_rows=False)
-                    if placed is not None and placed is not query:
+                    if query is None or reads_table(query, command.table):
+                        return original(spark, sqlQuery)
+                    placed = self.on(query, returns_rows=False)
+                    if placed is not query:
                         with self.inside():
                             return command.run(placed)
                 return original(spark, sqlQuery, *args, **kwargs)
@@ -188,7 +190,9 @@ class Actions:
                 calls = getattr(self, _CALLS, None)
                 if calls is not None:
                     df, created, made = calls
-                    placed = actions.on(df, returns_rows=False)
+                    table = str(args[0] if args else kwargs.get("name", kwargs.get("tableName", "")))
+                    own = name in ("insertInto", "saveAsTable") and reads_table(df, table)
+                    placed = df if own else actions.on(df, returns_rows=False)
                     if placed is not df:
                         self = type(self)(placed, *created)
                         for setting, given, named in made:

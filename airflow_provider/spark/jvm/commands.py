@@ -23,6 +23,16 @@ _POSITION_OF_QUERY = {
 """Among the children of the parsed command."""
 
 
+def reads_table(df: DataFrame, name: str) -> bool:
+    """Whether *df* reads a table of this name, in whatever database: Spark refuses to overwrite what a query reads."""
+    wanted = name.rsplit(".", 1)[-1].strip("`").lower()
+    for leaf in items(df._jdf.queryExecution().analyzed().collectLeaves()):
+        table = leaf.catalogTable() if leaf.getClass().getSimpleName() == "LogicalRelation" else None
+        if table is not None and table.isDefined() and str(table.get().identifier().table()).lower() == wanted:
+            return True
+    return False
+
+
 class WritingCommand:
     """A parsed command that writes the rows of a query."""
 

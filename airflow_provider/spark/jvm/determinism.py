@@ -105,5 +105,6 @@ OPAQUE: dict[str, str] = {
     "NewInstance": "a Java method",
     "TransformWithScriptExec": "a script",
     "ScriptTransformation": "a script",
+    "CollectMetrics": "an observation, whose metrics somebody waits for,",
 }
 """Short class names of what a plan shows by name only → what it is."""

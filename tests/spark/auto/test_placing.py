@@ -211,3 +211,33 @@ def test_an_error_of_the_job_is_the_actions(spark: SparkSession, orders: Path, a
         with pytest.raises(PySparkException, match="ZeroDivisionError"):
             spark.read.parquet(str(orders)).groupBy(fails("amount")).count().collect()
         assert context.master.graph.attempts[1].skipped == []
+
+
+def test_spark_still_refuses_to_overwrite_what_a_query_reads(
+    spark: SparkSession, orders: Path, attempts: Attempts, tmp_path: Path
+) -> None:
+    """A stored point in between must not hide that the table is being read."""
+    from pyspark.errors import AnalysisException
+
+    table = f"own_{tmp_path.name.replace('-', '_')}"
+    by_customer(spark, orders).write.option("path", str(tmp_path / "t")).saveAsTable(table)
+    with automatic(attempts):
+        again = spark.table(table).groupBy("customer", "n").sum("total").selectExpr("customer", "`sum(total)`", "n")
+        with pytest.raises(AnalysisException, match="UNSUPPORTED_OVERWRITE"):
+            again.write.insertInto(table, overwrite=True)
+        with pytest.raises(AnalysisException, match="UNSUPPORTED_OVERWRITE"):
+            spark.sql(f"INSERT OVERWRITE {table} SELECT customer, sum(total), n FROM {table} GROUP BY customer, n")
+    spark.sql(f"DROP TABLE {table}")
+
+
+def test_an_observation_gets_its_metrics(spark: SparkSession, orders: Path, attempts: Attempts) -> None:
+    """No point stands above it, in the first attempt and the next."""
+    from pyspark.sql import Observation
+    from pyspark.sql import functions as F
+
+    for _ in range(2):
+        with automatic(attempts):
+            seen = Observation("seen")
+            observed = by_customer(spark, orders).observe(seen, F.count(F.lit(1)).alias("rows"))
+            assert observed.groupBy("n").count().count() > 0
+            assert seen.get == {"rows": 300}
