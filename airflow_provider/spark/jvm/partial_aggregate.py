@@ -8,6 +8,7 @@ that the first one's rows can be stored, task by task, and the second one runs o
 from __future__ import annotations
 
 from contextlib import contextmanager
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider.spark.jvm.relation import data_frame, dataset
@@ -26,7 +27,6 @@ _BYTES_PER_PARTITION = 32 * 2**20
 class PartialAggregate:
     """An aggregate that is computed in two steps with something in between.
 
-    :ivar frame: the first step's rows: groups and buffers
     :ivar plan: the physical plan of the first step, which tells how it is cut into partitions
     :ivar parallelism: number of partitions of the first step
     """
@@ -36,9 +36,12 @@ class PartialAggregate:
         self._whole = whole
         self._first = first
         self.plan = plan
-        rdd = plan.execute()
-        self.parallelism = int(rdd.getNumPartitions())
-        self.frame = self._over(rdd, first)
+        self.parallelism = _tasks(plan)
+
+    @cached_property
+    def frame(self) -> DataFrame:
+        """The first step's rows: groups and buffers. Begins to compute what its joins broadcast."""
+        return self._over(self.plan.execute(), self._first)
 
     @classmethod
     def of(cls, df: DataFrame) -> PartialAggregate | None:
@@ -111,6 +114,18 @@ def _shuffles(plan: Any) -> bool:
     return plan.getClass().getSimpleName() == "ShuffleExchangeExec" or any(
         _shuffles(child) for child in items(plan.children())
     )
+
+
+def _tasks(plan: Any) -> int:
+    """Return the number of tasks of a plan without shuffles, from its file scans; 0 if that cannot be told yet."""
+    name = plan.getClass().getSimpleName()
+    if name == "FileSourceScanExec":
+        if "dynamicpruning" in plan.partitionFilters().toString().lower():
+            return 0
+        return sum(int(rdd.getNumPartitions()) for rdd in items(plan.inputRDDs()))
+    if name == "BroadcastExchangeExec":
+        return 0
+    return sum(_tasks(child) for child in items(plan.children()))
 
 
 def _exchanged(spark: Any, plan: Any, old: Any, new: Any) -> Any:
