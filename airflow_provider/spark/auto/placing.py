@@ -88,12 +88,38 @@ def _guarded(context: RecoveryContext, df: DataFrame, do: Callable[[_Action], Da
         return do(_Action(context, df.sparkSession, OptimizedPlan.of(df), model))
     except Fenced:
         raise
-    except Exception as error:
-        if _of_the_job(error):
-            raise
+    except _JobFailed as failed:
+        raise failed.error from None
+    except Exception as error:  # noqa: BLE001 - whatever goes wrong in placing, the action is the user's
         log.warning("No recovery points are placed in this action, which runs as it is written: %s", one_line(error))
         context.master.vertex_skipped("an action", one_line(error))
         return None
+
+
+class _JobFailed(Exception):
+    """A Spark job failed for good.
+
+    :ivar error: with what
+    """
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+def _computed(context: RecoveryContext, point: RecoveryPoint) -> DataFrame:
+    """Return a frame that reads *point*.
+
+    :raises _JobFailed: computing it failed
+    """
+    try:
+        return go_on_from(context, point)
+    except Fenced:
+        raise
+    except Exception as error:
+        if _of_the_job(error):
+            raise _JobFailed(error) from error
+        raise
 
 
 def _of_the_job(error: Exception) -> bool:
@@ -196,7 +222,7 @@ class _Action:
             point = self._fed(point, node)
             if placement.rule is Rule.AGGREGATE and not node.python_since_shuffle:
                 point = self._in_two_steps(point, node)
-        frame = go_on_from(self.context, point)
+        frame = _computed(self.context, point)
         if point.vertex in self.context.done:
             self._vertices[node] = point.vertex
         else:
@@ -233,7 +259,7 @@ class _Action:
             rdd_plan=steps.plan,
             price=self.model.price(node),
         )
-        frame = go_on_from(self.context, first)
+        frame = _computed(self.context, first)
         stored = self.context.done.get(first.vertex)
         if stored is None:
             return point

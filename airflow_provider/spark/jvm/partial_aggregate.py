@@ -120,7 +120,7 @@ def _tasks(plan: Any) -> int:
     """Return the number of tasks of a plan without shuffles, from its file scans; 0 if that cannot be told yet."""
     name = plan.getClass().getSimpleName()
     if name == "FileSourceScanExec":
-        if "dynamicpruning" in plan.partitionFilters().toString().lower():
+        if not plan.subqueriesAll().isEmpty():  # which files are read follows from their results
             return 0
         return sum(int(rdd.getNumPartitions()) for rdd in items(plan.inputRDDs()))
     if name == "BroadcastExchangeExec":

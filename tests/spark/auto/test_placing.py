@@ -150,6 +150,22 @@ def test_the_first_step_of_an_aggregate_is_stored_task_by_task(
         spark.conf.unset("spark.sql.files.openCostInBytes")
 
 
+def test_a_scan_that_waits_for_a_subquery(spark: SparkSession, orders: Path, attempts: Attempts) -> None:
+    """How it is cut into tasks is not known beforehand; the aggregate above it is stored as a whole."""
+    spark.read.parquet(str(orders)).createOrReplaceTempView("orders")
+    query = (
+        "SELECT customer, sum(amount) FROM orders WHERE amount > (SELECT avg(amount) FROM orders) GROUP BY customer "
+        "HAVING sum(amount) > (SELECT max(amount) FROM orders)"
+    )
+    expected = sorted(spark.sql(query).collect())
+    for _ in range(2):
+        with automatic(attempts) as context:
+            assert sorted(spark.sql(query).collect()) == expected
+            assert context.master.graph.newest is not None
+            assert context.master.graph.newest.skipped == []
+            assert rules_of(context) == {"aggregate"}
+
+
 def test_sql_commands_that_write(spark: SparkSession, orders: Path, attempts: Attempts, tmp_path: Path) -> None:
     """``CREATE TABLE … AS``, ``INSERT`` with common table expressions on either side, ``INSERT … DIRECTORY``."""
     spark.read.parquet(str(orders)).createOrReplaceTempView("orders")
@@ -191,7 +207,7 @@ def test_what_goes_wrong_in_placing_does_not_touch_the_action(
     """A node that cannot be rebuilt: the action runs as it was written, and the report says why."""
 
     def refuse(*_: object) -> None:
-        raise AttributeError("no such method in this Spark")
+        raise RuntimeError("no such method in this Spark")
 
     monkeypatch.setattr("airflow_provider.spark.jvm.optimized.OptimizedPlan.frame", refuse)
     with automatic(attempts) as context, caplog.at_level(logging.WARNING):
