@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.process, pytest.mark.timeout(900)]
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("pyspark==3.5.8", "pyarrow", "pandas<3", "boto3", "tenacity", "setuptools")
-SCRIPTS = ("dataframe_api", "python_functions", "sql_only")
+SCRIPTS = ("python_functions", "sql_only")
 
 
 @pytest.fixture(scope="module")
