@@ -82,7 +82,10 @@ class Run:
         self.site.orders.write_text(orders)
         request = RunRequest(self.site.event_store, self.job, "job.py", supervised=True)
         command = [sys.executable, "-m", "tests.plugin.driver", "spark_recovery_runner.py", *request.to_arguments()]
-        subprocess.run(command, env=self.site.processes.environment, capture_output=True, timeout=60, check=False)
+        done = subprocess.run(
+            command, env=self.site.processes.environment, capture_output=True, text=True, timeout=60, check=False
+        )
+        assert ("FAILED: ZeroDivisionError" in done.stderr) == ("fail" in orders), done.stdout + done.stderr
 
     def query(self, **changes: Any) -> dict[str, Any]:
         return {"dag_id": self.dag_id, "run_id": self.run_id, "task_id": "job", "map_index": -1, **changes}
@@ -90,6 +93,15 @@ class Run:
     def see(self, user: str | None = "ann", **changes: Any) -> httpx.Response:
         with self.site.client(user) as client:
             return client.get("/spark-recovery/api/job", params=self.query(**changes))
+
+    def view_of(self, attempt: int) -> dict[str, Any]:
+        """What the page shows once it knows of *attempt*; it looks once in a second."""
+
+        def look() -> dict[str, Any] | None:
+            view: dict[str, Any] = self.see().json()["view"]
+            return view if view["attempt"] == attempt else None
+
+        return wait_until(f"attempt {attempt} on the page", look, timeout=20)
 
     def press(
         self,

@@ -139,7 +139,7 @@ def test_discard(site: Site) -> None:
         audit = client.get("/api/v2/eventLogs", params={"event": "spark_recovery.discard", "run_id": run.run_id})
         assert [(entry["owner"], entry["task_id"]) for entry in audit.json()["event_logs"]] == [("ann", "job")]
     run.again("a b fail")
-    view = run.see().json()["view"]
+    view = run.view_of(attempt=2)
     assert {vertex["name"]: vertex["cells"] for vertex in view["vertices"]} == {"a": "c4", "b": "c4"}
     assert view["attempts"][1]["fresh"] is True
 
@@ -148,7 +148,7 @@ def test_without_a_discard_the_next_driver_reuses(site: Site) -> None:
     """The page tells kept from computed, and who has not looked at the newest attempt cannot discard it."""
     run = site.run("a fail")
     run.again("a b fail")
-    view = run.see().json()["view"]
+    view = run.view_of(attempt=2)
     assert {vertex["name"]: vertex["cells"] for vertex in view["vertices"]} == {"a": "r4", "b": "c4"}
     refused = run.press("discard", attempt=1)
     assert refused.status_code == 409
