@@ -8,7 +8,6 @@ alone.
 from __future__ import annotations
 
 import functools
-import logging
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -207,14 +206,10 @@ class Actions:
 
 def _attempted(do: Callable[[], Any]) -> Any:
     """Return what *do* returns; ``None`` if Spark refuses it, as it will refuse the whole command."""
-    told = logging.getLogger("SQLQueryContextLogger")  # PySpark's; once is enough
-    before, told.disabled = told.disabled, True
     try:
         return do()
     except Exception:  # noqa: BLE001 - whatever is wrong with the query, Spark says it when the command runs
         return None
-    finally:
-        told.disabled = before
 
 
 @contextmanager

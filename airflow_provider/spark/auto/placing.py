@@ -174,8 +174,10 @@ class _Action:
         relation = self.plan.cached(node)
 
         def store() -> DataFrame | None:
-            plan = OptimizedPlan(self._spark, relation.optimized())
-            return _Action(self.context, self._spark, plan, self.model).kept()
+            optimized = relation.optimized()
+            if optimized is None:
+                return None
+            return _Action(self.context, self._spark, OptimizedPlan(self._spark, optimized), self.model).kept()
 
         frame = self.context.persisted.frame(relation, store)
         if frame is None:

@@ -42,16 +42,25 @@ class CachedRelation:
         )
 
     def optimized(self) -> Any:
-        """Return the optimized plan that computes it, reading other cached DataFrames but not itself."""
+        """Return the optimized plan that computes it, reading other cached DataFrames but not itself.
+
+        :returns: ``None`` where a part of it is to Spark the same as the whole, which it would read from the cache
+        """
         plan = self._builder.logicalPlan()
         while plan.getClass().getSimpleName() in ("SubqueryAlias", "View"):  # to Spark the same as what they name
             plan = plan.child()
         children = [
             dataset(self._spark, child)._jdf.queryExecution().withCachedData() for child in items(plan.children())
         ]
+        if any(self._is_read_by(leaf) for child in children for leaf in items(child.collectLeaves())):
+            return None
         if children:
             plan = plan.withNewChildren(to_seq(self._spark._jvm, children))
         return self._distinct(self._spark._jsparkSession.sessionState().optimizer().execute(plan))
+
+    def _is_read_by(self, leaf: Any) -> bool:
+        cached = leaf.getClass().getSimpleName() == "InMemoryRelation"
+        return cached and _identity(self._spark, leaf.cacheBuilder()) == self.entry
 
     def _distinct(self, plan: Any) -> Any:
         """Return *plan* so that Spark does not take it for the one that is cached: with filters that let all pass."""

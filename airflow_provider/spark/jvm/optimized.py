@@ -122,9 +122,10 @@ class OptimizedPlan:
     def _cached(self, plan: Any) -> Node:
         """Return a leaf that costs what computing it costs, as long as nobody has."""
         relation = CachedRelation(self._spark, plan)
-        if relation.loaded:
+        optimized = None if relation.loaded else relation.optimized()
+        if optimized is None:
             return Node(CACHED, plan=plan)
-        inner = OptimizedPlan(self._spark, relation.optimized()).root
+        inner = OptimizedPlan(self._spark, optimized).root
         return Node(CACHED, size=inner.reads, python=inner.holds_python, plan=plan)
 
     def _broadcast(self, join: Any, children: tuple[Node, ...]) -> frozenset[int]:
