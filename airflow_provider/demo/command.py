@@ -23,6 +23,12 @@ TAIL = 60
 """Lines of a log that are shown when something failed."""
 
 
+class _Interrupted(BaseException):
+    """Ctrl-C. Not a ``KeyboardInterrupt``: once one has passed through an ``exec`` of source text (the making of a
+    dataclass in an import, say), Python ends itself with the signal, whatever exit code it was given.
+    """
+
+
 def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(
@@ -50,7 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         interrupted.set()
-        raise KeyboardInterrupt
+        raise _Interrupted
 
     for number in _INTERRUPTIONS:
         signal.signal(number, interrupt)
@@ -69,7 +75,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         code = 0
     except DemoError as error:
         failure = error
-    except (Exception, KeyboardInterrupt):
+    except (Exception, _Interrupted):
         if not interrupted.is_set():  # DuckDB, for one, turns an interruption into an error of its own
             raise
         print("Interrupted.", file=sys.stderr)

@@ -97,6 +97,6 @@ def test_ctrl_c_leaves_nothing_behind(demo: Demo) -> None:
 
     demo.process.send_signal(signal.SIGINT)
 
-    assert demo.process.wait(60) == 130
+    assert demo.process.wait(60) == 130, demo.text()
     assert demo.survivors() == []
     assert list(demo.temporary.iterdir()) == [demo.output]
