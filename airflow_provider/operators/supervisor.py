@@ -52,6 +52,7 @@ class JobSupervisor:
         self._log = log
         self._claims = Claims(store, self._prefix)
         self._events = JobEventLog(store, self._prefix)
+        self._told: set[str] = set()
 
     def last_attempt(self, lost: int = 0) -> LastAttempt | None:
         """Return what became of the newest attempt, watching its heartbeat if it did not say; ``None`` without one.
@@ -77,10 +78,12 @@ class JobSupervisor:
 
     def replay(self) -> ExecutionGraph:
         """Return the job's execution graph as its events tell it."""
-        logged = self._events.load()
-        for problem in logged.problems:
-            self._log.warning("Job event store: %s", problem)
-        return logged.replay()
+        graph = self._events.replay().graph
+        for problem in graph.problems:
+            if problem not in self._told:
+                self._told.add(problem)
+                self._log.warning("Job event store: %s", problem)
+        return graph
 
     def claim(self, epoch: int) -> Claim | None:
         """Return the claim of an attempt."""

@@ -203,7 +203,7 @@ def _give_up(
 def _spark_ui(location: Location, task: TaskInstanceRef) -> str:
     """Return the address of the newest attempt's Spark UI, or of its page on the history server."""
     try:
-        attempt = JobEventLog(open_location(location), task.job.prefix).load().replay().newest
+        attempt = JobEventLog(open_location(location), task.job.prefix).replay().graph.newest
     except RecoveryError as error:
         raise HTTPException(status.HTTP_502_BAD_GATEWAY, str(error)) from error
     if attempt is None or not attempt.application_id:

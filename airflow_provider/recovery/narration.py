@@ -23,17 +23,17 @@ def sentence(event: ev.JobEvent, name: Callable[[str], str]) -> tuple[int, str] 
         case ev.VertexInitialized():
             return (
                 logging.INFO,
-                f"checkpoint {event.name!r}: {event.parallelism} partition{'s' * (event.parallelism != 1)}",
+                f"recovery point {event.name!r}: {event.parallelism} partition{'s' * (event.parallelism != 1)}",
             )
         case ev.VertexFinished():
-            return logging.INFO, f"checkpoint {name(event.vertex)!r}: finished"
+            return logging.INFO, f"recovery point {name(event.vertex)!r}: finished"
         case ev.VertexReused():
-            return logging.INFO, f"checkpoint {name(event.vertex)!r}: reused as a whole"
+            return logging.INFO, f"recovery point {name(event.vertex)!r}: reused as a whole"
         case ev.VertexSkipped():
-            return logging.WARNING, f"checkpoint {event.name!r} is not stored: {event.reason}"
+            return logging.WARNING, f"recovery point {event.name!r} is not stored: {event.reason}"
         case ev.FailureHandled():
             answer = f"vertices restarted: {len(event.restarted)}" if event.restarted else event.refused
-            return logging.WARNING, f"checkpoint {name(event.vertex)!r} failed: {event.error}; {answer}"
+            return logging.WARNING, f"recovery point {name(event.vertex)!r} failed: {event.error}; {answer}"
         case ev.CoordinatorSnapshot():
             return logging.INFO, f"{event.coordinator}: kept"
         case ev.JobFinished():

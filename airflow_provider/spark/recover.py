@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider.recovery.errors import ConfigurationError
 from airflow_provider.recovery.explain import reasons
-from airflow_provider.recovery.job import encode_segment
 from airflow_provider.recovery.partitions import incarnation
 from airflow_provider.spark.context import require_name
 from airflow_provider.spark.environment import executors_ready
@@ -23,7 +22,7 @@ from airflow_provider.spark.jvm.carriers import from_carriers
 from airflow_provider.spark.jvm.relation import as_vertex
 from airflow_provider.spark.materialize import NotStored, NotWorth
 from airflow_provider.spark.reading import read_partitions
-from airflow_provider.spark.recovery_point import RecoveryPoint
+from airflow_provider.spark.recovery_point import RecoveryPoint, vertex_identity
 from airflow_provider.spark.types import refusal, schema_of
 
 if TYPE_CHECKING:
@@ -62,7 +61,7 @@ def recover(
         True: (),
         False: (*identity.not_deterministic, "the script says that it is not deterministic"),
     }[deterministic]
-    vertex = f"{encode_segment(name)}-{identity.digest[:32]}"
+    vertex = vertex_identity(name, identity.digest)
     return go_on_from(context, RecoveryPoint(df, name, vertex, identity, not_deterministic))
 
 

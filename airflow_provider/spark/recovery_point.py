@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider.recovery.job import encode_segment
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
@@ -53,6 +55,11 @@ class RecoveryPoint:
     def kind(self) -> str:
         """What the log calls its like."""
         return "recovery point" if self.rule else "checkpoint"
+
+
+def vertex_identity(name: str, digest: str) -> str:
+    """Return the identity of the vertex of that name and fingerprint, a token that the functions below take apart."""
+    return f"{encode_segment(name)}-{digest[:32]}"
 
 
 def fingerprint_of(token: str) -> str:

@@ -12,11 +12,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from airflow_provider.spark.wrapping import put_in_place
-
-_WRITES = {
-    "DataFrameWriter": ("save", "saveAsTable", "insertInto", "parquet", "json", "csv", "orc", "text", "xml", "jdbc"),
-    "DataFrameWriterV2": ("create", "replace", "createOrReplace", "append", "overwrite", "overwritePartitions"),
-}
+from airflow_provider.spark.writers import WRITERS
 
 
 @contextmanager
@@ -25,9 +21,9 @@ def guarded_sinks(check: Callable[[], None]) -> Iterator[None]:
     from pyspark.sql import readwriter
 
     with ExitStack() as stack:
-        for class_name, methods in _WRITES.items():
+        for class_name, (_, writes) in WRITERS.items():
             writer = getattr(readwriter, class_name)
-            for method in methods:
+            for method in writes:
                 original = writer.__dict__.get(method)
                 if original is not None:
                     stack.callback(put_in_place(writer, method, _checked(original, check)))

@@ -27,13 +27,13 @@ from airflow_provider.spark.fingerprint import fingerprint
 from airflow_provider.spark.jvm.commands import WritingCommand
 from airflow_provider.spark.jvm.output import FILE_FORMATS, output_files, qualified, table_location, unspread
 from airflow_provider.spark.wrapping import put_in_place
+from airflow_provider.spark.writers import WRITERS
 
 if TYPE_CHECKING:
     from airflow_provider.spark.context import RecoveryContext
 
 log = logging.getLogger(__name__)
 
-_SETTINGS = ("format", "mode", "option", "options", "partitionBy", "bucketBy", "sortBy", "clusterBy")
 _TO_PATHS = ("save", "parquet", "json", "csv", "orc", "text")
 _TO_TABLES = ("saveAsTable", "insertInto")
 _MADE = "_spark_recovery_settings"
@@ -79,7 +79,7 @@ class _Sinks:
         from pyspark.sql.readwriter import DataFrameWriter
 
         stack.callback(put_in_place(SparkSession, "sql", self._sql(SparkSession.sql)))
-        for name in _SETTINGS:
+        for name in WRITERS[DataFrameWriter.__name__].settings:
             original = getattr(DataFrameWriter, name, None)
             if original is not None:
                 stack.callback(put_in_place(DataFrameWriter, name, self._setting(original, name)))

@@ -98,7 +98,7 @@ def discard(store: ObjectStore, prefix: str, *, by: str, timeout: float) -> Disc
     newest = claims.newest()
     if newest is None:
         raise ConfigurationError("The job has stored nothing yet.", remedy="There is nothing to discard.")
-    attempt = JobEventLog(store, prefix).load().replay().newest
+    attempt = JobEventLog(store, prefix).replay().graph.newest
     ended = attempt is not None and attempt.epoch == newest.epoch and attempt.state.terminal
     if not ended and not process_is_gone(newest) and watch(store, prefix, newest.epoch, timeout):
         raise JobAlreadyRunning(

@@ -228,8 +228,8 @@ def test_progress_tells_of_failures_and_what_is_kept(
     ]
     with supervisor(store).narrating(after=0):
         attempt(store, *told, finished)
-    assert "checkpoint 'v' failed: it broke; vertices restarted: 1" in caplog.text
-    assert "checkpoint 'v' failed: it broke; enough is enough" in caplog.text
+    assert "recovery point 'v' failed: it broke; vertices restarted: 1" in caplog.text
+    assert "recovery point 'v' failed: it broke; enough is enough" in caplog.text
     assert "step/train: kept" in caplog.text
 
 

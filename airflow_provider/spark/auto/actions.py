@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider.spark.auto.placing import kept, with_recovery_points
 from airflow_provider.spark.jvm.commands import WritingCommand, reads_table
 from airflow_provider.spark.wrapping import classic_frame, put_in_place
+from airflow_provider.spark.writers import WRITERS
 
 if TYPE_CHECKING:
     from airflow_provider.spark.context import RecoveryContext
@@ -23,16 +24,6 @@ if TYPE_CHECKING:
 _RETURNING = ("collect", "toPandas", "toArrow", "toLocalIterator")
 _KEEPING = ("checkpoint", "localCheckpoint")
 _CONSUMING = ("foreach", "foreachPartition")
-_WRITER = {
-    "DataFrameWriter": (
-        ("format", "mode", "option", "options", "partitionBy", "bucketBy", "sortBy", "clusterBy"),
-        ("save", "saveAsTable", "insertInto", "parquet", "json", "csv", "orc", "text", "xml", "jdbc"),
-    ),
-    "DataFrameWriterV2": (
-        ("using", "option", "options", "tableProperty", "partitionedBy", "clusterBy"),
-        ("create", "replace", "createOrReplace", "append", "overwrite", "overwritePartitions"),
-    ),
-}
 _CALLS = "_spark_recovery_calls"
 
 
@@ -61,7 +52,7 @@ class Actions:
         for name in _KEEPING:
             self._keeping(stack, frame, name)
         self._sql(stack)
-        for class_name, (settings, writes) in _WRITER.items():
+        for class_name, (settings, writes) in WRITERS.items():
             writer = getattr(readwriter, class_name)
             self._creation(stack, writer)
             for name in settings:
@@ -71,10 +62,14 @@ class Actions:
 
     def on(self, df: Any, *, returns_rows: bool) -> Any:
         """Return the DataFrame to act on in the place of *df*; the same one inside of another action."""
-        if getattr(self._inside, "action", False) or not hasattr(df, "_jdf"):
+        if self._left_alone(df):
             return df
         with self.inside():
             return self._place(df, returns_rows=returns_rows)
+
+    def _left_alone(self, df: Any) -> bool:
+        """Whether an action on *df* belongs to another action, or to Spark Connect."""
+        return getattr(self._inside, "action", False) or not hasattr(df, "_jdf")
 
     @contextmanager
     def inside(self) -> Iterator[None]:
@@ -107,7 +102,7 @@ class Actions:
 
         def make(original: Any) -> Any:
             def count(df: Any) -> Any:
-                if getattr(self._inside, "action", False) or not hasattr(df, "_jdf"):
+                if self._left_alone(df):
                     return original(df)
                 counted = df.groupBy().count()
                 placed = self.on(counted, returns_rows=True)
@@ -125,7 +120,7 @@ class Actions:
 
         def make(original: Any) -> Any:
             def checkpoint(df: Any, *args: Any, **kwargs: Any) -> Any:
-                if getattr(self._inside, "action", False) or not hasattr(df, "_jdf"):
+                if self._left_alone(df):
                     return original(df, *args, **kwargs)
                 with self.inside():
                     stored = self._keep(df)

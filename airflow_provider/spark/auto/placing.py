@@ -15,16 +15,15 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider.recovery.causes import one_line
 from airflow_provider.recovery.digest import digest
 from airflow_provider.recovery.errors import Fenced
-from airflow_provider.recovery.job import encode_segment
 from airflow_provider.spark.auto.cost import CostModel
-from airflow_provider.spark.auto.rules import CACHED, Node, Placement, Rule, placements
+from airflow_provider.spark.auto.rules import CACHED, Node, Placement, Rule, placements, placements_in_kept
 from airflow_provider.spark.environment import executors_ready
 from airflow_provider.spark.fingerprint import fingerprint
 from airflow_provider.spark.jvm.optimized import OptimizedPlan, at_a_glance
 from airflow_provider.spark.jvm.partial_aggregate import PartialAggregate
 from airflow_provider.spark.jvm.relation import as_vertex
 from airflow_provider.spark.recover import go_on_from
-from airflow_provider.spark.recovery_point import RecoveryPoint
+from airflow_provider.spark.recovery_point import RecoveryPoint, vertex_identity
 from airflow_provider.spark.types import refusal, schema_of
 
 if TYPE_CHECKING:
@@ -65,16 +64,20 @@ def kept(context: RecoveryContext, df: DataFrame) -> DataFrame | None:
 
 def is_cheap(context: RecoveryContext, df: DataFrame) -> bool:
     """Whether computing *df* takes so little that nothing is worth remembering of it."""
-    model = _cost_model(context, df)
-    node = at_a_glance(df)
-    if node is None or not model.too_cheap(model.computing(node)):
-        node = OptimizedPlan.of(df).root
-    return bool(model.too_cheap(model.computing(node)))
+    return _action(context, df) is None
 
 
-def _cost_model(context: RecoveryContext, df: DataFrame) -> CostModel:
+def _action(context: RecoveryContext, df: DataFrame) -> _Action | None:
+    """Return the plan of an action on *df*, to place points in; ``None`` if computing it takes too little for any.
+
+    Of a small plan that is seen before Spark optimizes it.
+    """
     cores = df.sparkSession.sparkContext.defaultParallelism
-    return CostModel(context.master.request.options.overhead_budget, cores)
+    model, node = CostModel(context.master.request.options.overhead_budget, cores), at_a_glance(df)
+    if node is not None and model.too_cheap(model.computing(node)):
+        return None
+    action = _Action(context, df.sparkSession, OptimizedPlan.of(df), model)
+    return None if action.cheap else action
 
 
 def _guarded(context: RecoveryContext, df: DataFrame, do: Callable[[_Action], DataFrame | None]) -> DataFrame | None:
@@ -82,10 +85,8 @@ def _guarded(context: RecoveryContext, df: DataFrame, do: Callable[[_Action], Da
     if not context.master.usable or df.isStreaming:
         return None
     try:
-        model, node = _cost_model(context, df), at_a_glance(df)
-        if node is not None and model.too_cheap(model.computing(node)):
-            return None
-        return do(_Action(context, df.sparkSession, OptimizedPlan.of(df), model))
+        action = _action(context, df)
+        return None if action is None else do(action)
     except Fenced:
         raise
     except _JobFailed as failed:
@@ -144,6 +145,11 @@ class _Action:
         self._vertices: dict[Node, str] = {}
         self._unstored = False
 
+    @property
+    def cheap(self) -> bool:
+        """Whether computing the whole plan takes too little for any point."""
+        return bool(self.model.too_cheap(self.model.computing(self.plan.root)))
+
     def frame(self, df: DataFrame, *, returns_rows: bool) -> DataFrame:
         """Return *df* with its plan's points resolved; itself if there are none."""
         self._place(placements(self.plan.root, returns_rows=returns_rows))
@@ -152,16 +158,13 @@ class _Action:
 
     def kept(self) -> DataFrame | None:
         """Return a frame that reads the whole plan from the store; ``None`` if storing it does not pay."""
-        root = self.plan.root
-        self._place([*placements(root, returns_rows=False), Placement(root, Rule.PERSISTED)])
-        return self._resolve(self._placed[root]) if self._placed else None
+        self._place(placements_in_kept(self.plan.root))
+        return self._resolve(self._placed[self.plan.root]) if self._placed else None
 
     def _place(self, found: list[Placement]) -> None:
-        """Take up the placements, if any of them can pay, and resolve what is cached."""
+        """Take up the placements, and resolve what is cached."""
         cached = [node for node in self.plan.root.walk() if node.name == CACHED]
-        if self.model.too_cheap(self.model.computing(self.plan.root)) or not (found or cached):
-            return
-        if executors_ready(self.context, self._spark):
+        if not (found or cached) or executors_ready(self.context, self._spark):
             return
         for node in cached:
             plan = self._from_cache(node)
@@ -177,7 +180,8 @@ class _Action:
             optimized = relation.optimized()
             if optimized is None:
                 return None
-            return _Action(self.context, self._spark, OptimizedPlan(self._spark, optimized), self.model).kept()
+            inside = _Action(self.context, self._spark, OptimizedPlan(self._spark, optimized), self.model)
+            return None if inside.cheap else inside.kept()
 
         frame = self.context.persisted.frame(relation, store)
         if frame is None:
@@ -213,7 +217,7 @@ class _Action:
         point = RecoveryPoint(
             raw,
             name,
-            f"{encode_segment(name)}-{identity.digest[:32]}",
+            vertex_identity(name, identity.digest),
             identity,
             identity.not_deterministic,
             rule=str(placement.rule),
@@ -254,7 +258,7 @@ class _Action:
         first = RecoveryPoint(
             steps.frame,
             name,
-            f"{encode_segment(name)}-{identity.digest[:32]}",
+            vertex_identity(name, identity.digest),
             identity,
             point.not_deterministic,
             rule=str(Rule.PARTIAL_AGGREGATE),

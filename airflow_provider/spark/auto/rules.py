@@ -147,6 +147,11 @@ def placements(root: Node, *, returns_rows: bool) -> list[Placement]:
     return [Placement(node, found[node]) for node in root.walk() if node in found]
 
 
+def placements_in_kept(root: Node) -> list[Placement]:
+    """Return the recovery points of a plan that the script keeps as a whole; the last one stands on *root*."""
+    return [*placements(root, returns_rows=False), Placement(root, Rule.PERSISTED)]
+
+
 def below_order(root: Node) -> Node:
     """Return the highest node whose rows have no order that counts."""
     node = root

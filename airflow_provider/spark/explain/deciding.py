@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider.spark.auto.cost import CostModel
-from airflow_provider.spark.auto.rules import CACHED, Node, Placement, Rule, placements
+from airflow_provider.spark.auto.rules import CACHED, Node, Placement, placements, placements_in_kept
 from airflow_provider.spark.explain.explanation import ExplainedNode, ExplainedPoint
 from airflow_provider.spark.fingerprint import fingerprint
 from airflow_provider.spark.functions import FunctionReader
@@ -90,8 +90,7 @@ class _Deciding:
         return _shown(self._plan.root, self._points, self._inside, self._notes)
 
     def decide_whole(self) -> ExplainedNode:
-        root = self._plan.root
-        return self.decide([*placements(root, returns_rows=False), Placement(root, Rule.PERSISTED)])
+        return self.decide(placements_in_kept(self._plan.root))
 
     def _visit(self, node: Node) -> None:
         """Decide from the top, because below what is stored already nothing is looked at."""

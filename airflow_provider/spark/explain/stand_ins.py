@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from airflow_provider.spark.auto.actions import _WRITER
 from airflow_provider.spark.explain.sql_commands import Kind, kind_of, lazily, query_of
 from airflow_provider.spark.wrapping import classic_frame, put_in_place
+from airflow_provider.spark.writers import WRITERS
 
 Tell = Callable[..., Any]
 """Called with what the script calls, the DataFrame (``None`` if there is none), and ``how``: what auto mode does."""
@@ -103,7 +103,7 @@ class _StandIns:
         self._keeping(frame)
         self._rdds(frame)
         self._needing_rows(frame)
-        for class_name, (_, writes) in _WRITER.items():
+        for class_name, (_, writes) in WRITERS.items():
             for name in writes:
                 how = f"{'writeTo' if class_name.endswith('V2') else 'write'}.{name}"
                 self._writing(getattr(readwriter, class_name), name, how)

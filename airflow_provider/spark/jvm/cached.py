@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider.spark.auto.rules import CACHED
 from airflow_provider.spark.jvm.relation import dataset, labelled, vertex_token
 from airflow_provider.spark.jvm.scala import has_member, items, to_seq
 
@@ -59,7 +60,7 @@ class CachedRelation:
         return self._distinct(self._spark._jsparkSession.sessionState().optimizer().execute(plan))
 
     def _is_read_by(self, leaf: Any) -> bool:
-        cached = leaf.getClass().getSimpleName() == "InMemoryRelation"
+        cached = leaf.getClass().getSimpleName() == CACHED
         return cached and _identity(self._spark, leaf.cacheBuilder()) == self.entry
 
     def _distinct(self, plan: Any) -> Any:

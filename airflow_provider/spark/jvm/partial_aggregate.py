@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider.spark.jvm.relation import data_frame, dataset
+from airflow_provider.spark.jvm.relation import data_frame, dataset, in_the_place_of
 from airflow_provider.spark.jvm.scala import companion, items, to_seq
 
 if TYPE_CHECKING:
@@ -60,16 +60,8 @@ class PartialAggregate:
         :param stored: has them, in the columns of :attr:`frame`
         :param size: their bytes
         """
-        expressions = self._spark._jvm.org.apache.spark.sql.catalyst.expressions
-        logical = self._spark._jvm.org.apache.spark.sql.catalyst.plans.logical
         plan = stored._jdf.queryExecution().analyzed()
-        empty = to_seq(self._spark._jvm, [])
-        nothing = self._spark._jvm.scala.Option.empty()
-        columns = [
-            expressions.Alias(column, wanted.name(), wanted.exprId(), empty, nothing, empty)
-            for column, wanted in zip(items(plan.output()), items(self._first.output()), strict=True)
-        ]
-        read = dataset(self._spark, logical.Project(to_seq(self._spark._jvm, columns), plan))
+        read = dataset(self._spark, in_the_place_of(self._spark, self._first.output(), plan))
         second = _exchanged(self._spark, self._whole, self._first, read._jdf.queryExecution().sparkPlan())
         with self._shuffle_partitions(size):
             rdd = _prepared(self._spark, second).execute()

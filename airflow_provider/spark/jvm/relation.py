@@ -99,20 +99,14 @@ def with_sources(df: DataFrame, sources: Mapping[str, Callable[[], DataFrame]]) 
     :param sources: vertex → makes a DataFrame with the same columns by position, another one at each call
     """
     spark: Any = df.sparkSession
-    expressions = spark._jvm.org.apache.spark.sql.catalyst.expressions
     logical = _logical(spark)
-    empty = to_seq(spark._jvm, [])
 
     def rebuild(node: Any) -> Any:
         token = vertex_token(node)
         if token is not None and vertex_of(token) in sources:
             alias = node.child()
             plan = sources[vertex_of(token)]()._jdf.queryExecution().analyzed()
-            columns = [
-                expressions.Alias(new, old.name(), old.exprId(), empty, spark._jvm.scala.Option.empty(), empty)
-                for old, new in zip(items(alias.child().output()), items(plan.output()), strict=True)
-            ]
-            inner = logical.SubqueryAlias(alias.identifier(), logical.Project(to_seq(spark._jvm, columns), plan))
+            inner = logical.SubqueryAlias(alias.identifier(), in_the_place_of(spark, alias.child().output(), plan))
             return node.withNewChildren(to_seq(spark._jvm, [inner]))
         children = list(items(node.children()))
         rebuilt = [rebuild(child) for child in children]
@@ -123,6 +117,17 @@ def with_sources(df: DataFrame, sources: Mapping[str, Callable[[], DataFrame]]) 
     plan = df._jdf.queryExecution().analyzed()
     rebuilt = rebuild(plan)
     return df if rebuilt is plan else dataset(spark, rebuilt)
+
+
+def in_the_place_of(spark: Any, columns: Any, plan: Any) -> Any:
+    """Return *plan* with its columns under the names and identities of *columns*, which it has by position."""
+    alias = spark._jvm.org.apache.spark.sql.catalyst.expressions.Alias
+    empty, nothing = to_seq(spark._jvm, []), spark._jvm.scala.Option.empty()
+    renamed = [
+        alias(new, old.name(), old.exprId(), empty, nothing, empty)
+        for old, new in zip(items(columns), items(plan.output()), strict=True)
+    ]
+    return _logical(spark).Project(to_seq(spark._jvm, renamed), plan)
 
 
 def vertex_token(plan: Any) -> str | None:
