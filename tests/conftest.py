@@ -10,6 +10,11 @@ import pytest
 from tests.support.s3_gateway import INSTALL, REQUIRED, S3Server, missing_programs
 from tests.support.s3_gateway import s3_gateway as run_gateway
 
+# Most drivers of the tests live for seconds. Without the JVM's optimizing compiler they take half of the CPU time.
+_SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+for _name in ("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS"):
+    os.environ.setdefault(_name, _SHORT_LIVED)
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--walk", action="store_true", help="also run the long walks (marker 'walk'), which take hours")
