@@ -24,8 +24,11 @@ SCHEMAS = {"parquet", "json", "csv"}
 class Explained:
     """One run of the command."""
 
-    def __init__(self, folder: Path, script: Path, *arguments: str, flags: tuple[str, ...] = ()) -> None:
-        harness = DriverHarness(folder, "", settings={"spark.sql.warehouse.dir": str(folder / "warehouse")})
+    def __init__(
+        self, folder: Path, script: Path, *arguments: str, flags: tuple[str, ...] = (), **settings: str
+    ) -> None:
+        warehouse = {"spark.sql.warehouse.dir": str(folder / "warehouse")}
+        harness = DriverHarness(folder, "", settings=warehouse | {f"spark.sql.{k}": v for k, v in settings.items()})
         done = subprocess.run(
             [sys.executable, "-m", "airflow_provider.cli", "explain", *flags, str(script), *arguments],
             env=harness.env(),
@@ -56,16 +59,20 @@ def points(node: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def test_a_query(tpch: QuerySuite, tmp_path: Path) -> None:  # noqa: F811 - the fixture
-    """A TPC-H query is told with its aggregate's recovery point; nothing is computed and nothing is written."""
+    """A TPC-H query is told with its aggregate's recovery point, which many small tasks feed; nothing is computed and
+    nothing is written.
+    """
     target = tmp_path / "out"
     target.mkdir()
+    splits = {"files.maxPartitionBytes": "16k", "files.openCostInBytes": "0", "files.minPartitionNum": "64"}
     told = Explained(
-        tmp_path, JOBS / "queries.py", str(tpch.folder), str(target), "1", flags=("--overhead-budget", "1e6")
+        tmp_path, JOBS / "queries.py", str(tpch.folder), str(target), "1", flags=("--overhead-budget", "1e6"), **splits
     )
     assert told.code == 0, told.log
     lines = told.out.splitlines()
     assert lines[0] == "1. write.parquet  queries.py:25"
     assert any(line.startswith("     + recovery point 'aggregate(l_returnflag, l_linestatus)'") for line in lines)
+    assert "tasks stores its own rows" in " ".join(told.out.split())
     assert "queries.py: 1 action, 1 recovery point, 0 places not taken" in lines
     assert sorted(path.name for path in target.iterdir()) == ["seconds.json"]  # the script's own
     assert told.jobs()

@@ -38,6 +38,13 @@ def test_a_plan_is_a_tree_with_its_points() -> None:
     ]
 
 
+def test_an_aggregate_in_two_steps() -> None:
+    """That each task's rows are stored before the shuffle is told with the aggregate's point."""
+    point = ExplainedPoint("aggregate", "aggregate(a)", 9, first_step=40)
+    text = " ".join(format_explanation(explained(ExplainedNode("Aggregate", "a", point=point))).split())
+    assert "about 9.0 s; before its shuffle, each of 40 tasks stores" in text
+
+
 def test_a_place_that_is_not_worth_it_says_why() -> None:
     """It is told with its reason, counted apart, and is no recovery point."""
     point = ExplainedPoint("aggregate", "aggregate(a)", 0.01, "computing it takes about 0.0 s, which is too little")

@@ -226,7 +226,7 @@ class _Action:
         )
         if not self._complete(point):
             point = self._fed(point, node)
-            if placement.rule is Rule.AGGREGATE and not node.python_since_shuffle:
+            if placement.may_have_two_steps:
                 point = self._in_two_steps(point, node)
         frame = _computed(self.context, point)
         if point.vertex in self.context.done:

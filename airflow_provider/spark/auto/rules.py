@@ -106,6 +106,11 @@ class Placement:
     rule: Rule
 
     @property
+    def may_have_two_steps(self) -> bool:
+        """Whether what each task makes of its own rows may be stored, too: an aggregate of what Spark itself reads."""
+        return self.rule is Rule.AGGREGATE and not self.node.python_since_shuffle
+
+    @property
     def name(self) -> str:
         """The vertex's name for people: the rule and what it stands on."""
         what = self.node.label if self.rule not in _SHOWS_NODE else f"{self.node.name} {self.node.label}".strip()

@@ -12,6 +12,7 @@ from airflow_provider.spark.explain.explanation import ExplainedNode, ExplainedP
 from airflow_provider.spark.fingerprint import fingerprint
 from airflow_provider.spark.functions import FunctionReader
 from airflow_provider.spark.jvm.optimized import OptimizedPlan
+from airflow_provider.spark.jvm.partial_aggregate import PartialAggregate
 from airflow_provider.spark.jvm.scala import items
 from airflow_provider.spark.types import refusal, schema_of
 from airflow_provider.spark.watching import Watched
@@ -134,7 +135,16 @@ class _Deciding:
             return ExplainedPoint(rule, name, seconds, kept_by=number)
         name = self._seen.unique_name(placement.name)
         self._seen.kept[identity.digest] = (self._number, name)
-        return ExplainedPoint(rule, name, seconds, measured=node.holds_shuffle)
+        return ExplainedPoint(
+            rule, name, seconds, measured=node.holds_shuffle, first_step=self._first_step(placement, raw)
+        )
+
+    def _first_step(self, placement: Placement, df: DataFrame) -> int:
+        """Return the number of tasks whose rows of an aggregate are stored before its shuffle."""
+        steps = PartialAggregate.of(df) if placement.may_have_two_steps else None
+        if steps is None or not self._model.worth_two_steps(placement.node, steps.parallelism):
+            return 0
+        return steps.parallelism
 
 
 def _shown(

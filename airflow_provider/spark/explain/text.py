@@ -76,7 +76,8 @@ def _point(point: ExplainedPoint) -> str:
         return f"= recovery point {point.name!r}: stored by action {point.kept_by}, read from there"
     why = _REASONS.get(point.rule, point.rule)
     later = "; looked at again when its shuffles have run" if point.measured else ""
-    return f"+ recovery point {point.name!r}: {why}; computing takes about {_seconds(point.seconds)}{later}"
+    steps = f"; before its shuffle, each of {point.first_step} tasks stores its own rows" if point.first_step else ""
+    return f"+ recovery point {point.name!r}: {why}; computing takes about {_seconds(point.seconds)}{steps}{later}"
 
 
 def _seconds(seconds: float) -> str:
