@@ -44,10 +44,14 @@ def connect(monkeypatch: pytest.MonkeyPatch) -> Connect:
 
 @dataclass
 class Tries:
-    """Tries of one task, each by a worker of its own, with a file event store."""
+    """Tries of one task, each by a worker of its own, with a file event store.
+
+    :ivar python: of the drivers and their executors
+    """
 
     folder: Path
     task: dict[str, Any]
+    python: str = sys.executable
 
     @property
     def store(self) -> Any:
@@ -67,7 +71,7 @@ class Tries:
             **os.environ,
             "AIRFLOW_HOME": str(self.folder / "airflow"),
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-            "PYSPARK_PYTHON": sys.executable,
+            "PYSPARK_PYTHON": self.python,
         }
 
     def run(self, **changes: Any) -> tuple[int, str]:
