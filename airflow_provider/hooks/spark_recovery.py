@@ -14,6 +14,7 @@ from airflow.providers.common.compat.sdk import AirflowNotFoundException
 from airflow_provider.hooks.application import require_pyspark, ship
 from airflow_provider.hooks.aws import AwsAccess
 from airflow_provider.hooks.bundle import build_bundle
+from airflow_provider.hooks.deployment import require_deployment
 from airflow_provider.hooks.settings import RecoverySettings, merge_settings
 from airflow_provider.recovery.errors import ConfigurationError, RecoveryError
 from airflow_provider.recovery.job import JobId
@@ -204,6 +205,14 @@ class SparkRecoveryHook(SparkSubmitHook):
         mode = self._connection["deploy_mode"] or self._conf.get("spark.submit.deployMode")
         return str(mode).lower() == "cluster"
 
+    @property
+    def yarn_address(self) -> str:
+        """Address of YARN's ResourceManager; empty text if the Spark connection has none."""
+        try:
+            return self._get_yarn_rm_base_url()
+        except ValueError:
+            return ""
+
     def require_recoverable(self, application: str) -> None:
         """Make sure that the application can be run with recovery, before anything is asked of the store.
 
@@ -212,6 +221,7 @@ class SparkRecoveryHook(SparkSubmitHook):
         environment = {**os.environ, **(self._env_vars or {})}
         remote = self._conf.get("spark.remote") or environment.get("SPARK_REMOTE") or ""
         require_pyspark(application, self._java_class, self._connection["master"], str(remote))
+        require_deployment(self._connection["master"], cluster_mode=self.cluster_mode)
         ship(application, cluster_mode=self.cluster_mode)
 
     def prepare(self, job: JobId, *, fresh: str = "", previous_lost: int = 0) -> None:
@@ -221,6 +231,9 @@ class SparkRecoveryHook(SparkSubmitHook):
         :param previous_lost: newest epoch that has been watched and found lost, so that the driver need not watch it
         """
         self._attempt = {"job": job, "fresh": fresh, "previous_lost": previous_lost}
+        if self.cluster_mode and not self._connection["deploy_mode"] and not self._yarn_track_via_rm_api:
+            # Upstream overlooks the conf: it would take any end of a driver pod for a success, and capture no id.
+            self._connection["deploy_mode"] = "cluster"
 
     def submit(self, application: str = "", **kwargs: Any) -> str | None:
         """Submit the application, inside the runner if :meth:`prepare` was called."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sysconfig
 import venv
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 

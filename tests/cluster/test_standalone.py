@@ -19,7 +19,6 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_provider.recovery.job import JobId
 from airflow_provider.recovery.options import StorageOptions
 from airflow_provider.recovery.partitions import StoredPartition
 from airflow_provider.storage.claims import Claim, Claims, process_is_gone

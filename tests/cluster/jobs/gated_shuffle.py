@@ -42,6 +42,6 @@ rows = spark.range(0, 400, 1, 2).repartition(4, "id")
 doubled = checkpoint(rows.mapInPandas(double, "id long, has string"), "doubled")
 totals = checkpoint(doubled.groupBy((F.col("id") % 10).alias("digit")).agg(F.sum("id").alias("total")), "totals")
 for row in doubled.select("has").distinct().collect():
-    print("EXECUTOR", row["has"], flush=True)
+    sys.stdout.write(f"EXECUTOR {row['has']}\n")
 wait_for(output_gate)
 totals.coalesce(1).write.mode("overwrite").parquet(target)
