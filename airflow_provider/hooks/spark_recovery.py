@@ -14,6 +14,7 @@ from airflow.providers.common.compat.sdk import AirflowNotFoundException
 from airflow_provider.hooks.application import require_pyspark, ship
 from airflow_provider.hooks.aws import AwsAccess
 from airflow_provider.hooks.bundle import build_bundle
+from airflow_provider.hooks.connection_test import told
 from airflow_provider.hooks.deployment import require_deployment
 from airflow_provider.hooks.settings import RecoverySettings, merge_settings
 from airflow_provider.recovery.errors import ConfigurationError, RecoveryError
@@ -21,6 +22,7 @@ from airflow_provider.recovery.job import JobId
 from airflow_provider.recovery.options import StorageOptions, parse_flag
 from airflow_provider.recovery.run_request import RunRequest
 from airflow_provider.recovery.spark_conf import conf_settings
+from airflow_provider.storage.checks import check_steps
 from airflow_provider.storage.uris import open_store
 
 if TYPE_CHECKING:
@@ -192,10 +194,9 @@ class SparkRecoveryHook(SparkSubmitHook):
     def test_connection(self) -> tuple[bool, str]:
         """Try everything that recovery needs of the store: for the *Test* button of the connection form."""
         try:
-            self.store.check()
+            return told(self.store.uri, [*check_steps(self.store)])
         except RecoveryError as error:
             return False, str(error)
-        return True, f"Creating, create-only, reading, listing and deleting work in {self.store.uri}"
 
     # -- submitting -------------------------------------------------------------------------------------------------
 
