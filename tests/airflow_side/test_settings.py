@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 from dataclasses import fields
 
 import pytest
 from airflow.providers_manager import ProvidersManager
-from airflow.sdk.providers_manager_runtime import ProvidersManagerTaskRuntime
 
 import airflow_provider
 from airflow_provider.hooks.settings import known_settings
@@ -95,10 +96,13 @@ def test_a_job_that_is_not_recovered_needs_no_connection() -> None:
 
 def test_airflow_discovers_the_provider() -> None:
     """Airflow's own registry finds the provider by its entry point, with its connection type, hook and form."""
-    manager, runtime = ProvidersManager(), ProvidersManagerTaskRuntime()
+    manager = ProvidersManager()
+    hooks = manager.hooks
+    with contextlib.suppress(ModuleNotFoundError):  # Airflow 3.2 has moved the hooks
+        hooks = importlib.import_module("airflow.sdk.providers_manager_runtime").ProvidersManagerTaskRuntime().hooks
     found = manager.providers["airflow-provider-spark-recovery"]
     assert found.version == airflow_provider.__version__
-    hook = runtime.hooks["spark_recovery"]
+    hook = hooks["spark_recovery"]
     assert hook is not None
     assert hook.hook_class_name == "airflow_provider.hooks.spark_recovery.SparkRecoveryHook"
     assert hook.connection_id_attribute_name == "recovery_conn_id"

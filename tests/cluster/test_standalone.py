@@ -218,7 +218,7 @@ def test_a_task_that_is_ended_takes_its_executors_along(task: Task) -> None:
 
 @on_s3
 def test_executors_without_credentials_cost_the_recording_only(task: Task) -> None:
-    """Where executors cannot reach the store the job runs unrecorded; the log says once what they lack."""
+    """Executors that cannot reach the store are found before anything is computed twice; the job runs unrecorded."""
     task.tries.task["conf"]["spark.executorEnv.AWS_SHARED_CREDENTIALS_FILE"] = "/nonexistent"
     task.tries.task["conf"]["spark.executorEnv.AWS_EC2_METADATA_DISABLED"] = "true"
     task.vertex_gate.touch()
@@ -227,8 +227,34 @@ def test_executors_without_credentials_cost_the_recording_only(task: Task) -> No
         log = running.finish()
     task.check_result()
     assert task.stored() == []
-    assert "There are no usable credentials" in log
+    assert "the executors cannot reach the event store: There are no usable credentials" in log
+    assert "4 to compute" not in log
     assert xcom(log)["partitions_computed"] == 0
+
+
+def test_an_event_store_that_executors_do_not_share(task: Task) -> None:
+    """A file event store that is another directory on the executors' machines is found out; the result is right."""
+    hidden = task.tries.folder / "hidden"
+    hidden.mkdir()
+    wrapper = task.tries.folder / "python-elsewhere"
+    # In a mount name space of its own the executors' Python sees an empty directory in the place of the event store.
+    store = task.tries.folder / "store"
+    store.mkdir()
+    mounted = f'mount --bind {hidden} {store} && exec {task.tries.python} "$@"'
+    wrapper.write_text(f"#!/bin/sh\nexec unshare --mount sh -c '{mounted}' sh \"$@\"\n")
+    wrapper.chmod(0o755)
+    if subprocess.run([wrapper, "-c", ""], capture_output=True, check=False).returncode:
+        pytest.skip("no mount name spaces here")
+    task.tries.task["conf"]["spark.pyspark.driver.python"] = task.tries.python
+    task.tries.task["conf"]["spark.pyspark.python"] = str(wrapper)
+    task.vertex_gate.touch()
+    task.output_gate.touch()
+    with task.start() as running:
+        log = running.finish()
+    task.check_result()
+    assert "the executors do not see in file://" in log
+    assert xcom(log)["partitions_computed"] == 0
+    assert list(hidden.iterdir()) == []
 
 
 def alive(pid: int) -> bool:
