@@ -110,8 +110,10 @@ class SparkRecoveryHook(SparkSubmitHook):
 
     @classmethod
     def get_connection_form_widgets(cls) -> dict[str, Any]:
-        """Return no widgets of the old form: the fields are declared in the provider's metadata."""
-        return {}
+        """Return the form's fields for Airflow 3.1; later versions read them in the provider's metadata."""
+        from airflow_provider.hooks.old_form import form_widgets
+
+        return form_widgets()
 
     # -- settings and store -----------------------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import subprocess
@@ -21,6 +22,11 @@ from tests.airflow_side.worker import TASK_INSTANCE
 from tests.support.driver import JOBS, QUICK_JVM
 
 Connect = Callable[..., None]
+
+needs_durable = pytest.mark.skipif(
+    importlib.util.find_spec("airflow.sdk.bases.resumablejobmixin") is None,
+    reason="upstream's durable mode needs Airflow 3.3",
+)
 
 
 @pytest.fixture(autouse=True)

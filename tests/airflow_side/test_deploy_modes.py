@@ -34,7 +34,7 @@ from airflow_provider.storage.event_store import JobEventWriter
 from airflow_provider.storage.heartbeat import Heartbeat
 from airflow_provider.storage.object_store import ObjectStore
 from airflow_provider.storage.uris import open_store
-from tests.airflow_side.conftest import Connect
+from tests.airflow_side.conftest import Connect, needs_durable
 from tests.airflow_side.test_execute import DRIVER, FINISHED, JOB, State, execute, operator, submits
 from tests.support.managers import Kubernetes, ResourceManager, kubernetes, resource_manager
 from tests.support.waiting import wait_until
@@ -105,7 +105,7 @@ def test_spark_itself_refuses_it(tmp_path: Path) -> None:
     [
         ({"host": "spark://host:7077", "extra": {"deploy-mode": "cluster"}}, {}, "standalone cluster .spark://host"),
         ({"host": "local[2]"}, {"conf": {"spark.submit.deployMode": "cluster"}}, "'local.2.' has no cluster"),
-        (YARN_CLUSTER, {}, "yarn_track_via_rm_api=True.*or set durable=False"),
+        pytest.param(YARN_CLUSTER, {}, "yarn_track_via_rm_api=True.*or set durable=False", marks=needs_durable),
     ],
 )
 def test_what_cannot_work_fails_without_retries(
@@ -277,6 +277,7 @@ def failed(epoch: int) -> ev.JobEvent:
     return ev.JobFailed(epoch=epoch, error="ValueError: bad")
 
 
+@needs_durable
 @pytest.mark.parametrize(
     ("history", "application", "resume", "submitted", "ended"),
     [
@@ -352,6 +353,7 @@ def test_a_living_driver_is_attached_to_whatever_upstream_remembers(
     assert [claim.epoch for claim in [Claims(store, JOB.prefix).newest()] if claim] == [1]
 
 
+@needs_durable
 def test_a_success_that_only_upstream_knows_does_not_outlive_the_clearing(
     kind: str, server: ResourceManager | Kubernetes, task: Make, store: ObjectStore
 ) -> None:
@@ -423,6 +425,7 @@ def followed(task: SparkRecoveryOperator, heartbeat: Heartbeat, state: State) ->
         heartbeat.stop("FAILED")
 
 
+@needs_durable
 def test_marking_failed_ends_an_application_that_another_worker_submitted(
     kind: str,
     server: ResourceManager | Kubernetes,
@@ -460,6 +463,7 @@ def test_the_drivers_own_word_on_its_application_is_enough(
     assert set(server.killed) == {"application_1_1"}
 
 
+@needs_durable
 @pytest.mark.parametrize("kind", ["yarn"], indirect=True)
 def test_an_application_that_upstream_has_found_again_can_be_ended(
     server: ResourceManager, task: Make, monkeypatch: pytest.MonkeyPatch

@@ -24,7 +24,7 @@ from airflow_provider.operators.spark_recovery import SparkRecoveryOperator, job
 from airflow_provider.recovery.job import JobId
 from airflow_provider.storage.claims import Claim, Claims
 from airflow_provider.storage.uris import open_store
-from tests.airflow_side.conftest import Connect
+from tests.airflow_side.conftest import Connect, needs_durable
 from tests.airflow_side.worker import TASK_INSTANCE
 from tests.support.managers import resource_manager
 from tests.support.waiting import wait_until
@@ -250,6 +250,7 @@ def yarn(operator: Make, connect: Connect, submits: Callable[[str], None]) -> It
         yield lambda **parameters: operator(yarn_track_via_rm_api=True, **parameters)
 
 
+@needs_durable
 def test_upstreams_durable_mode_does_not_take_an_earlier_run_for_this_one(yarn: Make) -> None:
     """An application that succeeded before anybody claimed the job did something else: the job is submitted."""
     state = State(spark_job_id="application_1_1", k8s_driver_status="Succeeded")
@@ -257,6 +258,7 @@ def test_upstreams_durable_mode_does_not_take_an_earlier_run_for_this_one(yarn: 
     assert state == {"spark_job_id": "application_1_3"}
 
 
+@needs_durable
 def test_upstreams_durable_mode_reconnects_to_an_application_that_waits(yarn: Make, tmp_path: Path) -> None:
     """An application that was submitted and has not started yet is waited for, not submitted twice."""
     state = State(spark_job_id="application_1_2")
@@ -265,6 +267,7 @@ def test_upstreams_durable_mode_reconnects_to_an_application_that_waits(yarn: Ma
     assert claims(tmp_path).newest() is None
 
 
+@needs_durable
 def test_a_cleared_task_is_submitted_although_upstream_remembers_its_success(yarn: Make) -> None:
     """After a success that was taken notice of, nothing that upstream remembers keeps the job from running again."""
     state = State()

@@ -19,6 +19,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from airflow_provider.recovery import faults
 from airflow_provider.recovery.options import StorageOptions
 from airflow_provider.recovery.partitions import StoredPartition
 from airflow_provider.storage.claims import Claim, Claims, process_is_gone
@@ -26,7 +27,7 @@ from airflow_provider.storage.object_store import ObjectStore
 from airflow_provider.storage.partition_store import PartitionStore
 from airflow_provider.storage.uris import open_store
 from tests.airflow_side.conftest import Connect, Tries, xcom
-from tests.support.driver import QUICK_JVM
+from tests.support.driver import QUICK_JVM, DriverHarness
 from tests.support.s3_gateway import S3Server
 from tests.support.standalone import EXECUTOR_SETTINGS, StandaloneCluster
 from tests.support.waiting import process_tree, wait_until
@@ -108,9 +109,13 @@ class Task:
         assert Counter(p.index for p in self.stored()) == {0: 1, 1: 1, 2: 1, 3: 1}
 
     def check_result(self) -> None:
-        table = pq.read_table(self.tries.folder / "out")
-        totals = dict(zip(table["digit"].to_pylist(), table["total"].to_pylist(), strict=True))
-        assert totals == {digit: sum(range(digit, 800, 10)) for digit in (0, 2, 4, 6, 8)}
+        check_result(self.tries.folder / "out")
+
+
+def check_result(output: Path) -> None:
+    table = pq.read_table(output)
+    totals = dict(zip(table["digit"].to_pylist(), table["total"].to_pylist(), strict=True))
+    assert totals == {digit: sum(range(digit, 800, 10)) for digit in (0, 2, 4, 6, 8)}
 
 
 @pytest.fixture
@@ -214,6 +219,26 @@ def test_a_task_that_is_ended_takes_its_executors_along(task: Task) -> None:
         wait_until(lambda: process_is_gone(task.claim()), "the driver to end")
         wait_until(lambda: not any(alive(pid) for pid in executors), "its executors to end")
         task.cluster.wait_for_workers(2)
+
+
+def test_spark_recovery_run_on_a_cluster(tmp_path: Path, cluster: StandaloneCluster, bare_python: str) -> None:
+    """Without Airflow the driver itself hands the package to its executors; a killed one is resumed."""
+    settings = {"spark.master": cluster.url, **EXECUTOR_SETTINGS}
+    driver = DriverHarness(
+        tmp_path, f"file://{tmp_path}/store", environment={"PYSPARK_PYTHON": bare_python}, settings=settings
+    )
+    gates = [tmp_path / "vertex", tmp_path / "output"]
+    for gate in gates:
+        gate.touch()
+    arguments = [str(path) for path in (tmp_path / "out", *gates)]
+    first = driver.run(GATED, *arguments, fault=faults.BEFORE_VERTEX_FINISHED, options={"keep-partitions": ""})
+    assert first.code == -signal.SIGKILL, first.log
+    second = driver.run(GATED, *arguments, options={"keep-partitions": ""})
+    assert second.code == 0, second.log
+    check_result(tmp_path / "out")
+    assert second.tasks["checkpoint doubled"] == 0
+    assert {p.epoch for p in driver.partitions("doubled")} == {1}
+    assert "airflow_provider_driver.zip/" in second.log
 
 
 @on_s3
