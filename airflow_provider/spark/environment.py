@@ -7,6 +7,7 @@ import logging
 import tempfile
 import zipfile
 from collections.abc import Callable, Iterable
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -65,7 +66,7 @@ def _introduce(context: RecoveryContext, spark: SparkSession) -> None:
         spark_context.applicationId, spark_context.uiWebUrl or "", spark_context.defaultParallelism
     )
     if not _local(spark) and not _is_shipped():
-        spark_context.addPyFile(str(_package_zip()))
+        spark_context.addPyFile(package_zip())  # again is harmless
 
 
 def _local(spark: SparkSession) -> bool:
@@ -78,7 +79,9 @@ def _is_shipped() -> bool:
     return ".zip/" in str(airflow_provider.__file__)
 
 
-def _package_zip() -> Path:
+@cache
+def package_zip() -> str:
+    """Make a zip with the driver's side of this package, for executors that do not have it; return its path."""
     root = Path(airflow_provider.__file__).parent
     target = Path(tempfile.mkdtemp(prefix="spark-recovery-")) / "airflow_provider_driver.zip"
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -86,7 +89,7 @@ def _package_zip() -> Path:
         for ring in ("recovery", "storage", "spark"):
             for file in sorted((root / ring).rglob("*.py")):
                 archive.write(file, f"airflow_provider/{file.relative_to(root)}")
-    return target
+    return str(target)
 
 
 def _ask_executors(context: RecoveryContext, spark: SparkSession) -> str:

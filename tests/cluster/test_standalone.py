@@ -6,13 +6,13 @@ executors find credentials as those of a machine with a role do; the driver gets
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
 import uuid
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -69,7 +69,7 @@ class Task:
     def output_gate(self) -> Path:
         return self.tries.folder / "output"
 
-    @contextmanager
+    @contextlib.contextmanager
     def start(self) -> Iterator[Try]:
         """Start a try; it does not outlive the block."""
         self.started += 1
@@ -78,9 +78,9 @@ class Task:
         try:
             yield running
         finally:
-            if running.worker.poll() is None:
+            with contextlib.suppress(ProcessLookupError):  # also a driver that has outlived its worker
                 os.killpg(running.worker.pid, signal.SIGKILL)
-                running.worker.wait()
+            running.worker.wait()
 
     def claim(self) -> Claim:
         claim = Claims(self.store, self.tries.job.prefix).newest()
@@ -207,6 +207,23 @@ def test_the_driver_is_killed_and_the_retry_reuses_what_survived(task: Task) -> 
     task.check_result()
     assert [attempt["state"] for attempt in report["attempts"]] == ["LOST", "FINISHED"]
     assert (report["partitions_reused"], report["partitions_computed"]) == (2, 3)
+
+
+def test_the_next_try_attaches_to_a_driver_that_has_outlived_its_worker(task: Task) -> None:
+    """Airflow's worker is killed in mid-job: the retry follows the driver to its end and submits nothing."""
+    with task.start() as first:
+        task.wait_for_the_vertex_gate(first)
+        executors = task.cluster.executors()
+        first.worker.kill()
+        with task.start() as second:
+            wait_until(lambda: "attaching to it" in second.log.read_text(), "the retry to attach")
+            assert task.cluster.executors() == executors
+            task.vertex_gate.touch()
+            task.output_gate.touch()
+            log = second.finish()
+    task.check_result()
+    assert "Spark-Submit cmd" not in log
+    assert [attempt["state"] for attempt in xcom(log)["attempts"]] == ["FINISHED"]
 
 
 def test_a_task_that_is_ended_takes_its_executors_along(task: Task) -> None:
