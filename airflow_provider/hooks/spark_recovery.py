@@ -14,12 +14,15 @@ from airflow.providers.common.compat.sdk import AirflowNotFoundException
 from airflow_provider.hooks.application import require_pyspark, ship
 from airflow_provider.hooks.aws import AwsAccess
 from airflow_provider.hooks.bundle import build_bundle
+from airflow_provider.hooks.connection_test import told
+from airflow_provider.hooks.deployment import require_deployment
 from airflow_provider.hooks.settings import RecoverySettings, merge_settings
 from airflow_provider.recovery.errors import ConfigurationError, RecoveryError
 from airflow_provider.recovery.job import JobId
 from airflow_provider.recovery.options import StorageOptions, parse_flag
 from airflow_provider.recovery.run_request import RunRequest
 from airflow_provider.recovery.spark_conf import conf_settings
+from airflow_provider.storage.checks import check_steps
 from airflow_provider.storage.uris import open_store
 
 if TYPE_CHECKING:
@@ -107,8 +110,10 @@ class SparkRecoveryHook(SparkSubmitHook):
 
     @classmethod
     def get_connection_form_widgets(cls) -> dict[str, Any]:
-        """Return no widgets of the old form: the fields are declared in the provider's metadata."""
-        return {}
+        """Return the form's fields for Airflow 3.1; later versions read them in the provider's metadata."""
+        from airflow_provider.hooks.old_form import form_widgets
+
+        return form_widgets()
 
     # -- settings and store -----------------------------------------------------------------------------------------
 
@@ -191,10 +196,9 @@ class SparkRecoveryHook(SparkSubmitHook):
     def test_connection(self) -> tuple[bool, str]:
         """Try everything that recovery needs of the store: for the *Test* button of the connection form."""
         try:
-            self.store.check()
+            return told(self.store.uri, [*check_steps(self.store)])
         except RecoveryError as error:
             return False, str(error)
-        return True, f"Creating, create-only, reading, listing and deleting work in {self.store.uri}"
 
     # -- submitting -------------------------------------------------------------------------------------------------
 
@@ -204,6 +208,14 @@ class SparkRecoveryHook(SparkSubmitHook):
         mode = self._connection["deploy_mode"] or self._conf.get("spark.submit.deployMode")
         return str(mode).lower() == "cluster"
 
+    @property
+    def yarn_address(self) -> str:
+        """Address of YARN's ResourceManager; empty text if the Spark connection has none."""
+        try:
+            return self._get_yarn_rm_base_url()
+        except ValueError:
+            return ""
+
     def require_recoverable(self, application: str) -> None:
         """Make sure that the application can be run with recovery, before anything is asked of the store.
 
@@ -212,6 +224,7 @@ class SparkRecoveryHook(SparkSubmitHook):
         environment = {**os.environ, **(self._env_vars or {})}
         remote = self._conf.get("spark.remote") or environment.get("SPARK_REMOTE") or ""
         require_pyspark(application, self._java_class, self._connection["master"], str(remote))
+        require_deployment(self._connection["master"], cluster_mode=self.cluster_mode)
         ship(application, cluster_mode=self.cluster_mode)
 
     def prepare(self, job: JobId, *, fresh: str = "", previous_lost: int = 0) -> None:
@@ -221,6 +234,9 @@ class SparkRecoveryHook(SparkSubmitHook):
         :param previous_lost: newest epoch that has been watched and found lost, so that the driver need not watch it
         """
         self._attempt = {"job": job, "fresh": fresh, "previous_lost": previous_lost}
+        if self.cluster_mode and not self._connection["deploy_mode"] and not self._yarn_track_via_rm_api:
+            # Upstream overlooks the conf: it would take any end of a driver pod for a success, and capture no id.
+            self._connection["deploy_mode"] = "cluster"
 
     def submit(self, application: str = "", **kwargs: Any) -> str | None:
         """Submit the application, inside the runner if :meth:`prepare` was called."""

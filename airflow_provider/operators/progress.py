@@ -39,6 +39,11 @@ class Progress:
         attempt = self._follower.graph.attempts.get(epoch)
         return attempt.state if attempt is not None else JobState.CREATED
 
+    def application_id(self, epoch: int) -> str:
+        """Return the id that Spark gave the attempt's application; empty text before its first recovery point."""
+        attempt = self._follower.graph.attempts.get(epoch)
+        return attempt.application_id if attempt is not None else ""
+
     def _tell(self, event: ev.JobEvent) -> None:
         if event.epoch < self._first:
             return

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
 
+from airflow_provider.hooks.deployment import require_tracking
 from airflow_provider.hooks.spark_recovery import SparkRecoveryHook
 from airflow_provider.links.spark_recovery import LINKS
+from airflow_provider.operators.applications import application_of, end_application, end_attempt, remembered_application
 from airflow_provider.operators.conclusion import explain, failed_elsewhere, succeed
-from airflow_provider.operators.driver import end_driver
 from airflow_provider.operators.publication import publish
 from airflow_provider.operators.run_conf import run_options
 from airflow_provider.operators.supervisor import Ending, JobSupervisor
@@ -24,8 +25,6 @@ from airflow_provider.recovery.takeover import Attach, Resume, StartAfresh, Succ
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
-
-    from airflow_provider.storage.claims import Claim
 
 
 class SparkRecoveryOperator(SparkSubmitOperator):
@@ -70,7 +69,7 @@ class SparkRecoveryOperator(SparkSubmitOperator):
         self.recovery_options = recovery_options
         self.aws_event_store = ""
         self._run_options: dict[str, str] = {}
-        self._attached_to: Claim | None = None
+        self._end_attached: Callable[[], None] | None = None
         self._killed = False
         self._next_attempt: dict[str, Any] | None = None
 
@@ -104,6 +103,11 @@ class SparkRecoveryOperator(SparkSubmitOperator):
                 super().execute(context)
                 return None
             hook.require_recoverable(self.application)
+            require_tracking(
+                yarn_cluster=hook._is_yarn_cluster_mode,
+                durable=bool(getattr(self, "durable", False)),
+                tracked=self._yarn_track_via_rm_api,
+            )
             return self._execute(context, hook)
         except RecoveryError as error:
             raise (AirflowException if error.retryable else AirflowFailException)(str(error)) from error
@@ -117,7 +121,7 @@ class SparkRecoveryOperator(SparkSubmitOperator):
         last = supervisor.last_attempt()
         decision = decide(last, options.resume)
         while isinstance(decision, Attach):
-            ending = self._attach(supervisor, decision.epoch)
+            ending = self._attach(context, hook, supervisor, decision.epoch)
             if ending is Ending.FAILED:
                 raise failed_elsewhere(supervisor, self._task_log, options.resume)
             if ending is Ending.FINISHED:
@@ -128,17 +132,35 @@ class SparkRecoveryOperator(SparkSubmitOperator):
             self.log.info("Attempt %d has succeeded already, unseen; submitting nothing.", decision.epoch)
         else:
             self._submit(context, hook, supervisor, decision, last.epoch if last is not None else 0)
-        return succeed(supervisor, self._task_log)
+        report = succeed(supervisor, self._task_log)
+        if report is None or report["state"] != "FINISHED":
+            # Nothing but upstream's memory says that it succeeded; after a clearing, the job would not run again.
+            self._forget_external_job(context)
+        return report
 
-    def _attach(self, supervisor: JobSupervisor, epoch: int) -> Ending:
+    def _attach(self, context: Context, hook: SparkRecoveryHook, supervisor: JobSupervisor, epoch: int) -> Ending:
         self.log.info("Attempt %d is at work; attaching to it, submitting nothing.", epoch)
-        self._attached_to = supervisor.claim(epoch)
-        if self._attached_to is None:
+        claim = supervisor.claim(epoch)
+        if claim is None:
             return Ending.LOST
+        remembered = self._external_id(context)
+
+        def end() -> None:
+            application = application_of(
+                hook._connection["master"],
+                cluster_mode=hook.cluster_mode,
+                namespace=hook._connection["namespace"] or "",
+                host=claim.host,
+                recorded=supervisor.application_id(epoch),
+                remembered=remembered,
+            )
+            end_attempt(claim, application, hook, self._task_log)
+
+        self._end_attached = end
         try:
-            ending = supervisor.follow(self._attached_to, lambda: self._killed)
+            ending = supervisor.follow(claim, lambda: self._killed)
         finally:
-            self._attached_to = None
+            self._end_attached = None
         if self._killed:
             raise AirflowException("The task was ended while it followed the job.")
         return ending
@@ -155,6 +177,8 @@ class SparkRecoveryOperator(SparkSubmitOperator):
         fresh = isinstance(decision, StartAfresh)
         self.log.info("Job %s: %s; %s.", job_of(context), "starting afresh" if fresh else "resuming", decision.reason)
         if fresh:
+            if last_epoch:
+                self._end_waiting_job(context, hook)
             self._forget_external_job(context, also_a_waiting_one=last_epoch > 0)
         self._next_attempt = {
             "job": job_of(context),
@@ -190,7 +214,35 @@ class SparkRecoveryOperator(SparkSubmitOperator):
         never_claimed = self._next_attempt is not None and not self._next_attempt["previous_lost"]
         return super().is_job_succeeded(status) and not never_claimed
 
-    def _forget_external_job(self, context: Context, *, also_a_waiting_one: bool) -> None:
+    def poll_until_complete(self, external_id: Any, context: Context) -> None:
+        """Wait for an application; also one that upstream's durable mode has found again can then be ended."""
+        hook = cast("SparkRecoveryHook | None", self._hook)
+        if hook is not None and hook._is_yarn and hook._yarn_application_id is None:
+            hook._yarn_application_id = external_id
+        super().poll_until_complete(external_id, context)
+
+    def _external_id(self, context: Context) -> str:
+        """Return what upstream's durable mode remembers as the last application of this task; empty text if nothing."""
+        state = context.get("task_state_store")
+        return str(state.get(self.external_id_key) or "") if state is not None and self.durable else ""
+
+    def _end_waiting_job(self, context: Context, hook: SparkRecoveryHook) -> None:
+        """End an application of this task that was submitted and has not started, where the job is to start afresh.
+
+        Left alone it would start one day and fence the one that is submitted now.
+        """
+        application = remembered_application(hook._connection["master"], self._external_id(context))
+        if application is None:
+            return
+        try:
+            waits = self.is_job_active(self.get_job_status(self._external_id(context), context))
+        except Exception as error:  # noqa: BLE001 - whatever the cluster manager's client raises, the job can start
+            self.log.warning("What became of %s cannot be told: %s", application, error)
+            return
+        if waits:
+            end_application(application, hook, self._task_log)
+
+    def _forget_external_job(self, context: Context, *, also_a_waiting_one: bool = True) -> None:
         """Keep upstream's durable mode from taking the last run's application for this one.
 
         What it remembers outlives the clearing of a task: an application, and that a driver pod has succeeded.
@@ -207,10 +259,10 @@ class SparkRecoveryOperator(SparkSubmitOperator):
     def on_kill(self) -> None:
         """End the application, also one that this try has only attached to."""
         self._killed = True
-        if self._attached_to is None:
+        if self._end_attached is None:
             super().on_kill()
         else:
-            end_driver(self._attached_to, self._task_log)
+            self._end_attached()
 
 
 def job_of(context: Context) -> JobId:

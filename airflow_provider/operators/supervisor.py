@@ -53,6 +53,7 @@ class JobSupervisor:
         self._claims = Claims(store, self._prefix)
         self._events = JobEventLog(store, self._prefix)
         self._told: set[str] = set()
+        self._progress: Progress | None = None
 
     def last_attempt(self, lost: int = 0) -> LastAttempt | None:
         """Return what became of the newest attempt, watching its heartbeat if it did not say; ``None`` without one.
@@ -95,7 +96,7 @@ class JobSupervisor:
         :param cancelled: asked between two looks; when it says so the driver counts as lost
         :raises StoreError: the store cannot be read; the driver goes on
         """
-        progress = Progress(self._events, self._log, after=claim.epoch - 1)
+        progress = self._progress = Progress(self._events, self._log, after=claim.epoch - 1)
         life = SignsOfLife(self._store, self._prefix, claim, self._options.previous_worker_recovery_timeout)
         while not cancelled():
             last_word = life.last_word()  # before the events: whatever it stored before its end is then seen
@@ -105,6 +106,10 @@ class JobSupervisor:
                 return _ending(str(state) if state.terminal else last_word)
             time.sleep(_POLL)
         return Ending.LOST
+
+    def application_id(self, epoch: int) -> str:
+        """Return Spark's id of an attempt that is followed, as far as it has been read; asks nothing of the store."""
+        return self._progress.application_id(epoch) if self._progress is not None else ""
 
     @contextlib.contextmanager
     def narrating(self, after: int) -> Iterator[None]:

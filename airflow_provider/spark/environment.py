@@ -6,12 +6,14 @@ import importlib.util
 import logging
 import tempfile
 import zipfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import airflow_provider
 from airflow_provider.recovery.errors import ConfigurationError
+from airflow_provider.storage.claims import claim_key
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -51,7 +53,10 @@ def executors_ready(context: RecoveryContext, spark: SparkSession) -> str:
     with context.lock:
         if application not in context.executors_ready:
             _introduce(context, spark)
-            context.executors_ready[application] = _ask_executors(context, spark)
+            lack = _ask_executors(context, spark)
+            if not lack and not _local(spark):
+                lack = _ask_for_the_store(context, spark)
+            context.executors_ready[application] = lack
         return context.executors_ready[application]
 
 
@@ -60,8 +65,13 @@ def _introduce(context: RecoveryContext, spark: SparkSession) -> None:
     context.master.application_started(
         spark_context.applicationId, spark_context.uiWebUrl or "", spark_context.defaultParallelism
     )
-    if not str(spark_context.master).startswith("local") and not _is_shipped():
-        spark_context.addPyFile(str(_package_zip()))
+    if not _local(spark) and not _is_shipped():
+        spark_context.addPyFile(package_zip())  # again is harmless
+
+
+def _local(spark: SparkSession) -> bool:
+    """Whether the executors are this application's own JVM, with all that the driver has."""
+    return str(spark.sparkContext.master).startswith("local")
 
 
 def _is_shipped() -> bool:
@@ -69,7 +79,9 @@ def _is_shipped() -> bool:
     return ".zip/" in str(airflow_provider.__file__)
 
 
-def _package_zip() -> Path:
+@cache
+def package_zip() -> str:
+    """Make a zip with the driver's side of this package, for executors that do not have it; return its path."""
     root = Path(airflow_provider.__file__).parent
     target = Path(tempfile.mkdtemp(prefix="spark-recovery-")) / "airflow_provider_driver.zip"
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -77,7 +89,7 @@ def _package_zip() -> Path:
         for ring in ("recovery", "storage", "spark"):
             for file in sorted((root / ring).rglob("*.py")):
                 archive.write(file, f"airflow_provider/{file.relative_to(root)}")
-    return target
+    return str(target)
 
 
 def _ask_executors(context: RecoveryContext, spark: SparkSession) -> str:
@@ -88,12 +100,46 @@ def _ask_executors(context: RecoveryContext, spark: SparkSession) -> str:
 
         yield from (name for name in packages if importlib.util.find_spec(name) is None)
 
-    spark_context = spark.sparkContext
-    spread = max(1, min(spark_context.defaultParallelism, 64))
-    missing = sorted(set(spark_context.parallelize(range(spread), spread).mapPartitions(probe).collect()))
+    missing = _asked(spark, probe)
     if not missing:
         return ""
     return (
         f"the executors lack the Python package{'s' if len(missing) > 1 else ''} {', '.join(missing)}; install with "
         f"'pip install {' '.join(missing)}' in the executors' Python (PYSPARK_PYTHON)"
     )
+
+
+def _ask_for_the_store(context: RecoveryContext, spark: SparkSession) -> str:
+    """Return why executors on other machines do not reach the store, or do not mean the same one.
+
+    They look for this attempt's claim: one small request each, with the permission that reading partitions needs. A
+    store that does not answer is no reason to give up; it may, by the time something is to be stored.
+    """
+    request, prefix = context.master.request, context.master.prefix
+    event_store, options = request.event_store, request.storage.to_mapping()
+    key = claim_key(prefix, context.master.epoch)
+
+    def probe(_: Iterable[int]) -> Iterable[str]:
+        from airflow_provider.recovery.errors import ObjectNotFound, RecoveryError
+        from airflow_provider.recovery.options import StorageOptions
+        from airflow_provider.storage.uris import open_store
+
+        try:
+            open_store(event_store, StorageOptions.from_mapping(options)).get(key)
+        except ObjectNotFound:
+            yield (
+                f"the executors do not see in {event_store} what the driver has stored there; a file:// event store "
+                "must be one directory that all machines share"
+            )
+        except RecoveryError as error:
+            if not error.retryable:
+                yield f"the executors cannot reach the event store: {error}"
+
+    return next(iter(_asked(spark, probe)), "")
+
+
+def _asked(spark: SparkSession, probe: Callable[[Iterable[int]], Iterable[str]]) -> list[str]:
+    """Run *probe* on as many cores as there are, up to 64; return its different answers."""
+    context = spark.sparkContext
+    spread = max(1, min(context.defaultParallelism, 64))
+    return sorted(set(context.parallelize(range(spread), spread).mapPartitions(probe).collect()))

@@ -48,12 +48,13 @@ def run(request: RunRequest) -> int:
         could be started, ``EXIT_FENCED`` if a newer attempt took over
     """
     set_up_logging()
-    from airflow_provider.spark.environment import require_on_driver
-    from airflow_provider.spark.submitted_conf import submitted_conf
+    from airflow_provider.spark.environment import package_zip, require_on_driver
+    from airflow_provider.spark.submitted_conf import submitted_conf, with_py_file
 
     try:
         application = find_application(request.application)
         require_on_driver(request.event_store)
+        os.environ.update(with_py_file(os.environ, package_zip))
         return _run(with_conf(request, submitted_conf()), application)
     except Fenced as error:
         log.error("%s", error)

@@ -138,10 +138,15 @@ class Claims:
             return _unknown(epoch)
 
     def _key(self, epoch: int) -> str:
-        return f"{self._prefix}/claims/{epoch:08d}.json"
+        return claim_key(self._prefix, epoch)
 
     def _ack_key(self, epoch: int) -> str:
         return f"{self._prefix}/acks/{epoch:08d}.json"
+
+
+def claim_key(prefix: str, epoch: int) -> str:
+    """Return the key of the claim of *epoch*."""
+    return f"{prefix}/claims/{epoch:08d}.json"
 
 
 def _unknown(epoch: int) -> Claim:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import subprocess
@@ -21,6 +22,11 @@ from tests.airflow_side.worker import TASK_INSTANCE
 from tests.support.driver import JOBS, QUICK_JVM
 
 Connect = Callable[..., None]
+
+needs_durable = pytest.mark.skipif(
+    importlib.util.find_spec("airflow.sdk.bases.resumablejobmixin") is None,
+    reason="upstream's durable mode needs Airflow 3.3",
+)
 
 
 @pytest.fixture(autouse=True)
@@ -44,10 +50,14 @@ def connect(monkeypatch: pytest.MonkeyPatch) -> Connect:
 
 @dataclass
 class Tries:
-    """Tries of one task, each by a worker of its own, with a file event store."""
+    """Tries of one task, each by a worker of its own, with a file event store.
+
+    :ivar python: of the drivers and their executors
+    """
 
     folder: Path
     task: dict[str, Any]
+    python: str = sys.executable
 
     @property
     def store(self) -> Any:
@@ -67,7 +77,7 @@ class Tries:
             **os.environ,
             "AIRFLOW_HOME": str(self.folder / "airflow"),
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-            "PYSPARK_PYTHON": sys.executable,
+            "PYSPARK_PYTHON": self.python,
         }
 
     def run(self, **changes: Any) -> tuple[int, str]:

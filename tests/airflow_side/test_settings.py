@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import fields
 
 import pytest
 from airflow.providers_manager import ProvidersManager
-from airflow.sdk.providers_manager_runtime import ProvidersManagerTaskRuntime
 
 import airflow_provider
 from airflow_provider.hooks.settings import known_settings
@@ -94,16 +95,33 @@ def test_a_job_that_is_not_recovered_needs_no_connection() -> None:
 
 
 def test_airflow_discovers_the_provider() -> None:
-    """Airflow's own registry finds the provider by its entry point, with its connection type, hook and form."""
-    manager, runtime = ProvidersManager(), ProvidersManagerTaskRuntime()
+    """Airflow's own registry finds the provider by its entry point, with its connection type and hook."""
+    manager = ProvidersManager()
+    try:
+        from airflow.sdk.providers_manager_runtime import ProvidersManagerTaskRuntime
+    except ImportError:  # Airflow 3.1 has the hooks in the one manager
+        hooks = manager.hooks
+    else:
+        hooks = ProvidersManagerTaskRuntime().hooks
     found = manager.providers["airflow-provider-spark-recovery"]
     assert found.version == airflow_provider.__version__
-    hook = runtime.hooks["spark_recovery"]
+    hook = hooks["spark_recovery"]
     assert hook is not None
     assert hook.hook_class_name == "airflow_provider.hooks.spark_recovery.SparkRecoveryHook"
     assert hook.connection_id_attribute_name == "recovery_conn_id"
-    names = {f"extra__spark_recovery__{name}" for name in known_settings()}
-    assert names == {name for name in manager.connection_form_widgets if "__spark_recovery__" in name}
+
+
+def test_the_connection_form_has_a_field_for_every_setting() -> None:
+    """As the API server gives it to the browser, also in Airflow 3.1; and none is made up."""
+    code = (
+        "from airflow.api_fastapi.core_api.services.ui.connections import HookMetaService\n"
+        "form = {entry.connection_type: entry for entry in HookMetaService.hook_meta_data()}['spark_recovery']\n"
+        "print('\\n'.join(f'field {name}' for name in form.extra_fields))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    fields = {line.removeprefix("field ") for line in done.stdout.splitlines() if line.startswith("field ")}
+    assert fields == known_settings()
 
 
 def test_the_test_button(connect: Connect, tmp_path: object) -> None:

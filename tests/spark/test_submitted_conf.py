@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider.spark.submitted_conf import conf_arguments
+from airflow_provider.spark.submitted_conf import conf_arguments, with_py_file
 from tests.support.driver import DriverHarness
 
 PRINTS_NOTHING = "print('the script has run')\n"
@@ -30,6 +30,33 @@ PRINTS_NOTHING = "print('the script has run')\n"
 def test_arguments_of_pyspark(arguments: str | None, conf: dict[str, str]) -> None:
     """``--conf`` in all its forms, the last one wins; rubbish is left to Spark."""
     assert conf_arguments({"PYSPARK_SUBMIT_ARGS": arguments} if arguments else {}) == conf
+
+
+@pytest.mark.parametrize(
+    ("arguments", "becomes"),
+    [
+        ("--master spark://h:1 pyspark-shell", "--master spark://h:1 --py-files own.zip pyspark-shell"),
+        ("--conf spark.master=yarn", "--conf spark.master=yarn --py-files own.zip pyspark-shell"),
+        ("--master=yarn --py-files a.py,b.py pyspark-shell", "--py-files a.py,b.py,own.zip pyspark-shell"),
+        ("--master yarn --conf spark.submit.pyFiles=a.py pyspark-shell", "--py-files a.py,own.zip pyspark-shell"),
+        ("--master yarn --name 'two words' pyspark-shell", "--name 'two words' --py-files own.zip pyspark-shell"),
+        ("--master local[2] pyspark-shell", None),
+        ("--conf spark.master=local pyspark-shell", None),
+        ("pyspark-shell", None),
+        ("", None),
+        ("--master 'unclosed", None),
+    ],
+)
+def test_executors_get_a_python_file_with_the_session(arguments: str, becomes: str | None) -> None:
+    """Beside those that the user has named, wherever; not where executors are the driver's own JVM."""
+    changes = with_py_file({"PYSPARK_SUBMIT_ARGS": arguments}, lambda: "own.zip")
+    assert changes.get("PYSPARK_SUBMIT_ARGS", "").endswith(becomes) if becomes else changes == {}
+
+
+def test_spark_submit_is_left_alone() -> None:
+    """There the JVM runs already, and ``--py-files`` has brought the package."""
+    environment = {"PYSPARK_GATEWAY_PORT": "1", "PYSPARK_SUBMIT_ARGS": "--master yarn pyspark-shell"}
+    assert with_py_file(environment, lambda: "own.zip") == {}
 
 
 @pytest.mark.process

@@ -154,7 +154,7 @@ def _start(directory: Path, daemons: list[subprocess.Popen[bytes]], memory_gib: 
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
-                preexec_fn=_die_with_parent,
+                preexec_fn=die_with_parent,
             )
         )
 
@@ -203,7 +203,7 @@ def _answers(port: int) -> bool:
         connection.close()
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
     """End the daemon when this process ends, however that comes about (prctl(2), PR_SET_PDEATHSIG)."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)
