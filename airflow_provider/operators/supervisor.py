@@ -67,6 +67,9 @@ class JobSupervisor:
         )
 
     def _lives(self, claim: Claim) -> bool:
+        if claim.cancels:
+            self._wait_for_cancelled(claim.epoch)
+            return False
         who = f"Attempt {claim.epoch} (process {claim.pid} on {claim.host or 'an unknown host'})"
         if process_is_gone(claim):
             self._log.info("%s is gone.", who)
@@ -74,6 +77,16 @@ class JobSupervisor:
         timeout = self._options.previous_worker_recovery_timeout
         self._log.info("%s did not say how it ended; watching its heartbeat for up to %g s.", who, timeout)
         return watch(self._store, self._prefix, claim.epoch, timeout)
+
+    def _wait_for_cancelled(self, epoch: int) -> None:
+        """Return when the driver that *epoch* has fenced is not at work any more; it sees so at its next heartbeat."""
+        driver = self._claims.driver_before(epoch)
+        if driver is None or process_is_gone(driver):
+            return
+        self._log.info("Attempt %d was cancelled; making sure that its driver has ended.", driver.epoch)
+        timeout = self._options.previous_worker_recovery_timeout
+        while watch(self._store, self._prefix, driver.epoch, timeout):
+            self._log.info("Attempt %d is still at work; waiting for it to notice that it is fenced.", driver.epoch)
 
     def replay(self) -> ExecutionGraph:
         """Return the job's execution graph as its events tell it."""
