@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
@@ -14,6 +15,7 @@ from airflow.providers.common.compat.sdk import AirflowException, AirflowFailExc
 from airflow_provider.hooks.spark_recovery import SparkRecoveryHook
 from airflow_provider.links.spark_recovery import LINKS
 from airflow_provider.operators.conclusion import explain, failed_elsewhere, succeed
+from airflow_provider.operators.deferral import Deferral, Deferring, default_deferrable, read_start_timeout
 from airflow_provider.operators.driver import end_driver
 from airflow_provider.operators.publication import publish
 from airflow_provider.operators.run_conf import run_options
@@ -21,14 +23,18 @@ from airflow_provider.operators.supervisor import Ending, JobSupervisor
 from airflow_provider.recovery.errors import RecoveryError
 from airflow_provider.recovery.job import JobId
 from airflow_provider.recovery.takeover import Attach, Resume, StartAfresh, Succeed, decide
+from airflow_provider.triggers.order import Outcome
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
     from airflow_provider.storage.claims import Claim
 
+_FAIL, _TIMED_OUT = "__fail__", "Trigger timeout"
+"""How Airflow says that a deferred task has taken too long."""
 
-class SparkRecoveryOperator(SparkSubmitOperator):
+
+class SparkRecoveryOperator(Deferring, SparkSubmitOperator):
     """Submit a PySpark application that a retry resumes: every partition that survived is kept, the rest computed.
 
     All parameters and template fields of ``SparkSubmitOperator`` work. The application marks its recovery points with
@@ -43,6 +49,10 @@ class SparkRecoveryOperator(SparkSubmitOperator):
         whose conf has ``{"spark_recovery": {"resume": "never"}}`` overrides it
     :param recovery_options: further options by name, in place of the connection's, for example
         ``{"previous_worker_recovery_timeout": "2 min", "enabled": False}`` (templated)
+    :param deferrable: hold no worker while the job runs: the triggerer follows it in the event store. By default
+        Airflow's ``[operators] default_deferrable``
+    :param start_timeout: in deferrable mode, how long a driver may take from its submission until it claims the job,
+        which includes the time in the cluster manager's queue
     """
 
     template_fields: Sequence[str] = (
@@ -61,6 +71,8 @@ class SparkRecoveryOperator(SparkSubmitOperator):
         event_store: str | None = None,
         resume: str | None = None,
         recovery_options: dict[str, Any] | None = None,
+        deferrable: bool | None = None,
+        start_timeout: timedelta | float = timedelta(hours=6),
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -68,6 +80,8 @@ class SparkRecoveryOperator(SparkSubmitOperator):
         self.event_store = event_store
         self.resume = resume
         self.recovery_options = recovery_options
+        self.deferrable = default_deferrable() if deferrable is None else deferrable
+        self.start_timeout = read_start_timeout(start_timeout)
         self.aws_event_store = ""
         self._run_options: dict[str, str] = {}
         self._attached_to: Claim | None = None
@@ -84,6 +98,8 @@ class SparkRecoveryOperator(SparkSubmitOperator):
         )
         if self._next_attempt is not None:
             hook.prepare(**self._next_attempt)
+        if self._output is not None:
+            hook.do_not_wait(self._output)
         return hook
 
     @cached_property
@@ -96,27 +112,54 @@ class SparkRecoveryOperator(SparkSubmitOperator):
         :raises AirflowFailException: something is configured wrongly; no retry can help
         :raises AirflowException: the job failed; a retry resumes it
         """
-        self.conf = self.conf or {}
-        try:
-            self._run_options = run_options(getattr(context.get("dag_run"), "conf", None))
-            hook = self._get_hook()
+        with _in_airflows_terms():
+            hook = self._hook_for(context)
             if not hook.enabled:
                 super().execute(context)
                 return None
             hook.require_recoverable(self.application)
             return self._execute(context, hook)
-        except RecoveryError as error:
-            raise (AirflowException if error.retryable else AirflowFailException)(str(error)) from error
 
-    def _execute(self, context: Context, hook: SparkRecoveryHook) -> dict[str, Any] | None:
+    def execute_complete(self, context: Context, event: Any = None, **kept: Any) -> dict[str, Any] | None:
+        """Go on where the trigger has ended: conclude, or defer again.
+
+        :param event: how the trigger has ended (see :class:`airflow_provider.triggers.order.Outcome`)
+        :param kept: what was remembered (see :class:`airflow_provider.operators.deferral.Deferral`)
+        :raises AirflowFailException: no retry can help
+        :raises AirflowException: the job failed, or its driver is lost; a retry resumes it
+        """
+        with _in_airflows_terms():
+            hook = self._hook_for(context)
+            return self._resumed(
+                context, hook, job_of(context), Outcome.from_payload(event), Deferral.from_kwargs(kept)
+            )
+
+    def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context) -> Any:
+        """Go on after a deferral; if that has timed out, end the driver first, as a time-out in a worker does."""
+        if next_method == _FAIL and (next_kwargs or {}).get("error") == _TIMED_OUT:
+            try:
+                self._timed_out(self._hook_for(context), job_of(context))
+            except Exception as error:  # noqa: BLE001 - it must not hide the time-out
+                self.log.warning("The driver could not be ended: %s", error)
+        return super().resume_execution(next_method, next_kwargs, context)
+
+    def _hook_for(self, context: Context) -> SparkRecoveryHook:
+        self.conf = self.conf or {}
+        self._run_options = run_options(getattr(context.get("dag_run"), "conf", None))
+        return self._get_hook()
+
+    def _execute(self, context: Context, hook: SparkRecoveryHook, lost: int = 0) -> dict[str, Any] | None:
         self.aws_event_store = "" if hook.storage.endpoint_url else hook.settings.event_store
         publish(self, context["ti"], hook.location, self._task_log)
         hook.store.check()
         options = hook.settings.options
         supervisor = JobSupervisor(hook.store, job_of(context), options, self._task_log)
-        last = supervisor.last_attempt()
+        last = supervisor.last_attempt(lost)
         decision = decide(last, options.resume)
         while isinstance(decision, Attach):
+            if self.deferrable:
+                self.log.info("Attempt %d is at work; attaching to it, submitting nothing.", decision.epoch)
+                self._defer_attached(hook, job_of(context), decision.epoch)
             ending = self._attach(supervisor, decision.epoch)
             if ending is Ending.FAILED:
                 raise failed_elsewhere(supervisor, self._task_log, options.resume)
@@ -162,9 +205,14 @@ class SparkRecoveryOperator(SparkSubmitOperator):
             "previous_lost": last_epoch,
         }
         self._hook = None
+        if self.deferrable:
+            self._new_output(job_of(context))
+        wait = hook.cluster_mode and not self.deferrable
         try:
-            with supervisor.narrating(last_epoch) if hook.cluster_mode else contextlib.nullcontext():
+            with supervisor.narrating(last_epoch) if wait else contextlib.nullcontext():
                 super().execute(context)
+            if self.deferrable:
+                self._defer_submitted(cast("SparkRecoveryHook", self._hook), hook, job_of(context), last_epoch)
         except (AirflowFailException, RecoveryError):
             raise
         except Exception as failure:
@@ -211,6 +259,15 @@ class SparkRecoveryOperator(SparkSubmitOperator):
             super().on_kill()
         else:
             end_driver(self._attached_to, self._task_log)
+
+
+@contextlib.contextmanager
+def _in_airflows_terms() -> Iterator[None]:
+    """Turn our own errors into those by which Airflow decides about a retry."""
+    try:
+        yield
+    except RecoveryError as error:
+        raise (AirflowException if error.retryable else AirflowFailException)(str(error)) from error
 
 
 def job_of(context: Context) -> JobId:
