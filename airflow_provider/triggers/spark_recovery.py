@@ -36,6 +36,11 @@ _PATIENCE = 900.0
 _DEFERRED = "deferred"
 
 
+def _may_pass(error: BaseException) -> bool:
+    # tenacity asks about cancellations, too.
+    return isinstance(error, Exception) and not isinstance(error, ConfigurationError)
+
+
 class SparkRecoveryTrigger(BaseTrigger):
     """Follow a job's events and its driver's heartbeat until it ends; then one event tells how.
 
@@ -76,7 +81,7 @@ class SparkRecoveryTrigger(BaseTrigger):
 
     async def _look_patiently(self) -> Outcome | None:
         retrying = AsyncRetrying(
-            retry=retry_if_exception(lambda error: not isinstance(error, ConfigurationError)),
+            retry=retry_if_exception(_may_pass),
             stop=stop_after_delay(_PATIENCE),
             wait=wait_exponential(multiplier=max(1.0, self._order.pause / 4), max=60.0),
             before_sleep=self._failed,
