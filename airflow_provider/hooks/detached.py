@@ -41,6 +41,14 @@ def start_detached(
     :param environment: variables to set over those of this process
     :raises OSError: it cannot be started
     """
+    try:
+        return _start(command, environment, output)
+    except OSError:
+        output.unlink(missing_ok=True)
+        raise
+
+
+def _start(command: Sequence[str], environment: Mapping[str, str] | None, output: Path) -> subprocess.Popen[bytes]:
     with output.open("ab") as file:
         return subprocess.Popen(  # noqa: S603 - the command is the one that SparkSubmitHook would start
             list(command),

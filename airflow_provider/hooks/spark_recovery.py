@@ -103,6 +103,16 @@ class SparkRecoveryHook(SparkSubmitHook):
         return adopted
 
     @classmethod
+    def of_store(
+        cls, *, recovery_conn_id: str, event_store: str, recovery_options: dict[str, Any] | None = None
+    ) -> SparkRecoveryHook:
+        """Return a hook that knows the event store alone: it asks for no Spark connection, and submits nothing."""
+        hook = cls.__new__(cls)
+        hook._conf = {}
+        hook._set_recovery(recovery_conn_id, event_store, recovery_options, None)
+        return hook
+
+    @classmethod
     def get_ui_field_behaviour(cls) -> dict[str, Any]:
         """Return how Airflow versions without declared forms show the connection."""
         from airflow_provider.provider_info import get_provider_info
@@ -233,23 +243,24 @@ class SparkRecoveryHook(SparkSubmitHook):
         if self._attempt is None:
             return super().submit(application, **kwargs)
         with self._wrapped(application) as runner:
-            if self._output is None or self.cluster_mode:
+            if self._output is None:
                 return super().submit(runner, **kwargs)
             command = self._build_spark_submit_command(runner)
             self._submit_sp = start_detached(command, self._env, self._output)
             return None
 
-    def do_not_wait(self, output: Path) -> None:
+    def do_not_wait(self, output: Path | None) -> None:
         """Let the next :meth:`submit` return as soon as the application is started, whatever becomes of it.
 
         In cluster mode the cluster manager is only given the application. Otherwise the driver is a process of this
-        machine, which outlives this one; what it prints goes to *output*.
+        machine, which outlives this one.
 
+        :param output: file for what a driver of this machine prints; none in cluster mode
         :raises ConfigurationError: the connection does not say enough
         """
         self._output = output
         self._post_submit_commands_done = True  # they are for when the application has ended
-        if not self.cluster_mode:
+        if output is not None:
             return
         if self._is_yarn:
             self._conf = {**self._conf, "spark.yarn.submit.waitAppCompletion": "false"}

@@ -94,7 +94,9 @@ class Deferring(_Submitting):
     resume: str | None
     _run_options: dict[str, str]
     _external_id = ""
+    _waits = True
     _output: Path | None = None
+    """File for what the next driver prints, if that is a process of this machine that nobody waits for."""
 
     if TYPE_CHECKING:
 
@@ -107,13 +109,15 @@ class Deferring(_Submitting):
 
     # -- handing over -----------------------------------------------------------------------------------------------
 
-    def _new_output(self, job: JobId) -> Path:
-        self._output = output_path(conf.get("logging", "base_log_folder", fallback=""), job.prefix)
-        return self._output
+    def _do_not_wait(self, hook: SparkRecoveryHook, job: JobId) -> None:
+        """Let the next submission return as soon as the application is started."""
+        self._waits = False
+        if not hook.cluster_mode:
+            self._output = output_path(conf.get("logging", "base_log_folder", fallback=""), job.prefix)
 
     def poll_until_complete(self, external_id: Any, context: Context) -> None:
         """Wait for the application, or in deferrable mode only note it."""
-        if self._output is None:
+        if self._waits:
             super().poll_until_complete(external_id, context)
         else:
             self._external_id = str(external_id)
@@ -128,18 +132,14 @@ class Deferring(_Submitting):
         :param hook: the one that has submitted; *store_hook* is the one that knows the store
         :raises AirflowException: a driver of this machine has ended before it claimed the job
         """
-        output, self._output = self._output, None
-        assert output is not None  # noqa: S101 - _new_output was called before the submission
         deferral = Deferral(after=after, since=time.time(), application=self._application(hook))
         epoch = 0
-        if hook.cluster_mode:
-            output.unlink(missing_ok=True)
-            if not (hook.submitted or self._external_id):
-                return  # upstream's durable mode knows that the application has succeeded
-        else:
-            epoch, read = self._await_claim(hook, store_hook, job, after, Output(output))
-            deferral = replace(deferral, output=str(output), output_read=read, host=socket.gethostname())
-            self.log.info("The driver runs detached from this task; its output: %s on %s", output, deferral.host)
+        if self._output is not None:
+            epoch, read = self._await_claim(hook, store_hook, job, after, Output(self._output))
+            deferral = replace(deferral, output=str(self._output), output_read=read, host=socket.gethostname())
+            self.log.info("The driver runs detached from this task; its output: %s on %s", self._output, deferral.host)
+        elif not (hook.submitted or self._external_id):
+            return  # upstream's durable mode knows that the application has succeeded
         self._hand_over(store_hook, job, deferral, epoch)
 
     def _application(self, hook: SparkRecoveryHook) -> Application:

@@ -85,6 +85,7 @@ class SparkRecoveryOperator(Deferring, SparkSubmitOperator):
         self.aws_event_store = ""
         self._run_options: dict[str, str] = {}
         self._attached_to: Claim | None = None
+        self._supervisor: JobSupervisor | None = None
         self._killed = False
         self._next_attempt: dict[str, Any] | None = None
 
@@ -98,7 +99,7 @@ class SparkRecoveryOperator(Deferring, SparkSubmitOperator):
         )
         if self._next_attempt is not None:
             hook.prepare(**self._next_attempt)
-        if self._output is not None:
+        if not self._waits:
             hook.do_not_wait(self._output)
         return hook
 
@@ -175,7 +176,7 @@ class SparkRecoveryOperator(Deferring, SparkSubmitOperator):
 
     def _attach(self, supervisor: JobSupervisor, epoch: int) -> Ending:
         self.log.info("Attempt %d is at work; attaching to it, submitting nothing.", epoch)
-        self._attached_to = supervisor.claim(epoch)
+        self._attached_to, self._supervisor = supervisor.claim(epoch), supervisor
         if self._attached_to is None:
             return Ending.LOST
         try:
@@ -206,7 +207,7 @@ class SparkRecoveryOperator(Deferring, SparkSubmitOperator):
         }
         self._hook = None
         if self.deferrable:
-            self._new_output(job_of(context))
+            self._do_not_wait(hook, job_of(context))
         wait = hook.cluster_mode and not self.deferrable
         try:
             with supervisor.narrating(last_epoch) if wait else contextlib.nullcontext():
@@ -257,8 +258,8 @@ class SparkRecoveryOperator(Deferring, SparkSubmitOperator):
         self._killed = True
         if self._attached_to is None:
             super().on_kill()
-        else:
-            end_driver(self._attached_to, self._task_log)
+        elif not end_driver(self._attached_to, self._task_log) and self._supervisor is not None:
+            self._supervisor.fence(self._attached_to)
 
 
 @contextlib.contextmanager

@@ -11,12 +11,14 @@ from collections.abc import Callable, Iterator
 
 from airflow_provider.operators.driver import SignsOfLife
 from airflow_provider.operators.progress import Progress
+from airflow_provider.recovery.errors import StoreError
 from airflow_provider.recovery.graph import ExecutionGraph, JobState
 from airflow_provider.recovery.job import JobId
 from airflow_provider.recovery.options import RecoveryOptions
 from airflow_provider.recovery.report import JobReport, build_report
 from airflow_provider.recovery.takeover import LastAttempt
 from airflow_provider.storage.acknowledgement import take_notice
+from airflow_provider.storage.cancelling import cancel
 from airflow_provider.storage.claims import Claim, Claims, process_is_gone
 from airflow_provider.storage.event_store import JobEventLog
 from airflow_provider.storage.heartbeat import watch
@@ -87,6 +89,14 @@ class JobSupervisor:
         timeout = self._options.previous_worker_recovery_timeout
         while watch(self._store, self._prefix, driver.epoch, timeout):
             self._log.info("Attempt %d is still at work; waiting for it to notice that it is fenced.", driver.epoch)
+
+    def fence(self, claim: Claim) -> None:
+        """End a driver that cannot be reached from here: it sees at its next heartbeat that it is fenced."""
+        try:
+            if cancel(self._store, self._prefix, claim.epoch) is not None:
+                self._log.info("Attempt %d is fenced: it ends at its next heartbeat.", claim.epoch)
+        except StoreError as error:
+            self._log.warning("Attempt %d could not be fenced: %s", claim.epoch, error)
 
     def replay(self) -> ExecutionGraph:
         """Return the job's execution graph as its events tell it."""

@@ -110,7 +110,7 @@ class SparkRecoveryTrigger(BaseTrigger):
 
     @cached_property
     def _store(self) -> ObjectStore:
-        hook = SparkRecoveryHook(
+        hook = SparkRecoveryHook.of_store(
             recovery_conn_id=self._order.recovery_conn_id,
             event_store=self._order.event_store,
             recovery_options=dict(self._order.settings),

@@ -123,6 +123,18 @@ def test_what_is_kept_is_json_without_secrets(job: Job, connect: Connect) -> Non
     assert kwargs["recovery_conn_id"] == "spark_recovery_default"
 
 
+def test_the_trigger_does_not_need_the_spark_connection(job: Job, connect: Connect) -> None:
+    """A triggerer that must not see how the cluster is reached, or cannot use it, follows the job all the same."""
+
+    def between(_: TaskDeferred) -> None:
+        connect("spark_default", "spark", host="local[2]", extra={"spark-binary": "none-of-these"})
+        job.open()
+
+    deferred = deferred_by(lambda: job.task().execute(context()))
+    between(deferred)
+    assert first_event(rebuilt(deferred))["kind"] == "finished"
+
+
 def test_a_retry_attaches_to_the_living_driver_and_defers(job: Job) -> None:
     """The first try's trigger is lost; the second one submits nothing."""
     deferred_by(lambda: job.task().execute(context()))
@@ -196,7 +208,7 @@ def test_a_failure_is_told_in_the_drivers_own_words(job: Job, submits: Any) -> N
         run_try(job.task, context())
 
 
-def test_marking_the_task_ends_the_driver(job: Job) -> None:
+def test_marking_the_task_ends_the_driver(job: Job, capfd: pytest.CaptureFixture[str]) -> None:
     """The trigger fences it and, as it is on this machine, ends its process; the next try resumes."""
     deferred = deferred_by(lambda: job.task().execute(context()))
     end_by_trigger(deferred)
@@ -204,6 +216,7 @@ def test_marking_the_task_ends_the_driver(job: Job) -> None:
     assert job.claim(2).cancels
     report, _ = run_try(job.task, context(), job.open)
     assert [attempt["epoch"] for attempt in report["attempts"]] == [1, 3]
+    assert "attempt 1 was ended when its task was marked or cleared" in capfd.readouterr().out
 
 
 def end_by_trigger(deferred: TaskDeferred) -> None:
