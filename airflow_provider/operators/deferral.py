@@ -26,7 +26,7 @@ from airflow_provider.recovery.job import JobId
 from airflow_provider.recovery.options import RecoveryOptions, StorageOptions
 from airflow_provider.storage.cancelling import cancel, cancel_unclaimed
 from airflow_provider.storage.claims import Claims, process_is_gone, same_machine
-from airflow_provider.triggers.order import FAILED, FINISHED, UNCLAIMED, UNREADABLE, Application, Order, Outcome
+from airflow_provider.triggers.order import FAILED, FINISHED, SILENT, UNCLAIMED, UNREADABLE, Application, Order, Outcome
 from airflow_provider.triggers.spark_recovery import SparkRecoveryTrigger
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ _LONGEST = 600.0
 _LAST_OUTPUT = 20.0
 """Most seconds to wait for the end of a process whose driver has told of its end, so that all its output is read."""
 _POLL = 0.5
+_ACTIVE, _SUCCEEDED, _ENDED = "active", "succeeded", "ended"
 
 
 def default_deferrable() -> bool:
@@ -227,25 +228,17 @@ class Deferring(_Submitting):
             if outcome.kind == FAILED:
                 raise failed_elsewhere(supervisor, self._task_log, hook.settings.options.resume)
             return succeed(supervisor, self._task_log)
-        word = self._cluster_managers_word(context, hook, deferral)
-        claim = supervisor.claim(outcome.epoch) if outcome.epoch else None
-        if word == "succeeded":
-            self._end_of_application(hook, job, outcome.epoch, deferral)
-            return succeed(supervisor, self._task_log)
-        works = claim is not None and same_machine(claim) and not process_is_gone(claim) and not claim.cancels
-        if (
-            word == "active"
-            or (works and "last word" not in outcome.message)
-            or (outcome.kind == UNCLAIMED and not word)
-        ):
+        word = self._word(context, hook, job, outcome, deferral)
+        if word == _ACTIVE or (outcome.kind == UNCLAIMED and not word):
             self._wait_on(hook, job, outcome, deferral)
+        account = self._account(context, deferral) if word == _ENDED else ""
         self._end_of_application(hook, job, outcome.epoch, deferral)
+        if word == _SUCCEEDED:
+            return succeed(supervisor, self._task_log)
         if deferral.attached:
             return self._execute(context, hook, lost=outcome.epoch)
-        self.log.info("The driver is lost: %s", outcome.message or "it never claimed the job")
-        failure: Exception = AirflowException(f"The Spark driver was lost, {outcome.message}. A retry resumes the job.")
-        if outcome.kind == UNCLAIMED:
-            failure = self._failure_before_claim(context, hook, deferral)
+        what = f"The Spark driver was lost, {outcome.message}." if outcome.epoch else "No driver has claimed the job."
+        failure = AirflowException(" ".join(filter(None, (what, account, "A retry resumes the job."))))
         raise explain(
             failure,
             supervisor,
@@ -272,8 +265,16 @@ class Deferring(_Submitting):
             self.log.warning("%s, but it is still at work; waiting on.", outcome.message or "The driver is silent")
         self._hand_over(hook, job, replace(deferral, waits=deferral.waits + 1), outcome.epoch)
 
+    def _word(self, context: Context, hook: SparkRecoveryHook, job: JobId, outcome: Outcome, deferral: Deferral) -> str:
+        """Return what is known of a driver that is silent: active, succeeded or ended; empty text if nothing is."""
+        if outcome.kind not in (SILENT, UNCLAIMED):
+            return ""
+        claim = Claims(hook.store, job.prefix).get(outcome.epoch) if outcome.epoch else None
+        if claim is not None and same_machine(claim) and not process_is_gone(claim):
+            return _ACTIVE
+        return self._cluster_managers_word(context, hook, deferral)
+
     def _cluster_managers_word(self, context: Context, hook: SparkRecoveryHook, deferral: Deferral) -> str:
-        """Return ``active``, ``succeeded`` or ``ended``; empty text where it cannot be told."""
         told = deferral.application
         if not told.external_id or (told.manager == "yarn" and not hook._yarn_track_via_rm_api):
             return ""
@@ -285,17 +286,16 @@ class Deferring(_Submitting):
             return ""
         self.log.info("The cluster manager says of %s: %s", told.external_id, status)
         if self.is_job_active(status):
-            return "active"
-        return "succeeded" if super().is_job_succeeded(status) else "ended"
+            return _ACTIVE
+        return _SUCCEEDED if super().is_job_succeeded(status) else _ENDED
 
-    def _failure_before_claim(self, context: Context, hook: SparkRecoveryHook, deferral: Deferral) -> Exception:
-        """Return upstream's own account of an application that ended before its driver claimed the job."""
-        self._hook = hook
+    def _account(self, context: Context, deferral: Deferral) -> str:
+        """Return upstream's own account of an application that has failed: the cluster manager's diagnostics."""
         try:
             super().poll_until_complete(deferral.application.external_id, context)
         except Exception as error:  # noqa: BLE001 - this is the account
-            return error
-        return AirflowException("The application ended before its driver claimed the job; see its log.")
+            return f"{error}".rstrip(".") + "."
+        return ""
 
     def _end_of_application(self, hook: SparkRecoveryHook, job: JobId, epoch: int, deferral: Deferral) -> None:
         """Bring the driver's output into the task log, and run what is to be run after the application."""

@@ -14,7 +14,7 @@ from airflow_provider.recovery.job import JobId
 from airflow_provider.storage.claims import Claim, Claims
 from airflow_provider.storage.event_log import JobEventLog
 from airflow_provider.storage.object_store import ObjectStore
-from airflow_provider.triggers.order import FAILED, FINISHED, LOST, UNCLAIMED, Order, Outcome
+from airflow_provider.triggers.order import FAILED, FINISHED, LOST, SILENT, UNCLAIMED, Order, Outcome
 
 _PEEK_EVERY = 4
 """Quiet looks between two listings: at 15 s a look that is 0.02 requests a second, and news are a minute old."""
@@ -74,8 +74,9 @@ class JobWatch:
             self._log.info("Attempt %d has been replaced by attempt %d; following that.", self.epoch, newest.epoch)
             self._follow(newest)
             return None
-        how = "its heartbeat has stopped" if word == NO_LAST_WORD else f"its last word was {word}"
-        return Outcome(LOST, self.epoch, f"attempt {self.epoch}: {how}")
+        if word == NO_LAST_WORD:
+            return Outcome(SILENT, self.epoch, f"attempt {self.epoch}: its heartbeat has stopped")
+        return Outcome(LOST, self.epoch, f"attempt {self.epoch}: its last word was {word}")
 
     def _find(self) -> bool:
         """Find the attempt to follow; whether there is one."""

@@ -16,8 +16,10 @@ VERSION = 1
 
 FINISHED = "finished"
 FAILED = "failed"
+SILENT = "silent"
+"""The driver's heartbeat has stopped, or its process is gone; the worker may find out that it lives after all."""
 LOST = "lost"
-"""The driver ended without a last word, or somebody has fenced it and runs nothing."""
+"""The driver has ended before the job did: it was fenced, by somebody who runs nothing."""
 UNCLAIMED = "unclaimed"
 """No driver has claimed the job in time; the worker may ask the cluster manager why."""
 UNREADABLE = "unreadable"

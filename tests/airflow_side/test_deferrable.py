@@ -251,6 +251,44 @@ def test_an_application_on_yarn_is_only_submitted(yarn: Make, submits: Any, tmp_
     assert state == {"spark_job_id": "application_1_3"}
 
 
+@pytest.mark.parametrize(
+    ("master", "printed", "told", "external_id"),
+    [
+        (
+            "k8s://https://127.0.0.1:1",
+            "pod name: job-ab12-driver",
+            "spark.kubernetes.submission.waitAppCompletion=false",
+            "jobs:job-ab12-driver",
+        ),
+        ("spark://127.0.0.1:1", "driver-20260101000000-0001", "cluster", "driver-20260101000000-0001"),
+    ],
+)
+def test_other_cluster_managers_are_only_given_the_application(
+    operator: Make, submits: Any, connect: Connect, master: str, printed: str, told: str, external_id: str
+) -> None:
+    """Kubernetes and standalone: what upstream would track is remembered, and the driver's events are followed."""
+    if master.startswith("k8s"):
+        pytest.importorskip("airflow.providers.cncf.kubernetes", reason="upstream needs Airflow's Kubernetes provider")
+    connect("spark_default", "spark", host=master, extra={"deploy-mode": "cluster", "namespace": "jobs"})
+    submits(f"import sys\nassert {told!r} in sys.argv\n" + DRIVER.format(end=f"{FINISHED}; print({printed!r})"))
+    seen = []
+    report, times = run_try(
+        lambda: operator(deferrable=True),
+        context(State()),
+        lambda deferred: seen.append((deferred.kwargs or {})["application"]["external_id"]),
+    )
+    assert (report["state"], times, seen) == ("FINISHED", 1, [external_id])
+
+
+def test_a_pod_without_a_namespace_is_one_clear_error(operator: Make, submits: Any, connect: Connect) -> None:
+    """It could not be found again."""
+    pytest.importorskip("airflow.providers.cncf.kubernetes", reason="upstream needs Airflow's Kubernetes provider")
+    submits("raise SystemExit(1)")
+    connect("spark_default", "spark", host="k8s://https://127.0.0.1:1", extra={"deploy-mode": "cluster"})
+    with pytest.raises(AirflowFailException, match=r"could not be found again.*Set 'namespace'"):
+        operator(deferrable=True).execute(context(State()))
+
+
 def test_an_application_that_fails_in_the_queue_is_told_by_the_cluster_manager(
     yarn: Make, submits: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -259,6 +297,25 @@ def test_an_application_that_fails_in_the_queue_is_told_by_the_cluster_manager(
     submits("print('Submitted application application_1_4')")
     with pytest.raises(AirflowFailException, match="User application exited with status 2"):
         run_try(lambda: yarn(deferrable=True, recovery_options=QUICK), context(State()))
+
+
+def test_what_yarn_says_of_a_lost_driver_is_told(yarn: Make, submits: Any) -> None:
+    """The driver claimed the job and ended without a word: the error says what the cluster manager knows."""
+    submits(DRIVER.format(end="print('Submitted application application_1_4')"))
+    with pytest.raises(AirflowException, match=r"(?s)lost, attempt 1: .* stopped\. YARN app.* status 2\. A retry"):
+        run_try(lambda: yarn(deferrable=True, recovery_options=QUICK), context(State()))
+
+
+def test_a_driver_that_yarn_says_works_is_waited_for(
+    yarn: Make, submits: Any, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The event store has lost sight of it, as when only the driver cannot reach it: YARN's word counts, to the end."""
+    submits(DRIVER.format(end="print('Submitted application application_1_2')"))
+    _, times = run_try(lambda: yarn(deferrable=True, recovery_options=QUICK), context(State()))
+    assert times == 2
+    told = capfd.readouterr().out
+    assert "but it is still at work; waiting on" in told
+    assert "the event store has no record of that" in told
 
 
 def test_an_application_that_waits_too_long_is_given_up(

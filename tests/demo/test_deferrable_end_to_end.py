@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.airflow, pytest.mark.process]
 
 DAG, TASK = "deferred", "spark"
 EXAMPLE, FEATURES = "flights_features_deferred", "features"
-LONG = 240.0
+LONG = 400.0
 
 DAG_FILE = """\
 from datetime import timedelta
@@ -148,7 +148,7 @@ def scene(tmp_path: Path, dags: Path) -> Iterator[Scene]:
         processes.stop()
 
 
-@pytest.mark.timeout(1200)
+@pytest.mark.timeout(1800)
 def test_deferred_tasks_outlive_the_triggerer_and_end_with_their_drivers(scene: Scene, few_flights: Path) -> None:
     """No worker while a driver runs; green after the triggerer was killed; resumed; ended by a person; the example."""
     first = scene.begin("first")
