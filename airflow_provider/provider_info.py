@@ -33,6 +33,12 @@ def get_provider_info() -> dict[str, Any]:
                 "python-modules": ["airflow_provider.hooks.spark_recovery"],
             }
         ],
+        "triggers": [
+            {
+                "integration-name": "Spark Recovery",
+                "python-modules": ["airflow_provider.triggers.spark_recovery"],
+            }
+        ],
         "extra-links": [
             f"airflow_provider.links.spark_recovery.{name}"
             for name in ("RecoveryPageLink", "SparkUiLink", "EventStoreLink")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
 import sys
 import urllib.error
 import urllib.request
@@ -98,9 +99,13 @@ class LocalAirflow:
     def start(self, dag_id: str) -> None:
         """Start API server, DAG processor and scheduler, and wait until they know the DAG."""
         for component in ("api-server", "dag-processor", "scheduler"):
-            self._processes.start(f"airflow-{component}", [str(self._command), component])
+            self.start_component(component)
         wait_until("Airflow's API", self._log_in, timeout=BOOT_TIMEOUT)
         wait_until(f"Airflow to find the DAG {dag_id}", lambda: self._knows(dag_id), timeout=BOOT_TIMEOUT)
+
+    def start_component(self, component: str) -> subprocess.Popen[bytes]:
+        """Start one of Airflow's components, ``triggerer`` for example, and return its process."""
+        return self._processes.start(f"airflow-{component}", [str(self._command), component])
 
     def trigger(self, dag_id: str, conf: Mapping[str, str]) -> str:
         """Start a run of the DAG and return its id."""
@@ -114,6 +119,15 @@ class LocalAirflow:
     def task_instance(self, dag_id: str, run_id: str, task_id: str) -> dict[str, Any]:
         """Return what Airflow tells of a task instance, among it ``state`` and ``try_number``."""
         return dict(self._call("GET", f"/api/v2/dags/{dag_id}/dagRuns/{quote(run_id)}/taskInstances/{task_id}"))
+
+    def mark(self, dag_id: str, run_id: str, task_id: str, state: str) -> None:
+        """Mark a task instance ``failed`` or ``success``, as a person does in the UI."""
+        path = f"/api/v2/dags/{dag_id}/dagRuns/{quote(run_id)}/taskInstances/{task_id}"
+        self._call("PATCH", path, {"new_state": state})
+
+    def pool(self, name: str) -> dict[str, Any]:
+        """Return what Airflow tells of a pool, among it ``running_slots`` and ``deferred_slots``."""
+        return dict(self._call("GET", f"/api/v2/pools/{quote(name)}"))
 
     def xcom(self, dag_id: str, run_id: str, task_id: str, key: str) -> Any:
         """Return a task's XCom value."""

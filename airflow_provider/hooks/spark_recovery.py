@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
@@ -16,6 +18,7 @@ from airflow_provider.hooks.aws import AwsAccess
 from airflow_provider.hooks.bundle import build_bundle
 from airflow_provider.hooks.connection_test import told
 from airflow_provider.hooks.deployment import require_deployment
+from airflow_provider.hooks.detached import start_detached
 from airflow_provider.hooks.settings import RecoverySettings, merge_settings
 from airflow_provider.recovery.errors import ConfigurationError, RecoveryError
 from airflow_provider.recovery.job import JobId
@@ -77,6 +80,8 @@ class SparkRecoveryHook(SparkSubmitHook):
         self._recovery_options = recovery_options or {}
         self._run_options = run_options or {}
         self._attempt: dict[str, Any] | None = None
+        self._output: Path | None = None
+        self.submitted = False
         self._driver_error = ""
         self._driver_exit_code: int | None = None
 
@@ -99,6 +104,16 @@ class SparkRecoveryHook(SparkSubmitHook):
         adopted.__dict__.update(hook.__dict__)
         adopted._set_recovery(recovery_conn_id, event_store, recovery_options, run_options)
         return adopted
+
+    @classmethod
+    def of_store(
+        cls, *, recovery_conn_id: str, event_store: str, recovery_options: dict[str, Any] | None = None
+    ) -> SparkRecoveryHook:
+        """Return a hook that knows the event store alone: it asks for no Spark connection, and submits nothing."""
+        hook = cls.__new__(cls)
+        hook._conf = {}
+        hook._set_recovery(recovery_conn_id, event_store, recovery_options, None)
+        return hook
 
     @classmethod
     def get_ui_field_behaviour(cls) -> dict[str, Any]:
@@ -240,8 +255,48 @@ class SparkRecoveryHook(SparkSubmitHook):
 
     def submit(self, application: str = "", **kwargs: Any) -> str | None:
         """Submit the application, inside the runner if :meth:`prepare` was called."""
+        self.submitted = True
         if self._attempt is None:
             return super().submit(application, **kwargs)
+        with self._wrapped(application) as runner:
+            if self._output is None:
+                return super().submit(runner, **kwargs)
+            command = self._build_spark_submit_command(runner)
+            self._submit_sp = start_detached(command, self._env, self._output)
+            return None
+
+    def do_not_wait(self, output: Path | None) -> None:
+        """Let the next :meth:`submit` return as soon as the application is started, whatever becomes of it.
+
+        In cluster mode the cluster manager is only given the application. Otherwise the driver is a process of this
+        machine, which outlives this one.
+
+        :param output: file for what a driver of this machine prints; none in cluster mode
+        :raises ConfigurationError: the connection does not say enough
+        """
+        self._output = output
+        self._post_submit_commands_done = True  # they are for when the application has ended
+        if output is not None:
+            return
+        if self._is_yarn:
+            self._conf = {**self._conf, "spark.yarn.submit.waitAppCompletion": "false"}
+        elif self._is_kubernetes:
+            self._track_driver_via_k8s_api = True
+            try:
+                self._validate_track_driver_via_k8s_api_config()
+            except ValueError as error:
+                raise ConfigurationError(
+                    f"The driver's pod could not be found again: {error}",
+                    remedy="Set 'namespace' in the Spark connection's extra, or 'deferrable' to false.",
+                ) from error
+
+    def relay(self, lines: Iterator[str]) -> None:
+        """Log what a detached driver has printed, as :meth:`submit` does for one that it waits for."""
+        self._process_spark_submit_log(lines)
+
+    @contextmanager
+    def _wrapped(self, application: str) -> Iterator[str]:
+        """Put the runner in the place of the application while the block runs."""
         bundle = build_bundle()
         shipped = ship(application, cluster_mode=self.cluster_mode)
         request = RunRequest(
@@ -251,14 +306,14 @@ class SparkRecoveryHook(SparkSubmitHook):
             options=self.settings.options,
             storage=self.storage,
             supervised=True,
-            **self._attempt,
+            **(self._attempt or {}),
         )
         own = self._application_args, self._py_files, self._files
         self._application_args = request.to_arguments()
         self._py_files = _listed(str(bundle.package), self._py_files, *shipped.py_files)
         self._files = _listed(self._files, *shipped.files) or None
         try:
-            return super().submit(str(bundle.runner), **kwargs)
+            yield str(bundle.runner)
         except FileNotFoundError as error:
             if error.filename != self._connection["spark_binary"]:
                 raise

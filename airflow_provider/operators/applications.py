@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import shutil
 import subprocess
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from airflow_provider.hooks.deployment import manager
@@ -72,15 +73,47 @@ def remembered_application(master: str, remembered: str) -> Application | None:
     return None
 
 
-def end_attempt(claim: Claim, application: Application | None, hook: SparkRecoveryHook, log: logging.Logger) -> None:
-    """End the driver that holds *claim*: by its cluster manager in cluster mode, else by its process.
+def end_attempt(
+    claim: Claim,
+    application: Application | None,
+    hook: SparkRecoveryHook,
+    fence: Callable[[], None],
+    log: logging.Logger,
+) -> None:
+    """End the driver that holds *claim*: by its process where that is on this machine, else by its cluster manager.
 
-    A process that is ended in cluster mode would come back: YARN starts a failed application master once more.
+    In cluster mode always by the latter: YARN starts a failed application master once more.
+
+    :param fence: makes the driver end itself, and no other begin; called before the cluster manager is asked, which may
+        not be within reach
     """
     by_process = application is None or (not hook.cluster_mode and same_machine(claim))
-    ended = by_process and end_driver(claim, log)
-    if application is not None and not ended:
+    if by_process and end_driver(claim, log):
+        return
+    fence()
+    if application is not None:
         end_application(application, hook, log)
+
+
+def end_remembered(kind: str, name: str, conn_id: str, log: logging.Logger) -> None:
+    """Ask the cluster manager to end an application of which a deferred task remembers this; if it does, and can.
+
+    Only a help: the job has been cancelled in the event store. This one is quicker, and frees what a driver still waits
+    for that has not begun.
+
+    :param kind: see :func:`airflow_provider.hooks.deployment.manager`
+    :param name: as upstream's durable mode writes it: a YARN application, or ``namespace:pod``
+    :param conn_id: the ``spark`` connection
+    """
+    application = remembered_application(kind, name)
+    if application is None:
+        return
+    try:
+        hook = SparkRecoveryHook(conn_id=conn_id, deploy_mode="cluster")
+    except Exception as error:  # noqa: BLE001 - whatever is wrong with the connection, the driver is fenced
+        log.warning("The cluster manager cannot be asked to end %s: %s", application, error)
+        return
+    end_application(application, hook, log)
 
 
 def end_application(application: Application, hook: SparkRecoveryHook, log: logging.Logger) -> None:

@@ -6,7 +6,7 @@ import logging
 import time
 
 from airflow_provider.recovery import events as ev
-from airflow_provider.recovery.graph import JobState
+from airflow_provider.recovery.graph import ExecutionGraph, JobState
 from airflow_provider.recovery.narration import sentence
 from airflow_provider.storage.event_log import JobEventLog
 from airflow_provider.storage.follower import JobFollower
@@ -19,10 +19,12 @@ class Progress:
     """Reads events as they come and says what is new. Of partitions that finish it tells every few seconds only.
 
     :param after: attempts up to this one are history: known, but not told
+    :param peek_every: see :class:`airflow_provider.storage.follower.JobFollower`
     """
 
-    def __init__(self, events: JobEventLog, log: logging.Logger, after: int = 0) -> None:
-        self._follower = JobFollower(events, after=self._tell)
+    def __init__(self, events: JobEventLog, log: logging.Logger, after: int = 0, peek_every: int = 0) -> None:
+        self._follower = JobFollower(events, after=self._tell, begin=self._catch_up, peek_every=peek_every)
+        self._ended: set[str] = set()
         self._log = log
         self._first = after + 1
         self._counted_at = 0.0
@@ -47,10 +49,19 @@ class Progress:
     def _tell(self, event: ev.JobEvent) -> None:
         if event.epoch < self._first:
             return
+        if isinstance(event, ev.VertexFinished | ev.VertexReused):
+            self._ended.add(event.vertex)
         if isinstance(event, ev.PartitionFinished):
             self._count(event)
         elif (told := sentence(event, self._name)) is not None:
             self._log.log(told[0], "%s", told[1])
+
+    def _catch_up(self, graph: ExecutionGraph) -> None:
+        """Tell what a snapshot holds of vertices whose events it has replaced between two looks."""
+        for identity, vertex in graph.vertices.items():
+            if identity not in self._ended and vertex.finished and max(vertex.reached_by, default=0) >= self._first:
+                self._ended.add(identity)
+                self._log.info("checkpoint %r: finished", vertex.initialized.name)
 
     def _count(self, event: ev.PartitionFinished) -> None:
         vertex = self._follower.graph.vertices.get(event.vertex)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from datetime import timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
@@ -16,18 +17,24 @@ from airflow_provider.hooks.spark_recovery import SparkRecoveryHook
 from airflow_provider.links.spark_recovery import LINKS
 from airflow_provider.operators.applications import application_of, end_application, end_attempt, remembered_application
 from airflow_provider.operators.conclusion import explain, failed_elsewhere, succeed
+from airflow_provider.operators.deferral import Deferral, Deferring, default_deferrable, read_start_timeout
 from airflow_provider.operators.publication import publish
 from airflow_provider.operators.run_conf import run_options
 from airflow_provider.operators.supervisor import Ending, JobSupervisor
 from airflow_provider.recovery.errors import RecoveryError
 from airflow_provider.recovery.job import JobId
 from airflow_provider.recovery.takeover import Attach, Resume, StartAfresh, Succeed, decide
+from airflow_provider.triggers.order import Outcome
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
 
-class SparkRecoveryOperator(SparkSubmitOperator):
+_FAIL, _TIMED_OUT = "__fail__", "Trigger timeout"
+"""How Airflow says that a deferred task has taken too long."""
+
+
+class SparkRecoveryOperator(Deferring, SparkSubmitOperator):
     """Submit a PySpark application that a retry resumes: every partition that survived is kept, the rest computed.
 
     All parameters and template fields of ``SparkSubmitOperator`` work. The application marks its recovery points with
@@ -42,6 +49,10 @@ class SparkRecoveryOperator(SparkSubmitOperator):
         whose conf has ``{"spark_recovery": {"resume": "never"}}`` overrides it
     :param recovery_options: further options by name, in place of the connection's, for example
         ``{"previous_worker_recovery_timeout": "2 min", "enabled": False}`` (templated)
+    :param deferrable: hold no worker while the job runs: the triggerer follows it in the event store. By default
+        Airflow's ``[operators] default_deferrable``
+    :param start_timeout: in deferrable mode, how long a driver may take from its submission until it claims the job,
+        which includes the time in the cluster manager's queue
     """
 
     template_fields: Sequence[str] = (
@@ -60,6 +71,8 @@ class SparkRecoveryOperator(SparkSubmitOperator):
         event_store: str | None = None,
         resume: str | None = None,
         recovery_options: dict[str, Any] | None = None,
+        deferrable: bool | None = None,
+        start_timeout: timedelta | float = timedelta(hours=6),
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -67,6 +80,8 @@ class SparkRecoveryOperator(SparkSubmitOperator):
         self.event_store = event_store
         self.resume = resume
         self.recovery_options = recovery_options
+        self.deferrable = default_deferrable() if deferrable is None else deferrable
+        self.start_timeout = read_start_timeout(start_timeout)
         self.aws_event_store = ""
         self._run_options: dict[str, str] = {}
         self._end_attached: Callable[[], None] | None = None
@@ -83,6 +98,8 @@ class SparkRecoveryOperator(SparkSubmitOperator):
         )
         if self._next_attempt is not None:
             hook.prepare(**self._next_attempt)
+        if not self._waits:
+            hook.do_not_wait(self._output)
         return hook
 
     @cached_property
@@ -95,10 +112,8 @@ class SparkRecoveryOperator(SparkSubmitOperator):
         :raises AirflowFailException: something is configured wrongly; no retry can help
         :raises AirflowException: the job failed; a retry resumes it
         """
-        self.conf = self.conf or {}
-        try:
-            self._run_options = run_options(getattr(context.get("dag_run"), "conf", None))
-            hook = self._get_hook()
+        with _in_airflows_terms():
+            hook = self._hook_for(context)
             if not hook.enabled:
                 super().execute(context)
                 return None
@@ -109,18 +124,47 @@ class SparkRecoveryOperator(SparkSubmitOperator):
                 tracked=self._yarn_track_via_rm_api,
             )
             return self._execute(context, hook)
-        except RecoveryError as error:
-            raise (AirflowException if error.retryable else AirflowFailException)(str(error)) from error
 
-    def _execute(self, context: Context, hook: SparkRecoveryHook) -> dict[str, Any] | None:
+    def execute_complete(self, context: Context, event: Any = None, **kept: Any) -> dict[str, Any] | None:
+        """Go on where the trigger has ended: conclude, or defer again.
+
+        :param event: how the trigger has ended (see :class:`airflow_provider.triggers.order.Outcome`)
+        :param kept: what was remembered (see :class:`airflow_provider.operators.deferral.Deferral`)
+        :raises AirflowFailException: no retry can help
+        :raises AirflowException: the job failed, or its driver is lost; a retry resumes it
+        """
+        with _in_airflows_terms():
+            hook = self._hook_for(context)
+            return self._resumed(
+                context, hook, job_of(context), Outcome.from_payload(event), Deferral.from_kwargs(kept)
+            )
+
+    def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context) -> Any:
+        """Go on after a deferral; if that has timed out, end the driver first, as a time-out in a worker does."""
+        if next_method == _FAIL and (next_kwargs or {}).get("error") == _TIMED_OUT:
+            try:
+                self._timed_out(self._hook_for(context), job_of(context))
+            except Exception as error:  # noqa: BLE001 - it must not hide the time-out
+                self.log.warning("The driver could not be ended: %s", error)
+        return super().resume_execution(next_method, next_kwargs, context)
+
+    def _hook_for(self, context: Context) -> SparkRecoveryHook:
+        self.conf = self.conf or {}
+        self._run_options = run_options(getattr(context.get("dag_run"), "conf", None))
+        return self._get_hook()
+
+    def _execute(self, context: Context, hook: SparkRecoveryHook, lost: int = 0) -> dict[str, Any] | None:
         self.aws_event_store = "" if hook.storage.endpoint_url else hook.settings.event_store
         publish(self, context["ti"], hook.location, self._task_log)
         hook.store.check()
         options = hook.settings.options
         supervisor = JobSupervisor(hook.store, job_of(context), options, self._task_log)
-        last = supervisor.last_attempt()
+        last = supervisor.last_attempt(lost)
         decision = decide(last, options.resume)
         while isinstance(decision, Attach):
+            if self.deferrable:
+                self.log.info("Attempt %d is at work; attaching to it, submitting nothing.", decision.epoch)
+                self._defer_attached(hook, job_of(context), decision.epoch)
             ending = self._attach(context, hook, supervisor, decision.epoch)
             if ending is Ending.FAILED:
                 raise failed_elsewhere(supervisor, self._task_log, options.resume)
@@ -143,7 +187,7 @@ class SparkRecoveryOperator(SparkSubmitOperator):
         claim = supervisor.claim(epoch)
         if claim is None:
             return Ending.LOST
-        remembered = self._external_id(context)
+        remembered = self._remembered_id(context)
 
         def end() -> None:
             application = application_of(
@@ -154,7 +198,7 @@ class SparkRecoveryOperator(SparkSubmitOperator):
                 recorded=supervisor.application_id(epoch),
                 remembered=remembered,
             )
-            end_attempt(claim, application, hook, self._task_log)
+            end_attempt(claim, application, hook, lambda: supervisor.fence(claim), self._task_log)
 
         self._end_attached = end
         try:
@@ -186,9 +230,14 @@ class SparkRecoveryOperator(SparkSubmitOperator):
             "previous_lost": last_epoch,
         }
         self._hook = None
+        if self.deferrable:
+            self._do_not_wait(hook, job_of(context))
+        wait = hook.cluster_mode and not self.deferrable
         try:
-            with supervisor.narrating(last_epoch) if hook.cluster_mode else contextlib.nullcontext():
+            with supervisor.narrating(last_epoch) if wait else contextlib.nullcontext():
                 super().execute(context)
+            if self.deferrable:
+                self._defer_submitted(cast("SparkRecoveryHook", self._hook), hook, job_of(context), last_epoch)
         except (AirflowFailException, RecoveryError):
             raise
         except Exception as failure:
@@ -221,7 +270,7 @@ class SparkRecoveryOperator(SparkSubmitOperator):
             hook._yarn_application_id = external_id
         super().poll_until_complete(external_id, context)
 
-    def _external_id(self, context: Context) -> str:
+    def _remembered_id(self, context: Context) -> str:
         """Return what upstream's durable mode remembers as the last application of this task; empty text if nothing."""
         state = context.get("task_state_store")
         return str(state.get(self.external_id_key) or "") if state is not None and self.durable else ""
@@ -231,11 +280,11 @@ class SparkRecoveryOperator(SparkSubmitOperator):
 
         Left alone it would start one day and fence the one that is submitted now.
         """
-        application = remembered_application(hook._connection["master"], self._external_id(context))
+        application = remembered_application(hook._connection["master"], self._remembered_id(context))
         if application is None:
             return
         try:
-            waits = self.is_job_active(self.get_job_status(self._external_id(context), context))
+            waits = self.is_job_active(self.get_job_status(self._remembered_id(context), context))
         except Exception as error:  # noqa: BLE001 - whatever the cluster manager's client raises, the job can start
             self.log.warning("What became of %s cannot be told: %s", application, error)
             return
@@ -263,6 +312,15 @@ class SparkRecoveryOperator(SparkSubmitOperator):
             super().on_kill()
         else:
             self._end_attached()
+
+
+@contextlib.contextmanager
+def _in_airflows_terms() -> Iterator[None]:
+    """Turn our own errors into those by which Airflow decides about a retry."""
+    try:
+        yield
+    except RecoveryError as error:
+        raise (AirflowException if error.retryable else AirflowFailException)(str(error)) from error
 
 
 def job_of(context: Context) -> JobId:

@@ -11,12 +11,14 @@ from collections.abc import Callable, Iterator
 
 from airflow_provider.operators.driver import SignsOfLife
 from airflow_provider.operators.progress import Progress
+from airflow_provider.recovery.errors import StoreError
 from airflow_provider.recovery.graph import ExecutionGraph, JobState
 from airflow_provider.recovery.job import JobId
 from airflow_provider.recovery.options import RecoveryOptions
 from airflow_provider.recovery.report import JobReport, build_report
 from airflow_provider.recovery.takeover import LastAttempt
 from airflow_provider.storage.acknowledgement import take_notice
+from airflow_provider.storage.cancelling import cancel
 from airflow_provider.storage.claims import Claim, Claims, process_is_gone
 from airflow_provider.storage.event_store import JobEventLog
 from airflow_provider.storage.heartbeat import watch
@@ -69,6 +71,9 @@ class JobSupervisor:
         )
 
     def _lives(self, claim: Claim) -> bool:
+        if claim.cancels:
+            self._wait_for_cancelled(claim.epoch)
+            return False
         who = f"Attempt {claim.epoch} (process {claim.pid} on {claim.host or 'an unknown host'})"
         if process_is_gone(claim):
             self._log.info("%s is gone.", who)
@@ -76,6 +81,24 @@ class JobSupervisor:
         timeout = self._options.previous_worker_recovery_timeout
         self._log.info("%s did not say how it ended; watching its heartbeat for up to %g s.", who, timeout)
         return watch(self._store, self._prefix, claim.epoch, timeout)
+
+    def _wait_for_cancelled(self, epoch: int) -> None:
+        """Return when the driver that *epoch* has fenced is not at work any more; it sees so at its next heartbeat."""
+        driver = self._claims.driver_before(epoch)
+        if driver is None or process_is_gone(driver):
+            return
+        self._log.info("Attempt %d was cancelled; making sure that its driver has ended.", driver.epoch)
+        timeout = self._options.previous_worker_recovery_timeout
+        while watch(self._store, self._prefix, driver.epoch, timeout):
+            self._log.info("Attempt %d is still at work; waiting for it to notice that it is fenced.", driver.epoch)
+
+    def fence(self, claim: Claim) -> None:
+        """End a driver that cannot be reached from here: it sees at its next heartbeat that it is fenced."""
+        try:
+            if cancel(self._store, self._prefix, claim.epoch) is not None:
+                self._log.info("Attempt %d is fenced: it ends at its next heartbeat.", claim.epoch)
+        except StoreError as error:
+            self._log.warning("Attempt %d could not be fenced: %s", claim.epoch, error)
 
     def replay(self) -> ExecutionGraph:
         """Return the job's execution graph as its events tell it."""

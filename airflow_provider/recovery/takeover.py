@@ -16,6 +16,7 @@ class LastAttempt:
     :ivar alive: whether its heartbeat moved while it was watched; meaningless once the state is terminal
     :ivar acknowledged: whether somebody took notice of its success
     :ivar discarded: why nothing of it may be reused, if somebody has decided so; empty text otherwise
+    :ivar cancelled: somebody has ended the job's driver; the epoch is that of the cancellation
     """
 
     epoch: int
@@ -23,6 +24,7 @@ class LastAttempt:
     alive: bool = False
     acknowledged: bool = False
     discarded: str = ""
+    cancelled: bool = False
 
 
 @dataclass(frozen=True)
@@ -80,4 +82,6 @@ def decide(last: LastAttempt | None, resume: str) -> Decision:
         return Succeed(last.epoch)
     if last.state is JobState.FAILED:
         return Resume(last.epoch, f"attempt {last.epoch} failed")
+    if last.cancelled:
+        return Resume(last.epoch, f"attempt {last.epoch - 1} was ended when its task was marked or cleared")
     return Resume(last.epoch, f"attempt {last.epoch} was lost: its heartbeat has stopped")

@@ -51,7 +51,7 @@ def wait_for_previous(request: RunRequest, store: ObjectStore, claim: Claim) -> 
     :raises StoreError: the store cannot be read
     """
     prefix = request.job.prefix
-    previous = Claims(store, prefix).get(claim.epoch - 1) if claim.epoch > 1 else None
+    previous = Claims(store, prefix).driver_before(claim.epoch)
     if previous is None or previous.epoch <= request.previous_lost or process_is_gone(previous):
         return
     newest = read_graph(store, prefix).newest

@@ -40,6 +40,7 @@ from airflow_provider.spark.reconciling import reconcile
 from airflow_provider.spark.recording import JobRecord
 from airflow_provider.spark.survivors import Survivors
 from airflow_provider.storage.acknowledgement import take_notice
+from airflow_provider.storage.cancelling import refuse_cancelled
 from airflow_provider.storage.claims import Claims
 from airflow_provider.storage.heartbeat import Heartbeat
 from airflow_provider.storage.object_store import ObjectStore
@@ -108,6 +109,8 @@ class JobMaster:
         )
         self._heartbeat.start()
         try:
+            if self.request.supervised:
+                refuse_cancelled(self.store, self.prefix, claim, self.request.previous_lost)
             wait_for_previous(self.request, self.store, claim)
             self._record.begin(claim, fresh if claim.epoch > 1 else "")
             self._reconcile()

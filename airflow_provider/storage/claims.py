@@ -31,6 +31,7 @@ class Claim:
     :ivar boot_id: the machine's boot and the process's PID name space; empty where that cannot be told
     :ivar pid_started: start time of the process in the kernel's ticks since boot, which with ``pid`` names it for good
     :ivar claimed_at: seconds since the Unix epoch on the owner's clock; for people only
+    :ivar cancels: no driver's claim: somebody ends the one before it (see ``storage.cancelling``)
     """
 
     epoch: int
@@ -40,6 +41,7 @@ class Claim:
     pid: int
     pid_started: int
     claimed_at: float
+    cancels: bool = False
 
 
 class Claims:
@@ -61,9 +63,10 @@ class Claims:
             epoch += 1
         return claim
 
-    def take(self, epoch: int) -> Claim | None:
+    def take(self, epoch: int, *, cancels: bool = False) -> Claim | None:
         """Claim *epoch* and no other; ``None`` if somebody else holds it.
 
+        :param cancels: only to fence the epoch before it
         :raises StoreError: the store failed; the epoch may have been taken, which harms nobody
         """
         claim = Claim(
@@ -74,6 +77,7 @@ class Claims:
             pid=os.getpid(),
             pid_started=_started(os.getpid()) or 0,
             claimed_at=time.time(),
+            cancels=cancels,
         )
         try:
             self._store.put_new(self._key(epoch), _encode(asdict(claim)))
@@ -97,6 +101,14 @@ class Claims:
             return self._read(epoch)
         except ObjectNotFound:
             return None
+
+    def driver_before(self, epoch: int) -> Claim | None:
+        """Return the newest claim before *epoch* that a driver holds, ``None`` if there is none."""
+        for earlier in range(epoch - 1, 0, -1):
+            claim = self.get(earlier)
+            if claim is not None and not claim.cancels:
+                return claim
+        return None
 
     def taken(self, epoch: int) -> bool:
         """Whether somebody has claimed *epoch*; one small request."""
@@ -223,6 +235,7 @@ def _decode(body: bytes, epoch: int) -> Claim:
         pid=int(value["pid"]),
         pid_started=int(value["pid_started"]),
         claimed_at=float(value["claimed_at"]),
+        cancels=value.get("cancels") is True,
     )
     if claim.epoch != epoch or not claim.owner:
         raise ValueError(f"it speaks of epoch {claim.epoch}")

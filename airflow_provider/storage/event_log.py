@@ -208,6 +208,10 @@ class JobEventLog:
         numbers = (_number(info.key.removeprefix(folder)) for info in self._store.list(folder))
         return sorted({number for number in numbers if number is not None})
 
+    def replaced(self, number: int) -> bool:
+        """Whether a snapshot holds what block *number* told, so that it may have been deleted. One listing."""
+        return any(newer > number for newer in Snapshots(self._store, self._prefix).numbers())
+
     def delete(self, numbers: Iterable[int]) -> None:
         """Delete blocks; see ``storage.compaction`` for which may be."""
         self._store.delete([self.key(number) for number in numbers])

@@ -24,6 +24,8 @@ class JobFollower:
     :param before: told of each event before it is folded into the graph
     :param after: told of each event after that
     :param begin: told of the graph that a look begins with, when all that is known was read anew
+    :param peek_every: after how many looks that found nothing one listing tells whether a snapshot has replaced the
+        next block; for those who look so seldom that the whole store is looked at too late. 0: never
     """
 
     def __init__(
@@ -33,9 +35,11 @@ class JobFollower:
         before: Callable[[JobEvent], None] = _ignore,
         after: Callable[[JobEvent], None] = _ignore,
         begin: Callable[[ExecutionGraph], None] = lambda _: None,
+        peek_every: int = 0,
     ) -> None:
         self._events = events
         self._before, self._after, self._begin = before, after, begin
+        self._peek_every = peek_every
         self._next_block = 0
         self._idle = 0
         self.graph = ExecutionGraph()
@@ -75,12 +79,16 @@ class JobFollower:
         Or because the whole job was removed, and perhaps begun again.
         """
         self._idle += 1
-        if self._idle % _IDLE_LOOKS:
+        if self._idle % _IDLE_LOOKS and not self._peek():
             return nothing
         logged = self._events.load()
         replaced = logged.snapshot is not None and logged.snapshot.number > self._next_block
         removed = logged.next_block < self._next_block
         return self._anew(logged) if replaced or removed else nothing
+
+    def _peek(self) -> bool:
+        due = self._peek_every > 0 and self._idle % self._peek_every == 0
+        return due and self._events.replaced(self._next_block)
 
     def _note(self, problems: list[str]) -> None:
         for problem in problems:

@@ -38,7 +38,8 @@ def look_at_last(
     before = recorded if own is None else None
     if before is not None and before.state is JobState.FINISHED and claims.acknowledged(before.epoch):
         return LastAttempt(claim.epoch, JobState.FINISHED, acknowledged=True)
-    return LastAttempt(claim.epoch, state, discarded=_discarded(store, prefix, claim, graph))
+    found = _discarded(store, prefix, claim, graph)
+    return LastAttempt(claim.epoch, state, discarded=found, cancelled=claim.cancels)
 
 
 def _discarded(store: ObjectStore, prefix: str, claim: Claim, graph: ExecutionGraph) -> str:

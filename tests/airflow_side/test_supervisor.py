@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +91,26 @@ def test_a_living_driver_is_attached_to(store: ObjectStore) -> None:
     finally:
         heartbeat.stop("FAILED")
     assert isinstance(decision(store), Resume)
+
+
+def test_a_cancelled_driver_is_resumed_when_it_has_ended(store: ObjectStore, caplog: pytest.LogCaptureFixture) -> None:
+    """It is fenced, wherever it runs; a new driver is started only when it has noticed that and ended."""
+    caplog.set_level(logging.INFO)
+    claim = replace(attempt(store), host="elsewhere")
+    store.put(f"{JOB.prefix}/claims/00000001.json", json.dumps(asdict(claim)).encode())
+    fenced = threading.Event()
+    heartbeat = Heartbeat(store, JOB.prefix, claim, 0.02, on_fenced=lambda _: fenced.set())
+    heartbeat.start()
+    supervisor(store).fence(claim)
+    assert fenced.wait(10)
+    ending = threading.Thread(
+        target=lambda: (wait_until(lambda: "still at work" in caplog.text, "a look"), heartbeat.stop("FENCED"))
+    )
+    ending.start()
+    assert decision(store) == Resume(2, "attempt 1 was ended when its task was marked or cleared")
+    ending.join()
+    assert "still at work" in caplog.text
+    assert isinstance(decision(store, "never"), StartAfresh)
 
 
 def test_a_dead_process_of_this_machine_is_known_at_once(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:

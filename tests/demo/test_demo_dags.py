@@ -20,6 +20,7 @@ dags = {
             "retries": task.retries,
             "upstream": sorted(task.upstream_task_ids),
             "application": getattr(task, "application", None),
+            "deferrable": getattr(task, "deferrable", None),
         }
         for task in dag.tasks
     }
@@ -28,8 +29,8 @@ dags = {
 print(json.dumps({"errors": bag.import_errors, "dags": dags}))
 """
 
-EXECUTED = {"flights_features", "spark_recovery_gc"}
-"""DAGs that a test runs; see test_demo_end_to_end.py and tests/airflow_side/test_gc_dag.py."""
+EXECUTED = {"flights_features", "flights_features_deferred", "spark_recovery_gc"}
+"""DAGs that a test runs; see test_demo_end_to_end.py, test_deferrable_end_to_end.py and airflow_side/test_gc_dag.py."""
 
 
 @pytest.mark.process
@@ -53,6 +54,8 @@ def test_the_example_dags_are_imported_without_errors_and_all_of_them_are_run_by
     assert set(found["dags"]) == EXECUTED
     tasks = found["dags"]["flights_features"]
     assert tasks["features"]["type"] == "SparkRecoveryOperator"
+    assert found["dags"]["flights_features_deferred"]["features"]["deferrable"] is True
+    assert tasks["features"]["deferrable"] is False
     assert tasks["features"]["upstream"] == ["unpack"]
     assert tasks["features"]["retries"] == 2
     assert Path(tasks["features"]["application"]).is_file()
