@@ -109,6 +109,7 @@ def test_the_recovery_document_states_the_strategies_defaults() -> None:
         "README.md",
         "docs/recovery.md",
         "docs/airflow-ui.md",
+        "docs/metrics.md",
         "CONTRIBUTING.md",
         "CHANGELOG.md",
         "docs/storage-format.md",

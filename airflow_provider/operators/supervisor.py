@@ -53,6 +53,11 @@ class JobSupervisor:
         self._claims = Claims(store, self._prefix)
         self._events = JobEventLog(store, self._prefix)
 
+    @property
+    def job(self) -> str:
+        """The job's id, as text."""
+        return str(self._job)
+
     def last_attempt(self, lost: int = 0) -> LastAttempt | None:
         """Return what became of the newest attempt, watching its heartbeat if it did not say; ``None`` without one.
 

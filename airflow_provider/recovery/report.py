@@ -51,6 +51,7 @@ class AttemptReport:
 
     :ivar unrecoverable: it failed in a way that no retry can help
     :ivar restarts: how often something was restarted inside the application
+    :ivar store_retries: requests to the event store that its driver had to repeat; 0 for one that never ended
     """
 
     epoch: int
@@ -65,6 +66,7 @@ class AttemptReport:
     abandoned: bool = False
     unrecoverable: bool = False
     restarts: int = 0
+    store_retries: int = 0
 
 
 @dataclass(frozen=True)
@@ -123,6 +125,7 @@ def build_report(job: str, graph: ExecutionGraph) -> JobReport:
                 abandoned=attempt.abandoned,
                 unrecoverable=attempt.unrecoverable,
                 restarts=attempt.restarts,
+                store_retries=attempt.store_retries,
             )
             for _, attempt in sorted(graph.attempts.items())
         ],
