@@ -110,6 +110,7 @@ def test_the_recovery_document_states_the_strategies_defaults() -> None:
         "docs/recovery.md",
         "docs/airflow-ui.md",
         "docs/metrics.md",
+        "docs/taskflow.md",
         "CONTRIBUTING.md",
         "CHANGELOG.md",
         "docs/storage-format.md",
