@@ -111,6 +111,7 @@ def test_the_recovery_document_states_the_strategies_defaults() -> None:
         "docs/airflow-ui.md",
         "docs/metrics.md",
         "docs/taskflow.md",
+        "docs/operating.md",
         "CONTRIBUTING.md",
         "CHANGELOG.md",
         "docs/storage-format.md",

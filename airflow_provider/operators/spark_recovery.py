@@ -16,6 +16,7 @@ from airflow_provider.links.spark_recovery import LINKS
 from airflow_provider.operators.conclusion import explain, failed_elsewhere, succeed
 from airflow_provider.operators.driver import end_driver
 from airflow_provider.operators.publication import publish
+from airflow_provider.operators.retries import lost_between_tries
 from airflow_provider.operators.run_conf import run_options
 from airflow_provider.operators.supervisor import Ending, JobSupervisor
 from airflow_provider.recovery.errors import RecoveryError
@@ -113,6 +114,8 @@ class SparkRecoveryOperator(SparkSubmitOperator):
         publish(self, context["ti"], hook.location, self._task_log)
         hook.store.check()
         options = hook.settings.options
+        if problem := lost_between_tries(self, options.retention):
+            self.log.warning(problem)
         supervisor = JobSupervisor(hook.store, job_of(context), options, self._task_log)
         last = supervisor.last_attempt()
         decision = decide(last, options.resume)
