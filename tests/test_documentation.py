@@ -112,6 +112,8 @@ def test_the_recovery_document_states_the_strategies_defaults() -> None:
         "docs/metrics.md",
         "docs/taskflow.md",
         "docs/operating.md",
+        "docs/migration.md",
+        "docs/faq.md",
         "CONTRIBUTING.md",
         "CHANGELOG.md",
         "docs/storage-format.md",
@@ -130,3 +132,14 @@ def test_the_example_of_a_fault_point_exists() -> None:
     (name,) = re.findall(rf"{faults.FAULT}=([a-z-]+)@", (ROOT / "CONTRIBUTING.md").read_text())
 
     assert name in faults.POINTS
+
+
+def test_the_migration_guides_examples_differ_in_import_and_class_only() -> None:
+    """Before and after are the same operator call otherwise, and the README's as well."""
+    before, after = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "migration.md").read_text(), re.DOTALL)
+    ours = before.replace(
+        "airflow.providers.apache.spark.operators.spark_submit", "airflow_provider.operators.spark_recovery"
+    )
+
+    assert ours.replace("SparkSubmitOperator", "SparkRecoveryOperator") == after
+    compile(after, "after", "exec")
