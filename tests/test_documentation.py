@@ -143,3 +143,14 @@ def test_the_migration_guides_examples_differ_in_import_and_class_only() -> None
 
     assert ours.replace("SparkSubmitOperator", "SparkRecoveryOperator") == after
     compile(after, "after", "exec")
+
+
+def test_the_operating_guide_quotes_the_benchmarks() -> None:
+    """Each figure of its sizing table is in docs/benchmarks.md."""
+    measured = (ROOT / "docs" / "benchmarks.md").read_text()
+    numbers = r"\d[\d,]*(?:\.\d+)?"
+    rows = table_rows((ROOT / "docs" / "operating.md").read_text(), "what")
+
+    assert len(rows) == 6
+    told = [number for row in rows for cell in row for number in re.findall(numbers, cell)]
+    assert [number for number in told if number not in re.findall(numbers, measured)] == []

@@ -14,7 +14,7 @@ import pytest
 
 from tests.support.driver import QUICK_JVM
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]  # five Spark drivers, one after the other
 
 DAGS = Path(__file__).parents[2] / "dags"
 
@@ -37,7 +37,8 @@ def runs(out: Path) -> dict[str, Any]:
     options = out / "spark"
     options.mkdir()
     (options / "spark-defaults.conf").write_text(
-        f"spark.ui.enabled false\nspark.driver.extraJavaOptions -Dlog4j2.level=warn {QUICK_JVM}\n"
+        "spark.ui.enabled false\nspark.sql.shuffle.partitions 2\n"
+        f"spark.driver.extraJavaOptions -Dlog4j2.level=warn {QUICK_JVM}\n"
     )
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW_", "AWS_", "SPARK_"))},
@@ -58,7 +59,7 @@ def runs(out: Path) -> dict[str, Any]:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=280,
+        timeout=540,
         check=False,
     )
     assert done.returncode == 0, done.stdout

@@ -22,7 +22,9 @@ pytestmark = pytest.mark.process
 
 BUCKET = "permissions"
 OPERATING = (Path(__file__).parents[2] / "docs" / "operating.md").read_text()
-POLICY = json.loads(next(re.finditer(r"```json\n(.*?)```", OPERATING, re.DOTALL))[1].replace("my-bucket", BUCKET))
+POLICY, LIFECYCLE = (
+    json.loads(block.replace("my-bucket", BUCKET)) for block in re.findall(r"```json\n(.*?)```", OPERATING, re.DOTALL)
+)
 ACTIONS = [action for statement in POLICY["Statement"] for action in statement["Action"]]
 
 
@@ -48,6 +50,13 @@ class Guest:
     def store(self, prefix: str) -> S3ObjectStore:
         session = boto3.Session(self._guest.access_key, self._guest.secret_key, region_name="us-east-1")
         return S3ObjectStore(BUCKET, prefix, self._options, session=session, retry=FAST)
+
+    def set_lifecycle(self, rules: dict[str, Any]) -> dict[str, int]:
+        """Give the bucket rules; return the days after which something expires, by the rule's id."""
+        self._owner.put_bucket_lifecycle_configuration(Bucket=BUCKET, LifecycleConfiguration=rules)  # type: ignore[arg-type]
+        found = self._owner.get_bucket_lifecycle_configuration(Bucket=BUCKET)["Rules"]
+        self._owner.delete_bucket_lifecycle(Bucket=BUCKET)
+        return {rule["ID"]: rule["Expiration"]["Days"] for rule in found if "Expiration" in rule}
 
     def clean(self) -> None:
         for entry in self._owner.list_objects_v2(Bucket=BUCKET).get("Contents", []):
@@ -126,6 +135,13 @@ def test_no_action_is_too_many(guest: Guest, tmp_path: Path, action: str) -> Non
     guest.leave_things("spark-recovery/left/a")
     refused = use(guest, tmp_path)
     assert any(isinstance(error, AccessDenied) for error in refused), refused
+
+
+def test_the_lifecycle_rules_are_taken_and_outlast_the_retention(guest: Guest) -> None:
+    """By a real server; what a rule expires is older than what garbage collection would have deleted."""
+    days = guest.set_lifecycle(LIFECYCLE)
+    assert list(days) == ["spark-recovery-forgotten-jobs"]
+    assert days["spark-recovery-forgotten-jobs"] * 24 * 3600 > RecoveryOptions().retention
 
 
 def test_the_document_explains_every_action() -> None:
