@@ -1,3 +1,4 @@
+# ruff: noqa: F811 - fixtures are named like the parameters that ask for them
 """``@task.spark_recovery``: which functions and arguments can go to a driver, and that real ones do, killed or not."""
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ import json
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -21,7 +23,9 @@ from airflow_provider.operators.decorated import REPORT_KEY, SparkRecoveryDecora
 from airflow_provider.operators.task_function import arguments_of, require_shippable, script_of
 from airflow_provider.recovery.errors import ConfigurationError
 from tests.airflow_side import task_functions
-from tests.airflow_side.conftest import Tries, xcom
+from tests.airflow_side.conftest import Connect, Tries, xcom
+from tests.airflow_side.test_execute import DRIVER, FINISHED, submits  # noqa: F401 - fixture
+from tests.airflow_side.worker import TASK_INSTANCE
 
 SIZE = 3
 
@@ -179,6 +183,9 @@ def test_airflow_finds_the_decorator_and_a_dag_uses_it() -> None:
     assert {"op_args", "op_kwargs", "conf", "event_store", "resume"} <= set(operator.template_fields)
     assert "application" not in operator.template_fields
     assert dag.task_dict["many"].is_mapped
+    unmapped = dag.task_dict["many"].unmap({"op_kwargs": {"day": "b"}})  # type: ignore[union-attr]
+    assert isinstance(unmapped, SparkRecoveryDecoratedOperator)
+    assert (unmapped.op_kwargs, unmapped.retries, unmapped.resume) == ({"day": "b"}, 2, "never")
     operator.render_template_fields(cast("Any", {"ds": "2026-02-02"}))
     assert [*operator.op_args] == ["2026-02-02"]
 
@@ -189,6 +196,44 @@ def test_the_function_is_the_application() -> None:
         SparkRecoveryDecoratedOperator(
             task_id="t", python_callable=closing_over, application="x.py", application_args=[]
         )
+
+
+# -- on a driver elsewhere
+
+
+def test_in_cluster_mode_the_script_goes_along_and_only_this_user_can_read_it(
+    submits: Any, connect: Connect, tmp_path: Path
+) -> None:
+    """As a file of the job, with its arguments inside; the command line names it and shows none of them."""
+    line = tmp_path / "line"
+    keep = f"""
+import json, os, stat, sys
+at = sys.argv.index("--files") + 1
+[path] = [path for path in sys.argv[at].split(",") if path.endswith("totals.py")]
+modes = [oct(stat.S_IMODE(os.stat(place).st_mode)) for place in (path, os.path.dirname(path))]
+json.dump([sys.argv, open(path).read(), modes], open({str(line)!r}, "w"))
+"""
+    returned = (
+        'writer.append(ev.CoordinatorSnapshot(epoch=1, coordinator="function/returned", '
+        'state={"attempt": 1, "value": [1, None]}))\n'
+    )
+    submits(keep + DRIVER.format(end=returned + FINISHED))
+    connect("spark_default", "spark", host="yarn", extra={"deploy-mode": "cluster"})
+    connect("spark_recovery_default", "spark_recovery", extra={"event_store": f"file://{tmp_path}/store"})
+    operator = SparkRecoveryDecoratedOperator(
+        task_id="task", python_callable=task_functions.totals, op_args=["s3a://sesame"], durable=False
+    )
+    pushed = {}
+    instance = SimpleNamespace(**TASK_INSTANCE, stats_tags={}, xcom_push=lambda key, value: pushed.update({key: value}))
+    assert operator.execute(cast("Any", {"ti": instance})) == [1, None]
+    assert pushed[REPORT_KEY]["state"] == "FINISHED"
+
+    command, script, modes = json.loads(line.read_text())
+    assert command[-1] == "totals.py"
+    assert "sesame" not in json.dumps(command)
+    assert "sesame" in script
+    assert modes == ["0o600", "0o700"]
+    assert not Path(operator.application).exists(), "nothing is left of it"
 
 
 # -- on real drivers --------------------------------------------------------------------------------------------------
