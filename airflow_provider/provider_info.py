@@ -27,6 +27,12 @@ def get_provider_info() -> dict[str, Any]:
                 "python-modules": ["airflow_provider.operators.spark_recovery"],
             }
         ],
+        "task-decorators": [
+            {
+                "name": "spark_recovery",
+                "class-name": "airflow_provider.operators.decorated.spark_recovery_task",
+            }
+        ],
         "hooks": [
             {
                 "integration-name": "Spark Recovery",

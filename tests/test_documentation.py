@@ -111,6 +111,11 @@ def test_the_recovery_document_states_the_strategies_defaults() -> None:
         "docs/airflow-ui.md",
         "docs/deploy-modes.md",
         "docs/deferrable.md",
+        "docs/metrics.md",
+        "docs/taskflow.md",
+        "docs/operating.md",
+        "docs/migration.md",
+        "docs/faq.md",
         "CONTRIBUTING.md",
         "CHANGELOG.md",
         "docs/storage-format.md",
@@ -129,3 +134,25 @@ def test_the_example_of_a_fault_point_exists() -> None:
     (name,) = re.findall(rf"{faults.FAULT}=([a-z-]+)@", (ROOT / "CONTRIBUTING.md").read_text())
 
     assert name in faults.POINTS
+
+
+def test_the_migration_guides_examples_differ_in_import_and_class_only() -> None:
+    """Before and after are the same operator call otherwise, and the README's as well."""
+    before, after = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "migration.md").read_text(), re.DOTALL)
+    ours = before.replace(
+        "airflow.providers.apache.spark.operators.spark_submit", "airflow_provider.operators.spark_recovery"
+    )
+
+    assert ours.replace("SparkSubmitOperator", "SparkRecoveryOperator") == after
+    compile(after, "after", "exec")
+
+
+def test_the_operating_guide_quotes_the_benchmarks() -> None:
+    """Each figure of its sizing table is in docs/benchmarks.md."""
+    measured = (ROOT / "docs" / "benchmarks.md").read_text()
+    numbers = r"\d[\d,]*(?:\.\d+)?"
+    rows = table_rows((ROOT / "docs" / "operating.md").read_text(), "what")
+
+    assert len(rows) == 6
+    told = [number for row in rows for cell in row for number in re.findall(numbers, cell)]
+    assert [number for number in told if number not in re.findall(numbers, measured)] == []

@@ -62,7 +62,7 @@ def build_bundle(folder: Path | None = None) -> Bundle:
     digest = hashlib.sha256()
     for name, content in [*files.items(), ("runner", _RUNNER.encode())]:
         digest.update(f"{name}\0{len(content)}\0".encode() + content)
-    place = (folder or _private_folder()) / digest.hexdigest()[:24]
+    place = (folder or private_folder()) / digest.hexdigest()[:24]
     bundle = Bundle(place / "airflow_provider_driver.zip", place / "spark_recovery_runner.py")
     place.mkdir(parents=True, exist_ok=True)
     if not bundle.package.is_file():
@@ -98,8 +98,8 @@ def _write(target: Path, content: bytes) -> None:
         raise
 
 
-def _private_folder() -> Path:
-    """Return this user's own folder for bundles; nobody else may put code there."""
+def private_folder() -> Path:
+    """Return this user's own folder for what is handed to ``spark-submit``; nobody else may put code there."""
     folder = Path(tempfile.gettempdir()) / f"airflow-provider-spark-recovery-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
     status = folder.lstat()

@@ -242,6 +242,10 @@ class SparkRecoveryHook(SparkSubmitHook):
         require_deployment(self._connection["master"], cluster_mode=self.cluster_mode)
         ship(application, cluster_mode=self.cluster_mode)
 
+    def add_py_file(self, path: str) -> None:
+        """Send one more file along with ``--py-files``."""
+        self._py_files = _listed(path, self._py_files)
+
     def prepare(self, job: JobId, *, fresh: str = "", previous_lost: int = 0) -> None:
         """Make the next :meth:`submit` an attempt at *job*.
 

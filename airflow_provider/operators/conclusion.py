@@ -9,6 +9,7 @@ from airflow.providers.common.compat.sdk import AirflowException, AirflowFailExc
 
 from airflow_provider.hooks.spark_recovery import YARN_EXIT_CODE
 from airflow_provider.operators.supervisor import JobSupervisor
+from airflow_provider.operators.telemetry import tell, tell_store_error
 from airflow_provider.recovery.errors import RecoveryError
 from airflow_provider.recovery.report import JobReport, format_report
 from airflow_provider.recovery.run_request import EXIT_CONFIGURATION, EXIT_FAILED, EXIT_FENCED
@@ -22,7 +23,9 @@ def succeed(supervisor: JobSupervisor, log: logging.Logger) -> dict[str, Any] | 
     try:
         report = supervisor.report()
         log.info("%s", format_report(report))
-        if supervisor.recorded(report):
+        recorded = supervisor.recorded(report)
+        tell(report, log, recorded=recorded)
+        if recorded:
             supervisor.acknowledge(report)
         else:
             log.warning(
@@ -31,6 +34,7 @@ def succeed(supervisor: JobSupervisor, log: logging.Logger) -> dict[str, Any] | 
             )
     except RecoveryError as error:
         log.warning("The Spark application succeeded, but its event store cannot be read: %s", error)
+        tell_store_error(supervisor.job, log)
         return None
     return report.to_dict()
 
@@ -39,6 +43,7 @@ def failed_elsewhere(supervisor: JobSupervisor, log: logging.Logger, resume: str
     """Return what to raise for a job that another worker's driver ran, and that failed."""
     report = supervisor.report()
     log.info("%s", format_report(report))
+    tell(report, log)
     return _failure(report, resume)
 
 
@@ -64,9 +69,12 @@ def explain(
             log.info("Kept for the next try, partitions stored: %s", ", ".join(kept))
     except Exception as problem:  # noqa: BLE001 - it must never hide the failure that is being handled
         log.warning("What is kept for the next try cannot be told: %s", problem)
+        tell_store_error(supervisor.job, log)
     else:
-        if report.attempts and report.attempts[-1].epoch > last_epoch and report.attempts[-1].error:
-            return _failure(report, resume)
+        if report.attempts and report.attempts[-1].epoch > last_epoch:
+            tell(report, log)
+            if report.attempts[-1].error:
+                return _failure(report, resume)
     if told := YARN_EXIT_CODE.search(str(failure)):
         exit_code = int(told[1])
     if exit_code == EXIT_CONFIGURATION:

@@ -19,6 +19,7 @@ from airflow_provider.operators.applications import application_of, end_applicat
 from airflow_provider.operators.conclusion import explain, failed_elsewhere, succeed
 from airflow_provider.operators.deferral import Deferral, Deferring, default_deferrable, read_start_timeout
 from airflow_provider.operators.publication import publish
+from airflow_provider.operators.retries import lost_between_tries
 from airflow_provider.operators.run_conf import run_options
 from airflow_provider.operators.supervisor import Ending, JobSupervisor
 from airflow_provider.recovery.errors import RecoveryError
@@ -158,6 +159,8 @@ class SparkRecoveryOperator(Deferring, SparkSubmitOperator):
         publish(self, context["ti"], hook.location, self._task_log)
         hook.store.check()
         options = hook.settings.options
+        if problem := lost_between_tries(self, options.retention):
+            self.log.warning(problem)
         supervisor = JobSupervisor(hook.store, job_of(context), options, self._task_log)
         last = supervisor.last_attempt(lost)
         decision = decide(last, options.resume)

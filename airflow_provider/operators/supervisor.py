@@ -57,6 +57,11 @@ class JobSupervisor:
         self._told: set[str] = set()
         self._progress: Progress | None = None
 
+    @property
+    def job(self) -> str:
+        """The job's id, as text."""
+        return str(self._job)
+
     def last_attempt(self, lost: int = 0) -> LastAttempt | None:
         """Return what became of the newest attempt, watching its heartbeat if it did not say; ``None`` without one.
 

@@ -193,7 +193,14 @@ class CoordinatorSnapshot(JobEvent):
 
 @dataclass(frozen=True, kw_only=True)
 class JobFinished(JobEvent):
-    """The user's script ran to its end."""
+    """The user's script ran to its end.
+
+    :ivar store_retries: requests to the event store that the driver had to repeat
+    """
+
+    VERSION: ClassVar[int] = 2
+
+    store_retries: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -202,12 +209,14 @@ class JobFailed(JobEvent):
 
     :ivar error: one line
     :ivar unrecoverable: no retry can help until somebody changes something
+    :ivar store_retries: requests to the event store that the driver had to repeat
     """
 
-    VERSION: ClassVar[int] = 2
+    VERSION: ClassVar[int] = 3
 
     error: str
     unrecoverable: bool = False
+    store_retries: int = 0
 
 
 AnyEvent: TypeAlias = (

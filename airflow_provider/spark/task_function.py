@@ -1,0 +1,72 @@
+"""The driver's part of ``@task.spark_recovery``: calls the function and keeps what it returns for the worker.
+
+What it returns goes into the job's events, where every later try finds it, also one whose worker never saw the driver.
+Where they cannot be written, or nothing is recorded, it goes into a file beside the script instead: a worker on the
+same machine finds that.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from airflow_provider.recovery.errors import ConfigurationError
+from airflow_provider.recovery.report import RETURNED
+from airflow_provider.spark.context import recording
+from airflow_provider.spark.step import MOST_BYTES
+
+log = logging.getLogger(__name__)
+
+
+def run_task_function(function: Callable[..., Any], filled: Sequence[str], arguments: str) -> None:
+    """Call the function with the Spark session and its arguments; keep what it returns.
+
+    :param filled: parameters that want the session (``spark``) or its context (``sc``)
+    :param arguments: the others, as a JSON object
+    :raises ConfigurationError: what it returns is no JSON, or too large
+    """
+    from pyspark.sql import SparkSession
+
+    spark = SparkSession.builder.getOrCreate()
+    sessions: dict[str, Callable[[], Any]] = {"spark": lambda: spark, "sc": lambda: spark.sparkContext}
+    value = function(**{name: sessions[name]() for name in filled}, **json.loads(arguments))
+    _keep(_as_json(function.__name__, value))
+
+
+def _as_json(name: str, value: Any) -> str:
+    try:
+        text = json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise ConfigurationError(
+            f"The task function {name!r} returned a {type(value).__name__}, which cannot go to XCom: {error}.",
+            remedy="Return plain JSON (texts, numbers, lists, dictionaries), and write everything else to storage.",
+        ) from error
+    if len(text) > MOST_BYTES:
+        raise ConfigurationError(
+            f"The task function {name!r} returned {len(text):,} bytes of JSON, more than {MOST_BYTES:,}.",
+            remedy="Write it to storage and return where it is.",
+        )
+    return text
+
+
+def _keep(text: str) -> None:
+    context = recording()
+    if context is not None:
+        master = context.master
+        master.check()
+        if master.remember(RETURNED, {"attempt": master.epoch, "value": json.loads(text)}):
+            return
+    place = Path(sys.argv[0]).with_suffix(".json")
+    try:
+        unfinished = place.with_suffix(".part")
+        unfinished.write_text(text)
+        os.replace(unfinished, place)
+    except OSError as error:
+        log.warning(
+            "What the task function returned is lost: it can be kept neither in the store nor in a file: %s", error
+        )

@@ -1,0 +1,33 @@
+"""Retries where they may help, and none where they cannot, for any task: `SparkRecoveryRetryPolicy` of Airflow 3.3.
+
+`SparkRecoveryOperator` does so by itself. The task here fails at once, without its retries, if the run's parameter
+`currency` is one that it does not know.
+"""
+
+from __future__ import annotations
+
+from airflow.sdk import Param, dag, get_current_context, task
+
+from airflow_provider.operators.retry_policy import SparkRecoveryRetryPolicy
+from airflow_provider.recovery.failure import UnrecoverableError
+
+
+@dag(
+    schedule=None,
+    catchup=False,
+    doc_md=__doc__,
+    tags=["example", "spark-recovery"],
+    params={"currency": Param("EUR", type="string")},
+)
+def no_useless_retries() -> None:
+    @task(retries=3, retry_policy=SparkRecoveryRetryPolicy())
+    def rate() -> float:
+        currency = get_current_context()["params"]["currency"]
+        if currency not in (known := {"EUR": 1.0, "USD": 1.1}):
+            raise UnrecoverableError(f"Nobody knows the currency {currency!r}.")
+        return known[currency]
+
+    rate()
+
+
+no_useless_retries()
