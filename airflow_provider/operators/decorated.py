@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ from airflow.providers.common.compat.sdk import (
     AirflowFailException,
     DecoratedOperator,
     TaskDecorator,
+    TaskDeferred,
     task_decorator_factory,
 )
 
@@ -80,15 +81,40 @@ class SparkRecoveryDecoratedOperator(DecoratedOperator, SparkRecoveryOperator):
         :raises AirflowFailException: the arguments cannot go to the driver, or something is configured wrongly
         :raises AirflowException: the job failed; a retry resumes it
         """
+        path = self._shipped(context)
+        path.with_suffix(".json").unlink(missing_ok=True)
+        return self._concluded(context, path, lambda: super(SparkRecoveryDecoratedOperator, self).execute(context))
+
+    def execute_complete(self, context: Context, event: Any = None, **kept: Any) -> Any:
+        """Go on where the trigger has ended; return what the function returned.
+
+        :raises AirflowException: see ``SparkRecoveryOperator``
+        """
+        path = self._shipped(context)
+        complete = super().execute_complete
+        return self._concluded(context, path, lambda: complete(context, event, **kept))
+
+    def _shipped(self, context: Context) -> Path:
+        """Write the script that calls the function and make it the application; return its path."""
         try:
             arguments = arguments_of(self.python_callable, [*self.op_args], self.op_kwargs, context)
             script = script_of(self.python_callable, arguments)
         except ConfigurationError as error:
             raise AirflowFailException(str(error)) from error
-        with _written(script, f"{job_of(context)}\n{script}", self.python_callable.__name__) as path:
-            self.application = str(path)
-            report = super().execute(context)
-            return self._returned(report, path.with_suffix(".json"), context)
+        path = _written(script, f"{job_of(context)}\n{script}", self.python_callable.__name__)
+        self.application = str(path)
+        return path
+
+    def _concluded(self, context: Context, path: Path, run: Callable[[], dict[str, Any] | None]) -> Any:
+        try:
+            value = self._returned(run(), path.with_suffix(".json"), context)
+        except TaskDeferred:
+            raise  # the driver needs its script, and may leave its answer beside it
+        except BaseException:
+            _remove(path.parent)
+            raise
+        _remove(path.parent)
+        return value
 
     def _returned(self, report: dict[str, Any] | None, file: Path, context: Context) -> Any:
         """Return the function's value: from the job's events, or else from the file that the driver left."""
@@ -105,24 +131,23 @@ class SparkRecoveryDecoratedOperator(DecoratedOperator, SparkRecoveryOperator):
         raise AirflowException("The Spark job succeeded, but what its function returned is not in the event store.")
 
 
-@contextlib.contextmanager
-def _written(script: str, identity: str, name: str) -> Iterator[Path]:
-    """Yield the path of a file with the script, the same for each try on this machine; only this user can read it."""
+def _written(script: str, identity: str, name: str) -> Path:
+    """Return the path of a file with the script, the same for each try on this machine; only this user can read it."""
     folder = private_folder() / f"task-{hashlib.sha256(identity.encode()).hexdigest()[:24]}"
     folder.mkdir(mode=0o700, exist_ok=True)
     path = folder / f"{name}.py"
-    path.with_suffix(".json").unlink(missing_ok=True)
     handle, unfinished = tempfile.mkstemp(dir=folder)
     with os.fdopen(handle, "w") as file:
         file.write(script)
     os.replace(unfinished, path)
-    try:
-        yield path
-    finally:
-        for left in folder.iterdir():
-            left.unlink(missing_ok=True)
-        with contextlib.suppress(OSError):
-            folder.rmdir()
+    return path
+
+
+def _remove(folder: Path) -> None:
+    for left in folder.iterdir():
+        left.unlink(missing_ok=True)
+    with contextlib.suppress(OSError):
+        folder.rmdir()
 
 
 def _prepare(function: Callable[..., Any]) -> None:

@@ -24,10 +24,16 @@ from airflow_provider.operators.task_function import arguments_of, require_shipp
 from airflow_provider.recovery.errors import ConfigurationError
 from tests.airflow_side import task_functions
 from tests.airflow_side.conftest import Connect, Tries, xcom
+from tests.airflow_side.deferring import run_try
+from tests.airflow_side.test_deferrable import WAITING
 from tests.airflow_side.test_execute import DRIVER, FINISHED, submits  # noqa: F401 - fixture
 from tests.airflow_side.worker import TASK_INSTANCE
 
 SIZE = 3
+RETURNED = (
+    'writer.append(ev.CoordinatorSnapshot(epoch=1, coordinator="function/returned", '
+    'state={"attempt": 1, "value": [1, None]}))\n'
+)
 
 
 def called(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -213,11 +219,7 @@ at = sys.argv.index("--files") + 1
 modes = [oct(stat.S_IMODE(os.stat(place).st_mode)) for place in (path, os.path.dirname(path))]
 json.dump([sys.argv, open(path).read(), modes], open({str(line)!r}, "w"))
 """
-    returned = (
-        'writer.append(ev.CoordinatorSnapshot(epoch=1, coordinator="function/returned", '
-        'state={"attempt": 1, "value": [1, None]}))\n'
-    )
-    submits(keep + DRIVER.format(end=returned + FINISHED))
+    submits(keep + DRIVER.format(end=RETURNED + FINISHED))
     connect("spark_default", "spark", host="yarn", extra={"deploy-mode": "cluster"})
     connect("spark_recovery_default", "spark_recovery", extra={"event_store": f"file://{tmp_path}/store"})
     operator = SparkRecoveryDecoratedOperator(
@@ -234,6 +236,34 @@ json.dump([sys.argv, open(path).read(), modes], open({str(line)!r}, "w"))
     assert "sesame" in script
     assert modes == ["0o600", "0o700"]
     assert not Path(operator.application).exists(), "nothing is left of it"
+
+
+@pytest.mark.process
+def test_a_deferred_function_keeps_its_script_until_the_end(
+    submits: Any, connect: Connect, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The driver reads it while no worker waits; the value comes back with the task, and nothing is left behind."""
+    gate = tmp_path / "gate"
+    submits("import os, time\n" + DRIVER.format(end=WAITING.format(gate=str(gate), end=RETURNED + FINISHED)))
+    connect("spark_default", "spark", host="local[2]")
+    connect("spark_recovery_default", "spark_recovery", extra={"event_store": f"file://{tmp_path}/store"})
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    scripts: list[Path] = []
+
+    def between(_: object) -> None:
+        scripts.extend(tmp_path.rglob("totals.py"))
+        gate.touch()
+
+    def make() -> SparkRecoveryDecoratedOperator:
+        return SparkRecoveryDecoratedOperator(
+            task_id="task", python_callable=task_functions.totals, op_args=["x"], deferrable=True
+        )
+
+    instance = SimpleNamespace(**TASK_INSTANCE, stats_tags={}, xcom_push=lambda key, value: None)
+    returned, times = run_try(make, {"ti": instance, "ds": "2026-01-01"}, between)
+    assert (returned, times) == ([1, None], 1)
+    assert len(scripts) == 1
+    assert not scripts[0].exists()
 
 
 # -- on real drivers --------------------------------------------------------------------------------------------------
