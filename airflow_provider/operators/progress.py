@@ -61,7 +61,7 @@ class Progress:
         for identity, vertex in graph.vertices.items():
             if identity not in self._ended and vertex.finished and max(vertex.reached_by, default=0) >= self._first:
                 self._ended.add(identity)
-                self._log.info("checkpoint %r: finished", vertex.initialized.name)
+                self._log.info("recovery point %r: finished", vertex.initialized.name)
 
     def _count(self, event: ev.PartitionFinished) -> None:
         vertex = self._follower.graph.vertices.get(event.vertex)
@@ -69,7 +69,7 @@ class Progress:
             return
         self._counted_at = time.monotonic()
         done, all_of_them = len(vertex.partitions), vertex.initialized.parallelism
-        self._log.info("checkpoint %r: %d of %d partitions stored", vertex.initialized.name, done, all_of_them)
+        self._log.info("recovery point %r: %d of %d partitions stored", vertex.initialized.name, done, all_of_them)
 
     def _name(self, identity: str) -> str:
         vertex = self._follower.graph.vertices.get(identity)

@@ -86,7 +86,7 @@ class JobHistory:
         if isinstance(event, ev.PartitionsReset):
             self._reset(event, graph)
             gone = "all partitions" if not event.indexes else f"{len(event.indexes):,} partitions"
-            self._tell(event, logging.WARNING, f"checkpoint {name(event.vertex)!r}: {gone} given up: {event.reason}")
+            self._tell(event, logging.WARNING, f"recovery point {name(event.vertex)!r}: {gone} given up: {event.reason}")
             return
         if isinstance(event, ev.VertexInitialized):
             known = graph.vertices.get(event.vertex)
@@ -104,10 +104,10 @@ class JobHistory:
         if last is not None and (last.counted, last.epoch) == (event.vertex, event.epoch):
             count = last.count + 1
             self.events[-1] = replace(
-                last, until=event.at, count=count, text=f"checkpoint {name!r}: {count:,} partitions stored"
+                last, until=event.at, count=count, text=f"recovery point {name!r}: {count:,} partitions stored"
             )
             return
-        text = f"checkpoint {name!r}: 1 partition stored"
+        text = f"recovery point {name!r}: 1 partition stored"
         self.events.append(Told(event.at, event.at, event.epoch, logging.INFO, text, counted=event.vertex))
 
     def _reset(self, event: ev.PartitionsReset, graph: ExecutionGraph) -> None:

@@ -251,38 +251,30 @@ def test_an_application_on_yarn_is_only_submitted(yarn: Make, submits: Any, tmp_
     assert state == {"spark_job_id": "application_1_3"}
 
 
-@pytest.mark.parametrize(
-    ("master", "printed", "told", "external_id"),
-    [
-        (
-            "k8s://https://127.0.0.1:1",
-            "pod name: job-ab12-driver",
-            "spark.kubernetes.submission.waitAppCompletion=false",
-            "jobs:job-ab12-driver",
-        ),
-        ("spark://127.0.0.1:1", "driver-20260101000000-0001", "cluster", "driver-20260101000000-0001"),
-    ],
-)
-def test_other_cluster_managers_are_only_given_the_application(
-    operator: Make, submits: Any, connect: Connect, master: str, printed: str, told: str, external_id: str
-) -> None:
-    """Kubernetes and standalone: what upstream would track is remembered, and the driver's events are followed."""
-    if master.startswith("k8s"):
-        pytest.importorskip("airflow.providers.cncf.kubernetes", reason="upstream needs Airflow's Kubernetes provider")
-    connect("spark_default", "spark", host=master, extra={"deploy-mode": "cluster", "namespace": "jobs"})
-    submits(f"import sys\nassert {told!r} in sys.argv\n" + DRIVER.format(end=f"{FINISHED}; print({printed!r})"))
+def test_on_kubernetes_the_pod_is_only_created(operator: Make, submits: Any, connect: Connect) -> None:
+    """What upstream would track is remembered, and the driver's events are followed."""
+    connect(
+        "spark_default",
+        "spark",
+        host="k8s://https://127.0.0.1:1",
+        extra={"deploy-mode": "cluster", "namespace": "jobs"},
+    )
+    told = "spark.kubernetes.submission.waitAppCompletion=false"
+    submits(
+        f"import sys\nassert {told!r} in sys.argv\n" + DRIVER.format(end=f"{FINISHED}; print('pod name: job-1-driver')")
+    )
     seen = []
     report, times = run_try(
         lambda: operator(deferrable=True),
         context(State()),
-        lambda deferred: seen.append((deferred.kwargs or {})["application"]["external_id"]),
+        lambda deferred: seen.append((deferred.kwargs or {})["application"]),
     )
-    assert (report["state"], times, seen) == ("FINISHED", 1, [external_id])
+    assert (report["state"], times) == ("FINISHED", 1)
+    assert seen == [{"manager": "k8s", "external_id": "jobs:job-1-driver", "conn_id": "spark_default"}]
 
 
 def test_a_pod_without_a_namespace_is_one_clear_error(operator: Make, submits: Any, connect: Connect) -> None:
     """It could not be found again."""
-    pytest.importorskip("airflow.providers.cncf.kubernetes", reason="upstream needs Airflow's Kubernetes provider")
     submits("raise SystemExit(1)")
     connect("spark_default", "spark", host="k8s://https://127.0.0.1:1", extra={"deploy-mode": "cluster"})
     with pytest.raises(AirflowFailException, match=r"could not be found again.*Set 'namespace'"):

@@ -513,5 +513,5 @@ def test_the_context_of_older_airflow_has_no_memory(operator: Make, submits: Cal
     """Before 3.3 there is no task state store, and nothing of durable mode is asked."""
     submits(DRIVER.format(end=FINISHED))
     task = operator()
-    assert task._external_id({"ti": SimpleNamespace()}) == ""  # type: ignore[typeddict-item]
+    assert task._remembered_id({"ti": SimpleNamespace()}) == ""  # type: ignore[typeddict-item]
     assert execute(task)["state"] == "FINISHED"

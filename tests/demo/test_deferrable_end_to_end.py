@@ -170,7 +170,7 @@ def test_deferred_tasks_outlive_the_triggerer_and_end_with_their_drivers(scene: 
     assert first.report()["state"] == "FINISHED"
     assert first.claim(1) == driver
     assert "the driver goes on" in first.logs("attempt=1.log"), "the driver's output is in the task log"
-    assert "checkpoint 'graded': finished" in first.logs("*trigger*"), "progress is in the trigger's log"
+    assert "recovery point 'graded': finished" in first.logs("*trigger*"), "progress is in the trigger's log"
 
     second = scene.begin("second")
     second.wait_for("deferred")

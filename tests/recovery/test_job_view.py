@@ -121,7 +121,7 @@ def test_the_sums_of_a_history() -> None:
 def test_partitions_that_finish_one_after_the_other_are_one_sentence() -> None:
     """Newest first; a hundred thousand events do not push everything else out."""
     texts = [told["text"] for told in view_of([start(1), init(), *[done(i % 2) for i in range(500)], end()])["events"]]  # type: ignore[attr-defined]
-    assert texts[:2] == ["recovery point 'v': finished", "checkpoint 'v': 500 partitions stored"]
+    assert texts[:2] == ["recovery point 'v': finished", "recovery point 'v': 500 partitions stored"]
     assert len(texts) == 4
 
 

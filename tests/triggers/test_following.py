@@ -53,7 +53,7 @@ def test_progress_is_told_until_the_end(
     run_vertices(master, files, ["a"], tmp_path / "computed")
     for _ in range(5):  # a snapshot may have replaced the events, which is noticed at the fourth look
         assert watch.look() is None
-    assert caplog.text.count("checkpoint 'a': finished") == 1
+    assert caplog.text.count("recovery point 'a': finished") == 1
     master.finished()
     assert watch.look() == Outcome(FINISHED, 1)
 
