@@ -72,11 +72,7 @@ def end_driver(claim: Claim, log: logging.Logger) -> bool:
     :returns: whether it is known to have ended
     """
     if not same_machine(claim) or not claim.pid_started:
-        log.warning(
-            "Attempt %d runs on %s and cannot be ended from here; end it in the cluster manager.",
-            claim.epoch,
-            claim.host or "an unknown host",
-        )
+        log.info("Attempt %d runs on %s; its process is out of reach.", claim.epoch, claim.host or "an unknown host")
         return False
     for number in (signal.SIGTERM, signal.SIGKILL):
         if process_is_gone(claim):

@@ -86,7 +86,9 @@ class JobHistory:
         if isinstance(event, ev.PartitionsReset):
             self._reset(event, graph)
             gone = "all partitions" if not event.indexes else f"{len(event.indexes):,} partitions"
-            self._tell(event, logging.WARNING, f"recovery point {name(event.vertex)!r}: {gone} given up: {event.reason}")
+            self._tell(
+                event, logging.WARNING, f"recovery point {name(event.vertex)!r}: {gone} given up: {event.reason}"
+            )
             return
         if isinstance(event, ev.VertexInitialized):
             known = graph.vertices.get(event.vertex)
