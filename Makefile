@@ -26,15 +26,15 @@ types:  ## mypy, strict
 	@tools/setup.sh
 	$(RUN) mypy
 
-test:  ## all tests; make test ARGS="-k fencing" for some
+test:  ## all tests, two files at a time; make test ARGS="-k fencing" for some
 	@tools/setup.sh java gateway browser
-	$(RUN) pytest $(ARGS)
+	$(RUN) pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 test-fast:  ## only the tests that start no Spark, no Airflow and no other processes
 	@tools/setup.sh
 	$(RUN) pytest -m "not spark and not process and not airflow" $(ARGS)
 
-walk:  ## hours: every TPC-H query at scale 1, TPC-DS and every script, killed at seeded moments and run again
+walk:  ## hours: all that make test skips; every query of TPC-H (scale 1) and TPC-DS, killed at seeded moments
 	@tools/setup.sh java
 	$(RUN) pytest --walk -m walk $(ARGS)
 

@@ -30,7 +30,7 @@ PLANES = (
     "engine STRING"
 )
 
-MEMORIES = range(15, 361, 15)
+MEMORIES = range(60, 361, 60)
 """Candidates, in minutes, for how long a late departure is still felt."""
 CALM = 60
 """Weight, in minutes, of the assumption that flights leave on time."""

@@ -24,7 +24,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if not config.getoption("--walk"):
         for item in items:
             if item.get_closest_marker("walk"):
-                item.add_marker(pytest.mark.skip(reason="part of the full walk, which takes hours: make walk"))
+                item.add_marker(pytest.mark.skip(reason="takes long; its like runs here, and it with make walk"))
 
 
 @pytest.fixture(scope="session")

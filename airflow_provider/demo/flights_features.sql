@@ -15,7 +15,7 @@ earlier AS (  -- for each flight, the carrier's departures before it, same airpo
     JOIN flight AS e USING (origin, carrier, year, month, day)
     WHERE e.left_at < f.left_at AND e.left_at > f.left_at - 360
 ),
-memory AS (SELECT unnest(generate_series(15, 360, 15)) AS memory),
+memory AS (SELECT unnest(generate_series(60, 360, 60)) AS memory),
 faded AS (
     SELECT id, memory, sum((memory - age) * dep_delay) AS lateness, sum(memory - age) AS weight
     FROM earlier JOIN memory ON age < memory

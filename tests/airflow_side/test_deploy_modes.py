@@ -95,7 +95,9 @@ def test_spark_itself_refuses_it(tmp_path: Path) -> None:
     script.write_text("")
     program = Path(sys.executable).with_name("spark-submit")
     command = [str(program), "--master", "spark://127.0.0.1:1", "--deploy-mode", "cluster", str(script)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    path = f"{program.parent}{os.pathsep}{os.environ['PATH']}"  # spark-submit asks a python for its Spark
+    environment = {**os.environ, "PATH": path}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, env=environment)
     assert done.returncode != 0
     assert "not supported for python applications on standalone clusters" in done.stderr
 

@@ -133,6 +133,7 @@ def test_a_worker_dies_and_the_next_try_attaches_to_its_driver(tries: Tries, wai
     assert rows(tries) == 300
 
 
+@pytest.mark.walk
 def test_a_driver_that_is_lost_while_a_try_follows_it_is_replaced_in_the_same_try(
     tries: Tries, waiting: WaitingDriver
 ) -> None:
@@ -156,6 +157,7 @@ def test_ending_a_task_ends_the_driver_it_has_attached_to(tries: Tries, waiting:
     assert not (tries.folder / "out").exists()
 
 
+@pytest.mark.walk
 def test_a_script_in_a_remote_store(tries: Tries) -> None:
     """A script behind a URL is fetched by spark-submit and found by the runner."""
     with serving(functools.partial(http.server.SimpleHTTPRequestHandler, directory=JOBS)) as url:
@@ -176,6 +178,7 @@ def test_finished_unseen(tries: Tries) -> None:
     assert xcom(log)["partitions_computed"] == 10
 
 
+@pytest.mark.walk
 def test_disabled_is_plain_spark_submit(tries: Tries) -> None:
     """With enabled=false the script is submitted as it is and nothing is recorded."""
     code, log = tries.run(recovery_options={"enabled": False})

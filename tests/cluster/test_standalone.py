@@ -209,6 +209,7 @@ def test_the_driver_is_killed_and_the_retry_reuses_what_survived(task: Task) -> 
     assert (report["partitions_reused"], report["partitions_computed"]) == (2, 3)
 
 
+@pytest.mark.walk
 def test_the_next_try_attaches_to_a_driver_that_has_outlived_its_worker(task: Task) -> None:
     """Airflow's worker is killed in mid-job: the retry follows the driver to its end and submits nothing."""
     with task.start() as first:
@@ -226,6 +227,7 @@ def test_the_next_try_attaches_to_a_driver_that_has_outlived_its_worker(task: Ta
     assert [attempt["state"] for attempt in xcom(log)["attempts"]] == ["FINISHED"]
 
 
+@pytest.mark.walk
 def test_a_task_that_is_ended_takes_its_executors_along(task: Task) -> None:
     """Marked failed, the task ends driver and executors; the cluster is free for others."""
     with task.start() as running:
@@ -259,6 +261,7 @@ def test_spark_recovery_run_on_a_cluster(tmp_path: Path, cluster: StandaloneClus
 
 
 @on_s3
+@pytest.mark.walk
 def test_executors_without_credentials_cost_the_recording_only(task: Task) -> None:
     """Executors that cannot reach the store are found before anything is computed twice; the job runs unrecorded."""
     task.tries.task["conf"]["spark.executorEnv.AWS_SHARED_CREDENTIALS_FILE"] = "/nonexistent"
@@ -274,6 +277,7 @@ def test_executors_without_credentials_cost_the_recording_only(task: Task) -> No
     assert xcom(log)["partitions_computed"] == 0
 
 
+@pytest.mark.walk
 def test_an_event_store_that_executors_do_not_share(task: Task) -> None:
     """A file event store that is another directory on the executors' machines is found out; the result is right."""
     hidden = task.tries.folder / "hidden"

@@ -57,6 +57,7 @@ def breaking(driver: DriverHarness, moto: S3Server) -> Iterator[BreakingStore]:
         yield BreakingStore(server, driver)
 
 
+@pytest.mark.walk
 def test_the_store_is_gone_in_the_middle_of_a_vertex(breaking: BreakingStore, orders: Path) -> None:
     """No answer any more from the third partition on: right result, exit code 0, a warning, and no endless waiting."""
     puts = 0
@@ -85,6 +86,7 @@ def test_the_store_is_gone_after_the_first_vertex(breaking: BreakingStore, order
     assert breaking.seconds < 150, outcome.log
 
 
+@pytest.mark.walk
 def test_the_store_refuses_the_executors(breaking: BreakingStore, orders: Path) -> None:
     """Where executors may not write, checkpoints are computed the ordinary way; the events go on."""
     breaking.server.fault = lambda request: Answer(403, "AccessDenied") if is_partition(request) else None

@@ -42,12 +42,12 @@ def run(driver: DriverHarness, orders: Path, fault: str = "", script: str = "two
 @pytest.mark.parametrize(
     "fault",
     [
-        faults.BEFORE_FIRST_EVENT,
+        pytest.param(faults.BEFORE_FIRST_EVENT, marks=pytest.mark.walk),
         f"{faults.AFTER_PARTITION_PUT}@2",
-        faults.BEFORE_VERTEX_FINISHED,
-        f"{faults.AFTER_PARTITION_EVENT}@8",
+        pytest.param(faults.BEFORE_VERTEX_FINISHED, marks=pytest.mark.walk),
+        pytest.param(f"{faults.AFTER_PARTITION_EVENT}@8", marks=pytest.mark.walk),
         f"{faults.AFTER_SNAPSHOT}@2",
-        faults.BEFORE_JOB_FINISHED,
+        pytest.param(faults.BEFORE_JOB_FINISHED, marks=pytest.mark.walk),
     ],
 )
 def test_killed_at_a_commit_boundary_then_run_again(driver: DriverHarness, orders: Path, fault: str) -> None:
@@ -60,7 +60,10 @@ def test_killed_at_a_commit_boundary_then_run_again(driver: DriverHarness, order
     assert second.tasks["checkpoint graded"] == 4 - stored["graded"], second.log
 
 
-@pytest.mark.parametrize("fault", [faults.AFTER_FAILURE_HANDLED, f"{faults.AFTER_COORDINATOR_SNAPSHOT}@2"])
+@pytest.mark.parametrize(
+    "fault",
+    [faults.AFTER_FAILURE_HANDLED, pytest.param(f"{faults.AFTER_COORDINATOR_SNAPSHOT}@2", marks=pytest.mark.walk)],
+)
 def test_killed_between_a_failure_and_its_restart_or_after_a_step(
     driver: DriverHarness, orders: Path, fault: str
 ) -> None:

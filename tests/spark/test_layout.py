@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("kind", ["files", "range", "shuffle"])
+@pytest.mark.parametrize(
+    "kind", [pytest.param("files", marks=pytest.mark.walk), pytest.param("range", marks=pytest.mark.walk), "shuffle"]
+)
 def test_a_retry_with_another_number_of_cores_computes_only_what_is_missing(driver: DriverHarness, kind: str) -> None:
     """Killed on two cores, resumed on three: the rows are cut as before, and the stored partition is kept."""
     source, gate, target = (driver.folder / name for name in ("source", "gate", "target"))

@@ -41,7 +41,7 @@ class S3Driver(DriverHarness):
         return [entry["Key"] for entry in page.get("Contents", [])]
 
 
-@pytest.fixture(params=["moto", "s3_gateway"])
+@pytest.fixture(params=[pytest.param("moto", marks=pytest.mark.walk), "s3_gateway"])
 def s3_driver(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> S3Driver:
     server: S3Server = request.getfixturevalue(request.param)
     for name, value in server.environment.items():

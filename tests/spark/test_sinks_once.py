@@ -127,6 +127,7 @@ def test_killed_between_a_commit_and_its_event(job: Job) -> None:
     assert f"{job.title('appended')}: already written by attempt 2, not written again" in third.log
 
 
+@pytest.mark.walk
 def test_repeat_does_what_spark_does(job: Job) -> None:
     """With ``sinks=repeat`` the second attempt appends once more, and fails where Spark refuses to overwrite."""
     assert job.run(sinks="repeat").code == KILLED
