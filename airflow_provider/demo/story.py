@@ -19,7 +19,7 @@ from airflow_provider.storage.uris import open_store
 DAG, TASK, VERTEX = "flights_features", "features", "scored"
 KILL_AFTER = 7
 """Recorded partitions of :data:`VERTEX`, of twelve, after which its driver is killed."""
-TIMEOUT = 300.0
+TIMEOUT = 600.0
 """Seconds for each thing that is waited for."""
 
 _begun = time.monotonic()

@@ -61,13 +61,13 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
             os.kill(pid, signal.SIGKILL)
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 def test_a_killed_driver_costs_only_what_was_not_stored_yet(demo: Demo) -> None:
     """The demo is the product's promise end to end: kill, retry by Airflow's scheduler, exactly the missing partitions.
 
     It exits with 0 only if the result also equals an uninterrupted run's and DuckDB's.
     """
-    code = demo.process.wait(880)
+    code = demo.process.wait(1780)
 
     text = demo.text()
     assert code == 0, text
@@ -84,7 +84,7 @@ def test_a_killed_driver_costs_only_what_was_not_stored_yet(demo: Demo) -> None:
     assert list(demo.temporary.iterdir()) == [demo.output]
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_ctrl_c_leaves_nothing_behind(demo: Demo) -> None:
     """Interrupted with Airflow on its feet, the demo ends everything that it started and removes its folder."""
 
@@ -92,7 +92,7 @@ def test_ctrl_c_leaves_nothing_behind(demo: Demo) -> None:
         assert demo.process.poll() is None, demo.text()
         return "Airflow is up" in demo.text()
 
-    wait_until("Airflow in the demo", is_up, timeout=240)
+    wait_until("Airflow in the demo", is_up, timeout=500)
     assert len(demo.survivors()) > 3
 
     demo.process.send_signal(signal.SIGINT)
