@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.process, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.process, pytest.mark.walk, pytest.mark.timeout(900)]
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = (
