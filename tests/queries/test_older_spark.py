@@ -15,7 +15,7 @@ from tests.queries.moments import KILLED, well
 from tests.queries.outputs import output_differences
 from tests.queries.runs import JOBS, ScriptRuns
 
-pytestmark = [pytest.mark.process, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.process, pytest.mark.walk, pytest.mark.timeout(900)]
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("pyspark==3.5.8", "pyarrow", "pandas<3", "boto3", "tenacity", "setuptools")
