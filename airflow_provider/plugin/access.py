@@ -21,6 +21,14 @@ CSRF_HEADER = "X-Spark-Recovery"
 
 
 @dataclass(frozen=True)
+class RunRef:
+    """The DAG run that a request is about."""
+
+    dag_id: str
+    run_id: str
+
+
+@dataclass(frozen=True)
 class TaskInstanceRef:
     """The task instance that a request is about."""
 
@@ -35,6 +43,11 @@ class TaskInstanceRef:
         return JobId.of_task_instance(self.dag_id, self.run_id, self.task_id, self.map_index)
 
 
+def dag_run(dag_id: Annotated[str, Query(min_length=1)], run_id: Annotated[str, Query(min_length=1)]) -> RunRef:
+    """Read the DAG run from the query."""
+    return RunRef(dag_id, run_id)
+
+
 def task_instance(
     dag_id: Annotated[str, Query(min_length=1)],
     run_id: Annotated[str, Query(min_length=1)],
@@ -46,29 +59,30 @@ def task_instance(
     return TaskInstanceRef(dag_id, run_id, task_id, int(map_index) if mapped else -1)
 
 
+Run = Annotated[RunRef, Depends(dag_run)]
 Task = Annotated[TaskInstanceRef, Depends(task_instance)]
 User = Annotated[BaseUser, Depends(get_user)]
 
 
-def may(user: BaseUser, method: Literal["GET", "PUT"], task: TaskInstanceRef) -> bool:
+def may(user: BaseUser, method: Literal["GET", "PUT"], dag_id: str) -> bool:
     """Whether *user* may see (``GET``) or clear (``PUT``) task instances of the DAG."""
-    team = getattr(DagModel, "get_team_name", lambda _: None)(task.dag_id)
-    details = DagDetails(id=task.dag_id, **({"team_name": team} if team else {}))
+    team = getattr(DagModel, "get_team_name", lambda _: None)(dag_id)
+    details = DagDetails(id=dag_id, **({"team_name": team} if team else {}))
     allowed: bool = get_auth_manager().is_authorized_dag(
         method=method, access_entity=DagAccessEntity.TASK_INSTANCE, details=details, user=user
     )
     return allowed
 
 
-def may_see(user: User, task: Task) -> None:
+def may_see(user: User, run: Run) -> None:
     """Refuse whoever may not see the DAG's task instances."""
-    if not may(user, "GET", task):
+    if not may(user, "GET", run.dag_id):
         raise HTTPException(status.HTTP_403_FORBIDDEN, "You may not see task instances of this DAG.")
 
 
 def may_change(request: Request, user: User, task: Task) -> None:
     """Refuse whoever may not clear the DAG's task instances, and what does not come from the page itself."""
-    if not (may(user, "GET", task) and may(user, "PUT", task)):
+    if not (may(user, "GET", task.dag_id) and may(user, "PUT", task.dag_id)):
         raise HTTPException(status.HTTP_403_FORBIDDEN, "You may not change task instances of this DAG.")
     if not same_origin(request):
         raise HTTPException(status.HTTP_403_FORBIDDEN, "The request does not come from the recovery page.")

@@ -5,10 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from functools import cache
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache, partial
 from importlib.resources import files
 from typing import Annotated, Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, urlencode, urlsplit
 
 from airflow.api_fastapi.common.db.common import SessionDep
 from airflow.api_fastapi.logging.decorators import action_logging
@@ -18,9 +20,10 @@ from fastapi.responses import JSONResponse, RedirectResponse
 
 from airflow_provider import __version__
 from airflow_provider.links.locations import store_console
-from airflow_provider.plugin.access import Task, TaskInstanceRef, User, may, may_change, may_see
-from airflow_provider.plugin.location import Location, read_instance, read_location, what_is_missing
-from airflow_provider.plugin.watching import Seen, WatchedJobs, open_location
+from airflow_provider.plugin.access import Run, Task, TaskInstanceRef, User, may, may_change, may_see
+from airflow_provider.plugin.location import Location, read_instance, read_location, read_run, what_is_missing
+from airflow_provider.plugin.run_view import MOST_ROWS, Job, in_order, summary
+from airflow_provider.plugin.watching import MOST_JOBS, Seen, WatchedJobs, open_location
 from airflow_provider.recovery.errors import ConfigurationError, JobAlreadyRunning, RecoveryError
 from airflow_provider.storage.claims import Claims
 from airflow_provider.storage.discarding import discard, release
@@ -37,9 +40,10 @@ SECURITY_HEADERS = {
     "Referrer-Policy": "same-origin",
     "Cache-Control": "private, no-cache",
 }
-_PAGES = ("", "/", "/spark-ui")
+_PAGES = ("", "/", "/run", "/spark-ui")
 """What people open in a browser: whoever is not logged in is sent to Airflow's login."""
-_FILES = {"index.html": "text/html", "page.css": "text/css", "page.js": "text/javascript"}
+_TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
+_LOOKS_AT_ONCE = 8
 _AT_WORK = ("running", "restarting")
 
 
@@ -66,13 +70,16 @@ def create_app() -> FastAPI:
     def page(request: Request) -> Response:
         return _file(request, "index.html")
 
-    @app.get("/page.css")
-    def style(request: Request) -> Response:
-        return _file(request, "page.css")
+    @app.get("/run", dependencies=[Depends(may_see)])
+    def run_page(request: Request, run: Run, session: SessionDep) -> Response:
+        """The page of a DAG run; a run with one job leads to that."""
+        found = read_run(session, run)
+        if len(found) == 1:
+            return RedirectResponse(f"./?{urlencode(vars(found[0][0]), quote_via=quote)}", status.HTTP_303_SEE_OTHER)
+        return _file(request, "run.html")
 
-    @app.get("/page.js")
-    def script(request: Request) -> Response:
-        return _file(request, "page.js")
+    for name in ("page.css", "common.js", "page.js", "run.js"):
+        app.get(f"/{name}")(_serves(name))
 
     @app.get("/api/job", dependencies=[Depends(may_see)])
     def job(request: Request, task: Task, user: User, session: SessionDep) -> Response:
@@ -82,13 +89,23 @@ def create_app() -> FastAPI:
         seen, problem = _look(jobs, location, task) if location is not None else (None, "")
         answer = {
             "task": {**vars(task), **(vars(instance) if instance is not None else {})},
-            "may_change": may(user, "PUT", task),
+            "may_change": may(user, "PUT", task.dag_id),
             "missing": missing,
             "remedy": remedy,
             "problem": problem,
             "location": _told(location, task) if location is not None else None,
             **_told_of(seen),
         }
+        return _unless_known(request, json.dumps(answer, separators=(",", ":")).encode(), "application/json")
+
+    @app.get("/api/run", dependencies=[Depends(may_see)])
+    def jobs_of_run(request: Request, run: Run, session: SessionDep) -> Response:
+        listed = in_order(read_run(session, run))
+        session.commit()
+        with ThreadPoolExecutor(_LOOKS_AT_ONCE) as pool:
+            rows = list(pool.map(partial(_row, jobs), listed[:MOST_JOBS]))
+        rows += [_row(None, job) for job in listed[MOST_JOBS:MOST_ROWS]]
+        answer = {"run": vars(run), "jobs": rows, "omitted": len(listed[MOST_ROWS:])}
         return _unless_known(request, json.dumps(answer, separators=(",", ":")).encode(), "application/json")
 
     @app.get("/spark-ui", dependencies=[Depends(may_see)])
@@ -140,6 +157,20 @@ def _look(jobs: WatchedJobs, location: Location, task: TaskInstanceRef) -> tuple
     except RecoveryError as error:
         jobs.forget(location, task.job)
         return None, str(error)
+
+
+def _row(jobs: WatchedJobs | None, job: Job) -> dict[str, Any]:
+    """Return what is listed of a job of a run; without *jobs* only what Airflow knows."""
+    task, instance, location = job
+    seen, problem = _look(jobs, location, task) if jobs is not None and location is not None else (None, "")
+    told = _told_of(seen)
+    return {
+        "task": {**vars(task), **vars(instance)},
+        "looked_at": jobs is not None,
+        "problem": problem,
+        **told,
+        "view": summary(told["view"]),
+    }
 
 
 def _told(location: Location, task: TaskInstanceRef) -> dict[str, Any]:
@@ -223,8 +254,17 @@ def _content(name: str) -> bytes:
     return files("airflow_provider.plugin").joinpath("page", name).read_bytes()
 
 
+def _serves(name: str) -> Callable[[Request], Response]:
+    """Return the endpoint of a file that is the same for everybody."""
+
+    def file(request: Request) -> Response:
+        return _file(request, name)
+
+    return file
+
+
 def _file(request: Request, name: str) -> Response:
-    return _unless_known(request, _content(name), f"{_FILES[name]}; charset=utf-8")
+    return _unless_known(request, _content(name), f"{_TYPES[name.rpartition('.')[2]]}; charset=utf-8")
 
 
 def _unless_known(request: Request, body: bytes, media_type: str) -> Response:

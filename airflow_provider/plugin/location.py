@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,12 +12,13 @@ from airflow.models.xcom import XComModel
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from airflow_provider.plugin.access import TaskInstanceRef
+from airflow_provider.plugin.access import RunRef, TaskInstanceRef
 from airflow_provider.recovery.options import RecoveryOptions
 
 LOCATION_KEY = "spark_recovery"
 """The XCom that the operator pushes; a test compares it with ``operators.publication``, which must not be imported."""
 _OPERATOR = "SparkRecoveryOperator"
+_OPERATORS = (_OPERATOR, "SparkRecoveryDecoratedOperator")
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,12 @@ def read_instance(session: Session, task: TaskInstanceRef) -> Instance | None:
     ).first()
     if row is None:
         return None
-    return Instance(str(row[0] or ""), int(row[1] or 0), int(row[2] or 0), str(row[3] or ""))
+    return _instance(row)
+
+
+def _instance(row: Sequence[Any]) -> Instance:
+    state, try_number, max_tries, operator = row
+    return Instance(str(state or ""), int(try_number or 0), int(max_tries or 0), str(operator or ""))
 
 
 def read_location(session: Session, task: TaskInstanceRef) -> Location | None:
@@ -70,6 +77,29 @@ def read_location(session: Session, task: TaskInstanceRef) -> Location | None:
     )
     found: Any = session.scalars(query).first()
     return parse_location(found.value) if found is not None else None
+
+
+def read_run(session: Session, run: RunRef) -> list[tuple[TaskInstanceRef, Instance, Location | None]]:
+    """Return the task instances of a run whose jobs can be resumed: those of our operators, and those that said so."""
+    own = (TaskInstance.dag_id == run.dag_id, TaskInstance.run_id == run.run_id)
+    said: Any = session.scalars(XComModel.get_many(run_id=run.run_id, key=LOCATION_KEY, dag_ids=run.dag_id))
+    locations = {(found.task_id, found.map_index): parse_location(found.value) for found in said}
+    rows = session.execute(
+        select(
+            TaskInstance.task_id,
+            TaskInstance.map_index,
+            TaskInstance.state,
+            TaskInstance.try_number,
+            TaskInstance.max_tries,
+            TaskInstance.operator,
+        ).where(*own)
+    ).all()
+    found = []
+    for task_id, map_index, *told in rows:
+        location = locations.get((task_id, map_index))
+        if location is not None or told[-1] in _OPERATORS:
+            found.append((TaskInstanceRef(run.dag_id, run.run_id, task_id, map_index), _instance(told), location))
+    return found
 
 
 def parse_location(value: Any) -> Location | None:
@@ -95,7 +125,7 @@ def what_is_missing(instance: Instance | None, location: Location | None) -> tup
         return "", ""
     if instance is None:
         return "There is no such task instance.", "Check the address."
-    if instance.operator and instance.operator != _OPERATOR:
+    if instance.operator and instance.operator not in _OPERATORS:
         return (
             f"This task is run by {instance.operator}, which records nothing to recover from.",
             f"Use {_OPERATOR} for Spark jobs that a retry should resume.",

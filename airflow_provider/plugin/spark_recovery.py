@@ -1,4 +1,4 @@
-"""What Airflow loads (entry point ``airflow.plugins``): the page's application, and a tab of each task instance for it.
+"""What Airflow loads (entry point ``airflow.plugins``): the pages, and tabs for them of task instances and DAG runs.
 
 Schedulers and workers load plugins, too, so nothing heavy is imported before somebody asks for the page.
 """
@@ -39,5 +39,11 @@ class SparkRecoveryPlugin(AirflowPlugin):
             "href": URL_PREFIX[1:] + "/?dag_id={DAG_ID}&run_id={RUN_ID}&task_id={TASK_ID}&map_index={MAP_INDEX}",
             "destination": "task_instance",
             "url_route": "spark_recovery",
-        }
+        },
+        {
+            "name": "Spark recovery",
+            "href": URL_PREFIX[1:] + "/run?dag_id={DAG_ID}&run_id={RUN_ID}",
+            "destination": "dag_run",
+            "url_route": "spark_recovery_run",
+        },
     ]

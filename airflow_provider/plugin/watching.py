@@ -26,7 +26,8 @@ from airflow_provider.storage.object_store import ObjectStore
 
 _PAUSE = 1.0
 """Least seconds between two looks at the same job."""
-_MOST_JOBS = 16
+MOST_JOBS = 32
+"""That are kept in memory, and that are looked up for one DAG run."""
 _LIFE = 600.0
 """Seconds after which a job is read anew, with a store of its own, because its connection may have changed."""
 
@@ -155,7 +156,7 @@ class WatchedJobs:
         with self._lock:
             self._jobs[key] = opened
             self._jobs.move_to_end(key)
-            while len(self._jobs) > _MOST_JOBS:
+            while len(self._jobs) > MOST_JOBS:
                 self._jobs.popitem(last=False)
         return opened
 

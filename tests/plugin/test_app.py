@@ -53,7 +53,7 @@ def test_the_html_and_its_files(failed: Run) -> None:
         assert "frame-ancestors 'self'" in policy
         assert "<script src=" in page.text
         assert "://" not in page.text.replace("http://www.w3.org", "")
-        for name in ("page.css", "page.js"):
+        for name in ("page.css", "common.js", "page.js", "run.js"):
             file = client.get(f"/spark-recovery/{name}").raise_for_status()
             assert file.headers["x-content-type-options"] == "nosniff"
 
@@ -206,11 +206,12 @@ def test_the_spark_ui(site: Site) -> None:
 
 
 def test_airflow_shows_tab_and_links(failed: Run) -> None:
-    """The tab is registered once, and the task instance has the operator's links."""
+    """Each tab is registered once, and the task instance has the operator's links."""
     with failed.site.client() as client:
         plugins = client.get("/api/v2/plugins").json()
         named = [plugin for plugin in plugins["plugins"] if plugin["name"] == "spark_recovery"]
-        assert [view["destination"] for plugin in named for view in plugin["external_views"]] == ["task_instance"]
+        views = [view["destination"] for plugin in named for view in plugin["external_views"]]
+        assert views == ["task_instance", "dag_run"]
         entries = client.get(
             f"/api/v2/dags/etl/dagRuns/{failed.run_id}/taskInstances/job/xcomEntries",
         ).json()["xcom_entries"]

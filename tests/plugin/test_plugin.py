@@ -28,7 +28,7 @@ def test_the_plugin_is_an_entry_point_and_loads_nothing_heavy() -> None:
 
 def test_the_page_is_packaged() -> None:
     """With the modules, and without a word from elsewhere."""
-    for name in ("index.html", "page.css", "page.js"):
+    for name in ("index.html", "run.html", "page.css", "common.js", "page.js", "run.js"):
         text = files("airflow_provider.plugin").joinpath("page", name).read_text()
         assert "://" not in text.replace("http://www.w3.org/2000/svg", "")
 

@@ -1,79 +1,11 @@
-// The recovery page: asks for the job's state as long as somebody looks, and shows it. Text enters the page as text only.
+// The page of a job: asks for its state as long as somebody looks, and shows it.
 "use strict";
 
-const LIVE_PAUSE = 2000; // milliseconds between two looks at a job that runs
-const REST_PAUSE = 10000; // at one that does not
 const STATES = { r: "reused", c: "computed", m: "missing", l: "lost" };
-const WORDS = { r: "reused", c: "computed now", m: "not stored yet", l: "lost" };
-const $ = (id) => document.getElementById(id);
 const framed = window.self !== window.top;
-let etag = "";
 let job = null;
-let timer = 0;
-let asking = false;
 let announced = "";
 
-// -- making elements ---------------------------------------------------------------------------------------------
-
-function make(tag, attributes = {}, ...children) {
-  const element = document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes)) {
-    if (value === undefined || value === null || value === false) continue;
-    if (name === "class") element.className = value;
-    else element.setAttribute(name, value === true ? "" : value);
-  }
-  element.append(...children.filter((child) => child !== null && child !== undefined && child !== ""));
-  return element;
-}
-
-function svg(tag, attributes = {}, ...children) {
-  const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
-  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
-  element.append(...children);
-  return element;
-}
-
-// -- words ----------------------------------------------------------------------------------------------------------
-
-const count = (number) => number.toLocaleString("en-US");
-const many = (number, one) => `${count(number)} ${one}${number === 1 ? "" : "s"}`;
-
-function duration(seconds) {
-  if (seconds < 0.95) return seconds <= 0 ? "0 s" : "< 1 s";
-  if (seconds < 60) return `${seconds < 10 ? seconds.toFixed(1) : Math.round(seconds)} s`;
-  const minutes = Math.floor(seconds / 60);
-  if (minutes < 60) return `${minutes} min ${Math.round(seconds % 60)} s`;
-  return `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
-}
-
-function size(bytes) {
-  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
-  let unit = 0;
-  while (bytes >= 1024 && unit < units.length - 1) {
-    bytes /= 1024;
-    unit += 1;
-  }
-  return `${unit && bytes < 100 ? bytes.toFixed(1) : Math.round(bytes)} ${units[unit]}`;
-}
-
-function clock(seconds, withDay = false) {
-  const moment = new Date(seconds * 1000);
-  const time = moment.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
-  const today = moment.toDateString() === new Date().toDateString();
-  return withDay || !today ? `${moment.toLocaleDateString([], { month: "short", day: "numeric" })}, ${time}` : time;
-}
-
-const JOB_STATES = {
-  CREATED: ["busy", "◔", "created"],
-  RECONCILING: ["busy", "◑", "reconciling"],
-  RUNNING: ["busy", "▶", "running"],
-  FINISHED: ["good", "✓", "finished"],
-  FAILED: ["bad", "✕", "failed"],
-  LOST: ["bad", "✕", "lost"],
-  UNSURE: ["warn", "?", "not sure yet"],
-  STARTING: ["busy", "◔", "next try begins"],
-  NONE: ["", "○", "nothing recorded"],
-};
 const VERTEX_STATES = {
   FINISHED: ["good", "✓", "complete"],
   RUNNING: ["busy", "▶", "being computed"],
@@ -82,86 +14,9 @@ const VERTEX_STATES = {
   SUPERSEDED: ["muted", "↷", "superseded"],
 };
 
-function pill([kind, mark, word]) {
-  return make("span", { class: `pill ${kind}` }, make("span", { "aria-hidden": "true" }, mark), word);
-}
-
-function alive(answer) {
-  return answer.pulse === "alive" || answer.pulse === "watching";
-}
-
-function jobState(answer) {
-  const state = answer.view ? answer.view.state : "NONE";
-  const trying = ["running", "queued", "scheduled", "restarting"].includes(answer.task.state);
-  if (trying && (state === "FAILED" || answer.pulse === "silent")) return "STARTING";
-  if (state === "FINISHED" || state === "FAILED" || !answer.view) return state;
-  // A driver that has said nothing of its end, and whose heartbeat stands still, is lost whatever it last recorded.
-  if (answer.pulse === "silent") return "LOST";
-  return answer.pulse === "watching" && answer.task.state !== "running" ? "UNSURE" : state;
-}
-
 function attemptState(answer) {
   const state = jobState(answer);
   return state !== "STARTING" ? state : answer.view.state === "FAILED" ? "FAILED" : "LOST";
-}
-
-// -- asking ---------------------------------------------------------------------------------------------------------
-
-async function look() {
-  if (asking) return;
-  asking = true;
-  window.clearTimeout(timer);
-  let pause = REST_PAUSE;
-  try {
-    const headers = etag ? { "If-None-Match": etag } : {};
-    const answer = await fetch(`api/job${window.location.search}`, { headers, credentials: "same-origin", cache: "no-store" });
-    if (answer.status === 200) {
-      etag = answer.headers.get("ETag") || "";
-      job = await answer.json();
-      show(job);
-    } else if (answer.status !== 304) {
-      await refuse(answer);
-    }
-    if (answer.status === 200 || answer.status === 304) {
-      $("updated").textContent = `Looked at ${clock(Date.now() / 1000)}`;
-      notice("connection", "", "");
-    }
-    pause = job && (alive(job) || ["running", "queued", "scheduled", "restarting"].includes(job.task.state)) ? LIVE_PAUSE : REST_PAUSE;
-  } catch {
-    notice("connection", "warning", "Airflow does not answer; trying again.");
-  } finally {
-    asking = false;
-    if (!document.hidden) timer = window.setTimeout(look, pause);
-  }
-}
-
-async function refuse(answer) {
-  const said = await detail(answer);
-  if (answer.status === 401) notice("connection", "error", "You are not logged in any more. Log in to Airflow, then reload this page.");
-  else notice("connection", "error", said);
-}
-
-async function detail(answer) {
-  try {
-    const said = (await answer.json()).detail;
-    return typeof said === "string" ? said : `Airflow answers ${answer.status}. The address of this page names no task instance.`;
-  } catch {
-    return `Airflow answers ${answer.status}.`;
-  }
-}
-
-function notice(name, kind, text) {
-  let element = document.querySelector(`[data-notice="${name}"]`);
-  if (!text) {
-    if (element) element.remove();
-    return;
-  }
-  if (!element) {
-    element = make("p", { "data-notice": name, role: "status" });
-    $("notices").append(element);
-  }
-  element.className = `notice ${kind}`;
-  if (element.textContent !== text) element.textContent = text;
 }
 
 // -- showing --------------------------------------------------------------------------------------------------------
@@ -219,15 +74,7 @@ function figures(answer) {
   const sum = (name) => view.vertices.filter((vertex) => vertex.state !== "SUPERSEDED").reduce((all, vertex) => all + vertex[name], 0);
   const parts = { r: sum("reused"), c: sum("computed"), l: sum("lost"), m: sum("missing") };
   $("progress-figure").replaceChildren(count(view.stored), make("span", { class: "of" }, ` of ${many(total, "partition")}`));
-  const bar = $("progress-bar");
-  bar.replaceChildren(...Object.entries(parts).filter(([, number]) => number).map(([letter, number]) => {
-    const part = make("span", { class: letter });
-    part.style.flexGrow = number;
-    part.style.flexBasis = "0";
-    return part;
-  }));
-  const told = Object.entries(parts).filter(([, number]) => number).map(([letter, number]) => `${count(number)} ${WORDS[letter]}`).join(", ");
-  bar.setAttribute("aria-label", told || "no partitions");
+  const told = bar($("progress-bar"), parts);
   const fate = answer.discard ? " · none of it will be reused" : view.state === "FINISHED" && answer.task.state === "success" ? " · released since" : "";
   const complete = view.vertices.filter((vertex) => vertex.state === "FINISHED").length;
   $("progress-text").textContent = `${told || "No partitions yet"} · ${complete} of ${many(view.vertices.filter((vertex) => vertex.state !== "SUPERSEDED").length, "vertex").replace("vertexs", "vertices")} complete${fate}`;
@@ -681,7 +528,6 @@ $("discard").addEventListener("click", () => ask("discard"));
 $("release").addEventListener("click", () => ask("release"));
 $("confirm-no").addEventListener("click", () => $("confirm").close());
 $("confirm-yes").addEventListener("click", confirmed);
-document.addEventListener("visibilitychange", () => (document.hidden ? window.clearTimeout(timer) : look()));
 
 let resizing = 0;
 function repaint() {
@@ -694,4 +540,11 @@ function repaint() {
 window.addEventListener("resize", repaint);
 window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", repaint);
 
-look();
+const look = follow(
+  "job",
+  (answer) => {
+    job = answer;
+    show(answer);
+  },
+  (answer) => alive(answer) || TRYING.includes(answer.task.state),
+);

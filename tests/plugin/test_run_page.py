@@ -1,0 +1,132 @@
+"""The page of a DAG run: its jobs in one table, each leading to its own page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import httpx
+import pytest
+from selenium.webdriver.common.by import By
+
+from airflow_provider.plugin.access import TaskInstanceRef
+from airflow_provider.plugin.location import Instance
+from airflow_provider.plugin.run_view import Job, in_order, summary
+from tests.plugin.conftest import Run, Site
+from tests.support.browser import Person, chromium, complaints, picture
+
+
+def job(task_id: str, map_index: int, state: str) -> Job:
+    return TaskInstanceRef("d", "r", task_id, map_index), Instance(state, 1, 0, "SparkRecoveryOperator"), None
+
+
+def test_what_needs_somebodys_eye_comes_first() -> None:
+    """Running, then failed, then the rest; by name and map index within."""
+    jobs = [job("b", 10, "success"), job("b", 2, "success"), job("c", -1, "failed"), job("d", -1, "running")]
+    assert [(task.task_id, task.map_index) for task, *_ in in_order(jobs)] == [
+        ("d", -1),
+        ("c", -1),
+        ("b", 2),
+        ("b", 10),
+    ]
+
+
+def test_what_was_superseded_is_not_counted() -> None:
+    """Its partitions are no part of what the newest attempt has to store."""
+    vertex = {"reused": 1, "computed": 2, "lost": 3, "missing": 4}
+    told = dict.fromkeys(("attempt", "partitions", "stored", "reused", "computed", "bytes_reused"), 0)
+    told |= {"state": "RUNNING", "task_seconds_saved": 0.0, "extra": "dropped"}
+    vertices = [{**vertex, "state": "RUNNING"}, {**vertex, "state": "SUPERSEDED"}]
+    found = summary({**told, "vertices": vertices})
+    assert found is not None
+    assert {name: found[name] for name in ("stored_reused", "stored_computed", "lost", "missing")} == {
+        "stored_reused": 1,
+        "stored_computed": 2,
+        "lost": 3,
+        "missing": 4,
+    }
+    assert "extra" not in found
+    assert summary(None) is None
+
+
+@pytest.fixture(scope="module")
+def several(site: Site) -> Run:
+    """A run with three jobs, two of one mapped task; all have stored two vertices of three and failed."""
+    return site.run("a b fail", "several")
+
+
+def asked(run: Run, path: str, user: str | None = "ann") -> httpx.Response:
+    with run.site.client(user) as client:
+        return client.get(f"/spark-recovery/{path}", params={"dag_id": run.dag_id, "run_id": run.run_id})
+
+
+@pytest.mark.process
+def test_each_job_of_the_run_is_told_in_short(several: Run) -> None:
+    """Jobs only, each with Airflow's state, its own, and its partitions; what a browser has is not sent again."""
+    answer = asked(several, "api/run").raise_for_status()
+    told: dict[str, Any] = answer.json()
+    assert [(row["task"]["task_id"], row["task"]["map_index"], row["task"]["state"]) for row in told["jobs"]] == [
+        ("job", -1, "failed"),
+        ("mapped", 0, "failed"),
+        ("mapped", 1, "failed"),
+    ]
+    for row in told["jobs"]:
+        assert (row["view"]["state"], row["view"]["stored"], row["view"]["stored_computed"]) == ("FAILED", 8, 8)
+        assert "vertices" not in row["view"]
+    assert told["omitted"] == 0
+    with several.site.client() as client:
+        again = client.get(answer.url, headers={"If-None-Match": answer.headers["etag"]})
+    assert (again.status_code, again.content) == (304, b"")
+
+
+@pytest.mark.process
+def test_a_run_with_one_job_leads_to_it(failed: Run) -> None:
+    """To the page of that job, with all of its ids."""
+    answer = asked(failed, "run")
+    assert answer.status_code == 303
+    page = httpx.URL(str(answer.url)).join(answer.headers["location"])
+    assert page.path == "/spark-recovery/"
+    assert dict(page.params) == {name: str(value) for name, value in failed.query().items()}
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("path", ["run", "api/run"])
+def test_only_who_may_see_the_dag_sees_its_run(several: Run, path: str) -> None:
+    """Without login people are sent to it and programs refused; without permission both are refused."""
+    assert asked(several, path, None).status_code == {"run": 303, "api/run": 401}[path]
+    for user in ("nobody", "other_dag"):
+        assert asked(several, path, user).status_code == 403
+    assert asked(several, path, "vic").status_code == 200
+
+
+@pytest.mark.process
+def test_a_person_finds_the_job(several: Run, tmp_path: Path) -> None:
+    """The table in a real browser, and one click to a job's own page; nothing is blocked or missing."""
+    site = several.site
+    with chromium(tmp_path / "profile") as browser:
+        person = Person(browser)
+        browser.get(site.url + "/spark-recovery/page.css")
+        browser.add_cookie({"name": "_token", "value": site.tokens["ann"], "path": "/"})
+        ids = {"dag_id": several.dag_id, "run_id": several.run_id}
+        browser.get(f"{site.url}/spark-recovery/run?{urlencode(ids)}")
+        rows = person.wait_for("the table", lambda: person.css("#jobs tbody tr"))
+        assert [row.find_element(By.TAG_NAME, "th").text for row in rows] == ["job", "mapped [0]", "mapped [1]"]
+        assert ["failed" in row.text and "8 of 8 partitions" in row.text for row in rows] == [True] * 3
+        assert person.text("#subtitle") == "3 jobs · 0 partitions reused, 24 computed"
+        picture(browser, "run")
+        person.click("//a[normalize-space()='mapped [1]']")
+        person.wait_for("the job's page", lambda: person.css(".vertex canvas"))
+        assert person.text("#heading") == "mapped [1]"
+        assert complaints(browser) == []
+
+
+@pytest.mark.process
+def test_a_run_without_jobs_says_so(site: Site, tmp_path: Path) -> None:
+    """In words, in place of an empty table."""
+    with chromium(tmp_path / "profile") as browser:
+        person = Person(browser)
+        browser.get(site.url + "/spark-recovery/page.css")
+        browser.add_cookie({"name": "_token", "value": site.tokens["ann"], "path": "/"})
+        browser.get(f"{site.url}/spark-recovery/run?{urlencode({'dag_id': 'etl', 'run_id': 'no-such-run'})}")
+        person.wait_for("the words", lambda: "No Spark job here" in person.text("#empty"))
