@@ -7,13 +7,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.support.driver import QUICK_JVM
 from tests.support.s3_gateway import INSTALL, REQUIRED, S3Server, missing_programs
 from tests.support.s3_gateway import s3_gateway as run_gateway
 
-# Most drivers of the tests live for seconds. Without the JVM's optimizing compiler they take half of the CPU time.
-_SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-for _name in ("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS"):
-    os.environ.setdefault(_name, _SHORT_LIVED)
+os.environ.setdefault("SPARK_LAUNCHER_OPTS", QUICK_JVM)  # for the JVM that only writes spark-submit's command line
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -61,7 +61,7 @@ def airflow_environment(work: Path, dags: Path, port: int) -> dict[str, str]:
         "PYSPARK_PYTHON": sys.executable,
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_LOCAL_DIRS": str(temporary),
-        "SPARK_SUBMIT_OPTS": f"{environment.get('SPARK_SUBMIT_OPTS', '')} -Djava.io.tmpdir={temporary}".strip(),
+        "SPARK_SUBMIT_OPTS": f"-Djava.io.tmpdir={temporary}",
         "TMPDIR": str(temporary),
         "NO_PROXY": "127.0.0.1,localhost",
     }

@@ -179,11 +179,8 @@ class SparkRecoveryHook(SparkSubmitHook):
     @cached_property
     def storage(self) -> StorageOptions:
         """How the store is reached: our own settings, then what the AWS connection says of S3."""
-        own, defaults = self.settings.storage, StorageOptions()
-        if self._aws is None:
-            return own
-        given = {name: value for name, value in own.to_mapping().items() if value != getattr(defaults, name)}
-        return StorageOptions.from_mapping(given, base=self._aws.storage_defaults)
+        own = self.settings.storage
+        return own if self._aws is None else type(own).from_mapping(own.given(), base=self._aws.storage_defaults)
 
     @cached_property
     def store(self) -> ObjectStore:

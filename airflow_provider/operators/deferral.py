@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.providers.common.compat.sdk import AirflowException, conf
 
@@ -24,7 +24,7 @@ from airflow_provider.operators.driver import end_driver
 from airflow_provider.operators.supervisor import JobSupervisor
 from airflow_provider.recovery.errors import ConfigurationError
 from airflow_provider.recovery.job import JobId
-from airflow_provider.recovery.options import RecoveryOptions, StorageOptions
+from airflow_provider.recovery.options import RecoveryOptions
 from airflow_provider.storage.cancelling import cancel, cancel_unclaimed
 from airflow_provider.storage.claims import Claims, process_is_gone, same_machine
 from airflow_provider.triggers.order import FAILED, FINISHED, SILENT, UNCLAIMED, UNREADABLE, Application, Order, Outcome
@@ -83,9 +83,8 @@ class Deferral:
     def from_kwargs(cls, kwargs: Mapping[str, Any]) -> Deferral:
         """Read what :meth:`to_kwargs` of any release wrote."""
         known = {name: kwargs[name] for name in (item.name for item in fields(cls)) if name in kwargs}
-        told = known.pop("application", {})
-        names = {item.name for item in fields(Application)}
-        return cls(**known, application=Application(**{name: told[name] for name in told if name in names}))
+        application = Application.from_mapping(known.pop("application", {}))
+        return cls(**known, application=application)
 
 
 class Deferring(_Submitting):
@@ -93,8 +92,6 @@ class Deferring(_Submitting):
 
     deferrable: bool
     start_timeout: float
-    resume: str | None
-    _run_options: dict[str, str]
     _external_id = ""
     _waits = True
     _output: Path | None = None
@@ -124,8 +121,8 @@ class Deferring(_Submitting):
         else:
             self._external_id = str(external_id)
 
-    def _defer_attached(self, hook: SparkRecoveryHook, job: JobId, epoch: int) -> None:
-        """Hand over a driver that another try has started. Does not return."""
+    def _defer_attached(self, hook: SparkRecoveryHook, job: JobId, epoch: int) -> NoReturn:
+        """Hand over a driver that another try has started."""
         self._hand_over(hook, job, Deferral(after=epoch - 1, attached=True, since=time.time()), epoch)
 
     def _defer_submitted(self, hook: SparkRecoveryHook, store_hook: SparkRecoveryHook, job: JobId, after: int) -> None:
@@ -174,13 +171,10 @@ class Deferring(_Submitting):
                 raise _never_began(self.start_timeout)
             time.sleep(_POLL)
 
-    def _hand_over(self, hook: SparkRecoveryHook, job: JobId, deferral: Deferral, epoch: int) -> None:
-        """Defer. Does not return."""
+    def _hand_over(self, hook: SparkRecoveryHook, job: JobId, deferral: Deferral, epoch: int) -> NoReturn:
+        """Defer."""
         options, settings = hook.settings.options, hook.settings
-        defaults = StorageOptions().to_mapping()
-        over = {
-            name: str(value) for name, value in settings.storage.to_mapping().items() if value != defaults.get(name)
-        }
+        over = {name: str(value) for name, value in settings.storage.given().items()}
         longer = min(2.0**deferral.waits, _LONGEST / _CLAIM_WITHIN)
         order = Order(
             job=str(job),

@@ -38,9 +38,12 @@ def metrics_of(report: JobReport, *, recorded: bool = True) -> dict[str, int]:
     return {f"{PREFIX}{name}": number for name, number in numbers.items()} | {STORE_ERRORS: int(not recorded)}
 
 
-def tags_of(report: JobReport) -> dict[str, str]:
-    """Return the tags with which the numbers are sent: those of Airflow's own metrics of a task instance."""
-    dag_id, _run_id, task_id, _map_index = JobId.parse(report.job).parts
+def tags_of(job: str) -> dict[str, str]:
+    """Return the tags with which the numbers are sent: those of Airflow's own metrics of a task instance.
+
+    :param job: the job's id, as text
+    """
+    dag_id, _run_id, task_id, _map_index = JobId.parse(job).parts
     return {"dag_id": dag_id, "task_id": task_id}
 
 

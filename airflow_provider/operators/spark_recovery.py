@@ -165,9 +165,6 @@ class SparkRecoveryOperator(Deferring, SparkSubmitOperator):
         last = supervisor.last_attempt(lost)
         decision = decide(last, options.resume)
         while isinstance(decision, Attach):
-            if self.deferrable:
-                self.log.info("Attempt %d is at work; attaching to it, submitting nothing.", decision.epoch)
-                self._defer_attached(hook, job_of(context), decision.epoch)
             ending = self._attach(context, hook, supervisor, decision.epoch)
             if ending is Ending.FAILED:
                 raise failed_elsewhere(supervisor, self._task_log, options.resume)
@@ -187,6 +184,8 @@ class SparkRecoveryOperator(Deferring, SparkSubmitOperator):
 
     def _attach(self, context: Context, hook: SparkRecoveryHook, supervisor: JobSupervisor, epoch: int) -> Ending:
         self.log.info("Attempt %d is at work; attaching to it, submitting nothing.", epoch)
+        if self.deferrable:
+            self._defer_attached(hook, job_of(context), epoch)
         claim = supervisor.claim(epoch)
         if claim is None:
             return Ending.LOST

@@ -6,7 +6,7 @@ Nothing here may harm a task: a monitoring system that is gone, or not installed
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from airflow_provider.operators.metrics import STORE_ERRORS, metrics_of, tags_of
 from airflow_provider.recovery.report import JobReport
@@ -17,13 +17,7 @@ def tell(report: JobReport, log: logging.Logger, *, recorded: bool = True) -> No
 
     :param recorded: whether the store knows how the attempt ended
     """
-    try:
-        numbers, tags = metrics_of(report, recorded=recorded), tags_of(report)
-    except Exception as error:  # noqa: BLE001 - see the module's docstring
-        log.debug("The job's numbers cannot be told: %s", error)
-        return
-    _count(numbers, tags, log)
-    _describe_span(numbers, log)
+    _send(report.job, lambda: metrics_of(report, recorded=recorded), log)
 
 
 def tell_store_error(job: str, log: logging.Logger) -> None:
@@ -31,14 +25,17 @@ def tell_store_error(job: str, log: logging.Logger) -> None:
 
     :param job: the job's id, as text
     """
-    empty = JobReport(job, "NONE", [], [], [], [], 0, 0, 0, 0.0)
+    _send(job, lambda: {STORE_ERRORS: 1}, log)
+
+
+def _send(job: str, make: Callable[[], Mapping[str, int]], log: logging.Logger) -> None:
     try:
-        tags = tags_of(empty)
+        numbers, tags = make(), tags_of(job)
     except Exception as error:  # noqa: BLE001 - see the module's docstring
         log.debug("The job's numbers cannot be told: %s", error)
         return
-    _count({STORE_ERRORS: 1}, tags, log)
-    _describe_span({STORE_ERRORS: 1}, log)
+    _count(numbers, tags, log)
+    _describe_span(numbers, log)
 
 
 def _count(numbers: Mapping[str, int], tags: dict[str, str], log: logging.Logger) -> None:

@@ -100,6 +100,11 @@ class _Options:
         """Return the options that are set, as plain values that :meth:`from_mapping` reads back."""
         return {field.name: getattr(self, field.name) for field in fields(self) if getattr(self, field.name) != ""}
 
+    def given(self) -> dict[str, Any]:
+        """Return the options that differ from their defaults, as :meth:`to_mapping` does."""
+        defaults = type(self)()
+        return {name: value for name, value in self.to_mapping().items() if value != getattr(defaults, name)}
+
 
 @dataclass(frozen=True)
 class RecoveryOptions(_Options):

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow_provider.recovery.errors import ConfigurationError, CorruptObject, ObjectNotFound, StoreError
+from airflow_provider.recovery.plain_json import json_of
 from airflow_provider.spark.context import recording, require_name
 
 if TYPE_CHECKING:
@@ -17,9 +18,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
-
-MOST_BYTES = 1024**2
-"""Of a result's JSON; it travels in an event."""
 
 
 def step(
@@ -128,16 +126,11 @@ class _Step:
         return value
 
     def _plain(self, value: Any) -> Any:
-        try:
-            text = json.dumps(value, allow_nan=False)
-        except (TypeError, ValueError) as error:
-            raise ConfigurationError(
-                f"{self._name} returned a {type(value).__name__}, which cannot be kept: {error}.",
-                remedy="Return plain JSON (texts, numbers, lists, dictionaries), or give save= and load=.",
-            ) from error
-        if len(text) > MOST_BYTES:
-            raise ConfigurationError(
-                f"{self._name} returned {len(text):,} bytes of JSON, more than {MOST_BYTES:,}.",
-                remedy="Give save= and load=, or make it a DataFrame and checkpoint it.",
-            )
+        text = json_of(
+            value,
+            self._name,
+            purpose="be kept",
+            not_plain="Return plain JSON (texts, numbers, lists, dictionaries), or give save= and load=.",
+            too_large="Give save= and load=, or make it a DataFrame and checkpoint it.",
+        )
         return json.loads(text)

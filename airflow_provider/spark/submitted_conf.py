@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 
 def submitted_conf() -> dict[str, str]:
@@ -34,34 +34,37 @@ def with_py_file(environment: Mapping[str, str], make: Callable[[], str]) -> dic
     """
     if "PYSPARK_GATEWAY_PORT" in environment:
         return {}
-    conf = conf_arguments(environment)
-    try:
-        words = shlex.split(environment.get("PYSPARK_SUBMIT_ARGS", ""))
-    except ValueError:
-        return {}
-    master = _flag(words, "--master") or conf.get("spark.master", "")
+    conf, words = conf_arguments(environment), _words(environment)
+    master = "".join(_values(words, "--master")[-1:]) or conf.get("spark.master", "")
     if not master or master.startswith("local"):
         return {}
     # The flag replaces the property, and of two flags the last one counts: its files must be in ours.
-    files = _flag(words, "--py-files") or conf.get("spark.submit.pyFiles", "")
+    files = "".join(_values(words, "--py-files")[-1:]) or conf.get("spark.submit.pyFiles", "")
     end = words.index("pyspark-shell") if "pyspark-shell" in words else len(words)
     flag = ["--py-files", ",".join([*([files] if files else []), make()])]
     return {"PYSPARK_SUBMIT_ARGS": shlex.join([*words[:end], *flag, *(words[end:] or ["pyspark-shell"])])}
 
 
-def _flag(words: list[str], name: str) -> str:
-    """Return the value of a flag, the last one's if it is there more than once."""
-    values = [value for flag, value in itertools.pairwise(words) if flag == name]
-    values += [word.removeprefix(f"{name}=") for word in words if word.startswith(f"{name}=")]
-    return values[-1] if values else ""
-
-
 def conf_arguments(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the ``--conf`` arguments of ``PYSPARK_SUBMIT_ARGS``; what cannot be read there is Spark's to refuse."""
+    """Return the ``--conf`` arguments of ``PYSPARK_SUBMIT_ARGS``."""
+    pairs = (pair.partition("=") for pair in _values(_words(environment), "--conf", "-c"))
+    return {name.strip(): value for name, separator, value in pairs if separator}
+
+
+def _words(environment: Mapping[str, str]) -> list[str]:
+    """Return the words of ``PYSPARK_SUBMIT_ARGS``; what cannot be read there is Spark's to refuse."""
     try:
-        words = shlex.split(environment.get("PYSPARK_SUBMIT_ARGS", ""))
+        return shlex.split(environment.get("PYSPARK_SUBMIT_ARGS", ""))
     except ValueError:
-        return {}
-    pairs = [value for flag, value in itertools.pairwise(words) if flag in ("--conf", "-c")]
-    pairs += [word.removeprefix("--conf=") for word in words if word.startswith("--conf=")]
-    return {name.strip(): value for name, separator, value in (pair.partition("=") for pair in pairs) if separator}
+        return []
+
+
+def _values(words: Sequence[str], name: str, *short: str) -> list[str]:
+    """Return the values of a flag in their order, be they words of their own or joined to the flag by ``=``."""
+    found = []
+    for word, following in itertools.zip_longest(words, words[1:], fillvalue=""):
+        if word in (name, *short):
+            found.append(following)
+        elif word.startswith(f"{name}="):
+            found.append(word.removeprefix(f"{name}="))
+    return found

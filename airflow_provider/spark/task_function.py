@@ -15,10 +15,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from airflow_provider.recovery.errors import ConfigurationError
+from airflow_provider.recovery.plain_json import json_of
 from airflow_provider.recovery.report import RETURNED
 from airflow_provider.spark.context import recording
-from airflow_provider.spark.step import MOST_BYTES
 
 log = logging.getLogger(__name__)
 
@@ -35,23 +34,14 @@ def run_task_function(function: Callable[..., Any], filled: Sequence[str], argum
     spark = SparkSession.builder.getOrCreate()
     sessions: dict[str, Callable[[], Any]] = {"spark": lambda: spark, "sc": lambda: spark.sparkContext}
     value = function(**{name: sessions[name]() for name in filled}, **json.loads(arguments))
-    _keep(_as_json(function.__name__, value))
-
-
-def _as_json(name: str, value: Any) -> str:
-    try:
-        text = json.dumps(value, allow_nan=False)
-    except (TypeError, ValueError) as error:
-        raise ConfigurationError(
-            f"The task function {name!r} returned a {type(value).__name__}, which cannot go to XCom: {error}.",
-            remedy="Return plain JSON (texts, numbers, lists, dictionaries), and write everything else to storage.",
-        ) from error
-    if len(text) > MOST_BYTES:
-        raise ConfigurationError(
-            f"The task function {name!r} returned {len(text):,} bytes of JSON, more than {MOST_BYTES:,}.",
-            remedy="Write it to storage and return where it is.",
-        )
-    return text
+    text = json_of(
+        value,
+        f"The task function {function.__name__!r}",
+        purpose="go to XCom",
+        not_plain="Return plain JSON (texts, numbers, lists, dictionaries), and write everything else to storage.",
+        too_large="Write it to storage and return where it is.",
+    )
+    _keep(text)
 
 
 def _keep(text: str) -> None:

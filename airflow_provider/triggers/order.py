@@ -39,6 +39,12 @@ class Application:
     external_id: str = ""
     conn_id: str = ""
 
+    @classmethod
+    def from_mapping(cls, values: Mapping[str, Any]) -> Application:
+        """Read what any release wrote; what is unknown is ignored."""
+        names = {item.name for item in fields(cls)}
+        return cls(**{name: str(value) for name, value in values.items() if name in names})
+
 
 @dataclass(frozen=True)
 class Order:
@@ -78,9 +84,7 @@ class Order:
         known = {name: kwargs[name] for name in (item.name for item in fields(cls)) if name in kwargs}
         if not known.get("job") or not known.get("event_store"):
             raise ConfigurationError("The trigger is not told which job to follow.", remedy="Clear the task.")
-        told = known.pop("application", {})
-        names = {item.name for item in fields(Application)}
-        application = Application(**{name: str(value) for name, value in told.items() if name in names})
+        application = Application.from_mapping(known.pop("application", {}))
         return cls(**known, application=application)
 
 

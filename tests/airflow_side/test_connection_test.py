@@ -26,7 +26,7 @@ def proxy(moto: S3Server) -> Iterator[FaultyServer]:
 
 
 @pytest.fixture
-def test_button(connect: Connect) -> Callable[[S3Server, str, str], tuple[bool, str]]:
+def button(connect: Connect) -> Callable[[S3Server, str, str], tuple[bool, str]]:
     """Press the button for a connection to a bucket of a server."""
 
     def press(server: S3Server, endpoint: str, bucket: str) -> tuple[bool, str]:
@@ -76,7 +76,7 @@ def second_put() -> Callable[[Request], bool]:
 def test_each_step_fails_with_its_own_remedy(
     moto: S3Server,
     proxy: FaultyServer,
-    test_button: Press,
+    button: Press,
     which: Callable[[Request], bool],
     answer: Answer,
     failing: str,
@@ -89,7 +89,7 @@ def test_each_step_fails_with_its_own_remedy(
         return answer if which(request) else None
 
     proxy.fault = fault
-    fine, message = test_button(moto, proxy.endpoint, "button-tests")
+    fine, message = button(moto, proxy.endpoint, "button-tests")
     assert not fine
     assert message.count(" fails: ") == 1
     assert f"{failing.capitalize()} fails: " in message
@@ -98,7 +98,7 @@ def test_each_step_fails_with_its_own_remedy(
     assert works(message) == ([] if failing == "creating" else [step for step in STEPS if step != failing])
 
 
-def test_a_store_that_ignores_conditions(moto: S3Server, proxy: FaultyServer, test_button: Press) -> None:
+def test_a_store_that_ignores_conditions(moto: S3Server, proxy: FaultyServer, button: Press) -> None:
     """A store that replaces what it was told to create only is refused: two drivers could not be kept apart."""
     moto.create_bucket("button-tests")
 
@@ -107,14 +107,14 @@ def test_a_store_that_ignores_conditions(moto: S3Server, proxy: FaultyServer, te
         return None
 
     proxy.fault = forget_the_condition
-    fine, message = test_button(moto, proxy.endpoint, "button-tests")
+    fine, message = button(moto, proxy.endpoint, "button-tests")
     assert not fine
     assert "Create-only fails: s3://button-tests/prefix replaced an object" in message
     assert "conditional writes" in message
     assert works(message) == ["creating", "reading", "listing", "deleting"]
 
 
-def test_several_things_are_told_at_once(moto: S3Server, proxy: FaultyServer, test_button: Press) -> None:
+def test_several_things_are_told_at_once(moto: S3Server, proxy: FaultyServer, button: Press) -> None:
     """Whoever mends a policy learns of everything that is missing, not of one thing after the other."""
     moto.create_bucket("button-tests")
 
@@ -122,7 +122,7 @@ def test_several_things_are_told_at_once(moto: S3Server, proxy: FaultyServer, te
         return DENIED if listing(request) or request.method == "POST" else None
 
     proxy.fault = fault
-    fine, message = test_button(moto, proxy.endpoint, "button-tests")
+    fine, message = button(moto, proxy.endpoint, "button-tests")
     assert not fine
     assert "Allow s3:ListBucket" in message
     assert "Allow s3:DeleteObject" in message
@@ -138,24 +138,24 @@ def test_several_things_are_told_at_once(moto: S3Server, proxy: FaultyServer, te
         ("DeleteObject", "Deleting"),
     ],
 )
-def test_a_policy_that_lacks_one_action(s3_gateway: S3Server, test_button: Press, action: str, failing: str) -> None:
+def test_a_policy_that_lacks_one_action(s3_gateway: S3Server, button: Press, action: str, failing: str) -> None:
     """On a real gateway whose bucket policy denies one action, that action is named."""
     bucket = s3_gateway.create_bucket(f"policy-{uuid.uuid4().hex[:12]}")
     client = s3_gateway.session().client("s3", endpoint_url=s3_gateway.endpoint)
     resources = [f"arn:aws:s3:::{bucket}", f"arn:aws:s3:::{bucket}/*"]
     deny = {"Effect": "Deny", "Principal": "*", "Action": f"s3:{action}", "Resource": resources}
     client.put_bucket_policy(Bucket=bucket, Policy=json.dumps({"Version": "2012-10-17", "Statement": [deny]}))
-    fine, message = test_button(s3_gateway, s3_gateway.endpoint, bucket)
+    fine, message = button(s3_gateway, s3_gateway.endpoint, bucket)
     assert not fine
     assert f"{failing} fails: " in message
     assert f"Allow s3:{action}" in message
 
 
-def test_all_is_well(moto: S3Server, test_button: Press, tmp_path: Path, connect: Connect) -> None:
+def test_all_is_well(moto: S3Server, button: Press, tmp_path: Path, connect: Connect) -> None:
     """All five steps are named, on S3 and on files, and nothing is left behind."""
     moto.create_bucket("button-tests")
     text = "Creating, create-only, reading, listing and deleting work in "
-    assert test_button(moto, moto.endpoint, "button-tests") == (True, f"{text}s3://button-tests/prefix")
+    assert button(moto, moto.endpoint, "button-tests") == (True, f"{text}s3://button-tests/prefix")
     connect("spark_recovery_default", "spark_recovery", extra={"event_store": f"file://{tmp_path}/store"})
     assert SparkRecoveryHook().test_connection() == (True, f"{text}file://{tmp_path}/store")
     assert list(open_store(f"file://{tmp_path}/store").list("")) == []

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.support.driver import QUICK_JVM
 from tests.support.s3_gateway import die_with_parent
 from tests.support.waiting import process_tree, wait_until
 
@@ -26,7 +27,7 @@ _START_TIMEOUT = 120.0
 _EXECUTOR = b"org.apache.spark.executor.CoarseGrainedExecutorBackend"
 _DAEMON = {
     "SPARK_DAEMON_MEMORY": "256m",
-    "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "SPARK_DAEMON_JAVA_OPTS": QUICK_JVM,
     "SPARK_MASTER_OPTS": "-Dspark.master.rest.enabled=false",
     "SPARK_LOCAL_IP": "127.0.0.1",
     "SPARK_NO_DAEMONIZE": "1",
@@ -36,7 +37,7 @@ EXECUTOR_SETTINGS = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.executor.memory": "512m",
-    "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.executor.extraJavaOptions": QUICK_JVM,
 }
 """Settings for a driver whose executors are to fit such a worker, and to start quickly."""
 
