@@ -35,6 +35,8 @@ def _read(context: RecoveryContext, point: RecoveryPoint, stored: dict[int, Stor
     partitions = [stored[index] for index in sorted(stored)]
     paths = [f"{context.hadoop_root}/{context.master.prefix}/{partition.key}" for partition in partitions]
     spark = point.df.sparkSession
+    if not partitions:  # a plan that Spark found to be empty while it ran
+        return spark.createDataFrame([], schema)
     if (
         natively_readable(schema)
         and not point.in_order

@@ -54,6 +54,25 @@ def test_empty_partitions_and_empty_frames(spark: SparkSession, attempts: Attemp
         assert vertices(context)["sparse"].partitions == 8
 
 
+def test_a_frame_without_partitions(spark: SparkSession, attempts: Attempts, reading: str) -> None:
+    """Spark finds while it runs that there is nothing to aggregate: nothing is stored, and the schema is kept."""
+
+    def script() -> tuple[list[tuple[str, str]], int]:
+        none = (
+            spark.range(100)
+            .selectExpr("id % 7 AS k", "array(timestamp_seconds(id)) AS t")
+            .repartition(3)
+            .where("k > 7")
+        )
+        kept = checkpoint(none.groupBy("k", "t").count(), "nothing")
+        return kept.dtypes, checkpoint(kept.groupBy("t").sum("k"), "summed").count()
+
+    for _ in range(2):
+        with attempts.attempt() as context:
+            assert script() == ([("k", "bigint"), ("t", "array<timestamp>"), ("count", "bigint")], 0)
+            assert vertices(context)["nothing"].partitions == 0
+
+
 def test_one_stored_partition_is_one_partition(
     spark: SparkSession, attempts: Attempts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
