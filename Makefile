@@ -28,6 +28,7 @@ types:  ## mypy, strict
 
 test:  ## all tests, two files at a time; make test ARGS="-k fencing" for some
 	@tools/setup.sh java gateway browser
+	$(RUN) python -m tests.support.quick_jvm
 	$(RUN) pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 test-fast:  ## only the tests that start no Spark, no Airflow and no other processes

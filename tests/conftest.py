@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.driver import QUICK_JVM
+from tests.support.quick_jvm import WITHOUT_COMPILER
 from tests.support.s3_gateway import INSTALL, REQUIRED, S3Server, missing_programs
 from tests.support.s3_gateway import s3_gateway as run_gateway
 
-os.environ.setdefault("SPARK_LAUNCHER_OPTS", QUICK_JVM)  # for the JVM that only writes spark-submit's command line
+os.environ.setdefault("SPARK_LAUNCHER_OPTS", WITHOUT_COMPILER)  # of the JVM that writes spark-submit's command
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -71,12 +71,14 @@ class LocalAirflow:
     """Airflow as a user sees it: its command line and its REST API.
 
     :param processes: made with :func:`airflow_environment`
+    :ivar components: the process of each component that was started
     """
 
     def __init__(self, processes: Processes) -> None:
         self._processes = processes
         self._home = Path(processes.environment["AIRFLOW_HOME"])
         self._token = ""
+        self.components: dict[str, subprocess.Popen[bytes]] = {}
         self.url = processes.environment["AIRFLOW__API__BASE_URL"]
         self._command = shutil.which("airflow", path=processes.environment["PATH"])
         if self._command is None:
@@ -105,7 +107,9 @@ class LocalAirflow:
 
     def start_component(self, component: str) -> subprocess.Popen[bytes]:
         """Start one of Airflow's components, ``triggerer`` for example, and return its process."""
-        return self._processes.start(f"airflow-{component}", [str(self._command), component])
+        process = self._processes.start(f"airflow-{component}", [str(self._command), component])
+        self.components[component] = process
+        return process
 
     def trigger(self, dag_id: str, conf: Mapping[str, str]) -> str:
         """Start a run of the DAG and return its id."""
@@ -116,23 +120,31 @@ class LocalAirflow:
         """Return the state of a run: ``queued``, ``running``, ``success`` or ``failed``."""
         return str(self._call("GET", f"/api/v2/dags/{dag_id}/dagRuns/{quote(run_id)}")["state"])
 
-    def task_instance(self, dag_id: str, run_id: str, task_id: str) -> dict[str, Any]:
+    def task_instance(self, dag_id: str, run_id: str, task_id: str, map_index: int = -1) -> dict[str, Any]:
         """Return what Airflow tells of a task instance, among it ``state`` and ``try_number``."""
-        return dict(self._call("GET", f"/api/v2/dags/{dag_id}/dagRuns/{quote(run_id)}/taskInstances/{task_id}"))
+        return dict(self._call("GET", _path(dag_id, run_id, task_id, map_index)))
 
     def mark(self, dag_id: str, run_id: str, task_id: str, state: str) -> None:
         """Mark a task instance ``failed`` or ``success``, as a person does in the UI."""
-        path = f"/api/v2/dags/{dag_id}/dagRuns/{quote(run_id)}/taskInstances/{task_id}"
-        self._call("PATCH", path, {"new_state": state})
+        self._call("PATCH", _path(dag_id, run_id, task_id), {"new_state": state})
+
+    def clear(self, dag_id: str, run_id: str, task_id: str) -> None:
+        """Clear a task of a run, which lets it run again, as a person does in the UI."""
+        wanted = {"dry_run": False, "dag_run_id": run_id, "task_ids": [task_id], "only_failed": False}
+        self._call("POST", f"/api/v2/dags/{dag_id}/clearTaskInstances", wanted)
 
     def pool(self, name: str) -> dict[str, Any]:
         """Return what Airflow tells of a pool, among it ``running_slots`` and ``deferred_slots``."""
         return dict(self._call("GET", f"/api/v2/pools/{quote(name)}"))
 
-    def xcom(self, dag_id: str, run_id: str, task_id: str, key: str) -> Any:
+    def xcom(self, dag_id: str, run_id: str, task_id: str, key: str, map_index: int = -1) -> Any:
         """Return a task's XCom value."""
-        path = f"/api/v2/dags/{dag_id}/dagRuns/{quote(run_id)}/taskInstances/{task_id}/xcomEntries/{key}"
-        return self._call("GET", f"{path}?deserialize=false&stringify=false")["value"]
+        path = f"{_path(dag_id, run_id, task_id)}/xcomEntries/{key}?map_index={map_index}"
+        return self._call("GET", f"{path}&deserialize=false&stringify=false")["value"]
+
+    def get(self, path: str) -> Any:
+        """Return what Airflow answers to a request of its user: JSON below *path*."""
+        return self._call("GET", path)
 
     def task_log(self, dag_id: str, run_id: str, task_id: str) -> Path | None:
         """Return the log file of a task's newest try."""
@@ -169,3 +181,8 @@ class LocalAirflow:
         request = urllib.request.Request(self.url + path, data, headers, method=method)
         with urllib.request.urlopen(request, timeout=30) as response:
             return json.load(response)
+
+
+def _path(dag_id: str, run_id: str, task_id: str, map_index: int = -1) -> str:
+    path = f"/api/v2/dags/{dag_id}/dagRuns/{quote(run_id)}/taskInstances/{task_id}"
+    return path if map_index < 0 else f"{path}/{map_index}"

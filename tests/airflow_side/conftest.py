@@ -19,7 +19,8 @@ import pytest
 from airflow_provider.recovery.job import JobId
 from airflow_provider.storage.uris import open_store
 from tests.airflow_side.worker import TASK_INSTANCE
-from tests.support.driver import JOBS, QUICK_JVM
+from tests.support.driver import JOBS
+from tests.support.quick_jvm import QUICK_JVM
 
 Connect = Callable[..., None]
 

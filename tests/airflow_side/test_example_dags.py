@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from tests.support.driver import QUICK_JVM
+from tests.support.quick_jvm import QUICK_JVM
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]  # five Spark drivers, one after the other
 

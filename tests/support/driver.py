@@ -16,11 +16,9 @@ from airflow_provider.recovery.options import StorageOptions
 from airflow_provider.recovery.partitions import StoredPartition
 from airflow_provider.storage.partition_store import PartitionStore
 from airflow_provider.storage.uris import open_store
+from tests.support.quick_jvm import QUICK_JVM
 
 JOBS = Path(__file__).parents[1] / "spark" / "jobs"
-
-QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""For drivers that live a few seconds: compiling well costs more than it saves, a third of their time on two cores."""
 
 SPARK_SETTINGS = {
     "spark.master": "local[2]",

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.support.driver import QUICK_JVM
+from tests.support.quick_jvm import QUICK_JVM
 from tests.support.s3_gateway import die_with_parent
 from tests.support.waiting import process_tree, wait_until
 

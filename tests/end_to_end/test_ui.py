@@ -12,10 +12,12 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webdriver import WebDriver
 
-from airflow_provider.demo.local_airflow import LocalAirflow, airflow_environment
-from airflow_provider.demo.processes import Processes, free_port, wait_until
+from airflow_provider.demo.local_airflow import LocalAirflow
+from airflow_provider.demo.processes import wait_until
 from airflow_provider.recovery.faults import AFTER_PARTITION_EVENT
+from tests.end_to_end.stage import airflow_stage
 from tests.support.browser import Person, chromium, complaints, dark, picture
+from tests.support.flights import DAGS, few_flights
 
 pytestmark = [pytest.mark.airflow, pytest.mark.process]
 
@@ -61,33 +63,14 @@ class Scene(Person):
 
 
 @pytest.fixture
-def scene(tmp_path: Path, few_flights: Path, dags: Path) -> Iterator[Scene]:
-    folder = tmp_path / "dags"
-    folder.mkdir()
-    script = dags / "flights_features_job.py"
+def scene(tmp_path: Path) -> Iterator[Scene]:
+    source = tmp_path / "source"
+    source.mkdir()
     fault = f"{AFTER_PARTITION_EVENT}@{KILLED_AFTER}"
-    (folder / "by_hand.py").write_text(DAG_FILE.replace("SCRIPT", str(script)).replace("FAULT' if", f"{fault}' if"))
-    work = tmp_path / "work"
-    work.mkdir()
-    processes = Processes(work / "logs", airflow_environment(work, folder, free_port()))
-    with chromium(tmp_path / "profile") as browser:
-        try:
-            airflow = LocalAirflow(processes)
-            airflow.run("airflow-db", "db", "migrate")
-            airflow.add_connections(
-                {
-                    "spark_default": {"conn_type": "spark", "host": "local[2]"},
-                    "spark_recovery_default": {
-                        "conn_type": "spark_recovery",
-                        "extra": {"event_store": f"file://{work}/events", "previous_worker_recovery_timeout": "3 s"},
-                    },
-                }
-            )
-            airflow.start(DAG)
-            run_id = airflow.trigger(DAG, {"input_dir": str(few_flights), "output_dir": str(work / "features")})
-            yield Scene(airflow, browser, run_id)
-        finally:
-            processes.stop()
+    text = DAG_FILE.replace("SCRIPT", str(DAGS / "flights_features_job.py")).replace("FAULT' if", f"{fault}' if")
+    with chromium(tmp_path / "profile") as browser, airflow_stage(tmp_path, {"by_hand.py": text}, DAG) as stage:
+        conf = {"input_dir": str(few_flights(source)), "output_dir": str(stage.work / "features")}
+        yield Scene(stage.airflow, browser, stage.airflow.trigger(DAG, conf))
 
 
 @pytest.mark.timeout(1500)
