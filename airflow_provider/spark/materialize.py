@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
@@ -54,12 +54,14 @@ class NotStored(Exception):
 class NotWorth(Exception):
     """Storing the vertex would cost more than it may.
 
-    :ivar frame: goes on from what was computed to find out, in the columns of :func:`to_carriers`
+    :ivar frame: computes what is not stored, from the shuffles that have run, in the columns of :func:`to_carriers`
+    :ivar stored: partitions that were stored to find out
     """
 
-    def __init__(self, reason: str, frame: DataFrame) -> None:
+    def __init__(self, reason: str, frame: DataFrame, stored: Mapping[int, StoredPartition]) -> None:
         super().__init__(reason)
         self.frame = frame
+        self.stored = dict(stored)
 
 
 @dataclass(frozen=True)
@@ -147,7 +149,7 @@ def materialize(
             job.layout.keep_rdds_whole()
         price = point.price if known is None else None
         if price is not None:
-            _stop_if(price.too_dear(upstream_seconds, job.shuffled_bytes()), job, carried)
+            _stop_if(price.too_dear(upstream_seconds, job.shuffled_bytes()), job, carried, {})
         if recorded is not None and recorded.settings == settings:
             job.pin(recorded.reads)
         cut = Cut(parallelism, settings, job.layout.reads)
@@ -159,7 +161,7 @@ def materialize(
                 pilot = price.pilot(missing) if price is not None and not job.shuffled_bytes() else []
                 if price is not None and pilot:
                     _run(job, pilot, collector)
-                    _stop_if(price.pilot_too_dear(collector.seconds, collector.storing), job, carried)
+                    _stop_if(price.pilot_too_dear(collector.seconds, collector.storing), job, carried, collector.stored)
                 _run(job, [index for index in missing if index not in pilot], collector)
     lost = [index for index in range(job.parallelism) if index not in collector.stored]
     if lost:
@@ -167,11 +169,11 @@ def materialize(
     return Materialized(collector.stored, upstream_seconds, collector.storing)
 
 
-def _stop_if(too_dear: str, job: PreparedJob, carried: DataFrame) -> None:
+def _stop_if(too_dear: str, job: PreparedJob, carried: DataFrame, stored: Mapping[int, StoredPartition]) -> None:
     """Raise :class:`NotWorth` for a reason, if the job can go on from what it has computed."""
-    frame = job.without_python(carried.schema) if too_dear else None
+    frame = job.without_python(carried.schema, but=stored) if too_dear else None
     if frame is not None:
-        raise NotWorth(too_dear, frame)
+        raise NotWorth(too_dear, frame, stored)
 
 
 def _run(job: PreparedJob, missing: list[int], collector: _Collector) -> None:

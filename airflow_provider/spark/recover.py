@@ -125,10 +125,13 @@ def go_on_from(context: RecoveryContext, point: RecoveryPoint) -> DataFrame:
 
 
 def _unstored(context: RecoveryContext, point: RecoveryPoint, decision: NotWorth) -> DataFrame:
-    """Go on from shuffles that have run, without storing what they give."""
+    """Go on from what has run and from what a pilot has stored, without storing the rest."""
     log.info("%s is not stored: %s", point.title, decision)
     context.master.vertex_skipped(point.name, str(decision))
-    return as_vertex(point.df, from_carriers(decision.frame, point.df), None)
+    rows = from_carriers(decision.frame, point.df)
+    if decision.stored:
+        rows = read_partitions(context, point, decision.stored).union(rows)  # the first ones come first
+    return as_vertex(point.df, rows, None)
 
 
 def _because(context: RecoveryContext, point: RecoveryPoint) -> tuple[str, ...]:

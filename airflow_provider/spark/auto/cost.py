@@ -21,8 +21,8 @@ FIXED_PRICE = 0.4
 """Seconds that every recovery point costs: its fingerprint, a job of its own, requests to the store."""
 
 
-PILOT_SHARE = 8
-"""A pilot runs at most one of so many partitions, because what it computes may have to be computed again."""
+WAVES = 4
+"""A pilot is one wave of at least so many: what it stores may be stored in vain, and should then be the lesser part."""
 
 
 @dataclass(frozen=True)
@@ -60,15 +60,18 @@ class CostModel:
     def worth_two_steps(self, node: Node, parallelism: int) -> bool:
         """Whether to store what each task makes of its own rows of an aggregate.
 
-        Its groups are not known beforehand, so there must be enough tasks for a pilot; without groups each gives one
-        row. Where all tasks run at once there is nothing to save.
+        How many rows its groups will give is not known beforehand, so there must be enough tasks for a pilot; without
+        groups each gives one row. Where all tasks run at once there is nothing to save.
         """
         waves = parallelism / max(1, self.cores)
-        return waves >= (PILOT_SHARE if node.label else 2)
+        return waves >= (WAVES if node.label else 2)
 
-    def price(self, node: Node) -> Price:
-        """Return what is asked while *node* is computed."""
-        return Price(self, self.computing(node), node.size)
+    def price(self, node: Node, size: int | None = None) -> Price:
+        """Return what is asked while *node* is computed.
+
+        :param size: of its rows, in bytes, if more is known than Spark's estimate; 0 if that means nothing
+        """
+        return Price(self, self.computing(node), node.size if size is None else size)
 
 
 @dataclass(frozen=True)
@@ -95,7 +98,7 @@ class Price:
     def pilot(self, missing: list[int]) -> list[int]:
         """Return the partitions that are stored first to see what that costs; none where there are few."""
         cores = self.model.cores
-        return missing[:cores] if len(missing) >= PILOT_SHARE * cores else []
+        return missing[:cores] if len(missing) >= WAVES * cores else []
 
     def pilot_too_dear(self, seconds: float, storing: float) -> str:
         """Say why storing does not pay, from what the pilot's tasks took; empty text if it does.

@@ -263,19 +263,24 @@ class _Action:
             point.not_deterministic,
             rule=str(Rule.PARTIAL_AGGREGATE),
             rdd_plan=steps.plan,
-            price=self.model.price(node),
+            price=self.model.price(node, size=0),  # Spark takes an aggregate to be as large as its input
         )
         frame = _computed(self.context, first)
-        stored = self.context.done.get(first.vertex)
-        if stored is None:
+        known = self.context.master.vertex(first.vertex)
+        if known is None or not known.partitions:
             return point
-        whole = steps.finish(frame, sum(partition.bytes for partition in stored.values()))
-        upstream = (*point.fingerprint.upstream, first.vertex)
+        kept = first.vertex in self.context.done
+        # Of a first step that was not worth storing a pilot is known.
+        size = sum(partition.bytes for partition in known.partitions.values())
+        size = size * steps.parallelism // len(known.partitions)
         return replace(
             point,
-            df=as_vertex(point.df, whole, None),
-            fingerprint=replace(point.fingerprint, upstream=upstream),
+            df=as_vertex(point.df, steps.finish(frame, size), None),
+            fingerprint=replace(
+                point.fingerprint, upstream=(*point.fingerprint.upstream, *((first.vertex,) if kept else ()))
+            ),
             reads_unstored=True,
+            price=self.model.price(node, size=size),
         )
 
     def _complete(self, point: RecoveryPoint) -> bool:

@@ -6,12 +6,13 @@ number of partitions is known only after the shuffle stages have run; :class:`Pr
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from airflow_provider.spark.jvm.layout import Layout, below_function, describe_layout, pin_reads, shuffle_stages
 from airflow_provider.spark.jvm.relation import data_frame
+from airflow_provider.spark.jvm.scala import to_seq
 
 _DESCRIPTION = "spark.job.description"
 _LEAF_PARALLELISM = "spark.sql.leafNodeDefaultParallelism"
@@ -54,17 +55,23 @@ class PreparedJob:
         """Return the bytes of rows that the shuffles hand to the last stage; 0 if there are none or it is not known."""
         return sum(int(stage.getRuntimeStatistics().sizeInBytes()) for stage in shuffle_stages(self._plan))
 
-    def without_python(self, schema: Any) -> Any:
+    def without_python(self, schema: Any, but: Collection[int] = ()) -> Any:
         """Return a DataFrame of what goes into the function on top, which goes on from the shuffles that have run.
 
         :param schema: its columns
+        :param but: partitions to leave out
         :returns: ``None`` if the plan has another shape
         """
         top = below_function(self._plan)
         if top is None:
             return None
-        struct = self._spark._jvm.org.apache.spark.sql.types.DataType.fromJson(schema.json())
-        return data_frame(self._spark, self._spark._jsparkSession.internalCreateDataFrame(top.execute(), struct, False))
+        jvm, rdd = self._spark._jvm, top.execute()
+        if but:
+            wanted = [index for index in range(self.parallelism) if index not in but]
+            # A Scala set is the function that tells what is in it.
+            rdd = jvm.org.apache.spark.rdd.PartitionPruningRDD.create(rdd, to_seq(jvm, wanted).toSet())
+        struct = jvm.org.apache.spark.sql.types.DataType.fromJson(schema.json())
+        return data_frame(self._spark, self._spark._jsparkSession.internalCreateDataFrame(rdd, struct, False))
 
     def run(self, partitions: Sequence[int]) -> list[Any]:
         """Run the chosen partitions and return their rows."""

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider.spark.jvm.relation import data_frame, dataset, in_the_place_of
+from airflow_provider.spark.jvm.relation import data_frame, renamed
 from airflow_provider.spark.jvm.scala import companion, items, to_seq
 
 if TYPE_CHECKING:
@@ -60,9 +60,11 @@ class PartialAggregate:
         :param stored: has them, in the columns of :attr:`frame`
         :param size: their bytes
         """
-        plan = stored._jdf.queryExecution().analyzed()
-        read = dataset(self._spark, in_the_place_of(self._spark, self._first.output(), plan))
-        second = _exchanged(self._spark, self._whole, self._first, read._jdf.queryExecution().sparkPlan())
+        read = stored._jdf.queryExecution().sparkPlan()
+        # In the physical plan, because the optimizer does not keep the identities of a plan's own columns.
+        columns = renamed(self._spark, self._first.output(), read.output())
+        read = self._spark._jvm.org.apache.spark.sql.execution.ProjectExec(columns, read)
+        second = _exchanged(self._spark, self._whole, self._first, read)
         with self._shuffle_partitions(size):
             rdd = _prepared(self._spark, second).execute()
         return self._over(rdd, self._whole)

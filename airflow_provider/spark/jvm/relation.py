@@ -121,13 +121,18 @@ def with_sources(df: DataFrame, sources: Mapping[str, Callable[[], DataFrame]]) 
 
 def in_the_place_of(spark: Any, columns: Any, plan: Any) -> Any:
     """Return *plan* with its columns under the names and identities of *columns*, which it has by position."""
+    return _logical(spark).Project(renamed(spark, columns, plan.output()), plan)
+
+
+def renamed(spark: Any, columns: Any, given: Any) -> Any:
+    """Return the columns *given*, each under the name and identity of the one of *columns* at its position."""
     alias = spark._jvm.org.apache.spark.sql.catalyst.expressions.Alias
     empty, nothing = to_seq(spark._jvm, []), spark._jvm.scala.Option.empty()
-    renamed = [
+    aliases = [
         alias(new, old.name(), old.exprId(), empty, nothing, empty)
-        for old, new in zip(items(columns), items(plan.output()), strict=True)
+        for old, new in zip(items(columns), items(given), strict=True)
     ]
-    return _logical(spark).Project(to_seq(spark._jvm, renamed), plan)
+    return to_seq(spark._jvm, aliases)
 
 
 def vertex_token(plan: Any) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from airflow_provider.spark.auto.actions import recovering_actions
+from airflow_provider.spark.auto.cost import Price
 from airflow_provider.spark.context import RecoveryContext
 from tests.spark.attempts import Attempts, vertices
 
@@ -33,6 +35,17 @@ def by_customer(spark: SparkSession, orders: Path) -> DataFrame:
 
     frame = spark.read.parquet(str(orders))
     return frame.groupBy("customer").agg(F.sum("amount").alias("total"), F.countDistinct("amount").alias("n"))
+
+
+@pytest.fixture
+def many_tasks(spark: SparkSession) -> Iterator[None]:
+    """Small files are read by many tasks."""
+    settings = {"spark.sql.files.maxPartitionBytes": "400", "spark.sql.files.openCostInBytes": "0"}
+    for name, value in settings.items():
+        spark.conf.set(name, value)
+    yield
+    for name in settings:
+        spark.conf.unset(name)
 
 
 def rules_of(context: RecoveryContext) -> set[str]:
@@ -126,28 +139,74 @@ def test_rows_without_a_shuffle_keep_their_order(spark: SparkSession, orders: Pa
 
 
 def test_the_first_step_of_an_aggregate_is_stored_task_by_task(
-    spark: SparkSession, orders: Path, attempts: Attempts
+    spark: SparkSession, orders: Path, many_tasks: None, attempts: Attempts
 ) -> None:
-    """Over eight waves of tasks; a second attempt that lost the aggregate itself computes none of them again."""
-    spark.conf.set("spark.sql.files.maxPartitionBytes", "400")
-    spark.conf.set("spark.sql.files.openCostInBytes", "0")
-    try:
-        expected = sorted(by_customer(spark, orders).collect())
-        with automatic(attempts) as context:
-            assert sorted(by_customer(spark, orders).collect()) == expected
-            first = vertices(context)["partial aggregate(customer)"]
-            assert first.partitions >= 16
-            known = context.master.graph.vertices.values()
-            (whole,) = (v.initialized.vertex for v in known if v.initialized.name == "aggregate(customer)")
-            context.master.start_over(whole, "the test loses it")
-        with automatic(attempts) as context:
-            assert sorted(by_customer(spark, orders).collect()) == expected
-            reports = vertices(context)
-            assert reports["partial aggregate(customer)"].reused == first.partitions
-            assert reports["aggregate(customer)"].computed > 0
-    finally:
-        spark.conf.unset("spark.sql.files.maxPartitionBytes")
-        spark.conf.unset("spark.sql.files.openCostInBytes")
+    """Over several waves of tasks; a second attempt that lost the aggregate itself computes none of them again."""
+    expected = sorted(by_customer(spark, orders).collect())
+    with automatic(attempts) as context:
+        assert sorted(by_customer(spark, orders).collect()) == expected
+        first = vertices(context)["partial aggregate(customer)"]
+        assert first.partitions >= 16
+        known = context.master.graph.vertices.values()
+        (whole,) = (v.initialized.vertex for v in known if v.initialized.name == "aggregate(customer)")
+        context.master.start_over(whole, "the test loses it")
+    with automatic(attempts) as context:
+        assert sorted(by_customer(spark, orders).collect()) == expected
+        reports = vertices(context)
+        assert reports["partial aggregate(customer)"].reused == first.partitions
+        assert reports["aggregate(customer)"].computed > 0
+
+
+def test_a_pilot_in_vain_is_not_computed_twice(
+    spark: SparkSession,
+    orders: Path,
+    many_tasks: None,
+    attempts: Attempts,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where its first wave shows that storing is too dear, that wave is read and the others are computed, in order."""
+    from pyspark.sql import functions as F
+
+    log = tmp_path / "log"
+    log.mkdir()
+
+    def noted(amount: int) -> int:
+        with (log / str(os.getpid())).open("a") as file:
+            file.write("x")
+        return 2 * amount
+
+    monkeypatch.setattr(Price, "pilot_too_dear", lambda *_: "the test says so")
+    plain = spark.read.parquet(str(orders)).select("customer", F.udf(noted, "long")("amount").alias("a"))
+    expected = plain.collect()
+    for file in log.iterdir():
+        file.unlink()
+    with automatic(attempts) as context:
+        assert plain.select("*").collect() == expected
+        assert sum(file.stat().st_size for file in log.iterdir()) == len(expected)
+        vertex = next(iter(vertices(context).values()))
+        assert 0 < vertex.computed < vertex.partitions
+        assert context.master.graph.newest is not None
+        assert [skip.reason for skip in context.master.graph.newest.skipped] == ["the test says so"]
+    with automatic(attempts) as context:
+        assert plain.select("*").collect() == expected
+        assert next(iter(vertices(context).values())).reused == vertex.computed
+
+
+def test_the_first_step_of_an_aggregate_that_is_not_worth_it(
+    spark: SparkSession, orders: Path, many_tasks: None, attempts: Attempts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The aggregate goes on from the pilot's rows and from those that are not stored."""
+    monkeypatch.setattr(Price, "pilot_too_dear", lambda *_: "the test says so")
+    expected = sorted(by_customer(spark, orders).collect())
+    with automatic(attempts) as context:
+        assert sorted(by_customer(spark, orders).collect()) == expected
+        first, whole = (vertices(context)[f"{kind}aggregate(customer)"] for kind in ("partial ", ""))
+        assert 0 < first.computed < first.partitions
+        assert whole.computed == whole.partitions
+    with automatic(attempts) as context:
+        assert sorted(by_customer(spark, orders).collect()) == expected
+        assert vertices(context)["aggregate(customer)"].reused == whole.partitions
 
 
 def test_a_scan_that_waits_for_a_subquery(spark: SparkSession, orders: Path, attempts: Attempts) -> None:
