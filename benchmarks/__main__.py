@@ -39,9 +39,14 @@ def main() -> None:
         from benchmarks import pictures  # imports matplotlib, which is slow
 
         described = machine.describe()
-        result = auto.compare(arguments.scale, arguments.auto_rounds, arguments.queries, arguments.retry_over)
+        result = auto.compare(
+            arguments.scale,
+            arguments.auto_rounds,
+            arguments.queries,
+            arguments.retry_over,
+            lambda so_far: _keep(arguments.results, "auto", described, so_far),
+        )
         print(auto.table(result))
-        _keep(arguments.results, "auto", described, result)
         for file in pictures.draw(result, arguments.pictures):
             print(f"drawn: {file.name}")
         return

@@ -41,7 +41,10 @@ def draw(result: Mapping[str, Any], folder: Path) -> list[Path]:
         )
     ]
     retry = {
-        number: (query["retry"]["ratio"], [one["seconds"] / one["full"] for one in query["retry"]["all_rounds"]])
+        number: (
+            query["retry"]["ratio"],
+            [one["again"]["inside"] / one["full"]["inside"] for one in query["retry"]["all_rounds"]],
+        )
         for number, query in result["queries"].items()
         if query["retry"]
     }
