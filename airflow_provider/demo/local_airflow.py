@@ -111,7 +111,7 @@ class LocalAirflow:
         self.components[component] = process
         return process
 
-    def trigger(self, dag_id: str, conf: Mapping[str, str]) -> str:
+    def trigger(self, dag_id: str, conf: Mapping[str, Any]) -> str:
         """Start a run of the DAG and return its id."""
         run = self._call("POST", f"/api/v2/dags/{dag_id}/dagRuns", {"logical_date": None, "conf": dict(conf)})
         return str(run["dag_run_id"])

@@ -45,7 +45,7 @@ def tell(processes: Processes, work: Path, dags: Path, arguments: argparse.Names
     say(f"Airflow is up: {airflow.url}")
 
     folders = {"input_dir": str(work / "input"), "output_dir": str(work / "features")}
-    run_id = airflow.trigger(DAG, folders)
+    run_id = airflow.trigger(DAG, {**folders, "months": arguments.months})
     job = JobId.of_task_instance(DAG, run_id, TASK)
     say(f"DAG {DAG} is triggered; its Spark job has the id {job}")
 

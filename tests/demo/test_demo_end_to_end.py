@@ -29,7 +29,7 @@ class Demo:
         name, _, value = self.mark.partition("=")
         with self.output.open("wb") as output:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "airflow_provider.cli", "demo"],
+                [sys.executable, "-m", "airflow_provider.cli", "demo", "--months", "3"],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -78,8 +78,8 @@ def test_a_killed_driver_costs_only_what_was_not_stored_yet(demo: Demo) -> None:
     assert 7 <= stored < 12
     assert computed == 12 - stored
     assert reused > stored, "clean and joined were complete and must be reused too"
-    assert "206 rows, equals an uninterrupted run" in text
-    assert "206 rows, equals DuckDB's answer" in text
+    assert re.search(r"\d+ rows, equals an uninterrupted run", text)
+    assert re.search(r"\d+ rows, equals DuckDB's answer", text)
     assert demo.survivors() == []
     assert list(demo.temporary.iterdir()) == [demo.output]
 

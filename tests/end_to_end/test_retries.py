@@ -16,7 +16,7 @@ from airflow_provider.storage.claims import process_is_gone
 from airflow_provider.storage.uris import open_store
 from tests.end_to_end.jobs import check_answer, gated_job, write_orders
 from tests.end_to_end.stage import LONG, QUICK_CONF, Stage, TaskRun, airflow_stage
-from tests.support.browser import Person, chromium
+from tests.support.browser import Person, chromium, picture
 from tests.support.s3_gateway import S3Server
 
 pytestmark = [pytest.mark.airflow, pytest.mark.process, pytest.mark.timeout(1500)]
@@ -177,6 +177,7 @@ def test_discard_and_clear(scene: Scene, tmp_path: Path) -> None:
         browser.switch_to.frame(person.wait_for("the tab", lambda: browser.find_element(By.XPATH, frame)))
         person.wait_for("the grids", lambda: person.css(".vertex canvas"))
         assert person.cells() == {"totals": "c" * TOTALS, "graded": "c" * GRADED}
+        picture(browser, "before-discard")
         person.click("//button[@id='discard']")
         person.click("//button[@id='confirm-yes']")
         person.wait_for("its success", lambda: "starts afresh" in person.text("#notices [data-notice=done]"))
