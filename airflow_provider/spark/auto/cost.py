@@ -21,8 +21,8 @@ FIXED_PRICE = 0.4
 """Seconds that every recovery point costs: its fingerprint, a job of its own, requests to the store."""
 
 
-WAVES = 4
-"""A pilot is one wave of at least so many: what it stores may be stored in vain, and should then be the lesser part."""
+WAVES = 8
+"""A pilot is one wave of at least so many: what it stores may be stored in vain, and two jobs take longer than one."""
 
 
 @dataclass(frozen=True)

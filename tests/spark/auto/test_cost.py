@@ -47,7 +47,7 @@ def test_what_is_stored_keeps_within_the_budget(seconds: float, size: int) -> No
 
 
 def test_a_pilot_is_a_small_share_or_none() -> None:
-    """One wave of tasks, if there are four; so what it stores in vain is at most a quarter."""
+    """One wave of tasks, if there are eight; so what it stores in vain is at most an eighth."""
     price = CostModel(0.1, cores=2).price(scan(100))
     few, many = list(range(2 * WAVES - 1)), list(range(2 * WAVES))
     assert price.pilot(few) == []
@@ -65,5 +65,5 @@ def test_two_steps_need_enough_tasks() -> None:
     """With groups a pilot must be possible; without groups each task gives one row; one wave saves nothing."""
     model = CostModel(0.1, cores=2)
     grouped, single = Node("Aggregate", label="k"), Node("Aggregate")
-    assert [model.worth_two_steps(grouped, tasks) for tasks in (7, 8)] == [False, True]
+    assert [model.worth_two_steps(grouped, tasks) for tasks in (15, 16)] == [False, True]
     assert [model.worth_two_steps(single, tasks) for tasks in (3, 4)] == [False, True]
