@@ -19,6 +19,8 @@ LOCATION_KEY = "spark_recovery"
 """The XCom that the operator pushes; a test compares it with ``operators.publication``, which must not be imported."""
 _OPERATOR = "SparkRecoveryOperator"
 _OPERATORS = (_OPERATOR, "SparkRecoveryDecoratedOperator")
+_INSTANCE = (TaskInstance.state, TaskInstance.try_number, TaskInstance.max_tries, TaskInstance.operator)
+"""What an :class:`Instance` is made of, in its order."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,7 @@ class Instance:
 def read_instance(session: Session, task: TaskInstanceRef) -> Instance | None:
     """Return what Airflow knows of a task instance, ``None`` if there is none."""
     row = session.execute(
-        select(TaskInstance.state, TaskInstance.try_number, TaskInstance.max_tries, TaskInstance.operator).where(
+        select(*_INSTANCE).where(
             TaskInstance.dag_id == task.dag_id,
             TaskInstance.run_id == task.run_id,
             TaskInstance.task_id == task.task_id,
@@ -81,18 +83,12 @@ def read_location(session: Session, task: TaskInstanceRef) -> Location | None:
 
 def read_run(session: Session, run: RunRef) -> list[tuple[TaskInstanceRef, Instance, Location | None]]:
     """Return the task instances of a run whose jobs can be resumed: those of our operators, and those that said so."""
-    own = (TaskInstance.dag_id == run.dag_id, TaskInstance.run_id == run.run_id)
     said: Any = session.scalars(XComModel.get_many(run_id=run.run_id, key=LOCATION_KEY, dag_ids=run.dag_id))
     locations = {(found.task_id, found.map_index): parse_location(found.value) for found in said}
     rows = session.execute(
-        select(
-            TaskInstance.task_id,
-            TaskInstance.map_index,
-            TaskInstance.state,
-            TaskInstance.try_number,
-            TaskInstance.max_tries,
-            TaskInstance.operator,
-        ).where(*own)
+        select(TaskInstance.task_id, TaskInstance.map_index, *_INSTANCE).where(
+            TaskInstance.dag_id == run.dag_id, TaskInstance.run_id == run.run_id
+        )
     ).all()
     found = []
     for task_id, map_index, *told in rows:

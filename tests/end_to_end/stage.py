@@ -36,12 +36,9 @@ class Stage:
     airflow: LocalAirflow
     work: Path
 
-    def run(self, dag: str, task: str, conf: Mapping[str, str], store: ObjectStore | None = None) -> TaskRun:
-        """Trigger the DAG and return its task.
-
-        :param store: where its job is recorded, if not in the default connection's store
-        """
-        return TaskRun(self, dag, task, self.airflow.trigger(dag, conf), store or self.store)
+    def run(self, dag: str, task: str, conf: Mapping[str, str]) -> TaskRun:
+        """Trigger the DAG and return its task, whose job is recorded in the default connection's store."""
+        return TaskRun(self, dag, task, self.airflow.trigger(dag, conf), self.store)
 
     @property
     def store(self) -> ObjectStore:

@@ -14,6 +14,7 @@ from typing import Any
 
 import httpx
 import pytest
+from selenium.webdriver.remote.webdriver import WebDriver
 
 from airflow_provider.demo.processes import Processes, free_port, wait_until
 from airflow_provider.recovery.job import JobId
@@ -47,6 +48,11 @@ class Site:
         """A browser in which *user* has logged in, ``None``: nobody."""
         cookies = {"_token": self.tokens[user]} if user else {}
         return httpx.Client(base_url=self.url, cookies=cookies, timeout=60)
+
+    def log_in(self, browser: WebDriver, user: str = "ann") -> None:
+        """Let *user* have logged in in a real browser."""
+        browser.get(f"{self.url}/spark-recovery/page.css")  # a cookie is set for the site that is shown
+        browser.add_cookie({"name": "_token", "value": self.tokens[user], "path": "/"})
 
     def run(self, orders: str, dag_id: str = "etl") -> Run:
         """Run the DAG once; its Spark job does what the orders say."""

@@ -22,8 +22,7 @@ def test_the_buttons_ask_first(tmp_path: Path, site: Site) -> None:
     run = site.run("a b fail")
     with chromium(tmp_path / "profile") as browser:
         person = Person(browser)
-        browser.get(site.url + "/spark-recovery/page.css")
-        browser.add_cookie({"name": "_token", "value": site.tokens["ann"], "path": "/"})
+        site.log_in(browser)
         browser.get(f"{site.url}/spark-recovery/?{urlencode(run.query())}")
         person.click("//button[@id='discard']")
         assert browser.switch_to.active_element.text == "Cancel"

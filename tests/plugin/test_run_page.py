@@ -106,8 +106,7 @@ def test_a_person_finds_the_job(several: Run, tmp_path: Path) -> None:
     site = several.site
     with chromium(tmp_path / "profile") as browser:
         person = Person(browser)
-        browser.get(site.url + "/spark-recovery/page.css")
-        browser.add_cookie({"name": "_token", "value": site.tokens["ann"], "path": "/"})
+        site.log_in(browser)
         ids = {"dag_id": several.dag_id, "run_id": several.run_id}
         browser.get(f"{site.url}/spark-recovery/run?{urlencode(ids)}")
         rows = person.wait_for("the table", lambda: person.css("#jobs tbody tr"))
@@ -126,7 +125,8 @@ def test_a_run_without_jobs_says_so(site: Site, tmp_path: Path) -> None:
     """In words, in place of an empty table."""
     with chromium(tmp_path / "profile") as browser:
         person = Person(browser)
-        browser.get(site.url + "/spark-recovery/page.css")
-        browser.add_cookie({"name": "_token", "value": site.tokens["ann"], "path": "/"})
+        site.log_in(browser)
         browser.get(f"{site.url}/spark-recovery/run?{urlencode({'dag_id': 'etl', 'run_id': 'no-such-run'})}")
-        person.wait_for("the words", lambda: "No Spark job here" in person.text("#empty"))
+        person.wait_for("the words", lambda: person.text("#empty"))
+        assert "No Spark job here that a retry could resume." in person.text("#empty")
+        assert not browser.find_element(By.ID, "jobs").is_displayed()

@@ -11,14 +11,11 @@ import os
 import subprocess
 import sys
 import tempfile
+from importlib.metadata import version
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-import pyspark
-
 ROOT = Path(__file__).parents[2]
-ARCHIVE = ROOT / ".tools" / f"spark-{pyspark.__version__}.jsa"
+ARCHIVE = ROOT / ".tools" / f"spark-{version('pyspark')}.jsa"
 
 WITHOUT_COMPILER = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """For any JVM that lives a few seconds: compiling well costs more than it saves, a third of the time on two cores."""
@@ -31,6 +28,9 @@ def write_archive() -> None:
     """Run a small driver that leaves the archive, unless it is there."""
     if ARCHIVE.exists():
         return
+    import pyarrow as pa  # not for whoever only wants the options above
+    import pyarrow.parquet as pq
+
     ARCHIVE.parent.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(dir=ARCHIVE.parent) as name:
         folder = Path(name)
