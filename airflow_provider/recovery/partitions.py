@@ -15,11 +15,15 @@ from airflow_provider.recovery.digest import digest
 from airflow_provider.recovery.events import PartitionFinished
 
 FOLDER = "partitions"
-SUFFIX = ".parquet"
+ROWS = ".parquet"
+"""Ends the key of a partition whose rows are stored."""
+MAP_OUTPUT = ".shuffle"
+"""Ends the key of a partition that is one task's map output: the files from which the reducers of a shuffle read."""
 
 _KEY = re.compile(
     rf"{FOLDER}/(?P<vertex>[^/]+)/(?P<layout>[^/]+)/(?P<index>\d+)-of-(?P<parallelism>\d+)"
-    rf"\.e(?P<epoch>\d+)\.t(?P<task>\d+)\.r(?P<rows>\d+)\.c(?P<checksum>[0-9a-f]{{8}})\.ms(?P<millis>\d+){re.escape(SUFFIX)}"
+    rf"\.e(?P<epoch>\d+)\.t(?P<task>\d+)\.r(?P<rows>\d+)\.c(?P<checksum>[0-9a-f]{{8}})\.ms(?P<millis>\d+)"
+    rf"(?P<suffix>{re.escape(ROWS)}|{re.escape(MAP_OUTPUT)})"
 )
 
 
@@ -32,7 +36,9 @@ class StoredPartition:
     :ivar task: Spark's task attempt id, unique within the attempt's application
     :ivar checksum: CRC-32 of the object, eight hexadecimal digits
     :ivar millis: task time spent on it
+    :ivar rows: of a map output about as many
     :ivar bytes: size of the object; 0 where only the key is known
+    :ivar suffix: :data:`ROWS` or :data:`MAP_OUTPUT`
     """
 
     vertex: str
@@ -45,13 +51,14 @@ class StoredPartition:
     checksum: str
     millis: int
     bytes: int = 0
+    suffix: str = ROWS
 
     @property
     def key(self) -> str:
         """Object key below the job's prefix."""
         return (
             f"{FOLDER}/{self.vertex}/{self.layout}/{self.index:06d}-of-{self.parallelism:06d}"
-            f".e{self.epoch}.t{self.task}.r{self.rows}.c{self.checksum}.ms{self.millis}{SUFFIX}"
+            f".e{self.epoch}.t{self.task}.r{self.rows}.c{self.checksum}.ms{self.millis}{self.suffix}"
         )
 
     @classmethod
@@ -75,6 +82,7 @@ class StoredPartition:
             checksum=match["checksum"],
             millis=number("millis"),
             bytes=size,
+            suffix=match["suffix"],
         )
         return partition if partition.index < partition.parallelism and partition.key == key else None
 

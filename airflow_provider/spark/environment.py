@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import logging
+import shutil
+import sys
 import tempfile
 import zipfile
 from collections.abc import Callable, Iterable
@@ -13,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import airflow_provider
 from airflow_provider.recovery.errors import ConfigurationError
+from airflow_provider.spark.jvm.executors import is_local
 from airflow_provider.storage.claims import claim_key
 
 if TYPE_CHECKING:
@@ -54,7 +57,7 @@ def executors_ready(context: RecoveryContext, spark: SparkSession) -> str:
         if application not in context.executors_ready:
             _introduce(context, spark)
             lack = _ask_executors(context, spark)
-            if not lack and not _local(spark):
+            if not lack and not is_local(spark):
                 lack = _ask_for_the_store(context, spark)
             context.executors_ready[application] = lack
         return context.executors_ready[application]
@@ -65,13 +68,17 @@ def _introduce(context: RecoveryContext, spark: SparkSession) -> None:
     context.master.application_started(
         spark_context.applicationId, spark_context.uiWebUrl or "", spark_context.defaultParallelism
     )
-    if not _local(spark) and not _is_shipped():
+    if not is_local(spark) and not _is_shipped():
         spark_context.addPyFile(package_zip())  # again is harmless
 
 
-def _local(spark: SparkSession) -> bool:
-    """Whether the executors are this application's own JVM, with all that the driver has."""
-    return str(spark.sparkContext.master).startswith("local")
+def _same_python(spark: SparkSession) -> bool:
+    """Whether the executors run the driver's own Python; then nothing has to be started to ask it."""
+    found = shutil.which(spark.sparkContext.pythonExec)
+    if not is_local(spark) or found is None:
+        return False
+    theirs, ours = Path(found), Path(sys.executable)
+    return theirs.parent == ours.parent and theirs.resolve() == ours.resolve()
 
 
 def _is_shipped() -> bool:
@@ -100,7 +107,7 @@ def _ask_executors(context: RecoveryContext, spark: SparkSession) -> str:
 
         yield from (name for name in packages if importlib.util.find_spec(name) is None)
 
-    missing = _asked(spark, probe)
+    missing = missing_packages(packages) if _same_python(spark) else _asked(spark, probe)
     if not missing:
         return ""
     return (

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
@@ -16,6 +17,7 @@ from airflow_provider.recovery.errors import Fenced
 from airflow_provider.recovery.events import VertexInitialized
 from airflow_provider.recovery.executions import ExecutionState, ExecutionVersion
 from airflow_provider.recovery.partitions import StoredPartition
+from airflow_provider.spark.auto.rules import Rule
 from airflow_provider.spark.cut import Cut
 from airflow_provider.spark.jvm.carriers import to_carriers
 from airflow_provider.spark.jvm.execution import PreparedJob, job_properties, leaf_parallelism
@@ -26,14 +28,16 @@ from airflow_provider.spark.partition_io import (
     LAYOUT_PROPERTY,
     MANIFEST_SCHEMA,
     PARALLELISM_PROPERTY,
+    Place,
     partition_writer,
+    store_partition,
 )
 from airflow_provider.spark.reading import location
 from airflow_provider.spark.recovery_point import vertex_of
+from airflow_provider.spark.shuffles import kept_shuffles
 from airflow_provider.spark.types import UnstorableType, refusal, schema_of
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.accumulators import AccumulatorParam
     from pyspark.sql import DataFrame
 
@@ -45,6 +49,10 @@ log = logging.getLogger(__name__)
 
 _PROGRESS_INTERVAL = 5.0
 """Least seconds between two lines of progress."""
+_SMALL = 4 * 2**20
+"""Bytes of rows that the driver stores itself, at most."""
+_TASKS_OF_THE_DRIVER = 2**40
+"""What the driver stores is named as if by tasks from here on; those of executors count from 0."""
 
 
 class NotStored(Exception):
@@ -139,12 +147,13 @@ def materialize(
     known = master.vertex(point.vertex)
     recorded = Cut.from_spec(known.initialized.layout_spec) if known and known.initialized.deterministic else None
     settings = settings_set(spark, *CUTTING_SETTINGS)
-    with leaf_parallelism(spark, recorded.leaf_parallelism if recorded else 0) as parallelism:
+    with leaf_parallelism(spark, recorded.leaf_parallelism if recorded else 0) as parallelism, ExitStack() as shuffles:
         carried, writing = _writing(context, point, collector)
         started = time.monotonic()
+        saved = shuffles.enter_context(kept_shuffles(context, point, writing))
         with job_properties(spark.sparkContext, {}, description=f"{description}: upstream stages", tag=tag):
-            job = PreparedJob(writing, point.rdd_plan)
-        upstream_seconds = time.monotonic() - started
+            job = PreparedJob(writing)
+        upstream_seconds = saved + time.monotonic() - started
         if point.reads_unstored:
             job.layout.keep_rdds_whole()
         price = point.price if known is None else None
@@ -162,7 +171,11 @@ def materialize(
                 if price is not None and pilot:
                     _run(job, pilot, collector)
                     _stop_if(price.pilot_too_dear(collector.seconds, collector.storing), job, carried, collector.stored)
-                _run(job, [index for index in missing if index not in pilot], collector)
+                frame = job.without_python(carried.schema) if _is_small(point, job) else None
+                if frame is not None:
+                    _store_here(context, point, execution, frame, collector)
+                else:
+                    _run(job, [index for index in missing if index not in pilot], collector)
     lost = [index for index in range(job.parallelism) if index not in collector.stored]
     if lost:
         raise NotStored(collector.error or f"no task reported partitions {lost[:10]}")
@@ -187,6 +200,34 @@ def _run(job: PreparedJob, missing: list[int], collector: _Collector) -> None:
         collector.take(row.key, row.bytes, row.error)
 
 
+def _is_small(point: RecoveryPoint, job: PreparedJob) -> bool:
+    """Whether it is one partition of few rows: an aggregate that hardly has groups, or what the script waits for."""
+    return point.rule in {Rule.AGGREGATE, Rule.RESULT} and job.parallelism == 1 and 0 < job.shuffled_bytes() <= _SMALL
+
+
+def _store_here(
+    context: RecoveryContext,
+    point: RecoveryPoint,
+    execution: ExecutionVersion,
+    frame: DataFrame,
+    collector: _Collector,
+) -> None:
+    """Store the one partition of a small vertex from the driver: to start Python on an executor takes seconds."""
+    place = Place(
+        vertex=point.vertex,
+        layout=str(frame.sparkSession.sparkContext.getLocalProperty(LAYOUT_PROPERTY)),
+        index=0,
+        parallelism=1,
+        epoch=context.master.epoch,
+        task=_TASKS_OF_THE_DRIVER + execution.number,
+    )
+    batches = cast("Any", frame)._collect_as_arrow()
+    partition, error = store_partition(location(context).open, place, iter(batches), _schema(frame))
+    if error:
+        raise NotStored(error)
+    collector.take(partition.key, partition.bytes, "")
+
+
 def _writing(context: RecoveryContext, point: RecoveryPoint, collector: _Collector) -> tuple[DataFrame, DataFrame]:
     """Return *point*'s rows in the columns that are stored, and the DataFrame that stores them when it runs."""
     spark = point.df.sparkSession
@@ -202,17 +243,17 @@ def _writing(context: RecoveryContext, point: RecoveryPoint, collector: _Collect
     def report(key: str, size: int, error: str, seconds: float, storing: float) -> None:
         accumulator.add([(key, size, error, seconds, storing)])
 
-    schema = _arrow_schema(frame).serialize().to_pybytes()
-    write = partition_writer(location(context), point.vertex, context.master.epoch, schema, report)
+    write = partition_writer(location(context), point.vertex, context.master.epoch, _schema(frame), report)
     return frame, frame.mapInArrow(write, MANIFEST_SCHEMA)
 
 
-def _arrow_schema(frame: DataFrame) -> pa.Schema:
+def _schema(frame: DataFrame) -> bytes:
+    """Return the Arrow schema of a frame, serialised."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
     if frame.sparkSession.version < "4":  # UTC is what it always takes
-        return to_arrow_schema(frame.schema)
-    return to_arrow_schema(frame.schema, timezone="UTC")
+        return bytes(to_arrow_schema(frame.schema).serialize().to_pybytes())
+    return bytes(to_arrow_schema(frame.schema, timezone="UTC").serialize().to_pybytes())
 
 
 def _layout(point: RecoveryPoint, job: PreparedJob) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from airflow_provider.recovery.job import encode_segment
 
@@ -31,7 +31,6 @@ class RecoveryPoint:
     :ivar rule: the rule by which auto mode placed it; empty for ``checkpoint``
     :ivar in_order: whether it is read back partition by partition, in their order
     :ivar reads_unstored: whether below it stands a place that was not worth storing
-    :ivar rdd_plan: the physical plan behind an RDD that *df* reads; ``None`` if there is none
     :ivar price: says whether storing it pays; ``None`` where the script has asked for it
     """
 
@@ -43,7 +42,6 @@ class RecoveryPoint:
     rule: str = ""
     in_order: bool = False
     reads_unstored: bool = False
-    rdd_plan: Any = None
     price: Price | None = None
 
     @property

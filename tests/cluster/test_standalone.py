@@ -16,12 +16,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider.recovery import faults
 from airflow_provider.recovery.options import StorageOptions
-from airflow_provider.recovery.partitions import StoredPartition
+from airflow_provider.recovery.partitions import MAP_OUTPUT, StoredPartition
 from airflow_provider.storage.claims import Claim, Claims, process_is_gone
 from airflow_provider.storage.object_store import ObjectStore
 from airflow_provider.storage.partition_store import PartitionStore
@@ -35,7 +36,8 @@ from tests.support.waiting import process_tree, wait_until
 
 pytestmark = pytest.mark.process
 
-GATED = Path(__file__).parent / "jobs" / "gated_shuffle.py"
+JOBS = Path(__file__).parent / "jobs"
+GATED = JOBS / "gated_shuffle.py"
 BUCKET = "cluster-tests"
 
 
@@ -310,3 +312,48 @@ def alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
+
+
+def test_shuffle_files_are_put_back_on_other_executors(
+    tmp_path: Path, cluster: StandaloneCluster, bare_python: str
+) -> None:
+    """Two executors store what their map tasks have written; the next driver's executors read it as their own."""
+    source, target = tmp_path / "orders", tmp_path / "out"
+    source.mkdir()
+    for part in range(24):
+        rows = range(part * 500, part * 500 + 500)
+        table = pa.table({"customer": [row * 7919 % 300 for row in rows], "amount": [row % 97 for row in rows]})
+        pq.write_table(table, source / f"part-{part:02}.parquet")
+    settings = {
+        "spark.master": cluster.url,
+        "spark.scheduler.mode": "FAIR",
+        "spark.sql.shuffle.partitions": "4",
+        "spark.sql.adaptive.coalescePartitions.enabled": "false",  # four partitions, which executors store
+        "spark.sql.files.maxPartitionBytes": "4000",
+        "spark.sql.files.openCostInBytes": "4000",
+        **EXECUTOR_SETTINGS,
+    }
+    driver = DriverHarness(
+        tmp_path, f"file://{tmp_path}/store", environment={"PYSPARK_PYTHON": bare_python}, settings=settings
+    )
+    options = {"keep-partitions": "", "overhead-budget": "1e6", "recovery-points": "auto"}
+    arguments = [str(source), str(target)]
+    first = driver.run(JOBS / "unmodified.py", *arguments, fault=faults.BEFORE_VERTEX_FINISHED, options=options)
+    assert first.code == -signal.SIGKILL, first.log
+    stored = driver.partitions("shuffle~28customer~29")
+    assert stored
+    assert all(partition.suffix == MAP_OUTPUT for partition in stored)
+    for file in (tmp_path / "store").rglob("*.parquet"):
+        file.unlink()  # so that nothing but the shuffle is left
+    second = driver.run(JOBS / "unmodified.py", *arguments, options=options)
+    assert second.code == 0, second.log
+    maps = stored[0].parallelism
+    reused = f"{maps} map tasks, {len(stored)} reused, {maps - len(stored)} to compute"
+    assert f"recovery point 'shuffle(customer)': {reused}" in second.log
+    assert "FetchFailed" not in second.log
+    everything = pa.concat_tables(pq.read_table(file) for file in sorted(source.iterdir()))
+    totals = everything.group_by("customer").aggregate([("amount", "sum"), ("amount", "max")]).sort_by("customer")
+    got = pq.read_table(target).sort_by("customer")
+    assert [column.to_pylist() for column in got.columns] == [
+        totals[name].to_pylist() for name in ("customer", "amount_sum", "amount_max")
+    ]

@@ -59,9 +59,7 @@ def points(node: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def test_a_query(tpch: QuerySuite, tmp_path: Path) -> None:  # noqa: F811 - the fixture
-    """A TPC-H query is told with its aggregate's recovery point, which many small tasks feed; nothing is computed and
-    nothing is written.
-    """
+    """A TPC-H query is told with its aggregate's recovery point and the shuffle below; nothing is computed."""
     target = tmp_path / "out"
     target.mkdir()
     splits = {"files.maxPartitionBytes": "16k", "files.openCostInBytes": "0", "files.minPartitionNum": "64"}
@@ -72,7 +70,7 @@ def test_a_query(tpch: QuerySuite, tmp_path: Path) -> None:  # noqa: F811 - the 
     lines = told.out.splitlines()
     assert lines[0] == "1. write.parquet  queries.py:25"
     assert any(line.startswith("     + recovery point 'aggregate(l_returnflag, l_linestatus)'") for line in lines)
-    assert "tasks stores its own rows" in " ".join(told.out.split())
+    assert "files of shuffle(l_returnflag, l_linestatus) are kept" in " ".join(told.out.split())
     assert "queries.py: 1 action, 1 recovery point, 0 places not taken" in lines
     assert sorted(path.name for path in target.iterdir()) == ["seconds.json"]  # the script's own
     assert told.jobs()

@@ -38,11 +38,11 @@ def test_a_plan_is_a_tree_with_its_points() -> None:
     ]
 
 
-def test_an_aggregate_in_two_steps() -> None:
-    """That each task's rows are stored before the shuffle is told with the aggregate's point."""
-    point = ExplainedPoint("aggregate", "aggregate(a)", 9, first_step=40)
+def test_the_shuffles_that_are_kept() -> None:
+    """They are told with the point for which they run."""
+    point = ExplainedPoint("aggregate", "aggregate(a)", 9, shuffles=("shuffle(a)", "shuffle(b)"))
     text = " ".join(format_explanation(explained(ExplainedNode("Aggregate", "a", point=point))).split())
-    assert "about 9.0 s; before its shuffle, each of 40 tasks stores" in text
+    assert "about 9.0 s; until then the files of shuffle(a), shuffle(b) are kept, task by task" in text
 
 
 def test_a_place_that_is_not_worth_it_says_why() -> None:

@@ -11,12 +11,14 @@ from dataclasses import dataclass
 
 from airflow_provider.spark.auto.rules import Node
 
-READ_RATE = 20 * 2**20
+READ_RATE = 10 * 2**20
 """Bytes of columnar files that one core reads and reduces in a second."""
 PYTHON_FACTOR = 10
 """By how much a Python function slows that down, at least."""
 STORE_RATE = 40 * 2**20
 """Bytes of rows that one core stores, and reads back, in a second."""
+COPY_RATE = 100 * 2**20
+"""Bytes of shuffle files that one core copies into the store in a second, as long as that has not been measured."""
 FIXED_PRICE = 0.4
 """Seconds that every recovery point costs: its fingerprint, a job of its own, requests to the store."""
 
@@ -57,21 +59,20 @@ class CostModel:
             f"{seconds:.1f} s that computing took"
         )
 
-    def worth_two_steps(self, node: Node, parallelism: int) -> bool:
-        """Whether to store what each task makes of its own rows of an aggregate.
+    def affordable(self, size: float, *, seconds: float, copied: int, spent: float) -> int:
+        """Return how many map outputs of *size* bytes may be copied into the store now.
 
-        How many rows its groups will give is not known beforehand, so there must be enough tasks for a pilot; without
-        groups each gives one row. Where all tasks run at once there is nothing to save.
+        :param seconds: since their application began to compute them
+        :param copied: bytes that have been copied so far
+        :param spent: task seconds that this took
         """
-        waves = parallelism / max(1, self.cores)
-        return waves >= (WAVES if node.label else 2)
+        rate = copied / spent if copied and spent else COPY_RATE
+        left = seconds * self.cores * self.budget - spent
+        return max(0, int(left * rate / max(1.0, size)))
 
-    def price(self, node: Node, size: int | None = None) -> Price:
-        """Return what is asked while *node* is computed.
-
-        :param size: of its rows, in bytes, if more is known than Spark's estimate; 0 if that means nothing
-        """
-        return Price(self, self.computing(node), node.size if size is None else size)
+    def price(self, node: Node) -> Price:
+        """Return what is asked while *node* is computed."""
+        return Price(self, self.computing(node), node.size)
 
 
 @dataclass(frozen=True)

@@ -13,15 +13,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider.recovery.causes import one_line
-from airflow_provider.recovery.digest import digest
 from airflow_provider.recovery.errors import Fenced
 from airflow_provider.spark.auto.cost import CostModel
 from airflow_provider.spark.auto.rules import CACHED, Node, Placement, Rule, placements, placements_in_kept
 from airflow_provider.spark.environment import executors_ready
 from airflow_provider.spark.fingerprint import fingerprint
 from airflow_provider.spark.jvm.optimized import OptimizedPlan, at_a_glance
-from airflow_provider.spark.jvm.partial_aggregate import PartialAggregate
-from airflow_provider.spark.jvm.relation import as_vertex
 from airflow_provider.spark.recover import go_on_from
 from airflow_provider.spark.recovery_point import RecoveryPoint, vertex_identity
 from airflow_provider.spark.types import refusal, schema_of
@@ -226,8 +223,6 @@ class _Action:
         )
         if not self._complete(point):
             point = self._fed(point, node)
-            if placement.may_have_two_steps:
-                point = self._in_two_steps(point, node)
         frame = _computed(self.context, point)
         if point.vertex in self.context.done:
             self._vertices[node] = point.vertex
@@ -244,43 +239,6 @@ class _Action:
             df=self.plan.frame(node, below),
             fingerprint=replace(point.fingerprint, upstream=upstream),
             reads_unstored=self._unstored,
-        )
-
-    def _in_two_steps(self, point: RecoveryPoint, node: Node) -> RecoveryPoint:
-        """Return *point* so that it reads what its first step has stored, if that can be had and pays."""
-        steps = PartialAggregate.of(point.df)
-        if steps is None or not self.model.worth_two_steps(node, steps.parallelism):
-            return point
-        identity = replace(
-            point.fingerprint, digest=digest(point.fingerprint.digest, steps.frame.schema.json(), "first step")
-        )
-        name = self.context.unique_name(Placement(node, Rule.PARTIAL_AGGREGATE).name, identity.digest)
-        first = RecoveryPoint(
-            steps.frame,
-            name,
-            vertex_identity(name, identity.digest),
-            identity,
-            point.not_deterministic,
-            rule=str(Rule.PARTIAL_AGGREGATE),
-            rdd_plan=steps.plan,
-            price=self.model.price(node, size=0),  # Spark takes an aggregate to be as large as its input
-        )
-        frame = _computed(self.context, first)
-        known = self.context.master.vertex(first.vertex)
-        if known is None or not known.partitions:
-            return point
-        kept = first.vertex in self.context.done
-        # Of a first step that was not worth storing a pilot is known.
-        size = sum(partition.bytes for partition in known.partitions.values())
-        size = size * steps.parallelism // len(known.partitions)
-        return replace(
-            point,
-            df=as_vertex(point.df, steps.finish(frame, size), None),
-            fingerprint=replace(
-                point.fingerprint, upstream=(*point.fingerprint.upstream, *((first.vertex,) if kept else ()))
-            ),
-            reads_unstored=True,
-            price=self.model.price(node, size=size),
         )
 
     def _complete(self, point: RecoveryPoint) -> bool:

@@ -24,9 +24,9 @@ class Rule(StrEnum):
     """Above a window: it has shuffled and sorted its input."""
     GROUPED_FUNCTION = "grouped function"
     """Above a Python function on groups (``applyInPandas``): a shuffle and Python in one."""
-    PARTIAL_AGGREGATE = "partial aggregate"
-    """Inside of an aggregate, in front of its shuffle: each task has read its share and has a row or few for each
-    group. That is where a long query over one big table spends its time."""
+    SHUFFLE = "shuffle"
+    """The output of each task in front of a shuffle that reads sources: that is where a long query spends its time.
+    Not placed here but found in the physical plan of what is computed for another point (``spark/shuffles.py``)."""
     JOIN_INPUT = "join input"
     """At an input of a shuffled join that holds a shuffle or a Python function: the join can fail for want of memory,
     and what feeds it was dear."""
@@ -104,11 +104,6 @@ class Placement:
 
     node: Node
     rule: Rule
-
-    @property
-    def may_have_two_steps(self) -> bool:
-        """Whether what each task makes of its own rows may be stored, too: an aggregate of what Spark itself reads."""
-        return self.rule is Rule.AGGREGATE and not self.node.python_since_shuffle
 
     @property
     def name(self) -> str:

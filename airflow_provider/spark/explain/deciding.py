@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider.spark.auto.cost import CostModel
@@ -12,8 +12,8 @@ from airflow_provider.spark.explain.explanation import ExplainedNode, ExplainedP
 from airflow_provider.spark.fingerprint import fingerprint
 from airflow_provider.spark.functions import FunctionReader
 from airflow_provider.spark.jvm.optimized import OptimizedPlan
-from airflow_provider.spark.jvm.partial_aggregate import PartialAggregate
 from airflow_provider.spark.jvm.scala import items
+from airflow_provider.spark.kept_shuffle import keepable
 from airflow_provider.spark.types import refusal, schema_of
 from airflow_provider.spark.watching import Watched
 
@@ -103,6 +103,18 @@ class _Deciding:
                 return
         for child in node.children:
             self._visit(child)
+        if node in self._points and not self._points[node].refused:
+            self._points[node] = replace(self._points[node], shuffles=self._shuffles(node))
+
+    def _shuffles(self, node: Node) -> tuple[str, ...]:
+        """Return the names of the shuffles that are kept while *node* is computed, and that no other point has kept."""
+        names = []
+        for found in keepable(self._seen, self._model, self._plan.frame(node, {})):
+            if found.identity.digest not in self._seen.kept:
+                name = self._seen.unique_name(found.name)
+                self._seen.kept[found.identity.digest] = (self._number, name)
+                names.append(name)
+        return tuple(names)
 
     def _cache(self, node: Node) -> None:
         relation = self._plan.cached(node)
@@ -135,16 +147,7 @@ class _Deciding:
             return ExplainedPoint(rule, name, seconds, kept_by=number)
         name = self._seen.unique_name(placement.name)
         self._seen.kept[identity.digest] = (self._number, name)
-        return ExplainedPoint(
-            rule, name, seconds, measured=node.holds_shuffle, first_step=self._first_step(placement, raw)
-        )
-
-    def _first_step(self, placement: Placement, df: DataFrame) -> int:
-        """Return the number of tasks whose rows of an aggregate are stored before its shuffle."""
-        steps = PartialAggregate.of(df) if placement.may_have_two_steps else None
-        if steps is None or not self._model.worth_two_steps(placement.node, steps.parallelism):
-            return 0
-        return steps.parallelism
+        return ExplainedPoint(rule, name, seconds, measured=node.holds_shuffle)
 
 
 def _shown(

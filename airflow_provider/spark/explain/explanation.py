@@ -15,7 +15,7 @@ class ExplainedPoint:
     :ivar refused: why nothing would be stored there; empty text if it would
     :ivar kept_by: number of the action that has stored it already; 0 if none has
     :ivar measured: whether its price is looked at again when the shuffles below it have run
-    :ivar first_step: tasks whose own rows are stored before that, each as it ends; 0 if they are not
+    :ivar shuffles: names of the shuffles whose files are kept while it is computed
     """
 
     rule: str
@@ -24,7 +24,7 @@ class ExplainedPoint:
     refused: str = ""
     kept_by: int = 0
     measured: bool = False
-    first_step: int = 0
+    shuffles: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

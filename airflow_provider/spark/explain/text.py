@@ -16,7 +16,7 @@ _REASONS = {
     "aggregate": "it reads much and returns little",
     "window": "it has shuffled and sorted its input",
     "grouped function": "a shuffle and Python in one",
-    "partial aggregate": "each task has read its share and has few rows left",
+    "shuffle": "shuffle files die with the application",
     "join input": "the join may fail, and what feeds it is dear",
     "function before a shuffle": "shuffle files die with the application, and Python takes time",
     "function before the sink": "the sink keeps nothing of a job that is killed",
@@ -76,8 +76,8 @@ def _point(point: ExplainedPoint) -> str:
         return f"= recovery point {point.name!r}: stored by action {point.kept_by}, read from there"
     why = _REASONS.get(point.rule, point.rule)
     later = "; looked at again when its shuffles have run" if point.measured else ""
-    steps = f"; before its shuffle, each of {point.first_step} tasks stores its own rows" if point.first_step else ""
-    return f"+ recovery point {point.name!r}: {why}; computing takes about {_seconds(point.seconds)}{steps}{later}"
+    shuffles = f"; until then the files of {', '.join(point.shuffles)} are kept, task by task" if point.shuffles else ""
+    return f"+ recovery point {point.name!r}: {why}; computing takes about {_seconds(point.seconds)}{later}{shuffles}"
 
 
 def _seconds(seconds: float) -> str:

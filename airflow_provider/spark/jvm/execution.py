@@ -22,17 +22,16 @@ class PreparedJob:
     """A plan whose shuffle stages have run and whose last stage waits for a choice of partitions.
 
     :param df: DataFrame of small rows, one or a few per partition
-    :param rdd_plan: the physical plan behind an RDD that it reads, which tells how that is cut
     """
 
-    def __init__(self, df: Any, rdd_plan: Any = None) -> None:
+    def __init__(self, df: Any) -> None:
         self._spark = df.sparkSession
         self._schema = df.schema
         execution = df._jdf.queryExecution()
         self._rdd = df._jdf.javaToPython()
         self.parallelism = int(self._rdd.getNumPartitions())
         self._plan = execution.executedPlan()
-        self.layout: Layout = describe_layout(self._spark, self._plan, rdd_plan)
+        self.layout: Layout = describe_layout(self._spark, self._plan)
 
     def pin(self, reads: list[list[tuple[int, int]]]) -> bool:
         """Cut the last stage as an earlier attempt did; ``False`` if that cannot be had, then nothing has changed."""

@@ -77,23 +77,17 @@ class Layout:
         return digest(str(parallelism), *self.text)[:16]
 
 
-def describe_layout(spark: Any, plan: Any, rdd_plan: Any = None) -> Layout:
-    """Return the layout of an executed physical plan whose shuffle stages have run.
-
-    :param rdd_plan: the physical plan that made the RDD which it reads; ``None`` if it reads none, or one of the user's
-    """
+def describe_layout(spark: Any, plan: Any) -> Layout:
+    """Return the layout of a physical plan without shuffles, or of an executed one whose shuffle stages have run."""
     layout = Layout()
-    _describe(spark, plan, layout, rdd_plan)
+    _describe(spark, plan, layout)
     return layout
 
 
-def _describe(spark: Any, node: Any, layout: Layout, rdd_plan: Any = None) -> None:
+def _describe(spark: Any, node: Any, layout: Layout) -> None:
     name = node.getClass().getSimpleName()
     if name in _WRAPPERS:
-        _describe(spark, getattr(node, _WRAPPERS[name])(), layout, rdd_plan)
-        return
-    if name == "RDDScanExec" and rdd_plan is not None:
-        _describe(spark, rdd_plan, layout)
+        _describe(spark, getattr(node, _WRAPPERS[name])(), layout)
         return
     if name == "AQEShuffleReadExec":
         _shuffle_read(node, layout)
@@ -118,7 +112,7 @@ def _describe(spark: Any, node: Any, layout: Layout, rdd_plan: Any = None) -> No
     elif node.children().isEmpty() and name not in _NAMED_LEAVES:
         layout.whole_only.append(f"the partitions of {name} cannot be told apart")
     for child in items(node.children()):
-        _describe(spark, child, layout, rdd_plan)
+        _describe(spark, child, layout)
 
 
 def _shuffle_read(node: Any, layout: Layout) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider.spark.auto.cost import FIXED_PRICE, PYTHON_FACTOR, READ_RATE, WAVES, CostModel
+from airflow_provider.spark.auto.cost import COPY_RATE, FIXED_PRICE, PYTHON_FACTOR, READ_RATE, WAVES, CostModel
 from airflow_provider.spark.auto.rules import Node
 
 SIZES = st.integers(0, 2**50)
@@ -61,9 +61,17 @@ def test_a_pilot_is_judged_by_its_own_seconds() -> None:
     assert "2.0 s for storing what was computed in 8.0 s" in price.pilot_too_dear(seconds=10, storing=2)
 
 
-def test_two_steps_need_enough_tasks() -> None:
-    """With groups a pilot must be possible; without groups each task gives one row; one wave saves nothing."""
+@given(st.floats(1, 1e9), st.floats(0, 1e5), st.floats(0, 1e4))
+def test_map_outputs_are_copied_within_the_budget(size: float, seconds: float, spent: float) -> None:
+    """What has been spent and what is to be copied now take at most the budget's share of the tasks' time."""
+    model = CostModel(0.1, cores=4)
+    count = model.affordable(size, seconds=seconds, copied=0, spent=spent)
+    assert count == 0 or spent + count * size / COPY_RATE <= 0.1 * 4 * seconds * 1.001
+
+
+def test_a_slow_store_is_noticed() -> None:
+    """Once copying has been measured, its own rate counts."""
     model = CostModel(0.1, cores=2)
-    grouped, single = Node("Aggregate", label="k"), Node("Aggregate")
-    assert [model.worth_two_steps(grouped, tasks) for tasks in (15, 16)] == [False, True]
-    assert [model.worth_two_steps(single, tasks) for tasks in (3, 4)] == [False, True]
+    quick = model.affordable(2**20, seconds=100, copied=2**30, spent=1)
+    slow = model.affordable(2**20, seconds=100, copied=2**20, spent=1)
+    assert quick > 1000 > 20 > slow > 0

@@ -138,25 +138,6 @@ def test_rows_without_a_shuffle_keep_their_order(spark: SparkSession, orders: Pa
             assert rules_of(context) == {"function before the sink"}
 
 
-def test_the_first_step_of_an_aggregate_is_stored_task_by_task(
-    spark: SparkSession, orders: Path, many_tasks: None, attempts: Attempts
-) -> None:
-    """Over several waves of tasks; a second attempt that lost the aggregate itself computes none of them again."""
-    expected = sorted(by_customer(spark, orders).collect())
-    with automatic(attempts) as context:
-        assert sorted(by_customer(spark, orders).collect()) == expected
-        first = vertices(context)["partial aggregate(customer)"]
-        assert first.partitions >= 16
-        known = context.master.graph.vertices.values()
-        (whole,) = (v.initialized.vertex for v in known if v.initialized.name == "aggregate(customer)")
-        context.master.start_over(whole, "the test loses it")
-    with automatic(attempts) as context:
-        assert sorted(by_customer(spark, orders).collect()) == expected
-        reports = vertices(context)
-        assert reports["partial aggregate(customer)"].reused == first.partitions
-        assert reports["aggregate(customer)"].computed > 0
-
-
 def test_a_pilot_in_vain_is_not_computed_twice(
     spark: SparkSession,
     orders: Path,
@@ -191,22 +172,6 @@ def test_a_pilot_in_vain_is_not_computed_twice(
     with automatic(attempts) as context:
         assert plain.select("*").collect() == expected
         assert next(iter(vertices(context).values())).reused == vertex.computed
-
-
-def test_the_first_step_of_an_aggregate_that_is_not_worth_it(
-    spark: SparkSession, orders: Path, many_tasks: None, attempts: Attempts, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The aggregate goes on from the pilot's rows and from those that are not stored."""
-    monkeypatch.setattr(Price, "pilot_too_dear", lambda *_: "the test says so")
-    expected = sorted(by_customer(spark, orders).collect())
-    with automatic(attempts) as context:
-        assert sorted(by_customer(spark, orders).collect()) == expected
-        first, whole = (vertices(context)[f"{kind}aggregate(customer)"] for kind in ("partial ", ""))
-        assert 0 < first.computed < first.partitions
-        assert whole.computed == whole.partitions
-    with automatic(attempts) as context:
-        assert sorted(by_customer(spark, orders).collect()) == expected
-        assert vertices(context)["aggregate(customer)"].reused == whole.partitions
 
 
 def test_a_scan_that_waits_for_a_subquery(spark: SparkSession, orders: Path, attempts: Attempts) -> None:

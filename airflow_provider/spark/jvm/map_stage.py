@@ -1,0 +1,217 @@
+"""The map stages of a plan that has not run: what Spark would write for a shuffle, and what it would not have to.
+
+Adaptive execution makes a *query stage* of every exchange, from the bottom up, and looks into a cache first, whether
+the plan has the same exchange elsewhere. A stage that is put there beforehand is taken for such a one. Its shuffle is
+ours to prepare: map outputs that an earlier application has left are registered with the tracker of map outputs, as if
+their tasks had just ended, and Spark runs the missing ones only. All that follows is adaptive execution's own: joins
+that turn out small, coalesced and skewed partitions, fetch failures.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider.spark.jvm.layout import Layout, describe_layout
+from airflow_provider.spark.jvm.relation import dataset
+from airflow_provider.spark.jvm.scala import companion, has_member, items
+from airflow_provider.spark.map_output import MapOutput, Restored
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_SHUFFLE = "ShuffleExchangeExec"
+_PARTITIONINGS = frozenset({"HashPartitioning", "SinglePartition"})
+"""Others spread rows by chance, or by bounds from a sample."""
+_FIRST_STAGE = 1_000_000
+"""Ids of our stages begin here; adaptive execution counts from 0."""
+_FIRST_TASK = 2**40
+"""Map ids of restored outputs begin here; those of tasks count from 0."""
+_WRITTEN_WITH = (
+    "spark.shuffle.compress",
+    "spark.io.compression.codec",
+)
+"""Settings that decide how shuffle files are written, and have to be the same to read them."""
+_ROWS = "shuffleRecordsWritten"
+_SIZE = "dataSize"
+_BYTES = "shuffleBytesWritten"
+
+
+def why_not(spark: Any) -> str:
+    """Say why the shuffle files of this application are not Spark's usual ones; empty text if they are."""
+    conf = spark._jsc.sc().conf()
+    if conf.get("spark.shuffle.manager", "sort") not in {"sort", "tungsten-sort"}:
+        return "another shuffle manager is in use"
+    for name, what in {
+        "spark.io.encryption.enabled": "they are encrypted with a key of this application",
+        "spark.shuffle.push.enabled": "they are merged by another service",
+        "spark.shuffle.service.enabled": "they are served by another service",
+    }.items():
+        if conf.getBoolean(name, False):
+            return what
+    return "" if conf.get("spark.shuffle.sort.io.plugin.class", "") == "" else "a plugin keeps them elsewhere"
+
+
+def map_stages(df: DataFrame) -> list[MapStage]:
+    """Return the shuffles of *df*'s plan that have no other below; none where it is not adaptive, or has begun."""
+    spark: Any = df.sparkSession
+    plan = df._jdf.queryExecution().executedPlan()
+    if plan.getClass().getSimpleName() != "AdaptiveSparkPlanExec" or not plan.conf().exchangeReuseEnabled():
+        return []
+    found = (MapStage(spark, plan, exchange, number) for number, exchange in enumerate(_lowest(plan.initialPlan())))
+    return [stage for stage in found if stage.known]
+
+
+class MapStage:
+    """What tasks do in front of one shuffle.
+
+    :ivar maps: number of its tasks; 0 before :meth:`prepare`
+    :ivar label: for people: by what it shuffles
+    """
+
+    def __init__(self, spark: Any, plan: Any, exchange: Any, number: int) -> None:
+        self._spark = spark
+        self._plan = plan
+        self._exchange = exchange
+        self._number = number
+        self._prepared: Any = None
+        self._logical = _logical(spark, exchange.child())
+        partitioning = exchange.outputPartitioning()
+        kind = partitioning.getClass().getSimpleName().rstrip("$")
+        self.known = self._logical is not None and kind in _PARTITIONINGS and not _pruned_while_running(exchange)
+        keys = items(partitioning.expressions()) if kind == "HashPartitioning" else ()
+        self.label = ", ".join(str(key.name() if has_member(key, "name") else key.prettyName()) for key in keys)
+        self.maps = 0
+
+    @property
+    def frame(self) -> DataFrame:
+        """The rows that the shuffle is made for: those of its tasks, or of an aggregate whose first step they do."""
+        return dataset(self._spark, self._logical)
+
+    def written(self) -> tuple[str, ...]:
+        """Return what beside its rows decides what is in the files: columns, reducers, keys, compression."""
+        conf = self._spark._jsc.sc().conf()
+        return (
+            str(self._exchange.canonicalized().outputPartitioning().toString()),
+            str(self._exchange.schema().json()),
+            *(conf.get(name, "") for name in _WRITTEN_WITH),
+        )
+
+    def prepare(self) -> Layout:
+        """Plan its tasks, and return what each of them covers. Computes what their joins broadcast."""
+        execution = companion(self._spark._jvm.org.apache.spark.sql.execution, "QueryExecution")
+        rules = execution.preparations(self._spark._jsparkSession, self._spark._jvm.scala.Option.empty(), False)
+        prepared = execution.prepareForExecution(rules, self._exchange)
+        if prepared.getClass().getSimpleName() != _SHUFFLE:
+            raise ValueError(f"Spark made a {prepared.getClass().getSimpleName()} of a shuffle")
+        self._prepared = prepared
+        self.shuffle = int(prepared.shuffleDependency().shuffleId())
+        self.maps = int(prepared.numMappers())
+        return describe_layout(self._spark, prepared.child())
+
+    def restored_as(self, index: int) -> MapOutput:
+        """Return under which name a stored map output is put back."""
+        return MapOutput(self.shuffle, _FIRST_TASK + index)
+
+    def register(self, restored: Mapping[int, tuple[str, Restored]]) -> None:
+        """Tell Spark of map outputs that have been put back.
+
+        :param restored: index of the map task to the executor that has it, and what it has
+        """
+        jvm, tracker = self._spark._jvm, self._tracker
+        tracker.registerShuffle(self.shuffle, self.maps, int(self._prepared.numPartitions()))
+        places = {str(place.executorId()): place for place in self._block_managers()}
+        metrics = self._prepared.metrics()
+        for index, (executor, output) in restored.items():
+            if executor not in places:
+                continue
+            array = self._spark.sparkContext._gateway.new_array(jvm.long, len(output.sizes))
+            packed = struct.pack(f">{len(output.sizes)}q", *output.sizes)
+            jvm.java.nio.ByteBuffer.wrap(packed).asLongBuffer().get(array)
+            status = self._status(places[executor], array, self.restored_as(index).task)
+            tracker.registerMapOutput(self.shuffle, index, status)
+            # Adaptive execution takes a stage without rows for an empty relation.
+            metrics.apply(_ROWS).add(output.rows)
+            metrics.apply(_SIZE).add(output.size)
+
+    def take_place(self) -> None:
+        """Let the plan use it in the place of its own."""
+        adaptive = self._spark._jvm.org.apache.spark.sql.execution.adaptive
+        stage = adaptive.ShuffleQueryStageExec(
+            _FIRST_STAGE + self._number, self._prepared, self._exchange.canonicalized()
+        )
+        self._plan.context().stageCache().put(self._exchange.canonicalized(), stage)
+
+    @property
+    def finished(self) -> int:
+        """Number of its map outputs that are there."""
+        status = self._tracker.shuffleStatuses().get(self.shuffle)
+        return int(status.get().numAvailableMapOutputs()) if status.isDefined() else 0
+
+    def outputs(self, but: set[int]) -> Iterator[tuple[int, str, str, MapOutput]]:
+        """Yield index, executor, host and name of the map outputs that are there.
+
+        :param but: indexes to leave out
+        """
+        found = self._tracker.shuffleStatuses().get(self.shuffle)
+        if not found.isDefined():
+            return
+        statuses = found.get().mapStatuses()
+        for index in range(self.maps):
+            status = None if index in but else statuses[index]
+            if status is not None:
+                place = status.location()
+                output = MapOutput(self.shuffle, int(status.mapId()))
+                yield index, str(place.executorId()), str(place.host()), output
+
+    def written_so_far(self) -> tuple[int, int, int]:
+        """Return what its tasks have written: rows, their bytes before they are compressed, bytes of files."""
+        metrics = self._prepared.metrics()
+        rows, size, files = (int(metrics.apply(name).value()) for name in (_ROWS, _SIZE, _BYTES))
+        return rows, size, files
+
+    @property
+    def _tracker(self) -> Any:
+        return self._spark._jvm.org.apache.spark.SparkEnv.get().mapOutputTracker()
+
+    def _block_managers(self) -> Iterator[Any]:
+        manager = self._spark._jvm.org.apache.spark.SparkEnv.get().blockManager()
+        yield from items(manager.master().getMemoryStatus().keys().toSeq())
+
+    def _status(self, place: Any, sizes: Any, task: int) -> Any:
+        status = self._spark._jvm.org.apache.spark.scheduler.MapStatus
+        if self._spark.version < "4.1":
+            return status.apply(place, sizes, task)
+        return status.apply(place, sizes, task, 0)
+
+
+def _lowest(plan: Any) -> Iterator[Any]:
+    """Yield the shuffles without another below, but for those that are part of something broadcast."""
+    name = plan.getClass().getSimpleName()
+    if name.startswith("Broadcast") and name.endswith("ExchangeExec"):
+        return
+    if name == _SHUFFLE and not _shuffles(plan.child()):
+        yield plan
+        return
+    for child in items(plan.children()):
+        yield from _lowest(child)
+
+
+def _shuffles(plan: Any) -> bool:
+    return plan.getClass().getSimpleName() == _SHUFFLE or any(_shuffles(child) for child in items(plan.children()))
+
+
+def _logical(spark: Any, plan: Any) -> Any:
+    """Return the logical plan of the highest node that has one; ``None`` if none has."""
+    tag = companion(spark._jvm.org.apache.spark.sql.execution, "SparkPlan").LOGICAL_PLAN_TAG()
+    link = plan.getTagValue(tag)
+    if link.isDefined():
+        return link.get()
+    children = list(items(plan.children()))
+    return _logical(spark, children[0]) if len(children) == 1 else None
+
+
+def _pruned_while_running(exchange: Any) -> bool:
+    """Whether which files it reads follows from another part of the plan, which only adaptive execution can tell."""
+    return "SubqueryAdaptiveBroadcast" in str(exchange.toString())

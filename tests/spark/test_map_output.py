@@ -1,0 +1,104 @@
+"""Map outputs as objects: what is put back is what Spark has written, or nothing. No Spark runs here."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import replace
+from itertools import accumulate
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from airflow_provider.recovery.errors import CorruptObject
+from airflow_provider.recovery.partitions import StoredPartition
+from airflow_provider.spark.map_output import LocalDirs, MapOutput, RowWidth, restore_map_output, store_map_output
+from airflow_provider.spark.partition_io import Place
+from airflow_provider.storage.partition_store import PartitionStore, file_checksum
+from airflow_provider.storage.uris import open_store
+
+PLACE = Place(vertex="shuffle-0", layout="l", index=3, parallelism=8, epoch=1, task=7)
+OLD, NEW = MapOutput(shuffle=5, task=7), MapOutput(shuffle=0, task=2**40 + 3)
+WIDTH = RowWidth(rows=0.1, size=2)
+
+
+def local_dirs(folder: Path, *names: str) -> LocalDirs:
+    for name in names:
+        (folder / name).mkdir(parents=True, exist_ok=True)
+    return LocalDirs(tuple(str(folder / name) for name in names), 64)
+
+
+def write(dirs: LocalDirs, output: MapOutput, data: bytes, sizes: list[int]) -> None:
+    offsets = [0, *accumulate(sizes)]
+    for name, content in ((output.index, struct.pack(f">{len(offsets)}q", *offsets)), (output.data, data)):
+        if content:
+            dirs.file(name).parent.mkdir(parents=True, exist_ok=True)
+            dirs.file(name).write_bytes(content)
+
+
+def partition_store(folder: Path) -> PartitionStore:
+    return PartitionStore(open_store(f"file://{folder}/store"), "jobs/a")
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=30)
+@given(chunks=st.lists(st.binary(max_size=50), min_size=1, max_size=9))
+def test_what_is_put_back_is_what_was_written(tmp_path: Path, chunks: list[bytes]) -> None:
+    """The same files under the new names in another executor's directories, and the size for each reducer."""
+    store = partition_store(tmp_path)
+    old, new = local_dirs(tmp_path, "a", "b"), local_dirs(tmp_path, "x")
+    for dirs in (old, new):
+        for path in dirs.paths:
+            for file in Path(path).rglob("shuffle_*"):
+                file.unlink()
+    data = b"".join(chunks)
+    write(old, OLD, data, [len(chunk) for chunk in chunks])
+    partition = store_map_output(store, old, OLD, PLACE, WIDTH, seconds=1.5)
+    assert partition is not None
+    assert StoredPartition.from_key(partition.key, partition.bytes) == partition
+    restored = restore_map_output(store, new, partition, NEW)
+    assert restored.sizes == tuple(len(chunk) for chunk in chunks)
+    assert (restored.rows > 0) == bool(data)
+    assert new.file(NEW.index).read_bytes() == old.file(OLD.index).read_bytes()
+    assert (new.file(NEW.data).read_bytes() if data else b"") == data
+    assert not [path for dirs in (old, new) for root in dirs.paths for path in Path(root).glob("spark-recovery-*")]
+
+
+@pytest.mark.parametrize("missing", ["index", "data"])
+def test_files_that_are_not_here_are_not_stored(tmp_path: Path, missing: str) -> None:
+    """They are on another executor, or gone with it."""
+    dirs = local_dirs(tmp_path, "a")
+    write(dirs, OLD, b"rows", [1, 3])
+    dirs.file(getattr(OLD, missing)).unlink()
+    assert store_map_output(partition_store(tmp_path), dirs, OLD, PLACE, WIDTH, 1) is None
+    assert partition_store(tmp_path).survivors() == {}
+
+
+def test_files_that_are_not_whole_are_not_stored(tmp_path: Path) -> None:
+    """The index tells how long the data has to be."""
+    dirs = local_dirs(tmp_path, "a")
+    write(dirs, OLD, b"row", [1, 3])
+    assert store_map_output(partition_store(tmp_path), dirs, OLD, PLACE, WIDTH, 1) is None
+
+
+@pytest.mark.parametrize("harm", ["flipped", "short", "foreign"])
+def test_a_damaged_object_is_refused_and_marked(tmp_path: Path, harm: str) -> None:
+    """Nothing of it is put back, and no later attempt finds it; also where only its form is wrong."""
+    store, dirs, new = partition_store(tmp_path), local_dirs(tmp_path, "a"), local_dirs(tmp_path, "x")
+    write(dirs, OLD, b"rows", [1, 3])
+    partition = store_map_output(store, dirs, OLD, PLACE, WIDTH, 1)
+    assert partition is not None
+    (file,) = (tmp_path / "store").rglob("*.shuffle")
+    content = file.read_bytes()
+    if harm == "foreign":
+        other = tmp_path / "other"
+        other.write_bytes(b"PAR1")
+        partition = replace(partition, checksum=file_checksum(other), bytes=4)
+        file.unlink()
+        store.put(partition, other)
+    else:
+        file.write_bytes(content[:-1] if harm == "short" else content[:-1] + b"?")
+    with pytest.raises(CorruptObject):
+        restore_map_output(store, new, partition, NEW)
+    assert store.survivors() == {}
+    assert not list(Path(new.paths[0]).rglob("shuffle_*"))
