@@ -15,6 +15,7 @@ from airflow_provider.recovery.errors import ConfigurationError
 from airflow_provider.recovery.executions import Executions
 from airflow_provider.spark.auto.persisted import Persisted
 from airflow_provider.spark.functions import FunctionReader
+from airflow_provider.spark.unstored import Unstored
 from airflow_provider.spark.watching import Watched, watch
 from airflow_provider.storage.state_files import StateFiles
 
@@ -36,6 +37,7 @@ class RecoveryContext:
     :ivar points: vertex → the recovery point as the script reached it
     :ivar recomputed: vertices that a failover has computed again, so that older DataFrames read what is gone
     :ivar executions: the state and version of each vertex's execution
+    :ivar unstored: recovery points that were not worth storing, and whose rows can be told apart all the same
     :ivar persisted: cached DataFrames that auto mode has made recovery points
     :ivar failing_over: held by the thread that handles a failure
     :ivar hadoop_root: the event store's root as Hadoop's file systems write it
@@ -50,6 +52,7 @@ class RecoveryContext:
     points: dict[str, RecoveryPoint] = field(default_factory=dict)
     recomputed: set[str] = field(default_factory=set)
     executions: Executions = field(default_factory=Executions)
+    unstored: Unstored = field(default_factory=Unstored)
     persisted: Persisted = field(default_factory=Persisted)
     failing_over: Any = field(default_factory=threading.RLock)
     lock: Any = field(default_factory=threading.RLock)

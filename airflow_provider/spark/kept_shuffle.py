@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -53,10 +53,13 @@ class Keepable:
     identity: Fingerprint
 
 
-def keepable(known: Known, model: CostModel, df: Any) -> Iterator[Keepable]:
+def keepable(
+    known: Known, model: CostModel, df: Any, unstored: Mapping[int, float] | None = None
+) -> Iterator[Keepable]:
     """Yield the shuffles of *df*'s plan that can be kept and are dear enough; of several alike one.
 
     :param df: its plan has not run
+    :param unstored: RDD id → seconds that what it goes on from took
     """
     stages = map_stages(df)
     if not stages or why_not(df.sparkSession):
@@ -65,7 +68,10 @@ def keepable(known: Known, model: CostModel, df: Any) -> Iterator[Keepable]:
     for stage in stages:
         frame = stage.frame
         node = at_a_glance(frame)
-        if node is None or model.too_cheap(model.computing(node)):
+        if node is None:
+            continue
+        behind = sum(unstored.get(rdd, 0.0) for rdd in stage.rdds()) if unstored else 0.0
+        if model.too_cheap(model.computing(node) + behind):
             continue
         identity = fingerprint(frame, known)
         if identity.opaque or identity.not_deterministic:
@@ -104,7 +110,7 @@ class KeptShuffle:
         known = context.master.vertex(self.vertex)
         recorded = Cut.from_spec(known.initialized.layout_spec).leaf_parallelism if known else 0
         with leaf_parallelism(spark, recorded) as parallelism:
-            layout = self.stage.prepare()
+            layout = self.stage.prepare(context.unstored.cuts)
         self._cut = Cut(parallelism, settings_set(spark, *CUTTING_SETTINGS), [])
         self.possible = bool(self.stage.maps) and not layout.whole_only
         self.layout = layout.identity(self.stage.maps)

@@ -21,7 +21,7 @@ from airflow_provider.spark.auto.rules import Rule
 from airflow_provider.spark.cut import Cut
 from airflow_provider.spark.jvm.carriers import to_carriers
 from airflow_provider.spark.jvm.execution import PreparedJob, job_properties, leaf_parallelism
-from airflow_provider.spark.jvm.layout import CUTTING_SETTINGS
+from airflow_provider.spark.jvm.layout import CUTTING_SETTINGS, WHOLE
 from airflow_provider.spark.jvm.settings import settings_set
 from airflow_provider.spark.manifests import Delivering
 from airflow_provider.spark.partition_io import (
@@ -64,12 +64,18 @@ class NotWorth(Exception):
 
     :ivar frame: computes what is not stored, from the shuffles that have run, in the columns of :func:`to_carriers`
     :ivar stored: partitions that were stored to find out
+    :ivar layout: how *frame* is cut; empty if it may be cut otherwise the next time
+    :ivar seconds: wall time that the shuffles below took
     """
 
-    def __init__(self, reason: str, frame: DataFrame, stored: Mapping[int, StoredPartition]) -> None:
+    def __init__(
+        self, reason: str, frame: DataFrame, stored: Mapping[int, StoredPartition], layout: str, seconds: float
+    ) -> None:
         super().__init__(reason)
         self.frame = frame
         self.stored = dict(stored)
+        self.layout = layout
+        self.seconds = seconds
 
 
 @dataclass(frozen=True)
@@ -152,13 +158,14 @@ def materialize(
         started = time.monotonic()
         saved = shuffles.enter_context(kept_shuffles(context, point, writing))
         with job_properties(spark.sparkContext, {}, description=f"{description}: upstream stages", tag=tag):
-            job = PreparedJob(writing)
+            job = PreparedJob(writing, context.unstored.cuts)
         upstream_seconds = saved + time.monotonic() - started
         if point.reads_unstored:
             job.layout.keep_rdds_whole()
         price = point.price if known is None else None
         if price is not None:
-            _stop_if(price.too_dear(upstream_seconds, job.shuffled_bytes()), job, carried, {})
+            too_dear = price.too_dear(upstream_seconds, job.shuffled_bytes())
+            _stop_if(too_dear, job, carried, {}, layout=_layout(point, job), seconds=upstream_seconds)
         if recorded is not None and recorded.settings == settings:
             job.pin(recorded.reads)
         cut = Cut(parallelism, settings, job.layout.reads)
@@ -182,11 +189,19 @@ def materialize(
     return Materialized(collector.stored, upstream_seconds, collector.storing)
 
 
-def _stop_if(too_dear: str, job: PreparedJob, carried: DataFrame, stored: Mapping[int, StoredPartition]) -> None:
+def _stop_if(
+    too_dear: str,
+    job: PreparedJob,
+    carried: DataFrame,
+    stored: Mapping[int, StoredPartition],
+    *,
+    layout: str = WHOLE,
+    seconds: float = 0.0,
+) -> None:
     """Raise :class:`NotWorth` for a reason, if the job can go on from what it has computed."""
     frame = job.without_python(carried.schema, but=stored) if too_dear else None
     if frame is not None:
-        raise NotWorth(too_dear, frame, stored)
+        raise NotWorth(too_dear, frame, stored, "" if layout == WHOLE else layout, seconds)
 
 
 def _run(job: PreparedJob, missing: list[int], collector: _Collector) -> None:
@@ -257,7 +272,7 @@ def _schema(frame: DataFrame) -> bytes:
 
 
 def _layout(point: RecoveryPoint, job: PreparedJob) -> str:
-    return "whole" if point.not_deterministic else job.layout.identity(job.parallelism)
+    return WHOLE if point.not_deterministic else job.layout.identity(job.parallelism)
 
 
 def _initialize(

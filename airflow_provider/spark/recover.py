@@ -129,6 +129,8 @@ def _unstored(context: RecoveryContext, point: RecoveryPoint, decision: NotWorth
     log.info("%s is not stored: %s", point.title, decision)
     context.master.vertex_skipped(point.name, str(decision))
     rows = from_carriers(decision.frame, point.df)
+    if decision.layout:
+        context.unstored.add(context.watched.local_data, decision.frame, point, decision.layout, decision.seconds)
     if decision.stored:
         rows = read_partitions(context, point, decision.stored).union(rows)  # the first ones come first
     return as_vertex(point.df, rows, None)

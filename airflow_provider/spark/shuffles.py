@@ -73,7 +73,7 @@ def _resumed(context: RecoveryContext, model: CostModel, df: Any) -> list[KeptSh
     """Let *df*'s plan use shuffles that are kept; none where that is not possible, or does not pay."""
     shuffles = []
     try:
-        for found in keepable(context, model, df):
+        for found in keepable(context, model, df, context.unstored.seconds):
             kept = KeptShuffle(context, df.sparkSession, found)
             if kept.possible:
                 kept.resume()

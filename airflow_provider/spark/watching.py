@@ -46,7 +46,23 @@ def watch(watched: Watched) -> Callable[[], None]:
     _watch_seeds(watched.seeds, stack)
     _watch_ranges(stack)
     _watch_settings(watched.settings, stack)
+    _watch_stop(watched, stack)
     return stack.close
+
+
+def _watch_stop(watched: Watched, stack: ExitStack) -> None:
+    """Forget what is known by an id of Spark's when its application ends: the next one counts from 0 again."""
+    from pyspark import SparkContext
+
+    original = SparkContext.stop
+
+    @functools.wraps(original)
+    def stop(self: Any) -> None:
+        original(self)
+        watched.local_data.clear()
+        watched.broadcasts.clear()
+
+    stack.callback(put_in_place(SparkContext, "stop", stop))
 
 
 def _watch_seeds(seeds: set[str], stack: ExitStack) -> None:

@@ -226,7 +226,7 @@ class _Action:
         frame = _computed(self.context, point)
         if point.vertex in self.context.done:
             self._vertices[node] = point.vertex
-        else:
+        elif point.vertex not in self.context.unstored.vertices:
             self._unstored = True
         return frame
 

@@ -6,11 +6,11 @@ number of partitions is known only after the shuffle stages have run; :class:`Pr
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
-from airflow_provider.spark.jvm.layout import Layout, below_function, describe_layout, pin_reads, shuffle_stages
+from airflow_provider.spark.jvm.layout import EMPTY, Layout, below_function, describe_layout, pin_reads, shuffle_stages
 from airflow_provider.spark.jvm.relation import data_frame
 from airflow_provider.spark.jvm.scala import to_seq
 
@@ -22,16 +22,18 @@ class PreparedJob:
     """A plan whose shuffle stages have run and whose last stage waits for a choice of partitions.
 
     :param df: DataFrame of small rows, one or a few per partition
+    :param cuts: RDD id → layout, of RDDs that it may read
     """
 
-    def __init__(self, df: Any) -> None:
+    def __init__(self, df: Any, cuts: Mapping[int, str] = EMPTY) -> None:
+        self._cuts = cuts
         self._spark = df.sparkSession
         self._schema = df.schema
         execution = df._jdf.queryExecution()
         self._rdd = df._jdf.javaToPython()
         self.parallelism = int(self._rdd.getNumPartitions())
         self._plan = execution.executedPlan()
-        self.layout: Layout = describe_layout(self._spark, self._plan)
+        self.layout: Layout = describe_layout(self._spark, self._plan, cuts)
 
     def pin(self, reads: list[list[tuple[int, int]]]) -> bool:
         """Cut the last stage as an earlier attempt did; ``False`` if that cannot be had, then nothing has changed."""
@@ -47,7 +49,7 @@ class PreparedJob:
         frame = self._spark._jsparkSession.internalCreateDataFrame(plan.execute(), struct, False)
         self._rdd = frame.javaToPython()
         self.parallelism = int(self._rdd.getNumPartitions())
-        self.layout = describe_layout(self._spark, plan)
+        self.layout = describe_layout(self._spark, plan, self._cuts)
         return True
 
     def shuffled_bytes(self) -> int:

@@ -9,8 +9,9 @@ robin, skew splits, locality), the vertex is kept whole or not at all.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 from airflow_provider.recovery.digest import digest
@@ -29,6 +30,9 @@ CUTTING_SETTINGS = (
 )
 """Settings that change how rows are cut into partitions, and nothing else about them."""
 
+WHOLE = "whole"
+"""The name of a layout whose partitions are kept all or none."""
+EMPTY: Mapping[int, str] = MappingProxyType({})
 _COALESCED = re.compile(r"CoalescedPartitionSpec\((\d+),(\d+),")
 _WRAPPERS = {
     "AdaptiveSparkPlanExec": "executedPlan",
@@ -73,21 +77,24 @@ class Layout:
     def identity(self, parallelism: int) -> str:
         """Return the layout's name in keys and events."""
         if self.whole_only:
-            return "whole"
+            return WHOLE
         return digest(str(parallelism), *self.text)[:16]
 
 
-def describe_layout(spark: Any, plan: Any) -> Layout:
-    """Return the layout of a physical plan without shuffles, or of an executed one whose shuffle stages have run."""
+def describe_layout(spark: Any, plan: Any, cuts: Mapping[int, str] = EMPTY) -> Layout:
+    """Return the layout of a physical plan without shuffles, or of an executed one whose shuffle stages have run.
+
+    :param cuts: RDD id → layout, of RDDs that were made of plans with a layout of their own
+    """
     layout = Layout()
-    _describe(spark, plan, layout)
+    _describe(spark, plan, layout, cuts)
     return layout
 
 
-def _describe(spark: Any, node: Any, layout: Layout) -> None:
+def _describe(spark: Any, node: Any, layout: Layout, cuts: Mapping[int, str]) -> None:
     name = node.getClass().getSimpleName()
     if name in _WRAPPERS:
-        _describe(spark, getattr(node, _WRAPPERS[name])(), layout)
+        _describe(spark, getattr(node, _WRAPPERS[name])(), layout, cuts)
         return
     if name == "AQEShuffleReadExec":
         _shuffle_read(node, layout)
@@ -108,11 +115,12 @@ def _describe(spark: Any, node: Any, layout: Layout) -> None:
         slices = [rdd.getNumPartitions() for rdd in items(node.inputRDDs())]
         layout.text.append(f"{slices} slices of {_IDS.sub('', node.simpleString(1000))}")
     elif name == "RDDScanExec":
-        layout.text.append(f"{node.rdd().getNumPartitions()}{_RDD}")
+        cut = cuts.get(int(node.rdd().id()))
+        layout.text.append(f"what is cut as {cut}" if cut else f"{node.rdd().getNumPartitions()}{_RDD}")
     elif node.children().isEmpty() and name not in _NAMED_LEAVES:
         layout.whole_only.append(f"the partitions of {name} cannot be told apart")
     for child in items(node.children()):
-        _describe(spark, child, layout)
+        _describe(spark, child, layout, cuts)
 
 
 def _shuffle_read(node: Any, layout: Layout) -> None:

@@ -98,8 +98,16 @@ class MapStage:
             *(conf.get(name, "") for name in _WRITTEN_WITH),
         )
 
-    def prepare(self) -> Layout:
-        """Plan its tasks, and return what each of them covers. Computes what their joins broadcast."""
+    def rdds(self) -> list[int]:
+        """Return the ids of the RDDs that it reads."""
+        leaves = (leaf for leaf in items(self._logical.collectLeaves()))
+        return [int(leaf.rdd().id()) for leaf in leaves if leaf.getClass().getSimpleName() == "LogicalRDD"]
+
+    def prepare(self, cuts: Mapping[int, str]) -> Layout:
+        """Plan its tasks, and return what each of them covers. Computes what their joins broadcast.
+
+        :param cuts: RDD id → layout, of RDDs that it may read
+        """
         execution = companion(self._spark._jvm.org.apache.spark.sql.execution, "QueryExecution")
         rules = execution.preparations(self._spark._jsparkSession, self._spark._jvm.scala.Option.empty(), False)
         prepared = execution.prepareForExecution(rules, self._exchange)
@@ -108,7 +116,7 @@ class MapStage:
         self._prepared = prepared
         self.shuffle = int(prepared.shuffleDependency().shuffleId())
         self.maps = int(prepared.numMappers())
-        return describe_layout(self._spark, prepared.child())
+        return describe_layout(self._spark, prepared.child(), cuts)
 
     def restored_as(self, index: int) -> MapOutput:
         """Return under which name a stored map output is put back."""

@@ -96,6 +96,26 @@ def test_both_sides_of_a_join_survive(spark: SparkSession, orders: Path, custome
             assert all(report.reused == (report.partitions if attempt == 2 else 0) for report in found.values())
 
 
+@pytest.mark.usefixtures("no_broadcast")
+def test_a_shuffle_above_a_join_survives(
+    spark: SparkSession, orders: Path, customers: Path, attempts: Attempts, tmp_path: Path
+) -> None:
+    """What goes into it was too dear to store, but is known for what it is and how it is cut."""
+    file = tmp_path / "cities.parquet"
+    pq.write_table(pa.table({"city": [f"city {i}" for i in range(30)], "land": [i % 4 for i in range(30)]}), file)
+    cities = spark.read.parquet(str(file))
+    joined = spark.read.parquet(str(orders)).join(spark.read.parquet(str(customers)), "customer").join(cities, "city")
+    totals = joined.groupBy("land").agg(F.sum("amount").alias("total"))
+    expected = sorted(totals.collect())
+    for attempt in (1, 2):
+        with automatic(attempts) as context:
+            assert sorted(totals.select("*").collect()) == expected
+            found = shuffles(context)
+            assert [name for name in found if name.startswith("shuffle(city)")]
+            assert len([name for name in found if name.startswith("shuffle(customer)")]) == 2
+            assert all(report.reused == (report.partitions if attempt == 2 else 0) for report in found.values())
+
+
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.usefixtures("no_broadcast")
 def test_what_is_lost_of_a_shuffle_is_computed(
