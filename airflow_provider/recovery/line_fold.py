@@ -23,7 +23,7 @@ _SEGMENT = rb"[ !#-.0-\[\]-~]"
 _FINISHED = re.compile(
     rb'\{"at":(%(number)s(?:\.[0-9]+)?),"attempt":(%(number)s),"bytes":(%(number)s),"checksum":"([0-9a-f]{8})",'
     rb'"duration":(%(number)s(?:\.[0-9]+)?),"epoch":(%(number)s),"index":(%(number)s),'
-    rb'"key":"((?:%(segment)s*+/)++)([0-9]+-of-[0-9]+\.e\2\.t[0-9]+\.r(%(number)s)\.c\4\.ms(%(number)s)\.parquet)",'
+    rb'"key":"((?:%(segment)s*+/)++)([0-9]+-of-[0-9]+\.e\2\.t[0-9]+\.r(%(number)s)\.c\4\.ms(%(number)s)\.(?:parquet|shuffle))",'
     rb'"layout":"(%(text)s*+)","rows":\10,"type":"PartitionFinished","version":%(version)d,"vertex":"(%(text)s*+)"\}'
     % {b"number": _NUMBER, b"text": _TEXT, b"segment": _SEGMENT, b"version": PartitionFinished.VERSION}
 )
