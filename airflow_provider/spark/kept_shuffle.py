@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -53,18 +53,18 @@ class Keepable:
     identity: Fingerprint
 
 
-def keepable(
-    known: Known, model: CostModel, df: Any, unstored: Mapping[int, float] | None = None
-) -> Iterator[Keepable]:
-    """Yield the shuffles of *df*'s plan that can be kept and are dear enough; of several alike one.
+def keepable(known: Known, model: CostModel, df: Any, unstored: Mapping[int, float] | None = None) -> list[Keepable]:
+    """Return the shuffles of *df*'s plan that can be kept and are dear enough; of several alike one.
+
+    Looks at all of them before any is prepared, which may run subqueries that several share.
 
     :param df: its plan has not run
     :param unstored: RDD id → seconds that what it goes on from took
     """
     stages = map_stages(df)
     if not stages or why_not(df.sparkSession):
-        return
-    seen: set[str] = set()
+        return []
+    found: dict[str, Keepable] = {}
     for stage in stages:
         frame = stage.frame
         node = at_a_glance(frame)
@@ -77,9 +77,9 @@ def keepable(
         if identity.opaque or identity.not_deterministic:
             continue
         identity = replace(identity, digest=digest(identity.digest, *stage.written(), "map outputs"))
-        if identity.digest not in seen:  # adaptive execution, too, runs one of several alike
-            seen.add(identity.digest)
-            yield Keepable(stage, f"{Rule.SHUFFLE}({stage.label})" if stage.label else str(Rule.SHUFFLE), identity)
+        name = f"{Rule.SHUFFLE}({stage.label})" if stage.label else str(Rule.SHUFFLE)
+        found.setdefault(identity.digest, Keepable(stage, name, identity))  # adaptive execution, too, runs one of those
+    return list(found.values())
 
 
 class KeptShuffle:

@@ -10,8 +10,6 @@ at.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,6 +20,7 @@ from airflow_provider.spark.jvm.determinism import NOT_DETERMINISTIC, OPAQUE
 from airflow_provider.spark.jvm.plan_text import PlanText, Structure
 from airflow_provider.spark.jvm.relation import vertex_token
 from airflow_provider.spark.jvm.scala import has_member, items, to_seq
+from airflow_provider.spark.jvm.settings import untruncated
 from airflow_provider.spark.jvm.sources import Source, read_source
 
 _KNOWN_PACKAGES = (
@@ -35,7 +34,6 @@ _KNOWN_PACKAGES = (
 )
 """Nodes from elsewhere (data sources of third parties, typed Scala closures) are opaque."""
 
-_MAX_FIELDS = "spark.sql.debug.maxToStringFields"
 _PYTHON_FUNCTIONS = ("PythonUDF", "PythonUDAF", "PythonUDTF")
 
 
@@ -95,7 +93,7 @@ class PlanDescriber:
         plan = df._jdf.queryExecution().analyzed()
         result = PlanDescription()
         text = PlanText(self._seeds)
-        with self._untruncated():
+        with untruncated(self._spark):
             structure = text.structure(plan.toJSON())
             tree = plan.treeString()
         found, subqueries = self._functions_and_subqueries(plan, reads_vertices=bool(structure.upstream))
@@ -112,20 +110,6 @@ class PlanDescriber:
         result.plan = digest(structure.text, text.lines(tree, names), df.schema.json())
         self._judge(structure, result)
         return result
-
-    @contextmanager
-    def _untruncated(self) -> Iterator[None]:
-        """Let Spark print every field; the user's setting stands again afterwards."""
-        conf = self._spark.conf
-        before = conf.get(_MAX_FIELDS, None)
-        conf.set(_MAX_FIELDS, str(2**31 - 1))
-        try:
-            yield
-        finally:
-            if before is None:
-                conf.unset(_MAX_FIELDS)
-            else:
-                conf.set(_MAX_FIELDS, before)
 
     def _judge(self, structure: Structure, result: PlanDescription) -> None:
         """Say of every class in the plan whether it is known and deterministic."""

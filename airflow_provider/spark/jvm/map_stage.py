@@ -9,13 +9,16 @@ that turn out small, coalesced and skewed partitions, fetch failures.
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider.spark.jvm.layout import Layout, describe_layout
+from airflow_provider.spark.jvm.plan_text import PlanText
 from airflow_provider.spark.jvm.relation import dataset
 from airflow_provider.spark.jvm.scala import companion, has_member, items
+from airflow_provider.spark.jvm.settings import untruncated
 from airflow_provider.spark.map_output import MapOutput, Restored
 
 if TYPE_CHECKING:
@@ -33,6 +36,7 @@ _WRITTEN_WITH = (
     "spark.io.compression.codec",
 )
 """Settings that decide how shuffle files are written, and have to be the same to read them."""
+_PLAN_ID = re.compile(r"plan_id=\d+")
 _ROWS = "shuffleRecordsWritten"
 _SIZE = "dataSize"
 _BYTES = "shuffleBytesWritten"
@@ -76,7 +80,7 @@ class MapStage:
         self._exchange = exchange
         self._number = number
         self._prepared: Any = None
-        self._logical = _logical(spark, exchange.child())
+        self._logical = _logical(exchange.child())
         partitioning = exchange.outputPartitioning()
         kind = partitioning.getClass().getSimpleName().rstrip("$")
         self.known = self._logical is not None and kind in _PARTITIONINGS and not _pruned_while_running(exchange)
@@ -86,13 +90,20 @@ class MapStage:
 
     @property
     def frame(self) -> DataFrame:
-        """The rows that the shuffle is made for: those of its tasks, or of an aggregate whose first step they do."""
+        """The rows for which its tasks work: what they write, or an aggregate whose first step they do."""
         return dataset(self._spark, self._logical)
 
     def written(self) -> tuple[str, ...]:
-        """Return what beside its rows decides what is in the files: columns, reducers, keys, compression."""
+        """Return what beside the rows of :attr:`frame` decides what is in the files.
+
+        Which of them its tasks write, in which columns and for which reducers, is told by its physical plan: of an
+        aggregate they do the first step, of a join one side.
+        """
         conf = self._spark._jsc.sc().conf()
+        with untruncated(self._spark):
+            tree = str(self._exchange.treeString())
         return (
+            PlanText(set()).lines(_PLAN_ID.sub("", tree), ()),
             str(self._exchange.canonicalized().outputPartitioning().toString()),
             str(self._exchange.schema().json()),
             *(conf.get(name, "") for name in _WRITTEN_WITH),
@@ -210,14 +221,10 @@ def _shuffles(plan: Any) -> bool:
     return plan.getClass().getSimpleName() == _SHUFFLE or any(_shuffles(child) for child in items(plan.children()))
 
 
-def _logical(spark: Any, plan: Any) -> Any:
-    """Return the logical plan of the highest node that has one; ``None`` if none has."""
-    tag = companion(spark._jvm.org.apache.spark.sql.execution, "SparkPlan").LOGICAL_PLAN_TAG()
-    link = plan.getTagValue(tag)
-    if link.isDefined():
-        return link.get()
-    children = list(items(plan.children()))
-    return _logical(spark, children[0]) if len(children) == 1 else None
+def _logical(plan: Any) -> Any:
+    """Return the logical plan for which *plan*, or something that it is part of, was made; ``None`` if there is none."""
+    link = plan.logicalLink()
+    return link.get() if link.isDefined() else None
 
 
 def _pruned_while_running(exchange: Any) -> bool:

@@ -192,6 +192,43 @@ def test_another_shuffle_is_not_mistaken(
         spark.conf.set("spark.sql.shuffle.partitions", "4")
 
 
+QUERIES = [
+    "SELECT customer, sum(amount) AS x FROM orders GROUP BY customer",
+    "SELECT customer, sum(amount * 2) AS x FROM orders GROUP BY customer",
+    "SELECT customer, sum(amount + customer) AS x FROM orders GROUP BY customer",
+    "SELECT customer, sum(customer) AS x FROM orders GROUP BY customer",
+    "SELECT customer, max(amount) AS x FROM orders GROUP BY customer",
+    "SELECT customer, min(amount) AS x FROM orders GROUP BY customer",
+    "SELECT customer, count(*) AS x FROM orders GROUP BY customer",
+    "SELECT customer, count(DISTINCT amount) AS x FROM orders GROUP BY customer",
+    "SELECT customer, count(amount) FILTER (WHERE amount > 50) AS x FROM orders GROUP BY customer",
+    "SELECT customer, sum(amount) AS x FROM orders WHERE amount > 5 GROUP BY customer",
+    "SELECT customer, sum(amount) AS x FROM orders WHERE amount > 50 GROUP BY customer",
+    "SELECT amount AS customer, sum(customer) AS x FROM orders GROUP BY amount",
+    "SELECT customer + 1 AS customer, sum(amount) AS x FROM orders GROUP BY customer + 1",
+    "SELECT a.customer, sum(b.amount) AS x FROM orders a JOIN orders b ON a.customer = b.amount GROUP BY a.customer",
+    "SELECT a.customer, sum(b.amount) AS x FROM orders a JOIN orders b ON a.amount = b.customer GROUP BY a.customer",
+    "SELECT a.customer, sum(a.amount) AS x FROM orders a LEFT ANTI JOIN orders b ON a.customer = b.amount GROUP BY 1",
+    "SELECT sum(amount) AS x FROM orders",
+    "SELECT sum(amount * 2) AS x FROM orders",
+    "SELECT max(amount) AS x FROM orders",
+]
+
+
+@pytest.mark.usefixtures("no_broadcast")
+def test_queries_that_are_nearly_alike(spark: SparkSession, orders: Path, attempts: Attempts) -> None:
+    """All of them keep their shuffles in one store, and none takes another's for its own: all rows are right, twice."""
+    spark.read.parquet(str(orders)).createOrReplaceTempView("orders")
+    expected = [sorted(spark.sql(query).collect()) for query in QUERIES]
+    for attempt in (1, 2):
+        with automatic(attempts) as context:
+            assert [sorted(spark.sql(query).collect()) for query in QUERIES] == expected
+            found = shuffles(context)
+            assert len(found) >= 15, "most have one of their own"
+            if attempt == 2:
+                assert all(report.reused == report.partitions for report in found.values())
+
+
 def test_a_shuffle_that_is_spread_by_chance_is_left_alone(
     spark: SparkSession, orders: Path, attempts: Attempts
 ) -> None:
