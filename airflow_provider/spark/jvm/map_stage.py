@@ -222,7 +222,7 @@ def _shuffles(plan: Any) -> bool:
 
 
 def _logical(plan: Any) -> Any:
-    """Return the logical plan for which *plan*, or something that it is part of, was made; ``None`` if there is none."""
+    """Return the logical plan for which *plan*, or what it is a part of, was made; ``None`` if there is none."""
     link = plan.logicalLink()
     return link.get() if link.isDefined() else None
 
