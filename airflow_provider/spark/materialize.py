@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
@@ -236,8 +236,11 @@ def _store_here(
         epoch=context.master.epoch,
         task=_TASKS_OF_THE_DRIVER + execution.number,
     )
-    batches = cast("Any", frame)._collect_as_arrow()
-    partition, error = store_partition(location(context).open, place, iter(batches), _schema(frame))
+
+    def batches() -> Iterator[Any]:  # computed as they are asked for, so that their time is the partition's
+        yield from cast("Any", frame)._collect_as_arrow()
+
+    partition, error = store_partition(location(context).open, place, batches(), _schema(frame))
     if error:
         raise NotStored(error)
     collector.take(partition.key, partition.bytes, "")

@@ -36,8 +36,7 @@ from tests.support.waiting import process_tree, wait_until
 
 pytestmark = pytest.mark.process
 
-JOBS = Path(__file__).parent / "jobs"
-GATED = JOBS / "gated_shuffle.py"
+GATED = Path(__file__).parent / "jobs" / "gated_shuffle.py"
 BUCKET = "cluster-tests"
 
 
@@ -338,14 +337,14 @@ def test_shuffle_files_are_put_back_on_other_executors(
     )
     options = {"keep-partitions": "", "overhead-budget": "1e6", "recovery-points": "auto"}
     arguments = [str(source), str(target)]
-    first = driver.run(JOBS / "unmodified.py", *arguments, fault=faults.BEFORE_VERTEX_FINISHED, options=options)
+    first = driver.run("unmodified.py", *arguments, fault=faults.BEFORE_VERTEX_FINISHED, options=options)
     assert first.code == -signal.SIGKILL, first.log
     stored = driver.partitions("shuffle~28customer~29")
     assert stored
     assert all(partition.suffix == MAP_OUTPUT for partition in stored)
     for file in (tmp_path / "store").rglob("*.parquet"):
         file.unlink()  # so that nothing but the shuffle is left
-    second = driver.run(JOBS / "unmodified.py", *arguments, options=options)
+    second = driver.run("unmodified.py", *arguments, options=options)
     assert second.code == 0, second.log
     maps = stored[0].parallelism
     reused = f"{maps} map tasks, {len(stored)} reused, {maps - len(stored)} to compute"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
@@ -18,6 +19,7 @@ pytestmark = pytest.mark.process
 
 KILLED = -9
 KEEP = {"keep-partitions": ""}
+UNMODIFIED = "unmodified.py"
 
 
 def result(folder: Path) -> list[tuple[int, ...]]:
@@ -102,3 +104,34 @@ def test_a_crash_during_reconciliation_is_survived_by_attempt_three(driver: Driv
     assert result(driver.folder / "out") == expected(orders)
     assert third.tasks["checkpoint totals"] == 0
     assert third.tasks["checkpoint graded"] == 4 - (len(stored) - 6)
+
+
+def test_killed_while_map_outputs_are_stored(driver: DriverHarness, tmp_path: Path) -> None:
+    """The one that was stored but not told of is found, too: the retry of an unmodified job puts all of them back."""
+    source, target = tmp_path / "orders", tmp_path / "totals"
+    source.mkdir()
+    rows = pa.table(
+        {"customer": [row * 7919 % 300 for row in range(6000)], "amount": [row % 97 for row in range(6000)]}
+    )
+    for part in range(24):
+        pq.write_table(rows.slice(part * 250, 250), source / f"part-{part:02}.parquet")
+    driver.settings |= {
+        "spark.sql.shuffle.partitions": "4",
+        "spark.sql.adaptive.coalescePartitions.enabled": "false",  # four partitions, for which Python has to start
+        "spark.sql.files.maxPartitionBytes": "4000",
+        "spark.sql.files.openCostInBytes": "4000",
+    }
+    options = {**KEEP, "recovery-points": "auto", "overhead-budget": "1e6"}
+    arguments = (str(source), str(target))
+    first = driver.run(UNMODIFIED, *arguments, fault=f"{faults.AFTER_PARTITION_PUT}@3", options=options)
+    assert first.code == KILLED, first.log
+    stored = driver.partitions("shuffle~28customer~29")
+    assert len(stored) >= 3
+    second = driver.run(UNMODIFIED, *arguments, options=options)
+    assert second.code == 0, second.log
+    assert f"{stored[0].parallelism} map tasks, {len(stored)} reused" in second.log
+    totals = rows.group_by("customer").aggregate([("amount", "sum"), ("amount", "max")]).sort_by("customer")
+    got = pq.read_table(target).sort_by("customer")
+    assert [column.to_pylist() for column in got.columns] == [
+        totals[name].to_pylist() for name in ("customer", "amount_sum", "amount_max")
+    ]
