@@ -36,6 +36,9 @@ class Rule(StrEnum):
     FUNCTION_BEFORE_SINK = "function before the sink"
     """Under the sink of a plan without a shuffle that holds a Python function: the sink keeps nothing of a job that
     was killed in the middle."""
+    BEFORE_SINK = "before the sink"
+    """Under a sink that is fed through shuffles, a join's say: it keeps nothing of a job that was killed in the middle.
+    Mostly too large to be stored, too; but the shuffles below are kept while it is computed."""
     RESULT = "result"
     """What an action returns to the driver: small, and the script's next steps need it."""
     PERSISTED = "persisted"
@@ -127,9 +130,13 @@ _ABOVE = {
     "FlatMapCoGroupsInPandas": Rule.GROUPED_FUNCTION,
     "FlatMapCoGroupsInArrow": Rule.GROUPED_FUNCTION,
 }
-_SHOWS_NODE = frozenset({Rule.JOIN_INPUT, Rule.FUNCTION_BEFORE_SHUFFLE, Rule.FUNCTION_BEFORE_SINK, Rule.RESULT})
+_SHOWS_NODE = frozenset(
+    {Rule.JOIN_INPUT, Rule.FUNCTION_BEFORE_SHUFFLE, Rule.FUNCTION_BEFORE_SINK, Rule.BEFORE_SINK, Rule.RESULT}
+)
 _ORDERED = frozenset({"Sort", "GlobalLimit", "LocalLimit", "Offset", "Tail", "Project"})
 """At the top of a plan these decide the order in which rows arrive, which stored partitions do not keep."""
+_SPREAD = frozenset({"Repartition", "RepartitionByExpression", "RebalancePartitions"})
+"""These decide how many files a sink writes, and which rows lie together in one."""
 
 
 def placements(root: Node, *, returns_rows: bool) -> list[Placement]:
@@ -137,36 +144,52 @@ def placements(root: Node, *, returns_rows: bool) -> list[Placement]:
 
     :param returns_rows: the action returns rows to the driver; otherwise it writes them somewhere
     """
-    found: dict[Node, Rule] = {}
-    _visit(root, found)
-    top = below_order(root)
-    if not root.holds_shuffle and root.holds_python:
-        found.setdefault(top, Rule.FUNCTION_BEFORE_SINK)
-    elif returns_rows and top.holds_shuffle and not _covered(top, found):
-        found.setdefault(top, Rule.RESULT)
+    found = _inside(root)
+    top = below_order(root) if returns_rows else below_files(root)
+    if root.holds_shuffle and top.holds_shuffle and not _covered(top, found):
+        found[top] = Rule.RESULT if returns_rows else Rule.BEFORE_SINK
     return [Placement(node, found[node]) for node in root.walk() if node in found]
 
 
 def placements_in_kept(root: Node) -> list[Placement]:
     """Return the recovery points of a plan that the script keeps as a whole; the last one stands on *root*."""
-    return [*placements(root, returns_rows=False), Placement(root, Rule.PERSISTED)]
+    found = _inside(root) | {root: Rule.PERSISTED}
+    return [Placement(node, found[node]) for node in root.walk() if node in found]
 
 
 def below_order(root: Node) -> Node:
     """Return the highest node whose rows have no order that counts."""
+    return _below(root, _ORDERED)
+
+
+def below_files(root: Node) -> Node:
+    """Return the highest node of which neither the order of rows counts, nor how they are spread over files."""
+    return _below(root, _ORDERED | _SPREAD)
+
+
+def _below(root: Node, deciding: frozenset[str]) -> Node:
     node = root
-    while node.name in _ORDERED and len(node.children) == 1 and _orders(node):
+    while _decides(node, deciding):
         node = node.children[0]
     return node
 
 
-def _orders(node: Node) -> bool:
-    """Whether *node* sorts, or only passes on the order of what is below."""
-    while node.name in _ORDERED and len(node.children) == 1:
+def _decides(node: Node, deciding: frozenset[str]) -> bool:
+    """Whether *node* is one of *deciding*, or a projection that only passes on what such a one below has decided."""
+    while node.name in deciding and len(node.children) == 1:
         if node.name != "Project":
             return True
         node = node.children[0]
     return False
+
+
+def _inside(root: Node) -> dict[Node, Rule]:
+    """Return the places within a plan, whatever becomes of its rows."""
+    found: dict[Node, Rule] = {}
+    _visit(root, found)
+    if not root.holds_shuffle and root.holds_python:
+        found.setdefault(below_order(root), Rule.FUNCTION_BEFORE_SINK)
+    return found
 
 
 def _visit(node: Node, found: dict[Node, Rule]) -> None:

@@ -20,6 +20,7 @@ _REASONS = {
     "join input": "the join may fail, and what feeds it is dear",
     "function before a shuffle": "shuffle files die with the application, and Python takes time",
     "function before the sink": "the sink keeps nothing of a job that is killed",
+    "before the sink": "the sink keeps nothing of a job that is killed",
     "result": "small, and the script goes on from it",
     "persisted": "the script keeps it itself",
 }

@@ -32,8 +32,10 @@ def sort(child: Node) -> Node:
     return Node("Sort", (child,), shuffles=True)
 
 
-def placed(root: Node, *, returns_rows: bool = False) -> list[tuple[str, Rule]]:
-    return [(found.node.name, found.rule) for found in placements(root, returns_rows=returns_rows)]
+def placed(root: Node, *, returns_rows: bool = False, sink: bool = False) -> list[tuple[str, Rule]]:
+    """Nodes and rules; with the place before the sink only if that is asked for."""
+    found = [(found.node.name, found.rule) for found in placements(root, returns_rows=returns_rows)]
+    return [place for place in found if sink or place[1] is not Rule.BEFORE_SINK]
 
 
 @pytest.mark.parametrize("returns_rows", [False, True])
@@ -82,8 +84,18 @@ def test_a_plan_without_a_shuffle_that_runs_python_is_kept_under_its_sink() -> N
     assert placed(sort(aggregate(python(scan()))))[-1][1] is not Rule.FUNCTION_BEFORE_SINK
 
 
+def test_a_join_is_kept_below_what_decides_its_files() -> None:
+    """The script has said how many files there are to be, and how rows lie in them; what is covered is kept once."""
+    spread = Node("Repartition", (project(join(scan(), scan())),), shuffles=True)
+    for plan in (join(scan(), scan()), sort(join(scan(), scan())), sort(spread)):
+        assert placed(plan, sink=True)[-1][1] is Rule.BEFORE_SINK
+    assert placed(project(sort(spread)), sink=True)[-1] == ("Project", Rule.BEFORE_SINK)
+    assert placed(sort(project(aggregate(scan()))), sink=True) == [("Aggregate", Rule.AGGREGATE)]
+    assert placed(Node("Repartition", (project(scan()),), shuffles=True), sink=True) == []
+
+
 def test_what_an_action_returns_is_kept_below_its_order() -> None:
-    """Stored partitions have no order, so the sort and the limit stay above the point; a sink's rows are not kept."""
+    """Stored partitions have no order, so the sort and the limit stay above the point."""
     result = join(aggregate(scan()), scan())
     plan = Node("GlobalLimit", (Node("LocalLimit", (sort(project(result)),)),))
     assert placed(plan, returns_rows=True)[-1] == ("Project", Rule.RESULT)
@@ -109,6 +121,6 @@ def test_names_tell_the_rule_and_what_it_stands_on() -> None:
     names = [
         found.name for found in placements(join(aggregate(scan(), "a, b"), join(scan(), scan())), returns_rows=False)
     ]
-    assert names == ["aggregate(a, b)", "join input(Join)"]
+    assert names == ["aggregate(a, b)", "join input(Join)", "before the sink(Join)"]
     (long,) = placements(aggregate(scan(), "column, " * 30), returns_rows=False)
     assert len(long.name) < 62

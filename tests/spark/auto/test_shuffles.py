@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import struct
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 
 import pyarrow as pa
@@ -113,6 +114,36 @@ def test_a_shuffle_above_a_join_survives(
             found = shuffles(context)
             assert [name for name in found if name.startswith("shuffle(city)")]
             assert len([name for name in found if name.startswith("shuffle(customer)")]) == 2
+            assert all(report.reused == (report.partitions if attempt == 2 else 0) for report in found.values())
+
+
+@pytest.mark.usefixtures("no_broadcast")
+def test_a_join_that_is_only_written(
+    spark: SparkSession, orders: Path, customers: Path, attempts: Attempts, tmp_path: Path
+) -> None:
+    """Its shuffles are kept, and the script's number of files and order of rows are what they were."""
+    joined = spark.read.parquet(str(orders)).join(spark.read.parquet(str(customers)), "customer")
+    written = {
+        "plain": joined,
+        "spread": joined.repartition(3, "city"),
+        "sorted": joined.repartition(2, "city").sortWithinPartitions("amount", "customer"),
+    }
+    for name, frame in written.items():
+        frame.write.parquet(f"{tmp_path}/expected/{name}")
+    for attempt in (1, 2):
+        with automatic(attempts, sinks="repeat") as context:
+            for name, frame in written.items():
+                target = f"{tmp_path}/{attempt}/{name}"
+                frame.write.parquet(target)
+                files = [sorted(Path(at).glob("*.parquet")) for at in (target, tmp_path / "expected" / name)]
+                rows, expected = ([pq.read_table(file).to_pylist() for file in found] for found in files)
+                assert sorted(map(str, chain(*rows))) == sorted(map(str, chain(*expected)))
+                if name != "plain":
+                    assert [len(part) for part in rows] == [len(part) for part in expected]
+                if name == "sorted":
+                    assert all(part == sorted(part, key=lambda r: (r["amount"], r["customer"])) for part in rows)
+            found = shuffles(context)
+            assert len(found) >= 2
             assert all(report.reused == (report.partitions if attempt == 2 else 0) for report in found.values())
 
 
