@@ -14,6 +14,7 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider.spark.auto.placing import kept, with_recovery_points
+from airflow_provider.spark.auto.warm_up import warmed_up
 from airflow_provider.spark.jvm.commands import WritingCommand, reads_table
 from airflow_provider.spark.wrapping import classic_frame, put_in_place
 from airflow_provider.spark.writers import WRITERS
@@ -215,6 +216,7 @@ def recovering_actions(context: RecoveryContext) -> Iterator[None]:
         yield
         return
     with ExitStack() as stack:
+        warmed_up(stack)
         Actions(functools.partial(with_recovery_points, context), functools.partial(kept, context)).wrap(stack)
         context.persisted.wrap(stack, classic_frame())
         yield

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from airflow_provider.recovery.quantities import bytes_text
 from airflow_provider.spark.auto.rules import Node
 
 READ_RATE = 10 * 2**20
@@ -55,7 +56,7 @@ class CostModel:
         if price <= seconds * self.budget:
             return ""
         return (
-            f"storing about {size / 2**20:.1f} MiB would take {price:.1f} s, more than {self.budget:.0%} of the "
+            f"storing about {bytes_text(size)} would take {price:.1f} s, more than {self.budget:.0%} of the "
             f"{seconds:.1f} s that computing took"
         )
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator
 
+from airflow_provider.recovery.quantities import bytes_text
 from airflow_provider.spark.explain.explanation import ExplainedAction, ExplainedNode, ExplainedPoint, Explanation
 
 WIDTH = 120
@@ -64,7 +65,7 @@ def _tree(node: ExplainedNode, first: str, rest: str) -> Iterator[str]:
 
 
 def _node(node: ExplainedNode, width: int) -> str:
-    size = f"  {_bytes(node.size)}" if node.size else ""
+    size = f"  {bytes_text(node.size)}" if node.size else ""
     text = f"{node.name} {node.label}".rstrip()
     room = max(_LEAST, width) - len(size)
     return (text if len(text) <= room else f"{text[: room - 1]}…") + size
@@ -83,15 +84,6 @@ def _point(point: ExplainedPoint) -> str:
 
 def _seconds(seconds: float) -> str:
     return f"{seconds:,.1f} s" if seconds >= 1 else f"{seconds:.1g} s"
-
-
-def _bytes(size: int) -> str:
-    number = float(size)
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if number < 1024:
-            return f"{number:.0f} {unit}" if unit == "B" else f"{number:,.1f} {unit}"
-        number /= 1024
-    return f"{number:,.1f} TiB"
 
 
 def _summary(explanation: Explanation) -> Iterator[str]:
