@@ -88,7 +88,7 @@ class KeptShuffle:
     :ivar stage: its map tasks
     :ivar name: of the vertex
     :ivar vertex: its identity
-    :ivar layout: what each map task covers
+    :ivar layout: what each map task covers; empty before :meth:`prepare`
     :ivar stored: indexes of the map tasks whose outputs are in the store
     :ivar restored: how many of them were there before
     :ivar saved_seconds: task time that computing those had taken
@@ -107,13 +107,19 @@ class KeptShuffle:
         self.restored = 0
         self.saved_seconds = 0.0
         self.sealed = False
+        self.layout = ""
         known = context.master.vertex(self.vertex)
-        recorded = Cut.from_spec(known.initialized.layout_spec).leaf_parallelism if known else 0
-        with leaf_parallelism(spark, recorded) as parallelism:
-            layout = self.stage.prepare(context.unstored.cuts)
-        self._cut = Cut(parallelism, settings_set(spark, *CUTTING_SETTINGS), [])
-        self.possible = bool(self.stage.maps) and not layout.whole_only
+        self._parallelism = Cut.from_spec(known.initialized.layout_spec).leaf_parallelism if known else 0
+        with leaf_parallelism(spark, self._parallelism):
+            self.stage.plan()
+
+    def prepare(self) -> bool:
+        """Learn what its map tasks cover; ``False`` if their outputs cannot be kept one by one."""
+        with leaf_parallelism(self._spark, self._parallelism) as parallelism:
+            layout = self.stage.prepare(self._context.unstored.cuts)
+        self._cut = Cut(parallelism, settings_set(self._spark, *CUTTING_SETTINGS), [])
         self.layout = layout.identity(self.stage.maps)
+        return bool(self.stage.maps) and not layout.whole_only
 
     def resume(self) -> None:
         """Put back what survived of it, and let the plan use it."""

@@ -156,8 +156,8 @@ def materialize(
     with leaf_parallelism(spark, recorded.leaf_parallelism if recorded else 0) as parallelism, ExitStack() as shuffles:
         carried, writing = _writing(context, point, collector)
         started = time.monotonic()
-        saved = shuffles.enter_context(kept_shuffles(context, point, writing))
         with job_properties(spark.sparkContext, {}, description=f"{description}: upstream stages", tag=tag):
+            saved = shuffles.enter_context(kept_shuffles(context, point, writing))
             job = PreparedJob(writing, context.unstored.cuts)
         upstream_seconds = saved + time.monotonic() - started
         if point.reads_unstored:

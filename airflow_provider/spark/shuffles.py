@@ -71,11 +71,12 @@ def kept_shuffles(context: RecoveryContext, point: RecoveryPoint, df: Any) -> It
 
 def _resumed(context: RecoveryContext, model: CostModel, df: Any) -> list[KeptShuffle]:
     """Let *df*'s plan use shuffles that are kept; none where that is not possible, or does not pay."""
-    shuffles = []
+    shuffles: list[KeptShuffle] = []
     try:
-        for found in keepable(context, model, df, context.unstored.seconds):
-            kept = KeptShuffle(context, df.sparkSession, found)
-            if kept.possible:
+        found = keepable(context, model, df, context.unstored.seconds)
+        # First all, so that what they broadcast is computed side by side.
+        for kept in [KeptShuffle(context, df.sparkSession, each) for each in found]:
+            if kept.prepare():
                 kept.resume()
                 shuffles.append(kept)
     except Fenced:

@@ -114,20 +114,24 @@ class MapStage:
         leaves = (leaf for leaf in items(self._logical.collectLeaves()))
         return [int(leaf.rdd().id()) for leaf in leaves if leaf.getClass().getSimpleName() == "LogicalRDD"]
 
-    def prepare(self, cuts: Mapping[int, str]) -> Layout:
-        """Plan its tasks, and return what each of them covers. Computes what their joins broadcast.
-
-        :param cuts: RDD id → layout, of RDDs that it may read
-        """
+    def plan(self) -> None:
+        """Plan its tasks, and start to compute what their joins broadcast."""
         execution = companion(self._spark._jvm.org.apache.spark.sql.execution, "QueryExecution")
         rules = execution.preparations(self._spark._jsparkSession, self._spark._jvm.scala.Option.empty(), False)
         prepared = execution.prepareForExecution(rules, self._exchange)
         if prepared.getClass().getSimpleName() != _SHUFFLE:
             raise ValueError(f"Spark made a {prepared.getClass().getSimpleName()} of a shuffle")
+        prepared.prepare()
         self._prepared = prepared
-        self.shuffle = int(prepared.shuffleDependency().shuffleId())
-        self.maps = int(prepared.numMappers())
-        return describe_layout(self._spark, prepared.child(), cuts)
+
+    def prepare(self, cuts: Mapping[int, str]) -> Layout:
+        """Return what each of its tasks covers. Waits for what their joins broadcast.
+
+        :param cuts: RDD id → layout, of RDDs that it may read
+        """
+        self.shuffle = int(self._prepared.shuffleDependency().shuffleId())
+        self.maps = int(self._prepared.numMappers())
+        return describe_layout(self._spark, self._prepared.child(), cuts)
 
     def restored_as(self, index: int) -> MapOutput:
         """Return under which name a stored map output is put back."""
