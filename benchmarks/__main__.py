@@ -28,6 +28,7 @@ def main() -> None:
     parser.add_argument("--store-rounds", type=int, default=5, help="rounds with the event store (default: 5)")
     parser.add_argument("--iterations", type=int, default=1200, help="how costly the retry's job is (default: 1200)")
     parser.add_argument("--auto-rounds", type=int, default=5, help="pairs of each query of 'auto' (default: 5)")
+    parser.add_argument("--auto-kills", type=int, default=3, help="retries of each long query of 'auto' (default: 3)")
     parser.add_argument("--scale", type=float, default=3, help="TPC-H's scale factor for 'auto' (default: 3)")
     parser.add_argument("--queries", type=int, nargs="+", default=[], help="queries of 'auto' (default: all 22)")
     parser.add_argument("--retry-over", type=float, default=10, help="seconds of the queries retried (default: 10)")
@@ -42,6 +43,7 @@ def main() -> None:
         result = auto.compare(
             arguments.scale,
             arguments.auto_rounds,
+            arguments.auto_kills,
             arguments.queries,
             arguments.retry_over,
             lambda so_far: _keep(arguments.results, "auto", described, so_far),

@@ -95,11 +95,18 @@ class Retry:
 
 
 def compare(
-    scale: float, rounds: int, queries: Sequence[int], retry_over: float, keep: Callable[[dict[str, Any]], None]
+    scale: float,
+    rounds: int,
+    kills: int,
+    queries: Sequence[int],
+    retry_over: float,
+    keep: Callable[[dict[str, Any]], None],
 ) -> dict[str, Any]:
     """Run the comparison.
 
     :param scale: TPC-H's scale factor
+    :param rounds: pairs of each query
+    :param kills: how often each long query is killed and run again
     :param queries: their numbers; empty for all
     :param retry_over: seconds that a query has to take in plain Spark for a retry to be measured
     :param keep: is given the result so far after each query, because all of them take hours
@@ -111,6 +118,7 @@ def compare(
             "job": f"TPC-H scale {scale:g}, each query in a driver of its own, its result written as Parquet",
             "recovery_points": "auto",
             "rounds": rounds,
+            "kills": kills,
             "retry_over_seconds": retry_over,
             "killed_at": KILLED_AT,
             "queries": {str(number): figures for number, figures in measured.items()},
@@ -123,7 +131,7 @@ def compare(
         for number in queries or suite.numbers:
             own = folder / f"{number:02}"
             own.mkdir()
-            measured[number] = _measure(suite, number, own, rounds, retry_over)
+            measured[number] = _measure(suite, number, own, rounds, kills, retry_over)
             shutil.rmtree(own, ignore_errors=True)  # what was stored for 22 queries may be more than the disk holds
             print(f"  query {number}: {_told(measured[number])}", file=sys.stderr, flush=True)
             keep(result())
@@ -154,7 +162,8 @@ def summary(measured: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 def table(result: Mapping[str, Any]) -> str:
     """Return the comparison as Markdown, each figure that has a goal with its goal beside it."""
     lines = [
-        f"{result['job']}; median of {result['rounds']} pairs; recovery points: {result['recovery_points']}",
+        f"{result['job']}; recovery points: {result['recovery_points']}; "
+        f"medians of {result['rounds']} pairs and of {result['kills']} retries",
         "",
         "| query | plain s | auto s | overhead | whole process: plain s | auto s | overhead | points | MiB stored "
         "| retry s | retry / full | whole process |",
@@ -185,7 +194,9 @@ def table(result: Mapping[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _measure(suite: QuerySuite, number: int, folder: Path, rounds: int, retry_over: float) -> dict[str, Any]:
+def _measure(
+    suite: QuerySuite, number: int, folder: Path, rounds: int, kills: int, retry_over: float
+) -> dict[str, Any]:
     pairs = []
     for count in range(rounds):
         plain, auto = folder / f"plain-{count}", folder / f"auto-{count}"
@@ -203,7 +214,7 @@ def _measure(suite: QuerySuite, number: int, folder: Path, rounds: int, retry_ov
     retries: list[Retry] = []
     if medians["plain_seconds"] >= retry_over:
         full = Run(medians["auto_wall_seconds"], medians["auto_seconds"])
-        tried = [_retry(suite, number, folder / f"retry-{count}", full, plain) for count in range(rounds)]
+        tried = [_retry(suite, number, folder / f"retry-{count}", full, plain) for count in range(kills)]
         retries = [one for one in tried if one is not None]
     retry = None
     if retries:
