@@ -5,6 +5,7 @@ Without it ``checkpoint`` hands its DataFrame back unchanged, so that a script r
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ from airflow_provider.recovery.errors import ConfigurationError
 from airflow_provider.recovery.executions import Executions
 from airflow_provider.spark.auto.persisted import Persisted
 from airflow_provider.spark.functions import FunctionReader
+from airflow_provider.spark.recovery_point import vertex_identity
 from airflow_provider.spark.unstored import Unstored
 from airflow_provider.spark.watching import Watched, watch
 from airflow_provider.storage.state_files import StateFiles
@@ -32,7 +34,9 @@ class RecoveryContext:
     :ivar watched: what was learnt from watching the script make its DataFrames
     :ivar functions: tells Python functions apart
     :ivar executors_ready: application id → what its executors lack; empty text for nothing
-    :ivar names: fingerprints seen under each checkpoint name, in order
+    :ivar storing: ids of the applications whose tasks have stored something
+    :ivar names: fingerprints seen under the name of each step, in order
+    :ivar called: vertex → how this attempt calls it, for what it has come to and for what is hidden by that
     :ivar done: vertex → its partitions, for vertices that this attempt has already come to
     :ivar points: vertex → the recovery point as the script reached it
     :ivar recomputed: vertices that a failover has computed again, so that older DataFrames read what is gone
@@ -47,7 +51,9 @@ class RecoveryContext:
     hadoop_root: str
     watched: Watched = field(default_factory=Watched)
     executors_ready: dict[str, str] = field(default_factory=dict)
+    storing: set[str] = field(default_factory=set)
     names: dict[str, list[str]] = field(default_factory=dict)
+    called: dict[str, str] = field(default_factory=dict)
     done: dict[str, dict[int, StoredPartition]] = field(default_factory=dict)
     points: dict[str, RecoveryPoint] = field(default_factory=dict)
     recomputed: set[str] = field(default_factory=set)
@@ -68,7 +74,40 @@ class RecoveryContext:
             if fingerprint not in seen:
                 seen.append(fingerprint)
             position = seen.index(fingerprint)
-        return name if position == 0 else f"{name}#{position + 1}"
+        return numbered(name, position + 1)
+
+    def identify(self, name: str, fingerprint: str) -> tuple[str, str]:
+        """Return what the vertex of a name and a fingerprint is called in this attempt, and its identity.
+
+        Several that differ may have one name; people tell them apart by a number. It is no part of the identity: what
+        is complete hides what is below it, so the next attempt may come to others first. A vertex that an earlier
+        attempt has left keeps its number if it can.
+        """
+        vertex = vertex_identity(name, fingerprint)
+        known = self.master.vertex(vertex)
+        with self.lock:
+            if vertex not in self.called:
+                taken = set(self.called.values())
+                wanted = known.initialized.name if known is not None else name
+                free = (numbered(name, position) for position in itertools.count(1))
+                self.called[vertex] = next(each for each in itertools.chain([wanted], free) if each not in taken)
+            return self.called[vertex], vertex
+
+    def hide(self, vertex: str) -> None:
+        """Take the names of what a complete vertex was made of, which this attempt does not look at."""
+        pending = [vertex]
+        while pending:
+            known = self.master.vertex(pending.pop())
+            for upstream in known.initialized.upstream if known is not None else ():
+                hidden = self.master.vertex(upstream)
+                if hidden is not None and upstream not in self.called:
+                    self.called[upstream] = hidden.initialized.name
+                    pending.append(upstream)
+
+
+def numbered(name: str, position: int) -> str:
+    """Return how the *position*-th of several like-named things is called, counted from 1."""
+    return name if position == 1 else f"{name}#{position}"
 
 
 _active: RecoveryContext | None = None

@@ -27,7 +27,6 @@ from airflow_provider.spark.jvm.optimized import at_a_glance
 from airflow_provider.spark.jvm.settings import settings_set
 from airflow_provider.spark.map_output import restore_map_output
 from airflow_provider.spark.reading import location
-from airflow_provider.spark.recovery_point import vertex_identity
 
 if TYPE_CHECKING:
     from airflow_provider.recovery.partitions import StoredPartition
@@ -101,8 +100,7 @@ class KeptShuffle:
         self._identity = found.identity
         self._recorded = False
         self.stage = found.stage
-        self.name = context.unique_name(found.name, found.identity.digest)
-        self.vertex = vertex_identity(self.name, found.identity.digest)
+        self.name, self.vertex = context.identify(found.name, found.identity.digest)
         self.stored: set[int] = set()
         self.restored = 0
         self.saved_seconds = 0.0

@@ -163,8 +163,10 @@ def materialize(
         if point.reads_unstored:
             job.layout.keep_rdds_whole()
         price = point.price if known is None else None
+        small, application = _is_small(point, job), spark.sparkContext.applicationId
         if price is not None:
-            too_dear = price.too_dear(upstream_seconds, job.shuffled_bytes())
+            first = not small and application not in context.storing
+            too_dear = price.too_dear(upstream_seconds, job.shuffled_bytes(), first=first)
             _stop_if(too_dear, job, carried, {}, layout=_layout(point, job), seconds=upstream_seconds)
         if recorded is not None and recorded.settings == settings:
             job.pin(recorded.reads)
@@ -172,13 +174,15 @@ def materialize(
         context.executions.move(execution, ExecutionState.RUNNING)
         missing = _initialize(context, point, job, collector, because, cut)
         if missing:
+            if not small:
+                context.storing.add(application)
             properties = {LAYOUT_PROPERTY: _layout(point, job), PARALLELISM_PROPERTY: str(job.parallelism)}
             with job_properties(spark.sparkContext, properties, description=description, tag=tag):
                 pilot = price.pilot(missing) if price is not None and not job.shuffled_bytes() else []
                 if price is not None and pilot:
                     _run(job, pilot, collector)
                     _stop_if(price.pilot_too_dear(collector.seconds, collector.storing), job, carried, collector.stored)
-                frame = job.without_python(carried.schema) if _is_small(point, job) else None
+                frame = job.without_python(carried.schema) if small else None
                 if frame is not None:
                     _store_here(context, point, execution, frame, collector)
                 else:

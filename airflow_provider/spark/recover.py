@@ -22,7 +22,7 @@ from airflow_provider.spark.jvm.carriers import from_carriers
 from airflow_provider.spark.jvm.relation import as_vertex
 from airflow_provider.spark.materialize import NotStored, NotWorth
 from airflow_provider.spark.reading import read_partitions
-from airflow_provider.spark.recovery_point import RecoveryPoint, vertex_identity
+from airflow_provider.spark.recovery_point import RecoveryPoint
 from airflow_provider.spark.types import refusal, schema_of
 
 if TYPE_CHECKING:
@@ -55,13 +55,12 @@ def recover(
             f"a retry could not tell whether it is the same: {'; '.join(identity.opaque)}. If you can tell, say so: "
             f'checkpoint(df, {name!r}, version="…")',
         )
-    name = context.unique_name(name, identity.digest)
+    name, vertex = context.identify(name, identity.digest)
     not_deterministic = {
         None: identity.not_deterministic,
         True: (),
         False: (*identity.not_deterministic, "the script says that it is not deterministic"),
     }[deterministic]
-    vertex = vertex_identity(name, identity.digest)
     return go_on_from(context, RecoveryPoint(df, name, vertex, identity, not_deterministic))
 
 
@@ -108,6 +107,7 @@ def go_on_from(context: RecoveryContext, point: RecoveryPoint) -> DataFrame:
         master.vertex_reused(point.vertex)
         if known.finished or master.vertex_finished(point.vertex):
             log.info("%s: all %d partitions reused, nothing to compute", point.title, len(survivors))
+            context.hide(point.vertex)
             return _reading(context, point, survivors)
     if known is not None and known.initialized.deterministic and master.optional(point.vertex):
         log.info("%s: partly lost, but all that reads it is finished; computed only if needed", point.title)
@@ -143,8 +143,10 @@ def _because(context: RecoveryContext, point: RecoveryPoint) -> tuple[str, ...]:
         return ()
     earlier = [
         vertex.initialized
-        for vertex in graph.vertices.values()
-        if vertex.initialized.name == point.name and context.master.epoch not in vertex.reached_by
+        for identity, vertex in graph.vertices.items()
+        if vertex.initialized.name == point.name
+        and context.master.epoch not in vertex.reached_by
+        and identity not in context.called
     ]
     if not earlier:
         return ()

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from airflow_provider.recovery.quantities import bytes_text
 from airflow_provider.spark.auto.rules import Node
 
-READ_RATE = 10 * 2**20
-"""Bytes of columnar files that one core reads and reduces in a second."""
+READ_RATE = 5 * 2**20
+"""Bytes of columnar files, in the columns that are used, that one core reads, joins and reduces in a second: the median
+of TPC-H's queries, from 1 for those that join and group most to 10 for those that only add up."""
 PYTHON_FACTOR = 10
 """By how much a Python function slows that down, at least."""
 STORE_RATE = 40 * 2**20
@@ -22,7 +23,8 @@ COPY_RATE = 100 * 2**20
 """Bytes of shuffle files that one core copies into the store in a second, as long as that has not been measured."""
 FIXED_PRICE = 0.4
 """Seconds that every recovery point costs: its fingerprint, a job of its own, requests to the store."""
-
+PYTHON_START = 2.0
+"""Seconds until executors run Python, which the first point that tasks store waits for."""
 
 WAVES = 8
 """A pilot is one wave of at least so many: what it stores may be stored in vain, and two jobs take longer than one."""
@@ -50,9 +52,12 @@ class CostModel:
             return ""
         return f"computing it takes about {seconds:.1f} s, which is too little to be worth storing"
 
-    def too_dear(self, seconds: float, size: int) -> str:
-        """Say why storing *size* bytes after *seconds* of computing does not pay; empty text if it does."""
-        price = FIXED_PRICE + size / (STORE_RATE * max(1, self.cores))
+    def too_dear(self, seconds: float, size: int, *, starts_python: bool = False) -> str:
+        """Say why storing *size* bytes after *seconds* of computing does not pay; empty text if it does.
+
+        :param starts_python: whether executors would run Python for nothing else
+        """
+        price = FIXED_PRICE + PYTHON_START * starts_python + size / (STORE_RATE * max(1, self.cores))
         if price <= seconds * self.budget:
             return ""
         return (
@@ -73,7 +78,7 @@ class CostModel:
 
     def price(self, node: Node) -> Price:
         """Return what is asked while *node* is computed."""
-        return Price(self, self.computing(node), node.size)
+        return Price(self, self.computing(node), node.size, node.holds_python)
 
 
 @dataclass(frozen=True)
@@ -82,20 +87,22 @@ class Price:
 
     :ivar seconds: what computing it was estimated to take
     :ivar size: Spark's estimate of its rows, in bytes; 0 if there is none
+    :ivar python: whether computing it runs Python anyway
     """
 
     model: CostModel
     seconds: float
     size: int
+    python: bool = False
 
-    def too_dear(self, measured_seconds: float, shuffled: int) -> str:
+    def too_dear(self, measured_seconds: float, shuffled: int, *, first: bool = False) -> str:
         """Say why storing does not pay, now that the shuffles below have run; empty text if it does.
 
         :param shuffled: bytes that they hand on; 0 if there are none, then only the estimates are known
+        :param first: whether it is the first one of the application that tasks would store
         """
-        if shuffled:
-            return self.model.too_dear(measured_seconds, shuffled)
-        return self.model.too_dear(self.seconds, self.size)
+        seconds, size = (measured_seconds, shuffled) if shuffled else (self.seconds, self.size)
+        return self.model.too_dear(seconds, size, starts_python=first and not self.python)
 
     def pilot(self, missing: list[int]) -> list[int]:
         """Return the partitions that are stored first to see what that costs; none where there are few."""

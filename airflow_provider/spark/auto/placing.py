@@ -20,7 +20,7 @@ from airflow_provider.spark.environment import executors_ready
 from airflow_provider.spark.fingerprint import fingerprint
 from airflow_provider.spark.jvm.optimized import OptimizedPlan, at_a_glance
 from airflow_provider.spark.recover import go_on_from
-from airflow_provider.spark.recovery_point import RecoveryPoint, vertex_identity
+from airflow_provider.spark.recovery_point import RecoveryPoint
 from airflow_provider.spark.types import refusal, schema_of
 
 if TYPE_CHECKING:
@@ -210,11 +210,11 @@ class _Action:
             log.info("No recovery point %r: %s", name, reason)
             self.context.master.vertex_skipped(name, reason)
             return None
-        name = self.context.unique_name(name, identity.digest)
+        name, vertex = self.context.identify(name, identity.digest)
         point = RecoveryPoint(
             raw,
             name,
-            vertex_identity(name, identity.digest),
+            vertex,
             identity,
             identity.not_deterministic,
             rule=str(placement.rule),

@@ -92,7 +92,12 @@ class Node:
         if not self.children:
             return self.size
         below = sum(child.reads for child in self.children)
-        return min(below, self.size) if self.name in _CHEAP and self.size else below
+        return min(below, self.size) if self.is_scan and self.size else below
+
+    @property
+    def is_scan(self) -> bool:
+        """Whether it only chooses among the columns and rows of a leaf."""
+        return not self.children or (self.name in _CHEAP and self.children[0].is_scan)
 
     def walk(self) -> Iterator[Node]:
         """Yield it and all below, children first."""

@@ -5,7 +5,15 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider.spark.auto.cost import COPY_RATE, FIXED_PRICE, PYTHON_FACTOR, READ_RATE, WAVES, CostModel
+from airflow_provider.spark.auto.cost import (
+    COPY_RATE,
+    FIXED_PRICE,
+    PYTHON_FACTOR,
+    PYTHON_START,
+    READ_RATE,
+    WAVES,
+    CostModel,
+)
 from airflow_provider.spark.auto.rules import Node
 
 SIZES = st.integers(0, 2**50)
@@ -44,6 +52,16 @@ def test_what_is_stored_keeps_within_the_budget(seconds: float, size: int) -> No
     model = CostModel(0.1, cores=2)
     if not model.too_dear(seconds, size):
         assert seconds * 0.1 >= FIXED_PRICE
+
+
+def test_the_first_point_that_tasks_store_pays_for_starting_python() -> None:
+    """Unless computing it runs Python anyway."""
+    seconds = (FIXED_PRICE + PYTHON_START) / 0.1
+    plain, python = (CostModel(0.1, cores=2).price(scan(100, python=python)) for python in (False, True))
+    assert plain.too_dear(seconds - 1, 1000, first=True)
+    assert not plain.too_dear(seconds + 1, 1000, first=True)
+    assert not plain.too_dear(seconds - 1, 1000)
+    assert not python.too_dear(seconds - 1, 1000, first=True)
 
 
 def test_a_pilot_is_a_small_share_or_none() -> None:

@@ -98,6 +98,37 @@ def test_the_same_part_of_two_plans_is_computed_once(spark: SparkSession, orders
         assert [name for name in vertices(context) if name.startswith("aggregate(customer)")] == ["aggregate(customer)"]
 
 
+def test_like_named_points_are_found_whichever_comes_first(
+    spark: SparkSession, orders: Path, attempts: Attempts, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What is complete hides the point below it, and the next one of that name is neither renamed nor computed again.
+
+    A new point of that name is not taken for the hidden one either.
+    """
+    from pyspark.sql import functions as F
+    from pyspark.sql.window import Window
+
+    read = spark.read.parquet(str(orders))
+    ranked = by_customer(spark, orders).withColumn("place", F.row_number().over(Window.orderBy("total", "customer")))
+    least = read.groupBy("customer").agg(F.min("amount").alias("least"))
+    most = read.groupBy("customer").agg(F.max("amount").alias("most"))
+    below = "aggregate(customer)"
+    with automatic(attempts) as context:
+        assert len(ranked.collect()) == len(least.collect()) == 300
+        assert {below, f"{below}#2"} <= set(vertices(context))
+    caplog.clear()
+    with automatic(attempts) as context:
+        assert len(ranked.collect()) == len(least.collect()) == len(most.collect()) == 300
+        found = vertices(context)
+        assert below not in found
+        assert found[f"{below}#2"].reused == found[f"{below}#2"].partitions > 0
+        assert found[f"{below}#3"].computed > 0
+        assert "computed again" not in caplog.text
+    with automatic(attempts) as context:
+        assert len(by_customer(spark, orders).filter("n > 0").collect()) == 300
+        assert vertices(context)[below].reused == vertices(context)[below].partitions > 0
+
+
 def test_a_cached_frame_is_stored_and_stays_cached(spark: SparkSession, orders: Path, attempts: Attempts) -> None:
     """Two actions and a self join read it; ``is_cached``, ``storageLevel`` and ``unpersist`` are the script's."""
     from pyspark import StorageLevel

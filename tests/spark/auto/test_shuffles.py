@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("many_tasks", "nothing_
 @pytest.fixture
 def nothing_else_is_stored(monkeypatch: pytest.MonkeyPatch) -> None:
     """The point above a shuffle is too dear, so that all depends on the shuffle."""
-    monkeypatch.setattr(Price, "too_dear", lambda *_: "the test says so")
+    monkeypatch.setattr(Price, "too_dear", lambda *_, **__: "the test says so")
 
 
 @pytest.fixture
