@@ -24,6 +24,7 @@ from airflow_provider.storage.state_files import StateFiles
 if TYPE_CHECKING:
     from airflow_provider.recovery.partitions import StoredPartition
     from airflow_provider.spark.job_master import JobMaster
+    from airflow_provider.spark.kept_shuffle import KeptShuffle
     from airflow_provider.spark.recovery_point import RecoveryPoint
 
 
@@ -42,6 +43,7 @@ class RecoveryContext:
     :ivar recomputed: vertices that a failover has computed again, so that older DataFrames read what is gone
     :ivar executions: the state and version of each vertex's execution
     :ivar unstored: recovery points that were not worth storing, and whose rows can be told apart all the same
+    :ivar live: vertex → a shuffle that has run for the action under way, which its next plan may use
     :ivar persisted: cached DataFrames that auto mode has made recovery points
     :ivar failing_over: held by the thread that handles a failure
     :ivar hadoop_root: the event store's root as Hadoop's file systems write it
@@ -59,6 +61,7 @@ class RecoveryContext:
     recomputed: set[str] = field(default_factory=set)
     executions: Executions = field(default_factory=Executions)
     unstored: Unstored = field(default_factory=Unstored)
+    live: dict[str, KeptShuffle] = field(default_factory=dict)
     persisted: Persisted = field(default_factory=Persisted)
     failing_over: Any = field(default_factory=threading.RLock)
     lock: Any = field(default_factory=threading.RLock)

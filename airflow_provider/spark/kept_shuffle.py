@@ -27,6 +27,7 @@ from airflow_provider.spark.jvm.optimized import at_a_glance
 from airflow_provider.spark.jvm.settings import settings_set
 from airflow_provider.spark.map_output import restore_map_output
 from airflow_provider.spark.reading import location
+from airflow_provider.spark.recovery_point import vertex_identity
 
 if TYPE_CHECKING:
     from airflow_provider.recovery.partitions import StoredPartition
@@ -50,6 +51,11 @@ class Keepable:
     stage: MapStage
     name: str
     identity: Fingerprint
+
+    @property
+    def vertex(self) -> str:
+        """Its identity."""
+        return vertex_identity(self.name, self.identity.digest)
 
 
 def keepable(known: Known, model: CostModel, df: Any, unstored: Mapping[int, float] | None = None) -> list[Keepable]:
@@ -90,7 +96,7 @@ class KeptShuffle:
     :ivar layout: what each map task covers; empty before :meth:`prepare`
     :ivar stored: indexes of the map tasks whose outputs are in the store
     :ivar restored: how many of them were there before
-    :ivar saved_seconds: task time that computing those had taken
+    :ivar saved_seconds: task time that computing what was there before this plan had taken
     :ivar sealed: whether all of it is in the store
     """
 
@@ -104,15 +110,14 @@ class KeptShuffle:
         self.stored: set[int] = set()
         self.restored = 0
         self.saved_seconds = 0.0
+        self._seconds = 0.0
         self.sealed = False
         self.layout = ""
         known = context.master.vertex(self.vertex)
         self._parallelism = Cut.from_spec(known.initialized.layout_spec).leaf_parallelism if known else 0
-        with leaf_parallelism(spark, self._parallelism):
-            self.stage.plan()
 
     def prepare(self) -> bool:
-        """Learn what its map tasks cover; ``False`` if their outputs cannot be kept one by one."""
+        """Learn what its map tasks cover, once they are planned; ``False`` if they cannot be kept one by one."""
         with leaf_parallelism(self._spark, self._parallelism) as parallelism:
             layout = self.stage.prepare(self._context.unstored.cuts)
         self._cut = Cut(parallelism, settings_set(self._spark, *CUTTING_SETTINGS), [])
@@ -132,7 +137,7 @@ class KeptShuffle:
             self.record()
             for index in there:
                 self.take(survivors[index])
-                self.saved_seconds += survivors[index].millis / 1000
+            self.saved_seconds = self._seconds
             self.restored = len(there)
             log.info(
                 "recovery point %r: %d map tasks, %d reused, %d to compute",
@@ -144,6 +149,18 @@ class KeptShuffle:
         if len(there) == maps:
             master.vertex_reused(self.vertex)
             self.sealed = (known is not None and known.finished) or master.vertex_finished(self.vertex)
+        self.stage.take_place()
+
+    @property
+    def is_there(self) -> bool:
+        """Whether the outputs of all its map tasks are on the executors."""
+        return self.stage.finished == self.stage.maps
+
+    def go_on(self, stage: MapStage) -> None:
+        """Let another plan of this application, of which *stage* is a part, use what has run for an earlier one."""
+        stage.runs_with(self.stage)
+        self.stage = stage
+        self.saved_seconds = self._seconds
         self.stage.take_place()
 
     def record(self) -> None:
@@ -172,6 +189,7 @@ class KeptShuffle:
         """A map output is in the store."""
         self._context.master.partition_finished(partition)
         self.stored.add(partition.index)
+        self._seconds += partition.millis / 1000
 
     def _put_back(self, survivors: list[StoredPartition]) -> set[int]:
         """Put map outputs into the executors' directories, and tell Spark of them; return the indexes of those."""

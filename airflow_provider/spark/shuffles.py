@@ -21,6 +21,7 @@ from airflow_provider.recovery.causes import one_line
 from airflow_provider.recovery.errors import Fenced, RecoveryError
 from airflow_provider.recovery.partitions import StoredPartition
 from airflow_provider.spark.jvm.executors import on_executors
+from airflow_provider.spark.jvm.map_stage import plan_together
 from airflow_provider.spark.kept_shuffle import KeptShuffle, keepable
 from airflow_provider.spark.map_output import RowWidth, store_map_output
 from airflow_provider.spark.partition_io import Place
@@ -73,12 +74,20 @@ def _resumed(context: RecoveryContext, model: CostModel, df: Any) -> list[KeptSh
     """Let *df*'s plan use shuffles that are kept; none where that is not possible, or does not pay."""
     shuffles: list[KeptShuffle] = []
     try:
-        found = keepable(context, model, df, context.unstored.seconds)
-        # First all, so that what they broadcast is computed side by side.
-        for kept in [KeptShuffle(context, df.sparkSession, each) for each in found]:
+        found = {each.vertex: each for each in keepable(context, model, df, context.unstored.seconds)}
+        there = {vertex for vertex in found if vertex in context.live and context.live[vertex].is_there}
+        for vertex in there:
+            context.live[vertex].go_on(found[vertex].stage)
+            shuffles.append(context.live[vertex])
+        planned = plan_together([each.stage for vertex, each in found.items() if vertex not in there])
+        for each in found.values():
+            if each.stage not in planned:
+                continue
+            kept = KeptShuffle(context, df.sparkSession, each)
             if kept.prepare():
                 kept.resume()
                 shuffles.append(kept)
+                context.live[kept.vertex] = kept
     except Fenced:
         raise
     except Exception as error:  # noqa: BLE001 - the plan runs as it would have

@@ -200,8 +200,9 @@ class _Sinks:
             return None
         identity = fingerprint(df, self._context)
         not_deterministic = identity.not_deterministic
-        if not_deterministic:  # coalesce(1) before a write does not change its rows
-            not_deterministic = fingerprint(unspread(df), self._context).not_deterministic
+        rows = unspread(df) if not_deterministic else df  # coalesce(1) before a write does not change its rows
+        if rows is not df:
+            not_deterministic = fingerprint(rows, self._context).not_deterministic
         reason = "; ".join((*identity.opaque, *not_deterministic))
         if reason:
             log.info("sink %s is written by each attempt: %s", target, reason)

@@ -23,6 +23,8 @@ COPY_RATE = 100 * 2**20
 """Bytes of shuffle files that one core copies into the store in a second, as long as that has not been measured."""
 FIXED_PRICE = 0.4
 """Seconds that every recovery point costs: its fingerprint, a job of its own, requests to the store."""
+SPLIT_PRICE = 0.4
+"""Seconds more for a point below another: the plan runs in two goes, and what both broadcast is computed twice."""
 PYTHON_START = 2.0
 """Seconds until executors run Python, which the first point that tasks store waits for."""
 
@@ -46,9 +48,12 @@ class CostModel:
         factor = PYTHON_FACTOR if node.holds_python else 1
         return node.reads * factor / (READ_RATE * max(1, self.cores))
 
-    def too_cheap(self, seconds: float) -> str:
-        """Say why no recovery point can pay above work of *seconds*; empty text if one can."""
-        if seconds * self.budget >= FIXED_PRICE:
+    def too_cheap(self, seconds: float, *, splits: bool = False) -> str:
+        """Say why no recovery point can pay above work of *seconds*; empty text if one can.
+
+        :param splits: whether another point stands above
+        """
+        if seconds * self.budget >= FIXED_PRICE + SPLIT_PRICE * splits:
             return ""
         return f"computing it takes about {seconds:.1f} s, which is too little to be worth storing"
 

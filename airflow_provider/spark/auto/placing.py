@@ -92,6 +92,8 @@ def _guarded(context: RecoveryContext, df: DataFrame, do: Callable[[_Action], Da
         log.warning("No recovery points are placed in this action, which runs as it is written: %s", one_line(error))
         context.master.vertex_skipped("an action", one_line(error))
         return None
+    finally:
+        context.live.clear()
 
 
 class _JobFailed(Exception):
@@ -201,7 +203,7 @@ class _Action:
     def _resolve(self, placement: Placement) -> DataFrame | None:
         """Return a frame that reads the point; ``None`` if it is not worth having."""
         node, name = placement.node, placement.name
-        if self.model.too_cheap(self.model.computing(node)):
+        if self.model.too_cheap(self.model.computing(node), splits=placement.splits):
             return None
         raw = self.plan.frame(node, self._cached)
         identity = fingerprint(raw, self.context)

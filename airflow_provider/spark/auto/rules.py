@@ -108,10 +108,14 @@ class Node:
 
 @dataclass(frozen=True, eq=False)
 class Placement:
-    """A recovery point above *node*."""
+    """A recovery point above *node*.
+
+    :ivar splits: whether another one stands above, so that the plan runs in two goes
+    """
 
     node: Node
     rule: Rule
+    splits: bool = False
 
     @property
     def name(self) -> str:
@@ -153,13 +157,17 @@ def placements(root: Node, *, returns_rows: bool) -> list[Placement]:
     top = below_order(root) if returns_rows else below_files(root)
     if root.holds_shuffle and top.holds_shuffle and not _covered(top, found):
         found[top] = Rule.RESULT if returns_rows else Rule.BEFORE_SINK
-    return [Placement(node, found[node]) for node in root.walk() if node in found]
+    return _in_order(root, found)
 
 
 def placements_in_kept(root: Node) -> list[Placement]:
     """Return the recovery points of a plan that the script keeps as a whole; the last one stands on *root*."""
-    found = _inside(root) | {root: Rule.PERSISTED}
-    return [Placement(node, found[node]) for node in root.walk() if node in found]
+    return _in_order(root, _inside(root) | {root: Rule.PERSISTED})
+
+
+def _in_order(root: Node, found: dict[Node, Rule]) -> list[Placement]:
+    below = {node for place in found for node in place.walk() if node is not place}
+    return [Placement(node, found[node], node in below) for node in root.walk() if node in found]
 
 
 def below_order(root: Node) -> Node:

@@ -132,7 +132,7 @@ class _Deciding:
 
     def _point(self, placement: Placement) -> ExplainedPoint:
         node, rule, seconds = placement.node, str(placement.rule), self._model.computing(placement.node)
-        refused = self._model.too_cheap(seconds)
+        refused = self._model.too_cheap(seconds, splits=placement.splits)
         if refused:
             return ExplainedPoint(rule, placement.name, seconds, refused)
         raw = self._plan.frame(node, {})

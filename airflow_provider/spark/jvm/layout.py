@@ -99,6 +99,9 @@ def _describe(spark: Any, node: Any, layout: Layout, cuts: Mapping[int, str]) ->
     if name == "AQEShuffleReadExec":
         _shuffle_read(node, layout)
         return
+    if name == "ReusedExchangeExec" and node.child().getClass().getSimpleName() in _BROADCASTS:
+        _describe(spark, node.child(), layout, cuts)
+        return
     if name in _EXCHANGES:
         _shuffle(node, layout)
         return

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider.spark.jvm.layout import Layout, describe_layout
@@ -63,21 +63,48 @@ def map_stages(df: DataFrame) -> list[MapStage]:
     plan = df._jdf.queryExecution().executedPlan()
     if plan.getClass().getSimpleName() != "AdaptiveSparkPlanExec" or not plan.conf().exchangeReuseEnabled():
         return []
-    found = (MapStage(spark, plan, exchange, number) for number, exchange in enumerate(_lowest(plan.initialPlan())))
+    exchanges, _ = _lowest(plan.initialPlan())
+    found = (MapStage(spark, plan, exchange, number) for number, exchange in enumerate(exchanges))
     return [stage for stage in found if stage.known]
+
+
+def plan_together(stages: Sequence[MapStage]) -> list[MapStage]:
+    """Plan the tasks of several shuffles of one plan, and start to compute what their joins broadcast.
+
+    What several broadcast is computed once: for Spark's planner they are parts of one query, a product of them all.
+
+    :returns: those that are to run: all, but for a shuffle that Spark takes for the same as another
+    """
+    if not stages:
+        return []
+    spark = stages[0].spark
+    execution = spark._jvm.org.apache.spark.sql.execution
+    planner, nothing = companion(execution, "QueryExecution"), spark._jvm.scala.Option.empty()
+    query = stages[0].exchange
+    for stage in stages[1:]:
+        query = execution.joins.CartesianProductExec(query, stage.exchange, nothing)
+    query = planner.prepareForExecution(planner.preparations(spark._jsparkSession, nothing, False), query)
+    planned = []
+    for stage in reversed(stages[1:]):
+        planned.append((stage, query.right()))
+        query = query.left()
+    planned.append((stages[0], query))
+    return [stage for stage, exchange in reversed(planned) if stage.planned(exchange)]
 
 
 class MapStage:
     """What tasks do in front of one shuffle.
 
+    :ivar exchange: it, as the planner has left it
     :ivar maps: number of its tasks; 0 before :meth:`prepare`
+    :ivar shuffle: Spark's number for it, from then on
     :ivar label: for people: by what it shuffles
     """
 
     def __init__(self, spark: Any, plan: Any, exchange: Any, number: int) -> None:
-        self._spark = spark
+        self.spark = spark
+        self.exchange = exchange
         self._plan = plan
-        self._exchange = exchange
         self._number = number
         self._prepared: Any = None
         self._logical = _logical(exchange.child())
@@ -86,12 +113,12 @@ class MapStage:
         self.known = self._logical is not None and kind in _PARTITIONINGS and not _pruned_while_running(exchange)
         keys = items(partitioning.expressions()) if kind == "HashPartitioning" else ()
         self.label = ", ".join(str(key.name() if has_member(key, "name") else key.prettyName()) for key in keys)
-        self.maps = 0
+        self.maps = self.shuffle = 0
 
     @property
     def frame(self) -> DataFrame:
         """The rows for which its tasks work: what they write, or an aggregate whose first step they do."""
-        return dataset(self._spark, self._logical)
+        return dataset(self.spark, self._logical)
 
     def written(self) -> tuple[str, ...]:
         """Return what beside the rows of :attr:`frame` decides what is in the files.
@@ -99,13 +126,13 @@ class MapStage:
         Which of them its tasks write, in which columns and for which reducers, is told by its physical plan: of an
         aggregate they do the first step, of a join one side.
         """
-        conf = self._spark._jsc.sc().conf()
-        with untruncated(self._spark):
-            tree = str(self._exchange.treeString())
+        conf = self.spark._jsc.sc().conf()
+        with untruncated(self.spark):
+            tree = str(self.exchange.treeString())
         return (
             PlanText(set()).lines(_PLAN_ID.sub("", tree), ()),
-            str(self._exchange.canonicalized().outputPartitioning().toString()),
-            str(self._exchange.schema().json()),
+            str(self.exchange.canonicalized().outputPartitioning().toString()),
+            str(self.exchange.schema().json()),
             *(conf.get(name, "") for name in _WRITTEN_WITH),
         )
 
@@ -114,15 +141,24 @@ class MapStage:
         leaves = (leaf for leaf in items(self._logical.collectLeaves()))
         return [int(leaf.rdd().id()) for leaf in leaves if leaf.getClass().getSimpleName() == "LogicalRDD"]
 
-    def plan(self) -> None:
-        """Plan its tasks, and start to compute what their joins broadcast."""
-        execution = companion(self._spark._jvm.org.apache.spark.sql.execution, "QueryExecution")
-        rules = execution.preparations(self._spark._jsparkSession, self._spark._jvm.scala.Option.empty(), False)
-        prepared = execution.prepareForExecution(rules, self._exchange)
-        if prepared.getClass().getSimpleName() != _SHUFFLE:
-            raise ValueError(f"Spark made a {prepared.getClass().getSimpleName()} of a shuffle")
-        prepared.prepare()
-        self._prepared = prepared
+    def planned(self, exchange: Any) -> bool:
+        """Take *exchange* for what it runs, and start to compute what its joins broadcast.
+
+        :returns: ``False`` if it is what another runs
+        """
+        kind = exchange.getClass().getSimpleName()
+        if kind == "ReusedExchangeExec":
+            return False
+        if kind != _SHUFFLE:
+            raise ValueError(f"Spark made a {kind} of a shuffle")
+        exchange.prepare()
+        self._prepared = exchange
+        return True
+
+    def runs_with(self, earlier: MapStage) -> None:
+        """Run what *earlier*, of another plan of this application, runs: it is the same, and may be over."""
+        self._prepared = earlier._prepared
+        self.shuffle, self.maps = earlier.shuffle, earlier.maps
 
     def prepare(self, cuts: Mapping[int, str]) -> Layout:
         """Return what each of its tasks covers. Waits for what their joins broadcast.
@@ -131,7 +167,7 @@ class MapStage:
         """
         self.shuffle = int(self._prepared.shuffleDependency().shuffleId())
         self.maps = int(self._prepared.numMappers())
-        return describe_layout(self._spark, self._prepared.child(), cuts)
+        return describe_layout(self.spark, self._prepared.child(), cuts)
 
     def restored_as(self, index: int) -> MapOutput:
         """Return under which name a stored map output is put back."""
@@ -142,14 +178,14 @@ class MapStage:
 
         :param restored: index of the map task to the executor that has it, and what it has
         """
-        jvm, tracker = self._spark._jvm, self._tracker
+        jvm, tracker = self.spark._jvm, self._tracker
         tracker.registerShuffle(self.shuffle, self.maps, int(self._prepared.numPartitions()))
         places = {str(place.executorId()): place for place in self._block_managers()}
         metrics = self._prepared.metrics()
         for index, (executor, output) in restored.items():
             if executor not in places:
                 continue
-            array = self._spark.sparkContext._gateway.new_array(jvm.long, len(output.sizes))
+            array = self.spark.sparkContext._gateway.new_array(jvm.long, len(output.sizes))
             packed = struct.pack(f">{len(output.sizes)}q", *output.sizes)
             jvm.java.nio.ByteBuffer.wrap(packed).asLongBuffer().get(array)
             status = self._status(places[executor], array, self.restored_as(index).task)
@@ -160,11 +196,11 @@ class MapStage:
 
     def take_place(self) -> None:
         """Let the plan use it in the place of its own."""
-        adaptive = self._spark._jvm.org.apache.spark.sql.execution.adaptive
+        adaptive = self.spark._jvm.org.apache.spark.sql.execution.adaptive
         stage = adaptive.ShuffleQueryStageExec(
-            _FIRST_STAGE + self._number, self._prepared, self._exchange.canonicalized()
+            _FIRST_STAGE + self._number, self._prepared, self.exchange.canonicalized()
         )
-        self._plan.context().stageCache().put(self._exchange.canonicalized(), stage)
+        self._plan.context().stageCache().put(self.exchange.canonicalized(), stage)
 
     @property
     def finished(self) -> int:
@@ -196,33 +232,32 @@ class MapStage:
 
     @property
     def _tracker(self) -> Any:
-        return self._spark._jvm.org.apache.spark.SparkEnv.get().mapOutputTracker()
+        return self.spark._jvm.org.apache.spark.SparkEnv.get().mapOutputTracker()
 
     def _block_managers(self) -> Iterator[Any]:
-        manager = self._spark._jvm.org.apache.spark.SparkEnv.get().blockManager()
+        manager = self.spark._jvm.org.apache.spark.SparkEnv.get().blockManager()
         yield from items(manager.master().getMemoryStatus().keys().toSeq())
 
     def _status(self, place: Any, sizes: Any, task: int) -> Any:
-        status = self._spark._jvm.org.apache.spark.scheduler.MapStatus
-        if self._spark.version < "4.1":
+        status = self.spark._jvm.org.apache.spark.scheduler.MapStatus
+        if self.spark.version < "4.1":
             return status.apply(place, sizes, task)
         return status.apply(place, sizes, task, 0)
 
 
-def _lowest(plan: Any) -> Iterator[Any]:
-    """Yield the shuffles without another below, but for those that are part of something broadcast."""
+def _lowest(plan: Any) -> tuple[list[Any], bool]:
+    """Return the shuffles without another below, and whether *plan* holds any.
+
+    Those that are part of something broadcast are not among them.
+    """
     name = plan.getClass().getSimpleName()
+    below = [_lowest(child) for child in items(plan.children())]
+    shuffles = any(holds for _, holds in below)
+    if name == _SHUFFLE and not shuffles:
+        return [plan], True
     if name.startswith("Broadcast") and name.endswith("ExchangeExec"):
-        return
-    if name == _SHUFFLE and not _shuffles(plan.child()):
-        yield plan
-        return
-    for child in items(plan.children()):
-        yield from _lowest(child)
-
-
-def _shuffles(plan: Any) -> bool:
-    return plan.getClass().getSimpleName() == _SHUFFLE or any(_shuffles(child) for child in items(plan.children()))
+        return [], shuffles
+    return [exchange for found, _ in below for exchange in found], shuffles
 
 
 def _logical(plan: Any) -> Any:

@@ -11,6 +11,7 @@ from airflow_provider.spark.auto.cost import (
     PYTHON_FACTOR,
     PYTHON_START,
     READ_RATE,
+    SPLIT_PRICE,
     WAVES,
     CostModel,
 )
@@ -36,6 +37,13 @@ def test_short_work_is_not_worth_a_point() -> None:
     model = CostModel(0.1, cores=2)
     assert model.too_cheap(FIXED_PRICE / 0.1 - 0.01)
     assert not model.too_cheap(FIXED_PRICE / 0.1 + 0.01)
+
+
+def test_a_point_below_another_has_to_be_worth_more() -> None:
+    """The plan runs in two goes."""
+    model = CostModel(0.1, cores=2)
+    assert model.too_cheap((FIXED_PRICE + SPLIT_PRICE) / 0.1 - 0.01, splits=True)
+    assert not model.too_cheap((FIXED_PRICE + SPLIT_PRICE) / 0.1 + 0.01, splits=True)
 
 
 @given(SECONDS, SIZES, SIZES)

@@ -124,3 +124,10 @@ def test_names_tell_the_rule_and_what_it_stands_on() -> None:
     assert names == ["aggregate(a, b)", "join input(Join)", "before the sink(Join)"]
     (long,) = placements(aggregate(scan(), "column, " * 30), returns_rows=False)
     assert len(long.name) < 62
+
+
+def test_a_point_below_another_splits_the_plan() -> None:
+    """However far down; the highest does not."""
+    inner = aggregate(scan(), "a")
+    found = placements(aggregate(project(inner), "b"), returns_rows=False)
+    assert [(place.node.label, place.splits) for place in found] == [("a", True), ("b", False)]

@@ -18,6 +18,7 @@ from airflow_provider.recovery.report import VertexReport
 from airflow_provider.spark.auto.cost import Price
 from airflow_provider.spark.context import RecoveryContext
 from airflow_provider.spark.jvm.executors import executors
+from airflow_provider.spark.jvm.map_stage import map_stages, plan_together
 from airflow_provider.spark.map_output import LocalDirs
 from tests.spark.attempts import Attempts, vertices
 from tests.spark.auto.test_placing import automatic, many_tasks
@@ -171,6 +172,54 @@ def test_what_is_lost_of_a_shuffle_is_computed(
     with automatic(attempts) as context:
         assert sorted(by_city(spark, orders, customers).collect()) == expected
         assert sum(report.reused for report in shuffles(context).values()) == len(stored)
+
+
+@pytest.mark.usefixtures("no_broadcast")
+def test_the_next_plan_of_an_action_goes_on_with_the_files_that_are_there(
+    spark: SparkSession, orders: Path, attempts: Attempts
+) -> None:
+    """Two branches of a plan stand on the same shuffle: its tasks run once, and nothing is read back."""
+    totals = spark.read.parquet(str(orders)).groupBy("customer").agg(F.sum("amount").alias("total"))
+    few, many = totals.where("total < 900").withColumnRenamed("total", "few"), totals.where("total > 100")
+    joined = few.join(many, few.few % 97 == many.total % 97).groupBy("few").count()
+    expected = sorted(joined.collect())
+    for attempt in (1, 2):
+        before = tasks(spark)
+        with automatic(attempts) as context:
+            assert sorted(joined.select("*").collect()) == expected
+            found = {name: each for name, each in shuffles(context).items() if name.startswith("shuffle(customer)")}
+            assert len(found) == 1
+            assert all(each.reused == (each.partitions if attempt == 2 else 0) for each in found.values())
+            assert context.live == {}, "what has run is given back when the action is over"
+        if attempt == 1:
+            (once,) = (each.partitions for each in found.values())
+            assert tasks(spark) - before < 2 * once
+
+
+@pytest.mark.usefixtures("no_broadcast")
+def test_what_several_shuffles_broadcast_is_computed_once(
+    spark: SparkSession, orders: Path, customers: Path, attempts: Attempts
+) -> None:
+    """Both inputs of a join are joined with the same small table, and the next attempt knows both shuffles again."""
+    spark.read.parquet(str(orders)).createOrReplaceTempView("orders")
+    spark.read.parquet(str(customers)).createOrReplaceTempView("customers")
+    query = """
+        WITH told AS (SELECT /*+ BROADCAST(c) */ * FROM orders JOIN customers c USING (customer))
+        SELECT a.city, min(b.city) AS n FROM (SELECT customer, min(city) AS city FROM told GROUP BY 1) a
+        JOIN (SELECT customer + 0 AS other, city FROM told WHERE amount > 3) b ON a.customer = b.other GROUP BY a.city
+    """
+    stages = map_stages(spark.sql(query))
+    assert len(plan_together(stages)) == len(stages) == 2
+    planned = "\n".join(str(stage._prepared.treeString()) for stage in stages)
+    assert planned.count("BroadcastExchange") == 2, "one, and the name of it where it is reused"
+    assert planned.count("ReusedExchange") == 1
+    expected = sorted(spark.sql(query).collect())
+    for attempt in (1, 2):
+        with automatic(attempts) as context:
+            assert sorted(spark.sql(query).collect()) == expected
+            found = [each for name, each in shuffles(context).items() if "city" not in name]
+            assert len(found) >= 2
+            assert all(each.reused == (each.partitions if attempt == 2 else 0) for each in found)
 
 
 def test_no_rows_stay_no_rows(spark: SparkSession, orders: Path, attempts: Attempts) -> None:
