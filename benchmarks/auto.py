@@ -101,6 +101,7 @@ def compare(
     queries: Sequence[int],
     retry_over: float,
     keep: Callable[[dict[str, Any]], None],
+    earlier: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Run the comparison.
 
@@ -110,25 +111,31 @@ def compare(
     :param queries: their numbers; empty for all
     :param retry_over: seconds that a query has to take in plain Spark for a retry to be measured
     :param keep: is given the result so far after each query, because all of them take hours
+    :param earlier: a result so far, whose queries are not measured again
+    :raises SystemExit: *earlier* was measured otherwise
     """
+    asked = {
+        "job": f"TPC-H scale {scale:g}, each query in a driver of its own, its result written as Parquet",
+        "recovery_points": "auto",
+        "rounds": rounds,
+        "kills": kills,
+        "retry_over_seconds": retry_over,
+        "killed_at": KILLED_AT,
+    }
     measured: dict[int, dict[str, Any]] = {}
+    if earlier is not None:
+        if {name: earlier[name] for name in asked} != asked:
+            raise SystemExit("What was measured so far has another scale, or other rounds: measure it anew.")
+        measured = {int(number): figures for number, figures in earlier["queries"].items()}
 
     def result() -> dict[str, Any]:
-        return {
-            "job": f"TPC-H scale {scale:g}, each query in a driver of its own, its result written as Parquet",
-            "recovery_points": "auto",
-            "rounds": rounds,
-            "kills": kills,
-            "retry_over_seconds": retry_over,
-            "killed_at": KILLED_AT,
-            "queries": {str(number): figures for number, figures in measured.items()},
-            "summary": summary(measured.values()),
-        }
+        queries = {str(number): measured[number] for number in sorted(measured)}
+        return {**asked, "queries": queries, "summary": summary(measured.values())}
 
     with tempfile.TemporaryDirectory(prefix="benchmark-") as name:
         folder = Path(name)
         suite = query_suite("tpch", scale, folder / "data", parts=8)
-        for number in queries or suite.numbers:
+        for number in (number for number in queries or suite.numbers if number not in measured):
             own = folder / f"{number:02}"
             own.mkdir()
             measured[number] = _measure(suite, number, own, rounds, kills, retry_over)

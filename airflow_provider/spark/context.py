@@ -16,6 +16,7 @@ from airflow_provider.recovery.errors import ConfigurationError
 from airflow_provider.recovery.executions import Executions
 from airflow_provider.spark.auto.persisted import Persisted
 from airflow_provider.spark.functions import FunctionReader
+from airflow_provider.spark.live_shuffles import LiveShuffles
 from airflow_provider.spark.recovery_point import vertex_identity
 from airflow_provider.spark.unstored import Unstored
 from airflow_provider.spark.watching import Watched, watch
@@ -24,7 +25,6 @@ from airflow_provider.storage.state_files import StateFiles
 if TYPE_CHECKING:
     from airflow_provider.recovery.partitions import StoredPartition
     from airflow_provider.spark.job_master import JobMaster
-    from airflow_provider.spark.kept_shuffle import KeptShuffle
     from airflow_provider.spark.recovery_point import RecoveryPoint
 
 
@@ -43,7 +43,7 @@ class RecoveryContext:
     :ivar recomputed: vertices that a failover has computed again, so that older DataFrames read what is gone
     :ivar executions: the state and version of each vertex's execution
     :ivar unstored: recovery points that were not worth storing, and whose rows can be told apart all the same
-    :ivar live: vertex → a shuffle that has run for the action under way, which its next plan may use
+    :ivar live: shuffles that have run for the action under way, which its next plan may use
     :ivar persisted: cached DataFrames that auto mode has made recovery points
     :ivar failing_over: held by the thread that handles a failure
     :ivar hadoop_root: the event store's root as Hadoop's file systems write it
@@ -61,7 +61,7 @@ class RecoveryContext:
     recomputed: set[str] = field(default_factory=set)
     executions: Executions = field(default_factory=Executions)
     unstored: Unstored = field(default_factory=Unstored)
-    live: dict[str, KeptShuffle] = field(default_factory=dict)
+    live: LiveShuffles = field(default_factory=LiveShuffles)
     persisted: Persisted = field(default_factory=Persisted)
     failing_over: Any = field(default_factory=threading.RLock)
     lock: Any = field(default_factory=threading.RLock)

@@ -74,20 +74,20 @@ def _resumed(context: RecoveryContext, model: CostModel, df: Any) -> list[KeptSh
     """Let *df*'s plan use shuffles that are kept; none where that is not possible, or does not pay."""
     shuffles: list[KeptShuffle] = []
     try:
-        found = {each.vertex: each for each in keepable(context, model, df, context.unstored.seconds)}
-        there = {vertex for vertex in found if vertex in context.live and context.live[vertex].is_there}
-        for vertex in there:
-            context.live[vertex].go_on(found[vertex].stage)
-            shuffles.append(context.live[vertex])
-        planned = plan_together([each.stage for vertex, each in found.items() if vertex not in there])
-        for each in found.values():
-            if each.stage not in planned:
+        new = {}
+        for found in keepable(context, model, df, context.unstored.seconds):
+            live = context.live.get(found.vertex)
+            if live is None:
+                new[found.stage] = found
                 continue
-            kept = KeptShuffle(context, df.sparkSession, each)
+            live.go_on(found.stage)
+            shuffles.append(live)
+        for stage in plan_together(list(new)):
+            kept = KeptShuffle(context, df.sparkSession, new[stage])
             if kept.prepare():
                 kept.resume()
                 shuffles.append(kept)
-                context.live[kept.vertex] = kept
+                context.live.by_vertex[kept.vertex] = kept
     except Fenced:
         raise
     except Exception as error:  # noqa: BLE001 - the plan runs as it would have

@@ -82,8 +82,9 @@ def _guarded(context: RecoveryContext, df: DataFrame, do: Callable[[_Action], Da
     if not context.master.usable or df.isStreaming:
         return None
     try:
-        action = _action(context, df)
-        return None if action is None else do(action)
+        with context.live.of_action():
+            action = _action(context, df)
+            return None if action is None else do(action)
     except Fenced:
         raise
     except _JobFailed as failed:
@@ -92,8 +93,6 @@ def _guarded(context: RecoveryContext, df: DataFrame, do: Callable[[_Action], Da
         log.warning("No recovery points are placed in this action, which runs as it is written: %s", one_line(error))
         context.master.vertex_skipped("an action", one_line(error))
         return None
-    finally:
-        context.live.clear()
 
 
 class _JobFailed(Exception):

@@ -190,7 +190,7 @@ def test_the_next_plan_of_an_action_goes_on_with_the_files_that_are_there(
             found = {name: each for name, each in shuffles(context).items() if name.startswith("shuffle(customer)")}
             assert len(found) == 1
             assert all(each.reused == (each.partitions if attempt == 2 else 0) for each in found.values())
-            assert context.live == {}, "what has run is given back when the action is over"
+            assert context.live.by_vertex == {}, "what has run is given back when the action is over"
         if attempt == 1:
             (once,) = (each.partitions for each in found.values())
             assert tasks(spark) - before < 2 * once
