@@ -19,8 +19,9 @@ pytestmark = [pytest.mark.process, pytest.mark.timeout(1200)]
 
 SCRIPT = JOBS / "queries.py"
 QUERIES = range(1, 23)
-FOR_MUCH_DATA = {"spark.driver.memory": "3g", "spark.driver.extraJavaOptions": "-Dlog4j2.level=warn"}
-"""Spark settings of the full walk, whose drivers live long enough for the JVM to compile well."""
+FOR_MUCH_DATA = {"spark.driver.memory": "3g"}
+FOR_MANY_QUERIES = {**FOR_MUCH_DATA, "spark.driver.extraJavaOptions": "-Dlog4j2.level=warn"}
+"""For drivers that live long enough for the JVM to compile well."""
 
 
 @dataclass(frozen=True)
@@ -63,10 +64,15 @@ def nightly_job(suite: QuerySuite, folder: Path) -> ScriptRuns:
     return ScriptRuns(folder, SCRIPT, (str(suite.folder),))
 
 
-def walked_job(suite: QuerySuite, folder: Path, *numbers: int) -> ScriptRuns:
-    """Queries of a suite that is walked, by default all of them."""
+def walked_query(suite: QuerySuite, folder: Path, number: int) -> ScriptRuns:
+    """One query of a suite that is walked."""
     folder.mkdir(exist_ok=True)
-    return ScriptRuns(folder, SCRIPT, (str(suite.folder),), tuple(map(str, numbers)), FOR_MUCH_DATA, timeout=3600)
+    return ScriptRuns(folder, SCRIPT, (str(suite.folder),), (str(number),), FOR_MUCH_DATA)
+
+
+def walked_job(suite: QuerySuite, folder: Path) -> ScriptRuns:
+    """All queries of a suite that is walked."""
+    return ScriptRuns(folder, SCRIPT, (str(suite.folder),), (), FOR_MANY_QUERIES, timeout=3600)
 
 
 @pytest.fixture(scope="module")
@@ -95,31 +101,27 @@ def test_killed_at_a_random_moment_then_at_a_fault_point_then_through(nightly: U
     assert runs.reused() > 0
 
 
-@pytest.fixture(scope="module")
-def walked(tpch_walked: QuerySuite, tmp_path_factory: pytest.TempPathFactory) -> Uninterrupted:
-    return uninterrupted(walked_job(tpch_walked, tmp_path_factory.mktemp("walked")), tpch_walked)
-
-
 @pytest.mark.walk
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("number", QUERIES)
-def test_each_query_killed_at_seeded_moments(walked: Uninterrupted, tmp_path: Path, number: int) -> None:
+def test_each_query_killed_at_seeded_moments(tpch_walked: QuerySuite, tmp_path: Path, number: int) -> None:
     """Each query at scale 1, alone in its driver: uninterrupted, killed at three moments and at a fault point, and each
     time run again, it has the right rows.
     """
     random = Random(f"{SEED} {number}")
-    walked.check_against_duckdb(number)
-    walked.check(number, walked.recorded)
 
     def job(name: str) -> tuple[ScriptRuns, Path]:
-        return walked_job(walked.suite, tmp_path / name, number), tmp_path / name / "results"
+        return walked_query(tpch_walked, tmp_path / name, number), tmp_path / name / "results"
 
     runs, target = job("full")
-    full = well(runs.attempt(target)).seconds
+    plain = tmp_path / "plain-results"
+    well(runs.plain(plain))
+    walked = Uninterrupted(tpch_walked, plain, target, well(runs.attempt(target)).seconds)
+    walked.check_against_duckdb(number)
     walked.check(number, target)
     for name in ("first", "second", "third"):
         runs, target = job(name)
-        killed_after(runs, target, moment(random, full))
+        killed_after(runs, target, moment(random, walked.seconds))
         well(runs.attempt(target))
         walked.check(number, target)
     runs, target = job("fault")
