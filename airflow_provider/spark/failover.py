@@ -52,6 +52,7 @@ def compute(
             raise
         except Exception as error:
             context.executions.fail(execution)
+            context.live.forget()
             with context.failing_over:
                 if not context.executions.is_current(execution) and point.vertex in context.done:
                     return context.done[point.vertex]  # cancelled by a restart in another thread, which computed it

@@ -35,4 +35,8 @@ class LiveShuffles(threading.local):
         try:
             yield
         finally:
-            self.by_vertex.clear()
+            self.forget()
+
+    def forget(self) -> None:
+        """Give them back: the action is over, or one of its jobs has failed, and with it perhaps their stages."""
+        self.by_vertex.clear()
