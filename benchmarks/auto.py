@@ -72,7 +72,7 @@ class Pair:
 class Retry:
     """A run after a kill.
 
-    :ivar killed_after: seconds that the killed driver had lived
+    :ivar killed_after: seconds that the query had run in the killed driver
     :ivar full: median of full runs with recovery
     :ivar again: the retry
     :ivar reused: partitions that it reused
@@ -250,7 +250,7 @@ def _retry(suite: QuerySuite, number: int, folder: Path, full: Run, expected: Pa
     """
     for count in range(3):
         own = folder.with_name(f"{folder.name}-{count}")
-        after = full.wall - full.inside + KILLED_AT * full.inside
+        after = KILLED_AT * full.inside
         killed = _run(suite, number, own, recorded=True, kill_after=after)
         if killed.inside:
             full = killed
@@ -262,6 +262,10 @@ def _retry(suite: QuerySuite, number: int, folder: Path, full: Run, expected: Pa
 
 
 def _run(suite: QuerySuite, number: int, folder: Path, *, recorded: bool, kill_after: float | None = None) -> Run:
+    """Run a query in a driver of its own.
+
+    :param kill_after: seconds after the query's beginning; how long starting Spark takes differs by more than that
+    """
     folder.mkdir(exist_ok=True)
     job = [str(JOBS / "queries.py"), str(suite.folder), str(folder / "out"), str(number)]
     options = ["--recovery-points", "auto"]
@@ -273,6 +277,8 @@ def _run(suite: QuerySuite, number: int, folder: Path, *, recorded: bool, kill_a
             command, env=environment(folder), cwd=folder, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
         )
         try:
+            if kill_after is not None:
+                _wait_for(f"query {number} begins\n", folder / "log", process)
             process.wait(kill_after)
         except subprocess.TimeoutExpired:
             kill_tree(process.pid)
@@ -283,6 +289,12 @@ def _run(suite: QuerySuite, number: int, folder: Path, *, recorded: bool, kill_a
         raise SystemExit(f"query {number} ended with {process.returncode}:\n{told}")
     seconds = json.loads((folder / "out" / "seconds.json").read_text()) if process.returncode == 0 else {}
     return Run(round(wall, 3), seconds.get(str(number), 0.0))
+
+
+def _wait_for(line: str, log: Path, process: subprocess.Popen[bytes]) -> None:
+    """Wait until a driver has said *line*, or has ended."""
+    while process.poll() is None and line not in log.read_text(errors="replace"):
+        time.sleep(0.05)
 
 
 def _check(plain: Path, auto: Path, number: int) -> None:

@@ -21,6 +21,8 @@ for table in sorted((data / "tables").iterdir()):
 seconds = {}
 for number in numbers:
     began = time.monotonic()
+    sys.stdout.write(f"query {number} begins\n")
+    sys.stdout.flush()
     result = spark.sql((data / "queries" / f"{number:02}.sql").read_text())
     result.write.mode("overwrite").parquet(str(target / f"{number:02}"))
     seconds[number] = round(time.monotonic() - began, 3)
