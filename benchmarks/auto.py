@@ -30,6 +30,7 @@ from benchmarks.drivers import environment
 from tests.queries.compare import SAME_ENGINE, differences, spark_result
 from tests.queries.data import QuerySuite, query_suite
 from tests.queries.runs import JOBS, kill_tree
+from tests.support.waiting import wait_until
 
 GOALS = {"median_overhead": 0.05, "worst_overhead": 0.15, "retry_ratio": 0.35}
 """The most that each should be; shares of the time without recovery, and of a full run."""
@@ -293,8 +294,7 @@ def _run(suite: QuerySuite, number: int, folder: Path, *, recorded: bool, kill_a
 
 def _wait_for(line: str, log: Path, process: subprocess.Popen[bytes]) -> None:
     """Wait until a driver has said *line*, or has ended."""
-    while process.poll() is None and line not in log.read_text(errors="replace"):
-        time.sleep(0.05)
+    wait_until(lambda: process.poll() is not None or line in log.read_text(errors="replace"), f"{log} to say {line!r}")
 
 
 def _check(plain: Path, auto: Path, number: int) -> None:

@@ -96,7 +96,7 @@ class KeptShuffle:
     :ivar layout: what each map task covers; empty before :meth:`prepare`
     :ivar stored: indexes of the map tasks whose outputs are in the store
     :ivar restored: how many of them were there before
-    :ivar saved_seconds: task time that computing what was there before this plan had taken
+    :ivar seconds: task time that computing what is in the store has taken
     :ivar sealed: whether all of it is in the store
     """
 
@@ -109,8 +109,7 @@ class KeptShuffle:
         self.name, self.vertex = context.identify(found.name, found.identity.digest)
         self.stored: set[int] = set()
         self.restored = 0
-        self.saved_seconds = 0.0
-        self._seconds = 0.0
+        self.seconds = 0.0
         self.sealed = False
         self.layout = ""
         known = context.master.vertex(self.vertex)
@@ -137,7 +136,6 @@ class KeptShuffle:
             self.record()
             for index in there:
                 self.take(survivors[index])
-            self.saved_seconds = self._seconds
             self.restored = len(there)
             log.info(
                 "recovery point %r: %d map tasks, %d reused, %d to compute",
@@ -160,7 +158,6 @@ class KeptShuffle:
         """Let another plan of this application, of which *stage* is a part, use what has run for an earlier one."""
         stage.runs_with(self.stage)
         self.stage = stage
-        self.saved_seconds = self._seconds
         self.stage.take_place()
 
     def record(self) -> None:
@@ -189,7 +186,7 @@ class KeptShuffle:
         """A map output is in the store."""
         self._context.master.partition_finished(partition)
         self.stored.add(partition.index)
-        self._seconds += partition.millis / 1000
+        self.seconds += partition.millis / 1000
 
     def _put_back(self, survivors: list[StoredPartition]) -> set[int]:
         """Put map outputs into the executors' directories, and tell Spark of them; return the indexes of those."""

@@ -24,6 +24,10 @@ class LiveShuffles(threading.local):
     def __init__(self) -> None:
         self.by_vertex: dict[str, KeptShuffle] = {}
 
+    def hold(self, kept: KeptShuffle) -> None:
+        """Let the next plan of the action find it."""
+        self.by_vertex[kept.vertex] = kept
+
     def get(self, vertex: str) -> KeptShuffle | None:
         """Return the shuffle if all of its files are there."""
         kept = self.by_vertex.get(vertex)

@@ -57,9 +57,10 @@ def kept_shuffles(context: RecoveryContext, point: RecoveryPoint, df: Any) -> It
         yield 0.0
         return
     keeper = _Keeper(context, point.price.model, df.sparkSession, shuffles)
+    saved = sum(kept.seconds for kept in shuffles) / max(1, point.price.model.cores)
     keeper.start()
     try:
-        yield sum(kept.saved_seconds for kept in shuffles) / max(1, point.price.model.cores)
+        yield saved
     except Exception as error:
         # What the shuffles hold is all that is left of the work.
         keeper.stop(store=not isinstance(error, Fenced))
@@ -82,12 +83,12 @@ def _resumed(context: RecoveryContext, model: CostModel, df: Any) -> list[KeptSh
                 continue
             live.go_on(found.stage)
             shuffles.append(live)
-        for stage in plan_together(list(new)):
+        for stage in plan_together(df.sparkSession, list(new)):
             kept = KeptShuffle(context, df.sparkSession, new[stage])
             if kept.prepare():
                 kept.resume()
                 shuffles.append(kept)
-                context.live.by_vertex[kept.vertex] = kept
+                context.live.hold(kept)
     except Fenced:
         raise
     except Exception as error:  # noqa: BLE001 - the plan runs as it would have

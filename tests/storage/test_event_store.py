@@ -89,6 +89,7 @@ def test_an_event_waits_no_longer_than_the_interval(files: FileObjectStore) -> N
     wait_until(lambda: len(block_keys(files)) == 2)
     attempt.append(2)
     wait_until(lambda: len(block_keys(files)) == 3)
+    assert names(JobEventLog(files, PREFIX).read().events)[1:] == ["event 1", "event 2"]
     attempt.writer.close()
 
 

@@ -166,6 +166,7 @@ def placements_in_kept(root: Node) -> list[Placement]:
 
 
 def _in_order(root: Node, found: dict[Node, Rule]) -> list[Placement]:
+    """Return the places as placements, those further down first."""
     below = {node for place in found for node in place.walk() if node is not place}
     return [Placement(node, found[node], node in below) for node in root.walk() if node in found]
 

@@ -99,6 +99,7 @@ def _describe(spark: Any, node: Any, layout: Layout, cuts: Mapping[int, str]) ->
     if name == "AQEShuffleReadExec":
         _shuffle_read(node, layout)
         return
+    # What several parts of a plan broadcast is one of the parts' own, and a reference to it in the others.
     if name == "ReusedExchangeExec" and node.child().getClass().getSimpleName() in _BROADCASTS:
         _describe(spark, node.child(), layout, cuts)
         return

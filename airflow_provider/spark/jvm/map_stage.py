@@ -9,6 +9,7 @@ that turn out small, coalesced and skewed partitions, fetch failures.
 
 from __future__ import annotations
 
+import functools
 import re
 import struct
 from collections.abc import Iterator, Mapping, Sequence
@@ -68,7 +69,7 @@ def map_stages(df: DataFrame) -> list[MapStage]:
     return [stage for stage in found if stage.known]
 
 
-def plan_together(stages: Sequence[MapStage]) -> list[MapStage]:
+def plan_together(spark: Any, stages: Sequence[MapStage]) -> list[MapStage]:
     """Plan the tasks of several shuffles of one plan, and start to compute what their joins broadcast.
 
     What several broadcast is computed once: for Spark's planner they are parts of one query, a product of them all.
@@ -77,19 +78,20 @@ def plan_together(stages: Sequence[MapStage]) -> list[MapStage]:
     """
     if not stages:
         return []
-    spark = stages[0].spark
     execution = spark._jvm.org.apache.spark.sql.execution
     planner, nothing = companion(execution, "QueryExecution"), spark._jvm.scala.Option.empty()
-    query = stages[0].exchange
-    for stage in stages[1:]:
-        query = execution.joins.CartesianProductExec(query, stage.exchange, nothing)
+
+    def product(left: Any, right: Any) -> Any:
+        return execution.joins.CartesianProductExec(left, right, nothing)
+
+    query = functools.reduce(product, [stage.exchange for stage in stages])
     query = planner.prepareForExecution(planner.preparations(spark._jsparkSession, nothing, False), query)
-    planned = []
-    for stage in reversed(stages[1:]):
-        planned.append((stage, query.right()))
+    exchanges = []
+    for _ in stages[1:]:
+        exchanges.append(query.right())
         query = query.left()
-    planned.append((stages[0], query))
-    return [stage for stage, exchange in reversed(planned) if stage.planned(exchange)]
+    exchanges.append(query)
+    return [stage for stage, exchange in zip(stages, reversed(exchanges), strict=True) if stage.planned(exchange)]
 
 
 class MapStage:
@@ -102,7 +104,7 @@ class MapStage:
     """
 
     def __init__(self, spark: Any, plan: Any, exchange: Any, number: int) -> None:
-        self.spark = spark
+        self._spark = spark
         self.exchange = exchange
         self._plan = plan
         self._number = number
@@ -118,7 +120,7 @@ class MapStage:
     @property
     def frame(self) -> DataFrame:
         """The rows for which its tasks work: what they write, or an aggregate whose first step they do."""
-        return dataset(self.spark, self._logical)
+        return dataset(self._spark, self._logical)
 
     def written(self) -> tuple[str, ...]:
         """Return what beside the rows of :attr:`frame` decides what is in the files.
@@ -126,8 +128,8 @@ class MapStage:
         Which of them its tasks write, in which columns and for which reducers, is told by its physical plan: of an
         aggregate they do the first step, of a join one side.
         """
-        conf = self.spark._jsc.sc().conf()
-        with untruncated(self.spark):
+        conf = self._spark._jsc.sc().conf()
+        with untruncated(self._spark):
             tree = str(self.exchange.treeString())
         return (
             PlanText(set()).lines(_PLAN_ID.sub("", tree), ()),
@@ -167,7 +169,7 @@ class MapStage:
         """
         self.shuffle = int(self._prepared.shuffleDependency().shuffleId())
         self.maps = int(self._prepared.numMappers())
-        return describe_layout(self.spark, self._prepared.child(), cuts)
+        return describe_layout(self._spark, self._prepared.child(), cuts)
 
     def restored_as(self, index: int) -> MapOutput:
         """Return under which name a stored map output is put back."""
@@ -178,14 +180,14 @@ class MapStage:
 
         :param restored: index of the map task to the executor that has it, and what it has
         """
-        jvm, tracker = self.spark._jvm, self._tracker
+        jvm, tracker = self._spark._jvm, self._tracker
         tracker.registerShuffle(self.shuffle, self.maps, int(self._prepared.numPartitions()))
         places = {str(place.executorId()): place for place in self._block_managers()}
         metrics = self._prepared.metrics()
         for index, (executor, output) in restored.items():
             if executor not in places:
                 continue
-            array = self.spark.sparkContext._gateway.new_array(jvm.long, len(output.sizes))
+            array = self._spark.sparkContext._gateway.new_array(jvm.long, len(output.sizes))
             packed = struct.pack(f">{len(output.sizes)}q", *output.sizes)
             jvm.java.nio.ByteBuffer.wrap(packed).asLongBuffer().get(array)
             status = self._status(places[executor], array, self.restored_as(index).task)
@@ -196,7 +198,7 @@ class MapStage:
 
     def take_place(self) -> None:
         """Let the plan use it in the place of its own."""
-        adaptive = self.spark._jvm.org.apache.spark.sql.execution.adaptive
+        adaptive = self._spark._jvm.org.apache.spark.sql.execution.adaptive
         stage = adaptive.ShuffleQueryStageExec(
             _FIRST_STAGE + self._number, self._prepared, self.exchange.canonicalized()
         )
@@ -232,15 +234,15 @@ class MapStage:
 
     @property
     def _tracker(self) -> Any:
-        return self.spark._jvm.org.apache.spark.SparkEnv.get().mapOutputTracker()
+        return self._spark._jvm.org.apache.spark.SparkEnv.get().mapOutputTracker()
 
     def _block_managers(self) -> Iterator[Any]:
-        manager = self.spark._jvm.org.apache.spark.SparkEnv.get().blockManager()
+        manager = self._spark._jvm.org.apache.spark.SparkEnv.get().blockManager()
         yield from items(manager.master().getMemoryStatus().keys().toSeq())
 
     def _status(self, place: Any, sizes: Any, task: int) -> Any:
-        status = self.spark._jvm.org.apache.spark.scheduler.MapStatus
-        if self.spark.version < "4.1":
+        status = self._spark._jvm.org.apache.spark.scheduler.MapStatus
+        if self._spark.version < "4.1":
             return status.apply(place, sizes, task)
         return status.apply(place, sizes, task, 0)
 

@@ -209,7 +209,7 @@ def test_what_several_shuffles_broadcast_is_computed_once(
         JOIN (SELECT customer + 0 AS other, city FROM told WHERE amount > 3) b ON a.customer = b.other GROUP BY a.city
     """
     stages = map_stages(spark.sql(query))
-    assert len(plan_together(stages)) == len(stages) == 2
+    assert len(plan_together(spark, stages)) == len(stages) == 2
     planned = "\n".join(str(stage._prepared.treeString()) for stage in stages)
     assert planned.count("BroadcastExchange") == 2, "one, and the name of it where it is reused"
     assert planned.count("ReusedExchange") == 1
