@@ -53,6 +53,11 @@ class Explained:
         return [event["Stage Infos"][-1]["Stage Name"].split(" at ")[0] for event in started]
 
 
+def line_of(text: str, script: Path) -> int:
+    """The number of the first line of *script* that holds *text*."""
+    return next(number for number, line in enumerate(script.read_text().splitlines(), start=1) if text in line)
+
+
 def points(node: dict[str, Any]) -> list[dict[str, Any]]:
     own = [node["point"]] if node["point"] else []
     return own + [point for child in node["children"] for point in points(child)]
@@ -68,7 +73,7 @@ def test_a_query(tpch: QuerySuite, tmp_path: Path) -> None:  # noqa: F811 - the 
     )
     assert told.code == 0, told.log
     lines = told.out.splitlines()
-    assert lines[0] == "1. write.parquet  queries.py:25"
+    assert lines[0] == f"1. write.parquet  queries.py:{line_of('result.write', JOBS / 'queries.py')}"
     assert any(line.startswith("     + recovery point 'aggregate(l_returnflag, l_linestatus)'") for line in lines)
     assert "files of shuffle(l_returnflag, l_linestatus) are kept" in " ".join(told.out.split())
     assert "queries.py: 1 action, 1 recovery point, 0 places not taken" in lines
