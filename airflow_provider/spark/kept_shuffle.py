@@ -22,7 +22,6 @@ from airflow_provider.spark.fingerprint import fingerprint
 from airflow_provider.spark.jvm.execution import leaf_parallelism
 from airflow_provider.spark.jvm.executors import executors, on_executors
 from airflow_provider.spark.jvm.layout import CUTTING_SETTINGS
-from airflow_provider.spark.jvm.map_stage import map_stages, why_not
 from airflow_provider.spark.jvm.optimized import at_a_glance
 from airflow_provider.spark.jvm.settings import settings_set
 from airflow_provider.spark.map_output import restore_map_output
@@ -58,17 +57,15 @@ class Keepable:
         return vertex_identity(self.name, self.identity.digest)
 
 
-def keepable(known: Known, model: CostModel, df: Any, unstored: Mapping[int, float] | None = None) -> list[Keepable]:
-    """Return the shuffles of *df*'s plan that can be kept and are dear enough; of several alike one.
+def keepable(
+    known: Known, model: CostModel, stages: Sequence[MapStage], unstored: Mapping[int, float] | None = None
+) -> list[Keepable]:
+    """Return which of a plan's shuffles are dear enough to be kept, and can be; of several alike one.
 
     Looks at all of them before any is prepared, which may run subqueries that several share.
 
-    :param df: its plan has not run
     :param unstored: RDD id → seconds that what it goes on from took
     """
-    stages = map_stages(df)
-    if not stages or why_not(df.sparkSession):
-        return []
     found: dict[str, Keepable] = {}
     for stage in stages:
         frame = stage.frame

@@ -7,31 +7,43 @@ a script has an action of its own. What is held here, Spark's cleaner leaves alo
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from airflow_provider.spark.jvm.map_stage import MapStage
     from airflow_provider.spark.kept_shuffle import KeptShuffle
 
 
 class LiveShuffles(threading.local):
     """Those of this thread.
 
-    :ivar by_vertex: by their identity
+    :ivar held: in the order in which they were first needed
     """
 
     def __init__(self) -> None:
-        self.by_vertex: dict[str, KeptShuffle] = {}
+        self.held: list[KeptShuffle] = []
 
     def hold(self, kept: KeptShuffle) -> None:
         """Let the next plan of the action find it."""
-        self.by_vertex[kept.vertex] = kept
+        self.held.append(kept)
 
-    def get(self, vertex: str) -> KeptShuffle | None:
-        """Return the shuffle if all of its files are there."""
-        kept = self.by_vertex.get(vertex)
-        return kept if kept is not None and kept.is_there else None
+    def find(self, stage: MapStage) -> KeptShuffle | None:
+        """Return the shuffle that *stage*, of another plan, would run once more; ``None`` if it has to run.
+
+        They are the same where Spark would run one of them if they stood in one plan.
+        """
+        return next((kept for kept in self.held if kept.stage.does_the_same_as(stage) and kept.is_there), None)
+
+    def all_there(self, shuffles: Collection[int]) -> bool:
+        """Whether all of these, Spark's numbers for them, are held and their files there."""
+        return {kept.stage.shuffle for kept in self.held if kept.is_there}.issuperset(shuffles)
+
+    def all_found(self, shuffles: Collection[int], stages: Collection[MapStage]) -> bool:
+        """Whether a plan of *stages* would find all of these."""
+        found = (self.find(stage) for stage in stages)
+        return {kept.stage.shuffle for kept in found if kept is not None}.issuperset(shuffles)
 
     @contextmanager
     def of_action(self) -> Iterator[None]:
@@ -43,4 +55,4 @@ class LiveShuffles(threading.local):
 
     def forget(self) -> None:
         """Give them back: the action is over, or one of its jobs has failed, and with it perhaps their stages."""
-        self.by_vertex.clear()
+        self.held.clear()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
@@ -63,16 +63,24 @@ class NotWorth(Exception):
     """Storing the vertex would cost more than it may.
 
     :ivar frame: computes what is not stored, from the shuffles that have run, in the columns of :func:`to_carriers`
+    :ivar shuffles: Spark's numbers of those, if all are held for the next plan of the action; else empty
     :ivar stored: partitions that were stored to find out
     :ivar layout: how *frame* is cut; empty if it may be cut otherwise the next time
     :ivar seconds: wall time that the shuffles below took
     """
 
     def __init__(
-        self, reason: str, frame: DataFrame, stored: Mapping[int, StoredPartition], layout: str, seconds: float
+        self,
+        reason: str,
+        frame: DataFrame,
+        shuffles: Collection[int],
+        stored: Mapping[int, StoredPartition],
+        layout: str,
+        seconds: float,
     ) -> None:
         super().__init__(reason)
         self.frame = frame
+        self.shuffles = frozenset(shuffles)
         self.stored = dict(stored)
         self.layout = layout
         self.seconds = seconds
@@ -167,7 +175,10 @@ def materialize(
         if price is not None:
             first = not small and application not in context.storing
             too_dear = price.too_dear(upstream_seconds, job.shuffled_bytes(), first=first)
-            _stop_if(too_dear, job, carried, {}, layout=_layout(point, job), seconds=upstream_seconds)
+            if too_dear:
+                ran = job.shuffles()
+                live = ran if context.live.all_there(ran) else ()
+                _stop(too_dear, job, carried, {}, live, layout=_layout(point, job), seconds=upstream_seconds)
         if recorded is not None and recorded.settings == settings:
             job.pin(recorded.reads)
         cut = Cut(parallelism, settings, job.layout.reads)
@@ -181,7 +192,9 @@ def materialize(
                 pilot = price.pilot(missing) if price is not None and not job.shuffled_bytes() else []
                 if price is not None and pilot:
                     _run(job, pilot, collector)
-                    _stop_if(price.pilot_too_dear(collector.seconds, collector.storing), job, carried, collector.stored)
+                    too_dear = price.pilot_too_dear(collector.seconds, collector.storing)
+                    if too_dear:
+                        _stop(too_dear, job, carried, collector.stored)
                 frame = job.without_python(carried.schema) if small else None
                 if frame is not None:
                     _store_here(context, point, execution, frame, collector)
@@ -193,19 +206,20 @@ def materialize(
     return Materialized(collector.stored, upstream_seconds, collector.storing)
 
 
-def _stop_if(
+def _stop(
     too_dear: str,
     job: PreparedJob,
     carried: DataFrame,
     stored: Mapping[int, StoredPartition],
+    live: Collection[int] = (),
     *,
     layout: str = WHOLE,
     seconds: float = 0.0,
 ) -> None:
     """Raise :class:`NotWorth` for a reason, if the job can go on from what it has computed."""
-    frame = job.without_python(carried.schema, but=stored) if too_dear else None
+    frame = job.without_python(carried.schema, but=stored)
     if frame is not None:
-        raise NotWorth(too_dear, frame, stored, "" if layout == WHOLE else layout, seconds)
+        raise NotWorth(too_dear, frame, live, stored, "" if layout == WHOLE else layout, seconds)
 
 
 def _run(job: PreparedJob, missing: list[int], collector: _Collector) -> None:

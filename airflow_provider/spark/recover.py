@@ -128,6 +128,7 @@ def _unstored(context: RecoveryContext, point: RecoveryPoint, decision: NotWorth
     """Go on from what has run and from what a pilot has stored, without storing the rest."""
     log.info("%s is not stored: %s", point.title, decision)
     context.master.vertex_skipped(point.name, str(decision))
+    context.unstored.shuffles[point.vertex] = decision.shuffles
     rows = from_carriers(decision.frame, point.df)
     if decision.layout:
         context.unstored.add(context.watched.local_data, decision.frame, point, decision.layout, decision.seconds)

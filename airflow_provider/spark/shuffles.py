@@ -21,7 +21,7 @@ from airflow_provider.recovery.causes import one_line
 from airflow_provider.recovery.errors import Fenced, RecoveryError
 from airflow_provider.recovery.partitions import StoredPartition
 from airflow_provider.spark.jvm.executors import on_executors
-from airflow_provider.spark.jvm.map_stage import plan_together
+from airflow_provider.spark.jvm.map_stage import map_stages, plan_together
 from airflow_provider.spark.kept_shuffle import KeptShuffle, keepable
 from airflow_provider.spark.map_output import RowWidth, store_map_output
 from airflow_provider.spark.partition_io import Place
@@ -75,14 +75,15 @@ def _resumed(context: RecoveryContext, model: CostModel, df: Any) -> list[KeptSh
     """Let *df*'s plan use shuffles that are kept; none where that is not possible, or does not pay."""
     shuffles: list[KeptShuffle] = []
     try:
-        new = {}
-        for found in keepable(context, model, df, context.unstored.seconds):
-            live = context.live.get(found.vertex)
+        stages = []
+        for stage in map_stages(df):
+            live = context.live.find(stage)
             if live is None:
-                new[found.stage] = found
-                continue
-            live.go_on(found.stage)
-            shuffles.append(live)
+                stages.append(stage)
+            elif live not in shuffles:
+                live.go_on(stage)
+                shuffles.append(live)
+        new = {found.stage: found for found in keepable(context, model, stages, context.unstored.seconds)}
         for stage in plan_together(df.sparkSession, list(new)):
             kept = KeptShuffle(context, df.sparkSession, new[stage])
             if kept.prepare():

@@ -22,11 +22,13 @@ class Unstored:
     :ivar cuts: RDD id → layout
     :ivar seconds: RDD id → wall time that what it goes on from took
     :ivar vertices: the recovery points
+    :ivar shuffles: recovery point → Spark's numbers of the shuffles that have run for it, if all are held
     """
 
     cuts: dict[int, str] = field(default_factory=dict)
     seconds: dict[int, float] = field(default_factory=dict)
     vertices: set[str] = field(default_factory=set)
+    shuffles: dict[str, frozenset[int]] = field(default_factory=dict)
 
     def add(self, rows: dict[int, str], frame: Any, point: RecoveryPoint, layout: str, seconds: float) -> None:
         """Tell of the RDD that *frame* reads.

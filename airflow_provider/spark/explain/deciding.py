@@ -11,6 +11,7 @@ from airflow_provider.spark.auto.rules import CACHED, Node, Placement, placement
 from airflow_provider.spark.explain.explanation import ExplainedNode, ExplainedPoint
 from airflow_provider.spark.fingerprint import fingerprint
 from airflow_provider.spark.functions import FunctionReader
+from airflow_provider.spark.jvm.map_stage import map_stages
 from airflow_provider.spark.jvm.optimized import OptimizedPlan
 from airflow_provider.spark.jvm.scala import items
 from airflow_provider.spark.kept_shuffle import keepable
@@ -109,7 +110,7 @@ class _Deciding:
     def _shuffles(self, node: Node) -> tuple[str, ...]:
         """Return the names of the shuffles that are kept while *node* is computed, and that no other point has kept."""
         names = []
-        for found in keepable(self._seen, self._model, self._plan.frame(node, {})):
+        for found in keepable(self._seen, self._model, map_stages(self._plan.frame(node, {}))):
             if found.identity.digest not in self._seen.kept:
                 name = self._seen.unique_name(found.name)
                 self._seen.kept[found.identity.digest] = (self._number, name)

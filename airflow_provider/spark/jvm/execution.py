@@ -12,7 +12,7 @@ from typing import Any
 
 from airflow_provider.spark.jvm.layout import EMPTY, Layout, below_function, describe_layout, pin_reads, shuffle_stages
 from airflow_provider.spark.jvm.relation import data_frame
-from airflow_provider.spark.jvm.scala import to_seq
+from airflow_provider.spark.jvm.scala import items, to_seq
 
 _DESCRIPTION = "spark.job.description"
 _LEAF_PARALLELISM = "spark.sql.leafNodeDefaultParallelism"
@@ -55,6 +55,14 @@ class PreparedJob:
     def shuffled_bytes(self) -> int:
         """Return the bytes of rows that the shuffles hand to the last stage; 0 if there are none or it is not known."""
         return sum(int(stage.getRuntimeStatistics().sizeInBytes()) for stage in shuffle_stages(self._plan))
+
+    def shuffles(self) -> set[int]:
+        """Return Spark's numbers of the shuffles that have run, those of subqueries and of what is broadcast, too."""
+        if self._plan.getClass().getSimpleName() != "AdaptiveSparkPlanExec":
+            return set()
+        stages = items(self._plan.context().stageCache().values().toSeq())
+        shuffles = (stage for stage in stages if stage.getClass().getSimpleName() == "ShuffleQueryStageExec")
+        return {int(stage.shuffle().shuffleDependency().shuffleId()) for stage in shuffles}
 
     def without_python(self, schema: Any, but: Collection[int] = ()) -> Any:
         """Return a DataFrame of what goes into the function on top, which goes on from the shuffles that have run.

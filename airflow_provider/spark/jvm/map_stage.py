@@ -59,10 +59,15 @@ def why_not(spark: Any) -> str:
 
 
 def map_stages(df: DataFrame) -> list[MapStage]:
-    """Return the shuffles of *df*'s plan that have no other below; none where it is not adaptive, or has begun."""
+    """Return the shuffles of *df*'s plan that have no other below, and whose files are Spark's usual ones.
+
+    :param df: its plan has not begun; without adaptive execution it has none
+    """
     spark: Any = df.sparkSession
     plan = df._jdf.queryExecution().executedPlan()
     if plan.getClass().getSimpleName() != "AdaptiveSparkPlanExec" or not plan.conf().exchangeReuseEnabled():
+        return []
+    if why_not(spark):
         return []
     exchanges, _ = _lowest(plan.initialPlan())
     found = (MapStage(spark, plan, exchange, number) for number, exchange in enumerate(exchanges))
@@ -156,6 +161,10 @@ class MapStage:
         exchange.prepare()
         self._prepared = exchange
         return True
+
+    def does_the_same_as(self, other: MapStage) -> bool:
+        """Whether Spark would run one of the two if they stood in one plan."""
+        return bool(self.exchange.canonicalized().equals(other.exchange.canonicalized()))
 
     def runs_with(self, earlier: MapStage) -> None:
         """Run what *earlier*, of another plan of this application, runs: it is the same, and may be over."""

@@ -190,10 +190,28 @@ def test_the_next_plan_of_an_action_goes_on_with_the_files_that_are_there(
             found = {name: each for name, each in shuffles(context).items() if name.startswith("shuffle(customer)")}
             assert len(found) == 1
             assert all(each.reused == (each.partitions if attempt == 2 else 0) for each in found.values())
-            assert context.live.by_vertex == {}, "what has run is given back when the action is over"
+            assert context.live.held == [], "what has run is given back when the action is over"
         if attempt == 1:
             (once,) = (each.partitions for each in found.values())
             assert tasks(spark) - before < 2 * once
+
+
+@pytest.mark.usefixtures("no_broadcast")
+def test_a_place_that_is_not_worth_storing_costs_no_shuffle(
+    spark: SparkSession, orders: Path, customers: Path, attempts: Attempts
+) -> None:
+    """Two joins on the same key shuffle each table once, as in plain Spark, though a place between them was tried."""
+    told = spark.read.parquet(str(orders))
+    joined = told.where("amount > 3").join(told.where("amount < 900").select("customer"), "customer", "left_semi")
+    query = joined.join(spark.read.parquet(str(customers)), "customer").groupBy("city").agg(F.count("*").alias("n"))
+    expected = sorted(query.collect())
+    for attempt in (1, 2):
+        with automatic(attempts) as context:
+            assert sorted(query.select("*").collect()) == expected
+            assert "join input(Join leftsemi)" in {skip.name for skip in context.master.graph.newest.skipped}
+            found = {name: each for name, each in shuffles(context).items() if "customer" in name}
+            assert len(found) == 3
+            assert all(each.reused == (each.partitions if attempt == 2 else 0) for each in found.values())
 
 
 @pytest.mark.usefixtures("no_broadcast")
@@ -327,7 +345,7 @@ def test_whatever_goes_wrong_the_plan_runs(
     def fail(*_: object) -> None:
         raise AttributeError("another Spark has no such thing")
 
-    monkeypatch.setattr("airflow_provider.spark.kept_shuffle.map_stages", fail)
+    monkeypatch.setattr("airflow_provider.spark.shuffles.map_stages", fail)
     with automatic(attempts) as context:
         assert spark.read.parquet(str(orders)).groupBy("customer").count().count() == 300
         assert context.master.graph.newest is not None
