@@ -18,7 +18,7 @@ from airflow_provider.spark.auto.cost import CostModel
 from airflow_provider.spark.auto.rules import CACHED, Node, Placement, Rule, placements, placements_in_kept
 from airflow_provider.spark.environment import executors_ready
 from airflow_provider.spark.fingerprint import fingerprint
-from airflow_provider.spark.jvm.map_stage import map_stages
+from airflow_provider.spark.jvm.map_stage import map_stages, planned_shuffles
 from airflow_provider.spark.jvm.optimized import OptimizedPlan, at_a_glance
 from airflow_provider.spark.recover import go_on_from
 from airflow_provider.spark.recovery_point import RecoveryPoint
@@ -142,7 +142,7 @@ class _Action:
         self._placed: dict[Node, Placement] = {}
         self._cached: dict[Node, Any] = {}
         self._vertices: dict[Node, str] = {}
-        self._tried: dict[Node, tuple[Any, frozenset[int]]] = {}
+        self._tried: dict[Node, tuple[DataFrame, frozenset[int]]] = {}
         self._unstored = False
 
     @property
@@ -233,7 +233,7 @@ class _Action:
             self._unstored = True
         shuffles = self.context.unstored.shuffles.get(point.vertex)
         if shuffles:
-            self._tried[node] = point.df._jdf.queryExecution().analyzed(), shuffles
+            self._tried[node] = point.df, shuffles
         return frame
 
     def _fed(self, point: RecoveryPoint, node: Node) -> RecoveryPoint:
@@ -242,24 +242,29 @@ class _Action:
         upstream = (*point.fingerprint.upstream, *(self._vertices[read] for read in below if read in self._vertices))
         return replace(
             point,
-            df=self._as_written(node, below) or self.plan.frame(node, below),
+            df=self._over(node, below),
             fingerprint=replace(point.fingerprint, upstream=upstream),
             reads_unstored=self._unstored,
         )
 
-    def _as_written(self, node: Node, below: Mapping[Node, Any]) -> DataFrame | None:
-        """Return a frame over *node* in which places that were tried below and not worth it have left no trace.
+    def _over(self, node: Node, below: Mapping[Node, Any]) -> DataFrame:
+        """Return a frame over *node* in which the points below are replaced.
 
-        Otherwise their rows come as an RDD, which hides how they are spread: a join on the same keys would shuffle them
-        once more. ``None`` if there are none, or if the plan would run their shuffles again: what is optimized twice
-        may differ.
+        Rows of a place that was tried and not worth storing come as an RDD, which hides how they are spread; a join on
+        the same keys would shuffle them once more. There the place is left as the script has written it, if the plan
+        still finds the shuffles that have run for it: what is optimized twice may differ.
         """
-        tried = {place: self._tried[place] for place in below if place in self._tried}
-        if not tried:
-            return None
-        frame = self.plan.frame(node, {**below, **{place: plan for place, (plan, _) in tried.items()}})
-        shuffles = frozenset().union(*(shuffles for _, shuffles in tried.values()))
-        return frame if self.context.live.all_found(shuffles, map_stages(frame)) else None
+        frame = self.plan.frame(node, below)
+        for place in below:
+            if place not in self._tried:
+                continue
+            tried, shuffles = self._tried[place]
+            as_written = {**below, place: tried._jdf.queryExecution().analyzed()}
+            other = self.plan.frame(node, as_written)
+            more = planned_shuffles(frame) + planned_shuffles(tried) > planned_shuffles(other)
+            if more and self.context.live.all_found(shuffles, map_stages(other)):
+                frame, below = other, as_written
+        return frame
 
     def _complete(self, point: RecoveryPoint) -> bool:
         master = self.context.master

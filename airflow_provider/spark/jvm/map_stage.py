@@ -37,6 +37,7 @@ _WRITTEN_WITH = (
     "spark.io.compression.codec",
 )
 """Settings that decide how shuffle files are written, and have to be the same to read them."""
+_SHUFFLE_LINE = re.compile(r"^[\s:+-]*Exchange ", re.MULTILINE)
 _PLAN_ID = re.compile(r"plan_id=\d+")
 _ROWS = "shuffleRecordsWritten"
 _SIZE = "dataSize"
@@ -72,6 +73,14 @@ def map_stages(df: DataFrame) -> list[MapStage]:
     exchanges, _ = _lowest(plan.initialPlan())
     found = (MapStage(spark, plan, exchange, number) for number, exchange in enumerate(exchanges))
     return [stage for stage in found if stage.known]
+
+
+def planned_shuffles(df: DataFrame) -> int:
+    """Return how many shuffles stand in *df*'s plan before any has run; 0 without adaptive execution."""
+    plan = df._jdf.queryExecution().executedPlan()
+    if plan.getClass().getSimpleName() != "AdaptiveSparkPlanExec":
+        return 0
+    return len(_SHUFFLE_LINE.findall(str(plan.initialPlan().treeString())))
 
 
 def plan_together(spark: Any, stages: Sequence[MapStage]) -> list[MapStage]:

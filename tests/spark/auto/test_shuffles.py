@@ -215,6 +215,24 @@ def test_a_place_that_is_not_worth_storing_costs_no_shuffle(
 
 
 @pytest.mark.usefixtures("no_broadcast")
+def test_a_shuffle_above_a_place_that_is_not_worth_storing_is_kept(
+    spark: SparkSession, orders: Path, customers: Path, attempts: Attempts
+) -> None:
+    """A join's result is shuffled for a join on another key: what that shuffle has written survives, too."""
+    people, cities = spark.read.parquet(str(customers)), spark.read.parquet(str(customers)).select("city").distinct()
+    told = spark.read.parquet(str(orders)).where("amount > 3").join(people, "customer")
+    query = told.join(cities.withColumnRenamed("city", "town"), F.col("city") == F.col("town")).agg(F.sum("amount"))
+    expected = query.collect()
+    for attempt in (1, 2):
+        with automatic(attempts) as context:
+            assert query.select("*").collect() == expected
+            assert "join input(Project)" in {skip.name for skip in context.master.graph.newest.skipped}
+            found = {name: each for name, each in shuffles(context).items() if "city" in name}
+            assert "shuffle(city)" in found
+            assert all(each.reused == (each.partitions if attempt == 2 else 0) for each in found.values())
+
+
+@pytest.mark.usefixtures("no_broadcast")
 def test_what_several_shuffles_broadcast_is_computed_once(
     spark: SparkSession, orders: Path, customers: Path, attempts: Attempts
 ) -> None:
