@@ -30,6 +30,9 @@ class Rule(StrEnum):
     JOIN_INPUT = "join input"
     """At an input of a shuffled join that holds a shuffle or a Python function: the join can fail for want of memory,
     and what feeds it was dear."""
+    AGGREGATE_INPUT = "aggregate input"
+    """At the input of an aggregate, a window or a grouped function that holds a shuffle, a join's say. Mostly too large
+    to be stored; but then what its tasks hand to the shuffle of the aggregate is kept, task by task."""
     FUNCTION_BEFORE_SHUFFLE = "function before a shuffle"
     """Where a Python function's results go into a shuffle: shuffle files die with the application, and Python is what
     takes the time."""
@@ -140,7 +143,14 @@ _ABOVE = {
     "FlatMapCoGroupsInArrow": Rule.GROUPED_FUNCTION,
 }
 _SHOWS_NODE = frozenset(
-    {Rule.JOIN_INPUT, Rule.FUNCTION_BEFORE_SHUFFLE, Rule.FUNCTION_BEFORE_SINK, Rule.BEFORE_SINK, Rule.RESULT}
+    {
+        Rule.JOIN_INPUT,
+        Rule.AGGREGATE_INPUT,
+        Rule.FUNCTION_BEFORE_SHUFFLE,
+        Rule.FUNCTION_BEFORE_SINK,
+        Rule.BEFORE_SINK,
+        Rule.RESULT,
+    }
 )
 _ORDERED = frozenset({"Sort", "GlobalLimit", "LocalLimit", "Offset", "Tail", "Project"})
 """At the top of a plan these decide the order in which rows arrive, which stored partitions do not keep."""
@@ -219,6 +229,8 @@ def _visit(node: Node, found: dict[Node, Rule]) -> None:
             found[child] = Rule.FUNCTION_BEFORE_SHUFFLE
         elif node.name == "Join" and child.holds_shuffle:
             found[child] = Rule.JOIN_INPUT
+        elif node.name in _ABOVE and child.holds_shuffle:
+            found[child] = Rule.AGGREGATE_INPUT
 
 
 def _covered(node: Node, found: dict[Node, Rule]) -> bool:

@@ -19,6 +19,7 @@ _REASONS = {
     "grouped function": "a shuffle and Python in one",
     "shuffle": "shuffle files die with the application",
     "join input": "the join may fail, and what feeds it is dear",
+    "aggregate input": "if its rows are too many to be stored, what they become in the next shuffle is kept",
     "function before a shuffle": "shuffle files die with the application, and Python takes time",
     "function before the sink": "the sink keeps nothing of a job that is killed",
     "before the sink": "the sink keeps nothing of a job that is killed",

@@ -57,6 +57,15 @@ def test_an_input_of_a_shuffled_join_is_kept_if_it_was_shuffled_before() -> None
     assert placed(join(inner, scan())) == [("Project", Rule.JOIN_INPUT)]
 
 
+def test_an_input_of_an_aggregate_is_kept_if_it_was_shuffled_before() -> None:
+    """A join below is, whatever is projected of it; a scan and a broadcast join are not."""
+    assert placed(aggregate(project(join(scan(), scan())))) == [
+        ("Project", Rule.AGGREGATE_INPUT),
+        ("Aggregate", Rule.AGGREGATE),
+    ]
+    assert placed(aggregate(join(scan(), scan(), broadcast=1))) == [("Aggregate", Rule.AGGREGATE)]
+
+
 def test_an_input_that_is_kept_already_is_not_kept_twice() -> None:
     """Over an aggregate that has its point, a projection and a filter are cheap."""
     plan = join(project(Node("Filter", (aggregate(scan()),))), scan())
