@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider.recovery.digest import digest
 from airflow_provider.recovery.errors import CorruptObject, ObjectNotFound
 from airflow_provider.recovery.events import VertexInitialized
+from airflow_provider.spark.auto.cost import SHUFFLE_PRICE
 from airflow_provider.spark.auto.rules import Rule
 from airflow_provider.spark.cut import Cut
 from airflow_provider.spark.fingerprint import fingerprint
@@ -73,7 +74,7 @@ def keepable(
         if node is None:
             continue
         behind = sum(unstored.get(rdd, 0.0) for rdd in stage.rdds()) if unstored else 0.0
-        if model.too_cheap(model.computing(node) + behind):
+        if model.too_cheap(model.computing(node) + behind, SHUFFLE_PRICE):
             continue
         identity = fingerprint(frame, known)
         if identity.opaque or identity.not_deterministic:

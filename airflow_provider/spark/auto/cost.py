@@ -7,10 +7,11 @@ be right to a factor of two or three, because what is really dear differs by mor
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from airflow_provider.recovery.quantities import bytes_text
-from airflow_provider.spark.auto.rules import Node
+from airflow_provider.spark.auto.rules import Node, Placement
 
 READ_RATE = 5 * 2**20
 """Bytes of columnar files, in the columns that are used, that one core reads, joins and reduces in a second: the median
@@ -23,8 +24,13 @@ COPY_RATE = 100 * 2**20
 """Bytes of shuffle files that one core copies into the store in a second, as long as that has not been measured."""
 FIXED_PRICE = 0.4
 """Seconds that every recovery point costs: its fingerprint, a job of its own, requests to the store."""
-SPLIT_PRICE = 0.4
-"""Seconds more for a point below another: the plan runs in two goes, and what both broadcast is computed twice."""
+SPLIT_PRICE = 1.0
+"""Seconds more for a point below another: the plan runs in two goes. Each is planned by itself, cores are idle at the
+end of the first, and what both broadcast is computed twice."""
+SHUFFLE_PRICE = 0.2
+"""Seconds that keeping a shuffle costs beside copying its files: its fingerprint, and planning its tasks by itself."""
+PLACING = 0.5
+"""The share of the budget that may go into these fixed prices; the rest is for what is stored."""
 PYTHON_START = 2.0
 """Seconds until executors run Python, which the first point that tasks store waits for."""
 
@@ -48,14 +54,36 @@ class CostModel:
         factor = PYTHON_FACTOR if node.holds_python else 1
         return node.reads * factor / (READ_RATE * max(1, self.cores))
 
-    def too_cheap(self, seconds: float, *, splits: bool = False) -> str:
-        """Say why no recovery point can pay above work of *seconds*; empty text if one can.
-
-        :param splits: whether another point stands above
-        """
-        if seconds * self.budget >= FIXED_PRICE + SPLIT_PRICE * splits:
+    def too_cheap(self, seconds: float, price: float = FIXED_PRICE) -> str:
+        """Say why a fixed *price* cannot pay for work of *seconds*; empty text if it can."""
+        if seconds * self.budget * PLACING >= price:
             return ""
         return f"computing it takes about {seconds:.1f} s, which is too little to be worth storing"
+
+    def not_placed(self, root: Node, found: Sequence[Placement]) -> dict[Node, str]:
+        """Say why recovery points are not worth their places in a plan, by the nodes of those that are not.
+
+        Their fixed prices add up. What takes longest to compute comes first; of equals, what stands highest.
+
+        :param root: of the plan
+        :param found: those further down first
+        """
+        whole = self.computing(root)
+        left = whole * self.budget * PLACING
+        refused = {}
+        highest_first = found[::-1]
+        for placement in sorted(highest_first, key=lambda placement: -self.computing(placement.node)):
+            price = FIXED_PRICE + SPLIT_PRICE * placement.splits
+            too_cheap = self.too_cheap(self.computing(placement.node), price)
+            if too_cheap:
+                refused[placement.node] = too_cheap
+            elif price > left:
+                refused[placement.node] = (
+                    f"computing the whole plan takes about {whole:.1f} s, which is too little for so many points"
+                )
+            else:
+                left -= price
+        return refused
 
     def too_dear(self, seconds: float, size: int, *, starts_python: bool = False) -> str:
         """Say why storing *size* bytes after *seconds* of computing does not pay; empty text if it does.

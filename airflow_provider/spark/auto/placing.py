@@ -170,7 +170,8 @@ class _Action:
             plan = self._from_cache(node)
             if plan is not None:
                 self._cached[node] = plan
-        self._placed = {placement.node: placement for placement in found}
+        refused = self.model.not_placed(self.plan.root, found)
+        self._placed = {placement.node: placement for placement in found if placement.node not in refused}
 
     def _from_cache(self, node: Node) -> Any:
         """Return the plan that stands for a cached DataFrame, stored and cached; ``None`` to leave the leaf alone."""
@@ -204,8 +205,6 @@ class _Action:
     def _resolve(self, placement: Placement) -> DataFrame | None:
         """Return a frame that reads the point; ``None`` if it is not worth having."""
         node, name = placement.node, placement.name
-        if self.model.too_cheap(self.model.computing(node), splits=placement.splits):
-            return None
         raw = self.plan.frame(node, self._cached)
         identity = fingerprint(raw, self.context)
         reason = refusal(schema_of(raw)) or "; ".join(identity.opaque)

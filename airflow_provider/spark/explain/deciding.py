@@ -82,12 +82,14 @@ class _Deciding:
         self._plan = plan
         self._model = seen.model(spark)
         self._placed: dict[Node, Placement] = {}
+        self._refused: dict[Node, str] = {}
         self._points: dict[Node, ExplainedPoint] = {}
         self._inside: dict[Node, ExplainedNode] = {}
         self._notes: dict[Node, str] = {}
 
     def decide(self, found: list[Placement]) -> ExplainedNode:
         self._placed = {placement.node: placement for placement in found}
+        self._refused = self._model.not_placed(self._plan.root, found)
         self._visit(self._plan.root)
         return _shown(self._plan.root, self._points, self._inside, self._notes)
 
@@ -133,7 +135,7 @@ class _Deciding:
 
     def _point(self, placement: Placement) -> ExplainedPoint:
         node, rule, seconds = placement.node, str(placement.rule), self._model.computing(placement.node)
-        refused = self._model.too_cheap(seconds, splits=placement.splits)
+        refused = self._refused.get(node, "")
         if refused:
             return ExplainedPoint(rule, placement.name, seconds, refused)
         raw = self._plan.frame(node, {})

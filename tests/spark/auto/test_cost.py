@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from airflow_provider.spark.auto.cost import (
     COPY_RATE,
     FIXED_PRICE,
+    PLACING,
     PYTHON_FACTOR,
     PYTHON_START,
     READ_RATE,
@@ -15,7 +16,7 @@ from airflow_provider.spark.auto.cost import (
     WAVES,
     CostModel,
 )
-from airflow_provider.spark.auto.rules import Node
+from airflow_provider.spark.auto.rules import Node, Placement, Rule
 
 SIZES = st.integers(0, 2**50)
 SECONDS = st.floats(0, 1e6)
@@ -33,17 +34,47 @@ def test_computing_is_estimated_from_what_is_read() -> None:
 
 
 def test_short_work_is_not_worth_a_point() -> None:
-    """The fixed price alone must fit the budget."""
+    """The fixed price alone must fit the part of the budget that is for it."""
     model = CostModel(0.1, cores=2)
-    assert model.too_cheap(FIXED_PRICE / 0.1 - 0.01)
-    assert not model.too_cheap(FIXED_PRICE / 0.1 + 0.01)
+    assert model.too_cheap(FIXED_PRICE / 0.1 / PLACING - 0.01)
+    assert not model.too_cheap(FIXED_PRICE / 0.1 / PLACING + 0.01)
 
 
-def test_a_point_below_another_has_to_be_worth_more() -> None:
-    """The plan runs in two goes."""
-    model = CostModel(0.1, cores=2)
-    assert model.too_cheap((FIXED_PRICE + SPLIT_PRICE) / 0.1 - 0.01, splits=True)
-    assert not model.too_cheap((FIXED_PRICE + SPLIT_PRICE) / 0.1 + 0.01, splits=True)
+def aggregates(*seconds: float) -> list[Placement]:
+    """Points of a plan, one above the other, the work below each in seconds; those further down first."""
+    found: list[Placement] = []
+    for each in seconds:
+        below = (found[-1].node,) if found else ()
+        rest = each - (MODEL.computing(below[0]) if below else 0)
+        node = Node("Aggregate", (*below, scan(round(rest * 2 * READ_RATE))))
+        found.append(Placement(node, Rule.AGGREGATE, splits=True))
+    return [*found[:-1], Placement(found[-1].node, Rule.AGGREGATE)]
+
+
+def placed(found: list[Placement]) -> list[int]:
+    """Which of them are worth their places."""
+    refused = MODEL.not_placed(found[-1].node, found)
+    return [number for number, placement in enumerate(found) if placement.node not in refused]
+
+
+MODEL = CostModel(0.1, cores=2)
+ONE, SPLIT = FIXED_PRICE / 0.1 / PLACING, (FIXED_PRICE + SPLIT_PRICE) / 0.1 / PLACING
+"""Seconds of work that pay for a point, and for one below another."""
+
+
+def test_points_that_are_placed_add_up() -> None:
+    """A plan gets as many as the whole of it pays for, those with most work below first."""
+    assert placed(aggregates(ONE - 1)) == []
+    assert placed(aggregates(ONE + 1)) == [0]
+    assert placed(aggregates(SPLIT + 1, SPLIT + ONE - 1)) == [1]
+    assert placed(aggregates(SPLIT + 1, SPLIT + ONE + 1)) == [0, 1]
+    assert placed(aggregates(SPLIT + 1, SPLIT + 2, SPLIT + ONE + 1)) == [1, 2]
+    assert placed(aggregates(SPLIT + 1, SPLIT + 2, 2 * SPLIT + ONE + 1)) == [0, 1, 2]
+
+
+def test_little_work_is_not_worth_a_point_in_a_large_plan_either() -> None:
+    """A point has to pay for itself."""
+    assert placed(aggregates(SPLIT - 1, 1000)) == [1]
 
 
 @given(SECONDS, SIZES, SIZES)
