@@ -142,7 +142,7 @@ class _Action:
         self._placed: dict[Node, Placement] = {}
         self._cached: dict[Node, Any] = {}
         self._vertices: dict[Node, str] = {}
-        self._tried: dict[Node, tuple[DataFrame, frozenset[int]]] = {}
+        self._tried: dict[Node, RecoveryPoint] = {}
         self._unstored = False
 
     @property
@@ -228,11 +228,11 @@ class _Action:
         frame = _computed(self.context, point)
         if point.vertex in self.context.done:
             self._vertices[node] = point.vertex
-        elif point.vertex not in self.context.unstored.vertices:
+            return frame
+        if point.vertex not in self.context.unstored.vertices:
             self._unstored = True
-        shuffles = self.context.unstored.shuffles.get(point.vertex)
-        if shuffles:
-            self._tried[node] = point.df, shuffles
+        if self.context.unstored.shuffles.get(point.vertex):
+            self._tried[node] = point
         return frame
 
     def _fed(self, point: RecoveryPoint, node: Node) -> RecoveryPoint:
@@ -257,11 +257,11 @@ class _Action:
         for place in below:
             if place not in self._tried:
                 continue
-            tried, shuffles = self._tried[place]
-            as_written = {**below, place: tried._jdf.queryExecution().analyzed()}
+            tried = self._tried[place]
+            as_written = {**below, place: tried.df._jdf.queryExecution().analyzed()}
             other = self.plan.frame(node, as_written)
-            more = planned_shuffles(frame) + planned_shuffles(tried) > planned_shuffles(other)
-            if more and self.context.live.all_found(shuffles, map_stages(other)):
+            more = planned_shuffles(frame) + planned_shuffles(tried.df) > planned_shuffles(other)
+            if more and self.context.live.all_found(self.context.unstored.shuffles[tried.vertex], map_stages(other)):
                 frame, below = other, as_written
         return frame
 

@@ -65,10 +65,8 @@ def map_stages(df: DataFrame) -> list[MapStage]:
     :param df: its plan has not begun; without adaptive execution it has none
     """
     spark: Any = df.sparkSession
-    plan = df._jdf.queryExecution().executedPlan()
-    if plan.getClass().getSimpleName() != "AdaptiveSparkPlanExec" or not plan.conf().exchangeReuseEnabled():
-        return []
-    if why_not(spark):
+    plan = _adaptive(df)
+    if plan is None or not plan.conf().exchangeReuseEnabled() or why_not(spark):
         return []
     exchanges, _ = _lowest(plan.initialPlan())
     found = (MapStage(spark, plan, exchange, number) for number, exchange in enumerate(exchanges))
@@ -77,10 +75,8 @@ def map_stages(df: DataFrame) -> list[MapStage]:
 
 def planned_shuffles(df: DataFrame) -> int:
     """Return how many shuffles stand in *df*'s plan before any has run; 0 without adaptive execution."""
-    plan = df._jdf.queryExecution().executedPlan()
-    if plan.getClass().getSimpleName() != "AdaptiveSparkPlanExec":
-        return 0
-    return len(_SHUFFLE_LINE.findall(str(plan.initialPlan().treeString())))
+    plan = _adaptive(df)
+    return len(_SHUFFLE_LINE.findall(str(plan.initialPlan().treeString()))) if plan is not None else 0
 
 
 def plan_together(spark: Any, stages: Sequence[MapStage]) -> list[MapStage]:
@@ -263,6 +259,12 @@ class MapStage:
         if self._spark.version < "4.1":
             return status.apply(place, sizes, task)
         return status.apply(place, sizes, task, 0)
+
+
+def _adaptive(df: DataFrame) -> Any:
+    """Return *df*'s physical plan if it is adaptive, else ``None``."""
+    plan = df._jdf.queryExecution().executedPlan()
+    return plan if plan.getClass().getSimpleName() == "AdaptiveSparkPlanExec" else None
 
 
 def _lowest(plan: Any) -> tuple[list[Any], bool]:

@@ -93,8 +93,7 @@ def test_both_sides_of_a_join_survive(spark: SparkSession, orders: Path, custome
         with automatic(attempts) as context:
             assert sorted(by_city(spark, orders, customers).collect()) == expected
             found = shuffles(context)
-            assert len([name for name in found if name.startswith("shuffle(customer)")]) == 2
-            assert "shuffle(city)" in found
+            assert sorted(found) == ["shuffle(city)", "shuffle(customer)", "shuffle(customer)#2"]
             assert all(report.reused + report.computed == report.partitions for report in found.values())
             assert all(report.reused == (report.partitions if attempt == 2 else 0) for report in found.values())
 
@@ -114,7 +113,7 @@ def test_a_shuffle_above_a_join_survives(
         with automatic(attempts) as context:
             assert sorted(totals.select("*").collect()) == expected
             found = shuffles(context)
-            assert [name for name in found if name.startswith("shuffle(city)")]
+            assert len([name for name in found if name.startswith("shuffle(city)")]) == 2, "the join's, and the cities'"
             assert len([name for name in found if name.startswith("shuffle(customer)")]) == 2
             assert all(report.reused == (report.partitions if attempt == 2 else 0) for report in found.values())
 
@@ -212,24 +211,6 @@ def test_a_place_that_is_not_worth_storing_costs_no_shuffle(
             assert "join input(Join leftsemi)" in {skip.name for skip in context.master.graph.newest.skipped}
             found = {name: each for name, each in shuffles(context).items() if "customer" in name}
             assert len(found) == 3
-            assert all(each.reused == (each.partitions if attempt == 2 else 0) for each in found.values())
-
-
-@pytest.mark.usefixtures("no_broadcast")
-def test_a_shuffle_above_a_place_that_is_not_worth_storing_is_kept(
-    spark: SparkSession, orders: Path, customers: Path, attempts: Attempts
-) -> None:
-    """A join's result is shuffled for a join on another key: what that shuffle has written survives, too."""
-    people, cities = spark.read.parquet(str(customers)), spark.read.parquet(str(customers)).select("city").distinct()
-    told = spark.read.parquet(str(orders)).where("amount > 3").join(people, "customer")
-    query = told.join(cities.withColumnRenamed("city", "town"), F.col("city") == F.col("town")).agg(F.sum("amount"))
-    expected = query.collect()
-    for attempt in (1, 2):
-        with automatic(attempts) as context:
-            assert query.select("*").collect() == expected
-            assert "join input(Project)" in {skip.name for skip in context.master.graph.newest.skipped}
-            found = {name: each for name, each in shuffles(context).items() if "city" in name}
-            assert "shuffle(city)" in found
             assert all(each.reused == (each.partitions if attempt == 2 else 0) for each in found.values())
 
 
