@@ -22,7 +22,7 @@ STORE_RATE = 40 * 2**20
 """Bytes of rows that one core stores, and reads back, in a second."""
 COPY_RATE = 100 * 2**20
 """Bytes of shuffle files that one core copies into the store in a second, as long as that has not been measured."""
-FIXED_PRICE = 0.4
+FIXED_PRICE = 0.5
 """Seconds that every recovery point costs: its fingerprint, a job of its own, requests to the store."""
 SPLIT_PRICE = 1.0
 """Seconds more for a point below another: the plan runs in two goes. Each is planned by itself, cores are idle at the
