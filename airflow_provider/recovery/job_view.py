@@ -104,6 +104,7 @@ def _vertex(identity: str, vertex: Vertex, epoch: int, size: int, history: JobHi
         "cells": encode_runs(merge_cells(states, size)),
         "cell_size": size,
         "rows": rows,
+        "estimated": vertex.estimated,
         "bytes": stored,
         "bytes_reused": bytes_reused,
         "task_seconds": round(spent, 3),

@@ -29,6 +29,7 @@ class VertexReport:
     :ivar storing_seconds: task time of that which went into encoding and storing them
     :ivar rule: the rule by which auto mode placed it; empty text where the script says ``checkpoint``
     :ivar because: why the newest attempt computed what an earlier one had stored under this name, one phrase each
+    :ivar estimated: whether rows and task times are each partition's share of the stage's, as with shuffle files
     """
 
     name: str
@@ -46,6 +47,7 @@ class VertexReport:
     storing_seconds: float = 0.0
     rule: str = ""
     because: list[str] = field(default_factory=list)
+    estimated: bool = False
 
 
 @dataclass(frozen=True)
@@ -173,6 +175,7 @@ def _vertex_report(vertex: Vertex, epoch: int) -> VertexReport:
         storing_seconds=vertex.storing_seconds.get(epoch, 0.0),
         rule=vertex.initialized.rule,
         because=list(vertex.initialized.because) if vertex.initialized.epoch == epoch else [],
+        estimated=vertex.estimated,
     )
 
 
@@ -190,6 +193,10 @@ def format_report(report: JobReport) -> str:
         "storing",
         "task s saved",
     )
+
+    def about(vertex: VertexReport) -> str:
+        return "~" if vertex.estimated else ""
+
     rows = [
         (
             vertex.name + ("" if vertex.reached else " (not reached)"),
@@ -197,11 +204,11 @@ def format_report(report: JobReport) -> str:
             f"{vertex.reused:,}",
             f"{vertex.computed:,}",
             f"{vertex.missing:,}",
-            f"{vertex.rows:,}",
+            f"{about(vertex)}{vertex.rows:,}",
             f"{vertex.bytes / 2**20:,.1f}",
-            f"{vertex.task_seconds:,.1f}",
+            f"{about(vertex)}{vertex.task_seconds:,.1f}",
             f"{vertex.storing_seconds:,.1f}",
-            f"{vertex.task_seconds_saved:,.1f}",
+            f"{about(vertex)}{vertex.task_seconds_saved:,.1f}",
         )
         for vertex in report.vertices
     ]

@@ -185,10 +185,12 @@ class JobEventWriter:
         with self._changed:
             self._closing = True
             self._changed.notify_all()
-        if self._thread.is_alive() and self._thread is not threading.current_thread():
+        if self._thread is threading.current_thread():
+            return
+        if self._thread.is_alive():
             self._thread.join()
-            if self._compactor is not None:
-                self._compactor.close()
+        if self._compactor is not None:  # also when recording has stopped: it may be at a snapshot that came before
+            self._compactor.close()
 
     @property
     def _stopped(self) -> bool:

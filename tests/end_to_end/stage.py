@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from airflow_provider.demo.local_airflow import LocalAirflow, airflow_environment
-from airflow_provider.demo.processes import Processes, descendants_of, free_port, send, wait_until
+from airflow_provider.demo.processes import DemoError, Processes, descendants_of, free_port, send, wait_until
 from airflow_provider.recovery.graph import ExecutionGraph
 from airflow_provider.recovery.job import JobId
 from airflow_provider.storage.claims import Claim, Claims, process_is_gone
@@ -75,7 +75,7 @@ class TaskRun:
         """Wait for a state of Airflow's.
 
         :param try_number: in which try; ``None`` for any
-        :raises AssertionError: it ended in another one
+        :raises AssertionError: it ended in another one, or is still in another one in the end
         """
 
         def reached() -> bool:
@@ -85,7 +85,12 @@ class TaskRun:
                 raise AssertionError(f"{now['state']} in try {now['try_number']}:\n{self.logs()}")
             return wanted
 
-        wait_until(f"{self.job} to be {state} in try {try_number}", reached, timeout=LONG)
+        try:
+            wait_until(f"{self.job} to be {state} in try {try_number}", reached, timeout=LONG)
+        except DemoError as error:
+            now, run = self.instance, self.stage.airflow.run_state(self.dag, self.run_id)
+            told = f"It is {now['state']} in try {now['try_number']}, its run {run}:\n{self.logs()}"
+            raise AssertionError(f"{error} {told}") from None
 
     def claim(self, epoch: int) -> Claim:
         """The claim of an attempt, once there is one."""
@@ -112,8 +117,17 @@ class TaskRun:
         wait_until("the driver to be gone", lambda: process_is_gone(claim), timeout=LONG)
 
     def clear(self) -> None:
-        """Let it run again, as a person does in the UI."""
-        self.stage.airflow.clear(self.dag, self.run_id, self.task)
+        """Let it run again, as a person does in the UI: when its run is over.
+
+        A scheduler that is about to end the run, because its task has failed, would not see that it is cleared.
+        """
+        airflow = self.stage.airflow
+        wait_until(
+            f"{self.run_id} to be over",
+            lambda: airflow.run_state(self.dag, self.run_id) in ("failed", "success"),
+            timeout=LONG,
+        )
+        airflow.clear(self.dag, self.run_id, self.task)
 
     def logs(self, pattern: str = "*") -> str:
         """The task's logs; only those of a trigger, say, by their names' *pattern*."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 from airflow_provider.recovery import events as ev
+from airflow_provider.recovery.partitions import MAP_OUTPUT
 from airflow_provider.recovery.replay import replay
 from airflow_provider.recovery.report import RETURNED, build_report, format_report
 from tests.recovery.test_graph import done, end, init, start
@@ -33,6 +34,20 @@ def test_reused_and_computed_are_counted_for_the_newest_attempt() -> None:
     assert (old.name, old.reached, old.missing) == ("old", False, 1)
     assert [(attempt.epoch, attempt.reason) for attempt in report.attempts] == [(1, ""), (2, "attempt 1 was lost")]
     assert [(skip.name, skip.reason) for skip in report.skipped] == [("c", "not deterministic")]
+
+
+def test_what_is_estimated_is_told_as_such() -> None:
+    """Rows and times of shuffle files are shares of their stage's; those of stored rows are counted."""
+    history = [
+        start(1), init(1, "rows", 1), done(0, 1, "rows", key="rows/0.parquet"),
+        init(1, "files", 1), done(0, 1, "files", key=f"files/0{MAP_OUTPUT}"),
+    ]  # fmt: skip
+    report = build_report("job", replay(history))
+    assert [(vertex.name, vertex.estimated) for vertex in report.vertices] == [("rows", False), ("files", True)]
+    rows, files = (
+        next(line for line in format_report(report).splitlines() if name in line) for name in ("rows ", "files ")
+    )
+    assert ("~10" in rows, "~2.0" in rows, "~10" in files, "~2.0" in files) == (False, False, True, True)
 
 
 def test_a_first_attempt_reuses_nothing() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+import threading
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -301,6 +302,31 @@ def test_a_store_that_refuses_a_snapshot_costs_the_snapshot_only(
     assert f"could not be {said}: not now" in caplog.text
     assert attempt.broken == []
     assert told(JobEventLog(files, PREFIX).load().replay()) == {1: ["event 1", "event 2", "event 3"]}
+
+
+def test_closing_waits_for_a_snapshot_though_recording_has_stopped(files: FileObjectStore) -> None:
+    """Nothing touches the store once the writer is closed; the next attempt may read it."""
+    broken, reached, gate = threading.Event(), threading.Event(), threading.Event()
+
+    def hold(operation: str, key: str) -> None:
+        if operation == "put_new" and "/snapshots/" in key:
+            reached.set()
+            gate.wait(20)
+        elif operation == "put_new" and broken.is_set():
+            raise StoreUnavailable("not now")
+
+    attempt = Recorder(WatchedStore(files, hold))
+    attempt.begin()
+    attempt.record(1)
+    attempt.writer.snapshot(attempt.graph.copy())
+    assert reached.wait(20)
+    broken.set()
+    attempt.append(2)
+    assert not attempt.writer.flush()
+    wait_until(lambda: not attempt.writer._thread.is_alive())
+    threading.Timer(0.2, gate.set).start()
+    attempt.writer.close()
+    assert Snapshots(files, PREFIX).numbers() == [attempt.writer.blocks]
 
 
 def test_a_store_that_refuses_to_delete_costs_room_only(

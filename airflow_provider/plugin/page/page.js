@@ -247,8 +247,9 @@ function fill(element, vertex) {
   for (const name of ["reused", "computed", "lost", "missing"]) {
     if (vertex[name]) counts.append(make("span", {}, make("b", {}, count(vertex[name])), ` ${name === "missing" ? "not stored" : name}`));
   }
-  counts.append(make("span", {}, make("b", {}, count(vertex.rows)), " rows"), make("span", {}, make("b", {}, size(vertex.bytes))));
-  if (vertex.task_seconds_saved) counts.append(make("span", {}, make("b", {}, duration(vertex.task_seconds_saved)), " saved"));
+  const about = vertex.estimated ? "~" : "";  // each partition's share of what its stage has written and taken
+  counts.append(make("span", {}, make("b", {}, about + count(vertex.rows)), " rows"), make("span", {}, make("b", {}, size(vertex.bytes))));
+  if (vertex.task_seconds_saved) counts.append(make("span", {}, make("b", {}, about + duration(vertex.task_seconds_saved)), " saved"));
   const canvas = make("canvas", { role: "img", "aria-label": tally(vertex) });
   const why = [
     ...vertex.because,
