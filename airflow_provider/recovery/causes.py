@@ -11,6 +11,8 @@ from airflow_provider.recovery.partitions import FOLDER
 _IN_WORKER = re.compile(r"^Traceback \(most recent call last\):\n(?:[ \t].*\n)+(\S.*)", re.MULTILINE)
 """The last line of a Python traceback: Spark wraps what a worker raised in many lines of its own."""
 _IN_JVM = re.compile(r"^Caused by: ([\w.$]+)(?:: (.*))?$", re.MULTILINE)
+_FROM_JVM = re.compile(r"^An error occurred while calling [^\n]+\n: ([\w.$]+)(?:: (.*))?", re.MULTILINE)
+"""Py4J names the call first, and what the JVM failed with in a line of its own."""
 STORED_PARTITION = re.compile(rf"({FOLDER}/[^/\s]+/[^/\s]+/[^/\s]+?\.parquet)")
 """The key of a stored partition in an error's text; every reader names it."""
 _UNREADABLE = ("FAILED_READ_FILE", "Encountered error while reading file", "CorruptObject", "ObjectNotFound")
@@ -42,6 +44,8 @@ def one_line(error: BaseException) -> str:
     text = str(error).strip()
     if in_worker := _IN_WORKER.findall(text):
         return str(in_worker[-1])[:500]
+    if from_jvm := _FROM_JVM.match(text):
+        return f"{_short(from_jvm[1])}: {from_jvm[2] or ''}".rstrip(": ")[:500]
     return f"{type(error).__name__}: {_first_line(text)}".rstrip(": ")[:500]
 
 

@@ -20,6 +20,7 @@ from airflow_provider.spark.failover import compute, up_to_date
 from airflow_provider.spark.fingerprint import fingerprint
 from airflow_provider.spark.jvm.carriers import from_carriers
 from airflow_provider.spark.jvm.relation import as_vertex
+from airflow_provider.spark.jvm.settings import active_session
 from airflow_provider.spark.materialize import NotStored, NotWorth
 from airflow_provider.spark.reading import read_partitions
 from airflow_provider.spark.recovery_point import RecoveryPoint
@@ -61,7 +62,8 @@ def recover(
         True: (),
         False: (*identity.not_deterministic, "the script says that it is not deterministic"),
     }[deterministic]
-    return go_on_from(context, RecoveryPoint(df, name, vertex, identity, not_deterministic))
+    with active_session(df.sparkSession):
+        return go_on_from(context, RecoveryPoint(df, name, vertex, identity, not_deterministic))
 
 
 def _require_classic(df: Any, name: Any) -> None:

@@ -105,6 +105,15 @@ def test_one_line_says_what_the_worker_raised() -> None:
     assert one_line(ValueError("first\nsecond")) == "ValueError: first"
 
 
+def test_one_line_says_what_the_jvm_failed_with() -> None:
+    """And not which call of Py4J's it was."""
+    text = "An error occurred while calling o44.shuffleDependency.\n: java.lang.{error}\n\tat a.b.C(C.java:1)"
+    assert one_line(RuntimeError(text.format(error="NullPointerException: it is null"))) == (
+        "NullPointerException: it is null"
+    )
+    assert one_line(RuntimeError(text.format(error="StackOverflowError"))) == "StackOverflowError"
+
+
 def test_unreadable_partitions_are_named_only_where_the_object_is_to_blame() -> None:
     """A store that does not answer says nothing about what it holds."""
     assert unreadable_partitions(RuntimeError(f"[FAILED_READ_FILE.NO_HINT] file:///x/{KEY}, again {KEY}")) == [KEY]

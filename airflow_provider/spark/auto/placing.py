@@ -20,6 +20,7 @@ from airflow_provider.spark.environment import executors_ready
 from airflow_provider.spark.fingerprint import fingerprint
 from airflow_provider.spark.jvm.map_stage import map_stages, planned_shuffles
 from airflow_provider.spark.jvm.optimized import OptimizedPlan, at_a_glance
+from airflow_provider.spark.jvm.settings import active_session
 from airflow_provider.spark.recover import go_on_from
 from airflow_provider.spark.recovery_point import RecoveryPoint
 from airflow_provider.spark.types import refusal, schema_of
@@ -83,7 +84,7 @@ def _guarded(context: RecoveryContext, df: DataFrame, do: Callable[[_Action], Da
     if not context.master.usable or df.isStreaming:
         return None
     try:
-        with context.live.of_action():
+        with active_session(df.sparkSession), context.live.of_action():
             action = _action(context, df)
             return None if action is None else do(action)
     except Fenced:

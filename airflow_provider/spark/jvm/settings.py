@@ -1,4 +1,4 @@
-"""The settings of a session: those that were given a value of their own, and one that is set for a moment."""
+"""The settings of a session: those that were given a value of their own, and what is set for a moment."""
 
 from __future__ import annotations
 
@@ -9,6 +9,24 @@ from typing import Any
 from airflow_provider.spark.jvm.scala import companion, items
 
 _MAX_FIELDS = "spark.sql.debug.maxToStringFields"
+
+
+@contextmanager
+def active_session(spark: Any) -> Iterator[None]:
+    """Let *spark* be this thread's active session, without which no part of a plan can be built.
+
+    In the thread that made it, it is; a thread that the script has started has none.
+    """
+    sessions = spark._jvm.SparkSession
+    before = sessions.getActiveSession()
+    sessions.setActiveSession(spark._jsparkSession)
+    try:
+        yield
+    finally:
+        if before.isDefined():
+            sessions.setActiveSession(before.get())
+        else:
+            sessions.clearActiveSession()
 
 
 @contextmanager

@@ -5,13 +5,14 @@ from __future__ import annotations
 import random
 import struct
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from airflow_provider.recovery.report import VertexReport
@@ -212,6 +213,25 @@ def test_a_place_that_is_not_worth_storing_costs_no_shuffle(
             found = {name: each for name, each in shuffles(context).items() if "customer" in name}
             assert len(found) == 3
             assert all(each.reused == (each.partitions if attempt == 2 else 0) for each in found.values())
+
+
+@pytest.mark.usefixtures("no_broadcast")
+def test_actions_of_threads(spark: SparkSession, orders: Path, customers: Path, attempts: Attempts) -> None:
+    """Shuffles survive, too, whose action a thread of the script's own has started, where Spark knows no session."""
+    expected = sorted(by_city(spark, orders, customers).collect())
+
+    def in_thread() -> list[Row]:
+        assert not spark._jvm.SparkSession.getActiveSession().isDefined()
+        found = sorted(by_city(spark, orders, customers).collect())
+        assert not spark._jvm.SparkSession.getActiveSession().isDefined()
+        return found
+
+    for attempt in (1, 2):
+        with automatic(attempts) as context, ThreadPoolExecutor(2) as pool:
+            assert [told.result() for told in [pool.submit(in_thread) for _ in range(2)]] == [expected] * 2
+            found = shuffles(context)
+            assert len([name for name in found if name.startswith("shuffle(customer)")]) >= 2
+            assert all(report.reused == (report.partitions if attempt == 2 else 0) for report in found.values())
 
 
 @pytest.mark.usefixtures("no_broadcast")
