@@ -11,7 +11,7 @@ from airflow_provider.recovery.partitions import FOLDER
 _IN_WORKER = re.compile(r"^Traceback \(most recent call last\):\n(?:[ \t].*\n)+(\S.*)", re.MULTILINE)
 """The last line of a Python traceback: Spark wraps what a worker raised in many lines of its own."""
 _IN_JVM = re.compile(r"^Caused by: ([\w.$]+)(?:: (.*))?$", re.MULTILINE)
-_FROM_JVM = re.compile(r"^An error occurred while calling [^\n]+\n: ([\w.$]+)(?:: (.*))?", re.MULTILINE)
+_FROM_JVM = re.compile(r"An error occurred while calling .+\n: ([\w.$]+)(?:: (.*))?")
 """Py4J names the call first, and what the JVM failed with in a line of its own."""
 STORED_PARTITION = re.compile(rf"({FOLDER}/[^/\s]+/[^/\s]+/[^/\s]+?\.parquet)")
 """The key of a stored partition in an error's text; every reader names it."""
