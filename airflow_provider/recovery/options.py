@@ -124,7 +124,7 @@ class RecoveryOptions(_Options):
     """Seconds that a job which is not at work is kept; ``spark-recovery gc`` deletes older ones."""
     resume: str = "auto"
     """``auto``: go on from what survived; ``never``: start afresh at every try."""
-    recovery_points: str = "auto"
+    recovery_points: str = "explicit"
     """``auto``: find recovery points in scripts that have none, beside those they have; ``explicit``: only those."""
     overhead_budget: float = 0.1
     """Seconds that storing may take for one second of computing, at recovery points that were found."""
