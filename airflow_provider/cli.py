@@ -1,4 +1,4 @@
-"""The command line: ``spark-recovery run | explain | inspect | discard | release | gc | demo``."""
+"""The command line: ``spark-recovery run | inspect | discard | release | gc | demo``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from airflow_provider import __version__, discard_command, explain_command, garbage_command
+from airflow_provider import __version__, discard_command, garbage_command
 from airflow_provider.recovery.errors import RecoveryError
 from airflow_provider.recovery.job import JobId
 from airflow_provider.recovery.run_request import (
@@ -59,10 +59,6 @@ def _parser() -> argparse.ArgumentParser:
     )
     add_run_arguments(run)
     run.set_defaults(action=_run)
-
-    explain = commands.add_parser("explain", help=explain_command.HELP, description=explain_command.DESCRIPTION)
-    explain_command.add_arguments(explain)
-    explain.set_defaults(action=lambda parsed, _: explain_command.run(parsed))
 
     inspect = commands.add_parser(
         "inspect",

@@ -14,11 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider.recovery.errors import ConfigurationError
 from airflow_provider.recovery.executions import Executions
-from airflow_provider.spark.auto.persisted import Persisted
 from airflow_provider.spark.functions import FunctionReader
-from airflow_provider.spark.live_shuffles import LiveShuffles
 from airflow_provider.spark.recovery_point import vertex_identity
-from airflow_provider.spark.unstored import Unstored
 from airflow_provider.spark.watching import Watched, watch
 from airflow_provider.storage.state_files import StateFiles
 
@@ -35,16 +32,12 @@ class RecoveryContext:
     :ivar watched: what was learnt from watching the script make its DataFrames
     :ivar functions: tells Python functions apart
     :ivar executors_ready: application id → what its executors lack; empty text for nothing
-    :ivar storing: ids of the applications whose tasks have stored something
     :ivar names: fingerprints seen under the name of each step, in order
     :ivar called: vertex → how this attempt calls it, for what it has come to and for what is hidden by that
     :ivar done: vertex → its partitions, for vertices that this attempt has already come to
     :ivar points: vertex → the recovery point as the script reached it
     :ivar recomputed: vertices that a failover has computed again, so that older DataFrames read what is gone
     :ivar executions: the state and version of each vertex's execution
-    :ivar unstored: recovery points that were not worth storing, and whose rows can be told apart all the same
-    :ivar live: shuffles that have run for the action under way, which its next plan may use
-    :ivar persisted: cached DataFrames that auto mode has made recovery points
     :ivar failing_over: held by the thread that handles a failure
     :ivar hadoop_root: the event store's root as Hadoop's file systems write it
     """
@@ -53,16 +46,12 @@ class RecoveryContext:
     hadoop_root: str
     watched: Watched = field(default_factory=Watched)
     executors_ready: dict[str, str] = field(default_factory=dict)
-    storing: set[str] = field(default_factory=set)
     names: dict[str, list[str]] = field(default_factory=dict)
     called: dict[str, str] = field(default_factory=dict)
     done: dict[str, dict[int, StoredPartition]] = field(default_factory=dict)
     points: dict[str, RecoveryPoint] = field(default_factory=dict)
     recomputed: set[str] = field(default_factory=set)
     executions: Executions = field(default_factory=Executions)
-    unstored: Unstored = field(default_factory=Unstored)
-    live: LiveShuffles = field(default_factory=LiveShuffles)
-    persisted: Persisted = field(default_factory=Persisted)
     failing_over: Any = field(default_factory=threading.RLock)
     lock: Any = field(default_factory=threading.RLock)
 

@@ -20,7 +20,7 @@ from airflow_provider.recovery.executions import ExecutionState
 from airflow_provider.recovery.failover import FailureHandlingResult
 from airflow_provider.recovery.partitions import StoredPartition
 from airflow_provider.spark.jvm.relation import with_sources
-from airflow_provider.spark.materialize import NotStored, NotWorth, materialize, tag_of
+from airflow_provider.spark.materialize import NotStored, materialize, tag_of
 from airflow_provider.spark.reading import read_partitions
 
 if TYPE_CHECKING:
@@ -39,7 +39,6 @@ def compute(
 
     :param because: why the vertex is not the one that was stored earlier
     :raises NotStored: the store failed; nothing is wrong with the job itself
-    :raises NotWorth: auto mode has placed it, and storing it would cost too much
     :raises Exception: what the last try failed with, if nothing may be restarted any more
     """
     while True:
@@ -47,12 +46,11 @@ def compute(
         context.executions.move(execution, ExecutionState.SCHEDULED)
         try:
             made = materialize(context, point, execution, because)
-        except (Fenced, NotStored, NotWorth):
+        except (Fenced, NotStored):
             context.executions.fail(execution)
             raise
         except Exception as error:
             context.executions.fail(execution)
-            context.live.forget()
             with context.failing_over:
                 if not context.executions.is_current(execution) and point.vertex in context.done:
                     return context.done[point.vertex]  # cancelled by a restart in another thread, which computed it

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
@@ -17,24 +16,15 @@ from airflow_provider.recovery.errors import Fenced
 from airflow_provider.recovery.events import VertexInitialized
 from airflow_provider.recovery.executions import ExecutionState, ExecutionVersion
 from airflow_provider.recovery.partitions import StoredPartition
-from airflow_provider.spark.auto.rules import Rule
 from airflow_provider.spark.cut import Cut
 from airflow_provider.spark.jvm.carriers import to_carriers
 from airflow_provider.spark.jvm.execution import PreparedJob, job_properties, leaf_parallelism
 from airflow_provider.spark.jvm.layout import CUTTING_SETTINGS, WHOLE
 from airflow_provider.spark.jvm.settings import settings_set
 from airflow_provider.spark.manifests import Delivering
-from airflow_provider.spark.partition_io import (
-    LAYOUT_PROPERTY,
-    MANIFEST_SCHEMA,
-    PARALLELISM_PROPERTY,
-    Place,
-    partition_writer,
-    store_partition,
-)
+from airflow_provider.spark.partition_io import LAYOUT_PROPERTY, MANIFEST_SCHEMA, PARALLELISM_PROPERTY, partition_writer
 from airflow_provider.spark.reading import location
 from airflow_provider.spark.recovery_point import vertex_of
-from airflow_provider.spark.shuffles import kept_shuffles
 from airflow_provider.spark.types import UnstorableType, refusal, schema_of
 
 if TYPE_CHECKING:
@@ -49,41 +39,10 @@ log = logging.getLogger(__name__)
 
 _PROGRESS_INTERVAL = 5.0
 """Least seconds between two lines of progress."""
-_SMALL = 4 * 2**20
-"""Bytes of rows that the driver stores itself, at most."""
-_TASKS_OF_THE_DRIVER = 2**40
-"""What the driver stores is named as if by tasks from here on; those of executors count from 0."""
 
 
 class NotStored(Exception):
     """The store refused partitions; the DataFrame has to be computed the ordinary way."""
-
-
-class NotWorth(Exception):
-    """Storing the vertex would cost more than it may.
-
-    :ivar frame: computes what is not stored, from the shuffles that have run, in the columns of :func:`to_carriers`
-    :ivar shuffles: Spark's numbers of those, if all are held for the next plan of the action; else empty
-    :ivar stored: partitions that were stored to find out
-    :ivar layout: how *frame* is cut; empty if it may be cut otherwise the next time
-    :ivar seconds: wall time that the shuffles below took
-    """
-
-    def __init__(
-        self,
-        reason: str,
-        frame: DataFrame,
-        shuffles: Collection[int],
-        stored: Mapping[int, StoredPartition],
-        layout: str,
-        seconds: float,
-    ) -> None:
-        super().__init__(reason)
-        self.frame = frame
-        self.shuffles = frozenset(shuffles)
-        self.stored = dict(stored)
-        self.layout = layout
-        self.seconds = seconds
 
 
 @dataclass(frozen=True)
@@ -150,76 +109,35 @@ def materialize(
     :param execution: what comes of it once a restart has overtaken it is ignored
     :param because: why the vertex is not the one that was stored earlier
     :raises NotStored: the store failed; nothing is wrong with the job itself
-    :raises NotWorth: auto mode has placed it, and storing it would cost too much
     """
     master, spark = context.master, point.df.sparkSession
     collector = _Collector(master, point.title, lambda: context.executions.is_current(execution))
     tag = tag_of(execution)
     context.executions.move(execution, ExecutionState.DEPLOYING)
     collector.on_error = lambda: spark.sparkContext.cancelJobsWithTag(tag)
-    description = f"{point.kind} {point.name}"
+    description = f"checkpoint {point.name}"
     known = master.vertex(point.vertex)
     recorded = Cut.from_spec(known.initialized.layout_spec) if known and known.initialized.deterministic else None
     settings = settings_set(spark, *CUTTING_SETTINGS)
-    with leaf_parallelism(spark, recorded.leaf_parallelism if recorded else 0) as parallelism, ExitStack() as shuffles:
-        carried, writing = _writing(context, point, collector)
+    with leaf_parallelism(spark, recorded.leaf_parallelism if recorded else 0) as parallelism:
+        writing = _writing(context, point, collector)
         started = time.monotonic()
         with job_properties(spark.sparkContext, {}, description=f"{description}: upstream stages", tag=tag):
-            saved = shuffles.enter_context(kept_shuffles(context, point, writing))
-            job = PreparedJob(writing, context.unstored.cuts)
-        upstream_seconds = saved + time.monotonic() - started
-        if point.reads_unstored:
-            job.layout.keep_rdds_whole()
-        price = point.price if known is None else None
-        small, application = _is_small(point, job), spark.sparkContext.applicationId
-        if price is not None:
-            first = not small and application not in context.storing
-            too_dear = price.too_dear(upstream_seconds, job.shuffled_bytes(), first=first)
-            if too_dear:
-                ran = job.shuffles()
-                live = ran if context.live.all_there(ran) else ()
-                _stop(too_dear, job, carried, {}, live, layout=_layout(point, job), seconds=upstream_seconds)
+            job = PreparedJob(writing)
+        upstream_seconds = time.monotonic() - started
         if recorded is not None and recorded.settings == settings:
             job.pin(recorded.reads)
         cut = Cut(parallelism, settings, job.layout.reads)
         context.executions.move(execution, ExecutionState.RUNNING)
         missing = _initialize(context, point, job, collector, because, cut)
         if missing:
-            if not small:
-                context.storing.add(application)
             properties = {LAYOUT_PROPERTY: _layout(point, job), PARALLELISM_PROPERTY: str(job.parallelism)}
             with job_properties(spark.sparkContext, properties, description=description, tag=tag):
-                pilot = price.pilot(missing) if price is not None and not job.shuffled_bytes() else []
-                if price is not None and pilot:
-                    _run(job, pilot, collector)
-                    too_dear = price.pilot_too_dear(collector.seconds, collector.storing)
-                    if too_dear:
-                        _stop(too_dear, job, carried, collector.stored)
-                frame = job.without_python(carried.schema) if small else None
-                if frame is not None:
-                    _store_here(context, point, execution, frame, collector)
-                else:
-                    _run(job, [index for index in missing if index not in pilot], collector)
+                _run(job, missing, collector)
     lost = [index for index in range(job.parallelism) if index not in collector.stored]
     if lost:
         raise NotStored(collector.error or f"no task reported partitions {lost[:10]}")
     return Materialized(collector.stored, upstream_seconds, collector.storing)
-
-
-def _stop(
-    too_dear: str,
-    job: PreparedJob,
-    carried: DataFrame,
-    stored: Mapping[int, StoredPartition],
-    live: Collection[int] = (),
-    *,
-    layout: str = WHOLE,
-    seconds: float = 0.0,
-) -> None:
-    """Raise :class:`NotWorth` for a reason, if the job can go on from what it has computed."""
-    frame = job.without_python(carried.schema, but=stored)
-    if frame is not None:
-        raise NotWorth(too_dear, frame, live, stored, "" if layout == WHOLE else layout, seconds)
 
 
 def _run(job: PreparedJob, missing: list[int], collector: _Collector) -> None:
@@ -233,39 +151,8 @@ def _run(job: PreparedJob, missing: list[int], collector: _Collector) -> None:
         collector.take(row.key, row.bytes, row.error)
 
 
-def _is_small(point: RecoveryPoint, job: PreparedJob) -> bool:
-    """Whether it is one partition of few rows: an aggregate that hardly has groups, or what the script waits for."""
-    return point.rule in {Rule.AGGREGATE, Rule.RESULT} and job.parallelism == 1 and 0 < job.shuffled_bytes() <= _SMALL
-
-
-def _store_here(
-    context: RecoveryContext,
-    point: RecoveryPoint,
-    execution: ExecutionVersion,
-    frame: DataFrame,
-    collector: _Collector,
-) -> None:
-    """Store the one partition of a small vertex from the driver: to start Python on an executor takes seconds."""
-    place = Place(
-        vertex=point.vertex,
-        layout=str(frame.sparkSession.sparkContext.getLocalProperty(LAYOUT_PROPERTY)),
-        index=0,
-        parallelism=1,
-        epoch=context.master.epoch,
-        task=_TASKS_OF_THE_DRIVER + execution.number,
-    )
-
-    def batches() -> Iterator[Any]:  # computed as they are asked for, so that their time is the partition's
-        yield from cast("Any", frame)._collect_as_arrow()
-
-    partition, error = store_partition(location(context).open, place, batches(), _schema(frame))
-    if error:
-        raise NotStored(error)
-    collector.take(partition.key, partition.bytes, "")
-
-
-def _writing(context: RecoveryContext, point: RecoveryPoint, collector: _Collector) -> tuple[DataFrame, DataFrame]:
-    """Return *point*'s rows in the columns that are stored, and the DataFrame that stores them when it runs."""
+def _writing(context: RecoveryContext, point: RecoveryPoint, collector: _Collector) -> DataFrame:
+    """Return the DataFrame that stores *point*'s rows when it runs."""
     spark = point.df.sparkSession
     try:
         frame = to_carriers(point.df)
@@ -280,7 +167,7 @@ def _writing(context: RecoveryContext, point: RecoveryPoint, collector: _Collect
         accumulator.add([(key, size, error, seconds, storing)])
 
     write = partition_writer(location(context), point.vertex, context.master.epoch, _schema(frame), report)
-    return frame, frame.mapInArrow(write, MANIFEST_SCHEMA)
+    return frame.mapInArrow(write, MANIFEST_SCHEMA)
 
 
 def _schema(frame: DataFrame) -> bytes:
@@ -327,7 +214,6 @@ def _initialize(
             parts=point.fingerprint.parts,
             layout_spec=cut.to_spec(),
             because=(*because, *again),
-            rule=point.rule,
         )
     )
     collector.parallelism = job.parallelism

@@ -37,12 +37,7 @@ def _read(context: RecoveryContext, point: RecoveryPoint, stored: dict[int, Stor
     spark = point.df.sparkSession
     if not partitions:  # a plan that Spark found to be empty while it ran
         return spark.createDataFrame([], schema)
-    if (
-        natively_readable(schema)
-        and not point.in_order
-        and not _GLOB & set(context.hadoop_root)
-        and readable_by_jvm(spark, paths[0])
-    ):
+    if natively_readable(schema) and not _GLOB & set(context.hadoop_root) and readable_by_jvm(spark, paths[0]):
         return native_relation(spark, paths, schema)
     read = partition_reader(
         location(context),

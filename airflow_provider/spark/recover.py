@@ -18,10 +18,9 @@ from airflow_provider.spark.context import require_name
 from airflow_provider.spark.environment import executors_ready
 from airflow_provider.spark.failover import compute, up_to_date
 from airflow_provider.spark.fingerprint import fingerprint
-from airflow_provider.spark.jvm.carriers import from_carriers
 from airflow_provider.spark.jvm.relation import as_vertex
 from airflow_provider.spark.jvm.settings import active_session
-from airflow_provider.spark.materialize import NotStored, NotWorth
+from airflow_provider.spark.materialize import NotStored
 from airflow_provider.spark.reading import read_partitions
 from airflow_provider.spark.recovery_point import RecoveryPoint
 from airflow_provider.spark.types import refusal, schema_of
@@ -63,7 +62,7 @@ def recover(
         False: (*identity.not_deterministic, "the script says that it is not deterministic"),
     }[deterministic]
     with active_session(df.sparkSession):
-        return go_on_from(context, RecoveryPoint(df, name, vertex, identity, not_deterministic))
+        return _go_on_from(context, RecoveryPoint(df, name, vertex, identity, not_deterministic))
 
 
 def _require_classic(df: Any, name: Any) -> None:
@@ -89,13 +88,13 @@ def _reason_to_skip(context: RecoveryContext, df: DataFrame) -> str:
     return refusal(schema_of(df)) or executors_ready(context, df.sparkSession)
 
 
-def _skip(context: RecoveryContext, df: DataFrame, name: str, reason: str, kind: str = "checkpoint") -> DataFrame:
-    log.warning("%s %r is not stored; it is computed the ordinary way: %s", kind, name, reason)
+def _skip(context: RecoveryContext, df: DataFrame, name: str, reason: str) -> DataFrame:
+    log.warning("checkpoint %r is not stored; it is computed the ordinary way: %s", name, reason)
     context.master.vertex_skipped(name, reason)
     return df
 
 
-def go_on_from(context: RecoveryContext, point: RecoveryPoint) -> DataFrame:
+def _go_on_from(context: RecoveryContext, point: RecoveryPoint) -> DataFrame:
     """Reuse, complete or compute the vertex; return a DataFrame that reads it."""
     master = context.master
     context.points[point.vertex] = point
@@ -119,24 +118,9 @@ def go_on_from(context: RecoveryContext, point: RecoveryPoint) -> DataFrame:
         log.info("%s is computed again, because %s", point.title, "; ".join(because))
     try:
         stored = compute(context, point, because)
-    except NotWorth as error:
-        return _unstored(context, point, error)
     except NotStored as error:
-        return _skip(context, point.df, point.name, str(error), point.kind)
+        return _skip(context, point.df, point.name, str(error))
     return _reading(context, point, stored)
-
-
-def _unstored(context: RecoveryContext, point: RecoveryPoint, decision: NotWorth) -> DataFrame:
-    """Go on from what has run and from what a pilot has stored, without storing the rest."""
-    log.info("%s is not stored: %s", point.title, decision)
-    context.master.vertex_skipped(point.name, str(decision))
-    context.unstored.shuffles[point.vertex] = decision.shuffles
-    rows = from_carriers(decision.frame, point.df)
-    if decision.layout:
-        context.unstored.add(context.watched.local_data, decision.frame, point, decision.layout, decision.seconds)
-    if decision.stored:
-        rows = read_partitions(context, point, decision.stored).union(rows)  # the first ones come first
-    return as_vertex(point.df, rows, None)
 
 
 def _because(context: RecoveryContext, point: RecoveryPoint) -> tuple[str, ...]:

@@ -10,7 +10,6 @@ from airflow_provider.recovery.job import encode_segment
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from airflow_provider.spark.auto.cost import Price
     from airflow_provider.spark.fingerprint import Fingerprint
 
 
@@ -23,15 +22,11 @@ READER = "spark_recovery_read_"
 
 @dataclass(frozen=True)
 class RecoveryPoint:
-    """One call of ``checkpoint``, or one place that auto mode has found.
+    """One call of ``checkpoint`` or ``source``.
 
     :ivar name: as the user gave it, made unique within the attempt
     :ivar vertex: identity of the vertex, ``<encoded name>-<fingerprint>``
     :ivar not_deterministic: why it can only be kept whole; empty if single partitions may be kept
-    :ivar rule: the rule by which auto mode placed it; empty for ``checkpoint``
-    :ivar in_order: whether it is read back partition by partition, in their order
-    :ivar reads_unstored: whether below it stands a place that was not worth storing
-    :ivar price: says whether storing it pays; ``None`` where the script has asked for it
     """
 
     df: DataFrame
@@ -39,20 +34,11 @@ class RecoveryPoint:
     vertex: str
     fingerprint: Fingerprint
     not_deterministic: tuple[str, ...]
-    rule: str = ""
-    in_order: bool = False
-    reads_unstored: bool = False
-    price: Price | None = None
 
     @property
     def title(self) -> str:
         """What the log calls it."""
-        return f"{self.kind} {self.name!r}"
-
-    @property
-    def kind(self) -> str:
-        """What the log calls its like."""
-        return "recovery point" if self.rule else "checkpoint"
+        return f"checkpoint {self.name!r}"
 
 
 def vertex_identity(name: str, digest: str) -> str:

@@ -22,7 +22,6 @@ from airflow_provider.recovery.digest import digest
 from airflow_provider.recovery.errors import Fenced
 from airflow_provider.recovery.faults import AFTER_SINK_COMMIT, fault_point
 from airflow_provider.recovery.sinks import Commit, OutputFile, listing_digest
-from airflow_provider.spark.auto.placing import is_cheap
 from airflow_provider.spark.fingerprint import fingerprint
 from airflow_provider.spark.jvm.commands import WritingCommand
 from airflow_provider.spark.jvm.output import FILE_FORMATS, output_files, qualified, table_location, unspread
@@ -195,9 +194,7 @@ class _Sinks:
     def _identified(
         self, df: Any, target: str, locate: Callable[[], str], what: tuple[str, ...], *, overwrites: bool
     ) -> _Sink | None:
-        """Return the sink; ``None`` if its rows may not be the same, or if writing it again costs next to nothing."""
-        if overwrites and is_cheap(self._context, df):
-            return None
+        """Return the sink; ``None`` if its rows may not be the same."""
         identity = fingerprint(df, self._context)
         not_deterministic = identity.not_deterministic
         rows = unspread(df) if not_deterministic else df  # coalesce(1) before a write does not change its rows

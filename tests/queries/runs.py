@@ -21,8 +21,8 @@ from tests.support.waiting import process_tree
 
 JOBS = Path(__file__).parent / "jobs"
 SCRIPTS = Path(__file__).parent / "scripts"
-EVERY_POINT: Mapping[str, str] = {"recovery-points": "auto", "overhead-budget": "1e6"}
-"""Options of each run. The budget is large, so that points are placed on small data, too."""
+EVERY_SHUFFLE: Mapping[str, str] = {"recovery-points": "auto", "overhead-budget": "1e6"}
+"""Options of each run. The budget is large, so that shuffles of small data are kept, too."""
 SHOWN = 20_000
 """Characters of a driver's log that a failed test shows."""
 
@@ -89,7 +89,7 @@ class ScriptRuns:
         return self._start(command, self.harness.env(), "plain")
 
     def _start_attempt(self, target: Path, fault: str) -> _Running:
-        options: Mapping[str, str] = {**EVERY_POINT, "keep-partitions": ""}
+        options: Mapping[str, str] = {**EVERY_SHUFFLE, "keep-partitions": ""}
         self.harness.attempts += 1
         command = self.harness.command(self.script, *self.arguments, str(target), *self.more, options=options)
         return self._start(command, self.harness.env(fault), f"attempt-{self.harness.attempts}")

@@ -106,6 +106,7 @@ def test_a_crash_during_reconciliation_is_survived_by_attempt_three(driver: Driv
     assert third.tasks["checkpoint graded"] == 4 - (len(stored) - 6)
 
 
+@pytest.mark.xfail(reason="needs auto mode, which is being built anew")
 def test_killed_while_map_outputs_are_stored(driver: DriverHarness, tmp_path: Path) -> None:
     """The one that was stored but not told of is found, too: the retry of an unmodified job puts all of them back."""
     source, target = tmp_path / "orders", tmp_path / "totals"
@@ -117,7 +118,7 @@ def test_killed_while_map_outputs_are_stored(driver: DriverHarness, tmp_path: Pa
         pq.write_table(rows.slice(part * 250, 250), source / f"part-{part:02}.parquet")
     driver.settings |= {
         "spark.sql.shuffle.partitions": "4",
-        "spark.sql.adaptive.coalescePartitions.enabled": "false",  # four partitions, for which Python has to start
+        "spark.sql.adaptive.coalescePartitions.enabled": "false",
         "spark.sql.files.maxPartitionBytes": "4000",
         "spark.sql.files.openCostInBytes": "4000",
     }

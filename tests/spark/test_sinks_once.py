@@ -42,7 +42,7 @@ class Job:
     def run(self, fault: str = "", sinks: str = "once") -> Outcome:
         inputs = (str(self.folder / "orders"), str(self.folder / "more"))
         arguments = (*inputs, str(self.target), str(self.folder / "die"))
-        return self.driver.run("sinks.py", *arguments, fault=fault, options={"sinks": sinks, "overhead-budget": "1e6"})
+        return self.driver.run("sinks.py", *arguments, fault=fault, options={"sinks": sinks})
 
     def times(self) -> dict[str, int]:
         """How often the rows of a single write are in each output."""

@@ -1,4 +1,4 @@
-"""SQL commands that write the rows of a query: take the query out, put another one in."""
+"""SQL commands that write the rows of a query, as Spark's parser reads them."""
 
 from __future__ import annotations
 
@@ -21,16 +21,6 @@ _POSITION_OF_QUERY = {
     "ReplaceTableAsSelect": 1,
 }
 """Among the children of the parsed command."""
-
-
-def reads_table(df: DataFrame, name: str) -> bool:
-    """Whether *df* reads a table of this name, in whatever database: Spark refuses to overwrite what a query reads."""
-    wanted = name.rsplit(".", 1)[-1].strip("`").lower()
-    for leaf in items(df._jdf.queryExecution().analyzed().collectLeaves()):
-        table = leaf.catalogTable() if leaf.getClass().getSimpleName() == "LogicalRelation" else None
-        if table is not None and table.isDefined() and str(table.get().identifier().table()).lower() == wanted:
-            return True
-    return False
 
 
 class WritingCommand:
@@ -78,12 +68,6 @@ class WritingCommand:
         """Return its query as a DataFrame."""
         query = list(items(self._command.children()))[self._at]
         return dataset(self._spark, query if self._common is None else self._with(query))
-
-    def run(self, query: DataFrame) -> DataFrame:
-        """Run the command with the rows of another query."""
-        children = list(items(self._command.children()))
-        children[self._at] = query._jdf.queryExecution().analyzed()
-        return dataset(self._spark, self._command.withNewChildren(to_seq(self._spark._jvm, children)))
 
     def _with(self, query: Any) -> Any:
         return self._common.withNewChildren(to_seq(self._spark._jvm, [query]))

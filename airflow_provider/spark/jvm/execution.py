@@ -6,13 +6,11 @@ number of partitions is known only after the shuffle stages have run; :class:`Pr
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
-from airflow_provider.spark.jvm.layout import EMPTY, Layout, below_function, describe_layout, pin_reads, shuffle_stages
-from airflow_provider.spark.jvm.relation import data_frame
-from airflow_provider.spark.jvm.scala import items, to_seq
+from airflow_provider.spark.jvm.layout import Layout, describe_layout, pin_reads
 
 _DESCRIPTION = "spark.job.description"
 _LEAF_PARALLELISM = "spark.sql.leafNodeDefaultParallelism"
@@ -22,18 +20,16 @@ class PreparedJob:
     """A plan whose shuffle stages have run and whose last stage waits for a choice of partitions.
 
     :param df: DataFrame of small rows, one or a few per partition
-    :param cuts: RDD id → layout, of RDDs that it may read
     """
 
-    def __init__(self, df: Any, cuts: Mapping[int, str] = EMPTY) -> None:
-        self._cuts = cuts
+    def __init__(self, df: Any) -> None:
         self._spark = df.sparkSession
         self._schema = df.schema
         execution = df._jdf.queryExecution()
         self._rdd = df._jdf.javaToPython()
         self.parallelism = int(self._rdd.getNumPartitions())
         self._plan = execution.executedPlan()
-        self.layout: Layout = describe_layout(self._spark, self._plan, cuts)
+        self.layout: Layout = describe_layout(self._spark, self._plan)
 
     def pin(self, reads: list[list[tuple[int, int]]]) -> bool:
         """Cut the last stage as an earlier attempt did; ``False`` if that cannot be had, then nothing has changed."""
@@ -49,38 +45,8 @@ class PreparedJob:
         frame = self._spark._jsparkSession.internalCreateDataFrame(plan.execute(), struct, False)
         self._rdd = frame.javaToPython()
         self.parallelism = int(self._rdd.getNumPartitions())
-        self.layout = describe_layout(self._spark, plan, self._cuts)
+        self.layout = describe_layout(self._spark, plan)
         return True
-
-    def shuffled_bytes(self) -> int:
-        """Return the bytes of rows that the shuffles hand to the last stage; 0 if there are none or it is not known."""
-        return sum(int(stage.getRuntimeStatistics().sizeInBytes()) for stage in shuffle_stages(self._plan))
-
-    def shuffles(self) -> set[int]:
-        """Return Spark's numbers of the shuffles that have run, those of subqueries and of what is broadcast, too."""
-        if self._plan.getClass().getSimpleName() != "AdaptiveSparkPlanExec":
-            return set()
-        stages = items(self._plan.context().stageCache().values().toSeq())
-        shuffles = (stage for stage in stages if stage.getClass().getSimpleName() == "ShuffleQueryStageExec")
-        return {int(stage.shuffle().shuffleDependency().shuffleId()) for stage in shuffles}
-
-    def without_python(self, schema: Any, but: Collection[int] = ()) -> Any:
-        """Return a DataFrame of what goes into the function on top, which goes on from the shuffles that have run.
-
-        :param schema: its columns
-        :param but: partitions to leave out
-        :returns: ``None`` if the plan has another shape
-        """
-        top = below_function(self._plan)
-        if top is None:
-            return None
-        jvm, rdd = self._spark._jvm, top.execute()
-        if but:
-            wanted = [index for index in range(self.parallelism) if index not in but]
-            # A Scala set is the function that tells what is in it.
-            rdd = jvm.org.apache.spark.rdd.PartitionPruningRDD.create(rdd, to_seq(jvm, wanted).toSet())
-        struct = jvm.org.apache.spark.sql.types.DataType.fromJson(schema.json())
-        return data_frame(self._spark, self._spark._jsparkSession.internalCreateDataFrame(rdd, struct, False))
 
     def run(self, partitions: Sequence[int]) -> list[Any]:
         """Run the chosen partitions and return their rows."""

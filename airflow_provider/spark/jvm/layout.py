@@ -50,7 +50,6 @@ _BY_CHANCE = {
     "TableCacheQueryStageExec": "it reads a cached DataFrame",
     "CartesianProductExec": "it is a cartesian product",
 }
-_RDD = " partitions of an RDD"
 _OWN_OBJECT = re.compile(r"\.e\d+\.t\d+\.r\d+\.c[0-9a-f]{8}\.ms\d+(?=\.parquet)")
 """What differs between two objects that hold the same stored partition; its vertex, layout and index stay."""
 _IDS = re.compile(r"#\d+L?|plan_id=\d+")
@@ -68,11 +67,6 @@ class Layout:
     text: list[str] = field(default_factory=list)
     whole_only: list[str] = field(default_factory=list)
     reads: list[list[tuple[int, int]]] = field(default_factory=list)
-
-    def keep_rdds_whole(self) -> None:
-        """Take RDDs at the leaves for what may be cut otherwise the next time."""
-        if any(line.endswith(_RDD) for line in self.text):
-            self.whole_only.append("it reads what was computed without being stored")
 
     def identity(self, parallelism: int) -> str:
         """Return the layout's name in keys and events."""
@@ -120,7 +114,7 @@ def _describe(spark: Any, node: Any, layout: Layout, cuts: Mapping[int, str]) ->
         layout.text.append(f"{slices} slices of {_IDS.sub('', node.simpleString(1000))}")
     elif name == "RDDScanExec":
         cut = cuts.get(int(node.rdd().id()))
-        layout.text.append(f"what is cut as {cut}" if cut else f"{node.rdd().getNumPartitions()}{_RDD}")
+        layout.text.append(f"what is cut as {cut}" if cut else f"{node.rdd().getNumPartitions()} partitions of an RDD")
     elif node.children().isEmpty() and name not in _NAMED_LEAVES:
         layout.whole_only.append(f"the partitions of {name} cannot be told apart")
     for child in items(node.children()):

@@ -46,12 +46,12 @@ def unsliced(range_: Any) -> DataFrame:
     )
 
 
-def as_vertex(df: Any, source: Any, token: str | None) -> DataFrame:
+def as_vertex(df: Any, source: Any, token: str) -> DataFrame:
     """Return a DataFrame with the rows of *source* that stands wherever *df* stood.
 
     :param df: what the user's script has; gives names, identities, qualifiers, metadata
     :param source: DataFrame with the same columns by position; may be *df* itself (nothing stored, still one vertex)
-    :param token: what a plan further down is fingerprinted with in place of everything below; ``None`` for no vertex
+    :param token: what a plan further down is fingerprinted with in place of everything below
     """
     spark = df.sparkSession
     expressions = spark._jvm.org.apache.spark.sql.catalyst.expressions
@@ -72,19 +72,9 @@ def as_vertex(df: Any, source: Any, token: str | None) -> DataFrame:
             )
             for original, mine in zip(wanted, given, strict=True)
         ]
-    if token is not None:
-        plan = _aliased(spark, plan, token)
-    return dataset(spark, _logical(spark).Project(to_seq(spark._jvm, columns), plan))
-
-
-def labelled(spark: Any, plan: Any, token: str) -> Any:
-    """Return *plan* as what the vertex of *token* gives."""
-    return _logical(spark).Project(plan.output(), _aliased(spark, plan, token))
-
-
-def _aliased(spark: Any, plan: Any, token: str) -> Any:
     identifier = spark._jvm.org.apache.spark.sql.catalyst.AliasIdentifier
-    return _logical(spark).SubqueryAlias(identifier(VERTEX_ALIAS + token, to_seq(spark._jvm, [])), plan)
+    plan = _logical(spark).SubqueryAlias(identifier(VERTEX_ALIAS + token, empty), plan)
+    return dataset(spark, _logical(spark).Project(to_seq(spark._jvm, columns), plan))
 
 
 def _logical(spark: Any) -> Any:
