@@ -8,6 +8,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 NODES = 1_000
@@ -21,7 +22,8 @@ def compare(rounds: int) -> dict[str, Any]:
     from pyspark.sql import SparkSession
 
     from airflow_provider.spark.functions import FunctionReader
-    from airflow_provider.spark.jvm.description import PlanDescriber
+    from airflow_provider.spark.jvm.plan_identity import PlanReader
+    from airflow_provider.spark.watching import Watched
 
     spark = (
         SparkSession.builder.master("local[2]")
@@ -37,11 +39,11 @@ def compare(rounds: int) -> dict[str, Any]:
             df = df.union(other)
         analyzed = df._jdf.queryExecution().analyzed()
         nodes = analyzed.toJSON().count('"class":"org.apache.spark.sql.catalyst.plans.logical.')
-        describer = PlanDescriber(spark, {}, set(), FunctionReader({}))
+        reader = PlanReader(spark, SimpleNamespace(watched=Watched(), functions=FunctionReader({})))
         ours, json = [], []
         for _ in range(rounds):
             started = time.perf_counter()
-            description = describer.describe(df)
+            description = reader.read(analyzed)
             ours.append(time.perf_counter() - started)
             started = time.perf_counter()
             analyzed.toJSON()

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import platform
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import metadata
 from typing import TYPE_CHECKING, Any, Protocol
 
 from airflow_provider.recovery import explain
 from airflow_provider.recovery.digest import digest
-from airflow_provider.spark.jvm.description import PlanDescriber, PlanDescription, label_functions
 from airflow_provider.spark.jvm.layout import CUTTING_SETTINGS
-from airflow_provider.spark.jvm.settings import settings_set
+from airflow_provider.spark.jvm.plan_identity import PlanDescription, PlanReader, PythonFunction
+from airflow_provider.spark.jvm.settings import active_session, settings_set, shuffle_settings
 from airflow_provider.spark.recovery_point import fingerprint_of, name_of
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from airflow_provider.spark.functions import FunctionReader
     from airflow_provider.spark.watching import Watched
 
-FORMAT = "2"
+FORMAT = "3"
 """Raise it when the stored partitions or the fingerprint itself change meaning."""
 
 _NO_MEANING = (
@@ -75,6 +75,7 @@ class Fingerprint:
     :ivar upstream: tokens of the recovery points that it reads
     :ivar opaque: why it has no fingerprint; empty if it has
     :ivar not_deterministic: what makes its rows vary from run to run; empty if nothing does
+    :ivar cached: whether it reads what the script has cached
     """
 
     digest: str
@@ -82,6 +83,7 @@ class Fingerprint:
     upstream: tuple[str, ...]
     opaque: tuple[str, ...]
     not_deterministic: tuple[str, ...]
+    cached: bool = False
 
 
 def fingerprint(df: DataFrame, context: Known, version: str = "") -> Fingerprint:
@@ -91,18 +93,40 @@ def fingerprint(df: DataFrame, context: Known, version: str = "") -> Fingerprint
         the text is
     """
     spark = df.sparkSession
-    describer = PlanDescriber(spark, context.watched.local_data, context.watched.seeds, context.functions)
-    described = describer.describe(df)
-    named = {
-        **_settings(spark, described, context.watched.settings),
-        **_versions(spark, described),
-        **_modules(described),
-    }
+    with active_session(spark):
+        described = PlanReader(spark, context).read(df._jdf.queryExecution().analyzed())
+    named = {f"{explain.PLAN} columns": digest(df.schema.json())[:16]}
     if version:
         named[explain.GIVEN] = version
+    made = _fingerprint(spark, described, named)
+    return replace(made, opaque=()) if version else made
+
+
+def exchange_fingerprint(spark: SparkSession, known: Known, canonical_exchange: Any) -> Fingerprint:
+    """Return the fingerprint of what a shuffle writes: equal only if every row that it may hold is equal.
+
+    It covers the whole physical plan below, subqueries included, and how map outputs are written. What it reads of the
+    session's settings is what they are now: ask while the query runs.
+
+    :param canonical_exchange: the exchange of a plan, or its query stage; its canonical form counts, which Spark itself
+        takes for equal work
+    """
+    with active_session(spark):
+        exchange = canonical_exchange.canonicalized()
+        described = PlanReader(spark, known).read(exchange)
+        named = {f"{explain.SETTING} {name}": value for name, value in shuffle_settings(spark).items()}
+    return _fingerprint(spark, described, named)
+
+
+def _fingerprint(spark: SparkSession, described: PlanDescription, named: dict[str, str]) -> Fingerprint:
+    """Return the fingerprint of a plan.
+
+    :param named: further parts
+    """
+    named = {**named, **_settings(spark, described), **_versions(spark, described), **_modules(described)}
     parts = {
         explain.PLAN: described.plan[:16],
-        **label_functions(described.functions),
+        **_label_functions(described.functions),
         **{source.part: source.value for source in described.sources if not source.opaque},
         **{f"{explain.UPSTREAM} {name_of(token)}": fingerprint_of(token) for token in described.upstream},
         **named,
@@ -117,24 +141,34 @@ def fingerprint(df: DataFrame, context: Known, version: str = "") -> Fingerprint
         ),
         parts=parts,
         upstream=tuple(dict.fromkeys(described.upstream)),
-        opaque=() if version else tuple(dict.fromkeys(described.opaque)),
+        opaque=tuple(dict.fromkeys(described.opaque)),
         not_deterministic=tuple(dict.fromkeys(described.not_deterministic)),
+        cached=described.cached,
     )
+
+
+def _label_functions(functions: list[PythonFunction]) -> dict[str, str]:
+    """Return fingerprint parts that name *functions*; a name that stands for several is numbered."""
+    parts: dict[str, str] = {}
+    for function in functions:
+        name, number = f"{explain.FUNCTION} {function.name}", 1
+        while parts.setdefault(name, function.identity.digest[:16]) != function.identity.digest[:16]:
+            number += 1
+            name = f"{explain.FUNCTION} {function.name}#{number}"
+    return parts
 
 
 def _list(*texts: str) -> tuple[str, ...]:
     return (str(len(texts)), *texts)
 
 
-def _settings(spark: SparkSession, described: PlanDescription, made: list[tuple[str, str]]) -> dict[str, str]:
+def _settings(spark: SparkSession, described: PlanDescription) -> dict[str, str]:
     """Return the settings that were given a value of their own and may change rows.
 
-    :param made: those that the script made so far, in their order
+    An expression keeps the modes that were in force when it was made, and its plan shows them: the settings of now
+    are for what is decided while it runs.
     """
     settings = {name: value for name, value in settings_set(spark, "spark.sql.").items() if _has_meaning(name)}
-    history = [text for name, value in made if _has_meaning(name) for text in (name, value)]
-    if history:
-        settings["the order in which settings were made"] = digest(*history)[:16]
     settings |= {_TIME_ZONE: spark.conf.get(_TIME_ZONE) or "", **described.session}
     return {f"{explain.SETTING} {name}": _shown(value) for name, value in settings.items()}
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from airflow_provider.spark.functions import watch_broadcasts
+from airflow_provider.spark.jvm.class_shapes import ClassShape
 from airflow_provider.spark.jvm.relation import unsliced
 from airflow_provider.spark.local_data import watch_local_data
 from airflow_provider.spark.wrapping import classic_frame, put_in_place
@@ -30,12 +31,14 @@ class Watched:
     :ivar broadcasts: broadcast id → the broadcast variable
     :ivar seeds: seeds that were drawn because the script gave none, in decimal
     :ivar settings: settings that the script made, in their order, each a name and a value
+    :ivar shapes: class of the JVM → what it holds
     """
 
     local_data: dict[int, str] = field(default_factory=dict)
     broadcasts: dict[int, Any] = field(default_factory=dict)
     seeds: set[str] = field(default_factory=set)
     settings: list[tuple[str, str]] = field(default_factory=list)
+    shapes: dict[str, ClassShape] = field(default_factory=dict)
 
 
 def watch(watched: Watched) -> Callable[[], None]:

@@ -81,30 +81,15 @@ NOT_DETERMINISTIC: dict[str, str] = {
 }
 """Short class names of expressions and plan nodes → why."""
 
-OPAQUE: dict[str, str] = {
-    "ScalaUDF": "a JVM function",
-    "ScalaAggregator": "a JVM function",
-    "ScalaUDAF": "a JVM function",
-    "HiveSimpleUDF": "a Hive function",
-    "HiveGenericUDF": "a Hive function",
-    "HiveGenericUDTF": "a Hive function",
-    "HiveUDAFFunction": "a Hive function",
-    "TypedFilter": "a typed JVM function",
-    "MapElements": "a typed JVM function",
-    "MapPartitions": "a typed JVM function",
-    "MapGroups": "a typed JVM function",
-    "FlatMapGroupsWithState": "a typed JVM function",
-    "CoGroup": "a typed JVM function",
-    "AppendColumns": "a typed JVM function",
-    "ApplyFunctionExpression": "a data source's function",
-    "V2Aggregator": "a data source's function",
-    "CallMethodViaReflection": "a Java method",
-    "TryReflect": "a Java method",
-    "Invoke": "a Java method",
-    "StaticInvoke": "a Java method",
-    "NewInstance": "a Java method",
-    "TransformWithScriptExec": "a script",
-    "ScriptTransformation": "a script",
-    "CollectMetrics": "an observation, whose metrics somebody waits for,",
+OF_PHYSICAL_PLANS: dict[str, str] = {
+    "RangePartitioning": "its bounds are sampled",
+    "RoundRobinPartitioning": PLACE,
+    "Coalesce": PLACE,
+    "CollectLimit": ORDER,
+    "CollectTail": ORDER,
+    "TakeOrderedAndProject": ORDER,
 }
-"""Short class names of what a plan shows by name only → what it is."""
+"""The same of nodes and partitionings that only physical plans have, the nodes without ``Exec`` behind their names."""
+
+IN_ORDER = f"SpecifiedWindowFrame: {ORDER}"
+"""Said of a window whose frame counts rows, for all functions but ranks."""

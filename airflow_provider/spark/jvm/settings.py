@@ -57,3 +57,21 @@ def _default(spark: Any, name: str) -> str | None:
     """Return what a setting is if nobody sets it, ``None`` if Spark does not know it."""
     entry = companion(spark._jvm.org.apache.spark.sql.internal, "SQLConf").getConfigEntry(name)
     return None if entry is None else str(entry.defaultValueString())
+
+
+def shuffle_settings(spark: Any) -> dict[str, str]:
+    """Return the settings that decide how map outputs are written, each with the value that is in force."""
+    configured = spark.sparkContext.getConf()
+    entries = companion(spark._jvm.org.apache.spark.internal.config, "package")
+    return {
+        "spark.shuffle.compress": configured.get("spark.shuffle.compress", _entry(entries.SHUFFLE_COMPRESS())),
+        "spark.io.compression.codec": configured.get(
+            "spark.io.compression.codec", _entry(entries.IO_COMPRESSION_CODEC())
+        ),
+        "spark.serializer": configured.get("spark.serializer", _entry(entries.SERIALIZER())),
+        "spark.shuffle.manager": configured.get("spark.shuffle.manager", _entry(entries.SHUFFLE_MANAGER())),
+    }
+
+
+def _entry(entry: Any) -> str:
+    return str(entry.defaultValueString())

@@ -10,10 +10,8 @@ from typing import Any
 from airflow_provider.recovery import explain
 from airflow_provider.recovery.digest import digest
 from airflow_provider.recovery.file_set import FileSet
-from airflow_provider.spark.jvm.relation import dataset
 from airflow_provider.spark.jvm.scala import has_member, items, to_seq
 
-_WITHOUT_DATA = {"Range", "OneRowRelation", "CTERelationRef"}
 FILE_STATUS = re.compile(
     r"\bpath=(?P<path>.*?); isDirectory=.*?\blength=(?P<size>\d+);.*?modification_time=(?P<time>\d+)"
 )
@@ -36,25 +34,27 @@ class Source:
     opaque: str = ""
 
 
-def read_source(spark: Any, leaf: Any, name: str, local_data: dict[int, str]) -> Source | None:
-    """Return what *leaf* reads, ``None`` if it reads nothing.
+def read_source(spark: Any, relation: Any, leaf: Any, local_data: dict[int, str]) -> Source:
+    """Return what a relation of files or a table reads.
 
-    :param name: its class name without the package
+    :param leaf: the plan's node that holds it
     :param local_data: RDD id → digest of the rows that the script gave to ``createDataFrame``
     """
-    if name in _WITHOUT_DATA:
-        return None
-    if name == "LocalRelation":
-        rows = dataset(spark, leaf)._jdf.queryExecution().executedPlan().executeCollect()
-        return _rows(digest(spark._jvm.scala.runtime.ScalaRunTime.stringOf(rows)))  # the rows' bytes, in hexadecimal
-    if name == "LogicalRDD":
-        known = local_data.get(leaf.rdd().id())
-        return _rows(known) if known else _opaque("an RDD cannot be fingerprinted")
-    if name == "LogicalRelation":
-        return _relation(spark, leaf.relation())
-    if name == "DataSourceV2Relation":
+    if leaf.getClass().getSimpleName() == "DataSourceV2Relation":
         return _table(leaf)
-    return _opaque(f"the source {name} cannot be fingerprinted")
+    return _relation(spark, relation)
+
+
+def read_rows(spark: Any, rdd: Any, leaf: Any, local_data: dict[int, str]) -> Source:
+    """Return what an RDD holds: known only of rows that the script gave to ``createDataFrame``."""
+    known = local_data.get(int(rdd.id()))
+    return _rows(known) if known else _opaque("an RDD cannot be fingerprinted")
+
+
+def read_scan(spark: Any, scan: Any, leaf: Any, local_data: dict[int, str]) -> Source:
+    """Return what a scan of Spark's second data source interface reads."""
+    name = scan.getClass().getSimpleName()
+    return _opaque(f"the scan {name} of a table cannot be fingerprinted")
 
 
 def _opaque(reason: str) -> Source:

@@ -1,0 +1,155 @@
+"""The lists by which plans are identified: what is known, what is left out and why, what is seen through.
+
+Whatever stands on none of these lists counts, and a class from outside of the known packages has no identity.
+"""
+
+from __future__ import annotations
+
+KNOWN_PACKAGES = (
+    "java.lang.",
+    "java.math.",
+    "java.time.",
+    "java.util.",
+    "scala.",
+    "org.apache.spark.api.python.",
+    "org.apache.spark.sql.catalyst.",
+    "org.apache.spark.sql.connector.catalog.CatalogV2Implicits",
+    "org.apache.spark.sql.connector.expressions.",
+    "org.apache.spark.sql.execution.",
+    "org.apache.spark.sql.internal.",
+    "org.apache.spark.sql.sources.",
+    "org.apache.spark.sql.types.",
+    "org.apache.spark.sql.util.",
+    "org.apache.spark.unsafe.types.",
+    "org.apache.spark.util.collection.BitSet",
+)
+"""Packages whose values mean what they hold: Spark's version is part of every identity."""
+
+UNKNOWN_PACKAGES = (
+    "org.apache.spark.sql.execution.streaming.",
+    "org.apache.spark.sql.execution.command.",
+    "java.lang.invoke.",
+    "java.lang.reflect.",
+)
+"""Exceptions to the packages above: streams keep state of their own, commands do things, the rest is code."""
+
+OPAQUE: dict[str, str] = {
+    "ScalaUDF": "a JVM function",
+    "ScalaAggregator": "a JVM function",
+    "ScalaUDAF": "a JVM function",
+    "TypedAggregateExpression": "a JVM function",
+    "SimpleTypedAggregateExpression": "a JVM function",
+    "ComplexTypedAggregateExpression": "a JVM function",
+    "HiveSimpleUDF": "a Hive function",
+    "HiveGenericUDF": "a Hive function",
+    "HiveGenericUDTF": "a Hive function",
+    "HiveUDAFFunction": "a Hive function",
+    "TypedFilter": "a typed JVM function",
+    "MapElements": "a typed JVM function",
+    "MapPartitions": "a typed JVM function",
+    "MapGroups": "a typed JVM function",
+    "FlatMapGroupsWithState": "a typed JVM function",
+    "CoGroup": "a typed JVM function",
+    "AppendColumns": "a typed JVM function",
+    "ApplyFunctionExpression": "a data source's function",
+    "V2Aggregator": "a data source's function",
+    "CallMethodViaReflection": "a Java method",
+    "TryReflect": "a Java method",
+    "Invoke": "a Java method",
+    "StaticInvoke": "a Java method",
+    "NewInstance": "a Java method",
+    "ScriptTransformation": "a script",
+    "CollectMetrics": "an observation, whose metrics somebody waits for,",
+    "FlatMapGroupsInPandasWithState": "a function with state",
+    "TransformWithStateInPySpark": "a function with state",
+    "TransformWithStateInPandas": "a function with state",
+}
+"""Short class names of what a plan shows by name only → what it is. A physical node has ``Exec`` behind its name."""
+
+LEFT_OUT_CLASSES: dict[str, str] = {
+    "org.apache.spark.sql.catalyst.trees.TreeNode": "origin, tags and caches: where in the script a node was made",
+    "org.apache.spark.util.BestEffortLazyVal": "a cache",
+    "org.apache.spark.util.TransientBestEffortLazyVal": "a cache",
+    "org.apache.spark.util.TransientLazy": "a cache",
+}
+"""Classes of the JVM none of whose own fields count → why."""
+
+LEFT_OUT_FIELDS: dict[str, str] = {
+    "queryContext": "where in the script an expression was made, for error messages",
+    "nodePatterns": "follows from the class",
+    "resolved": "a cache",
+    "initialized": "whether an expression that keeps something has run",
+    "accumulator": "how a Python function's accumulators come back; a function that uses one has no identity",
+    "resultId": "the number that Spark gives a Python function or an aggregate",
+    "pythonExec": "the path of Python: its version counts",
+    "envVars": "the environment of Python workers",
+    "pythonIncludes": "archives that were shipped: the modules that a function reaches count",
+}
+"""Fields of serialized values that never count → why. Numbers of expressions are not here: they are renumbered."""
+
+LEFT_OUT_OF: dict[str, dict[str, str]] = {
+    "NamedLambdaVariable": {"value": "the slot that holds a row's value while the lambda runs"},
+    "PythonUDF": {"name": "how the function is called: what it does counts"},
+    "PythonUDAF": {"name": "how the function is called: what it does counts"},
+    "PythonUDTF": {"name": "how the function is called: what it does counts"},
+    "MultiCommutativeOp": {"originalRoot": "the same operands before they were put in order"},
+    "InSubqueryExec": {
+        "resultBroadcast": "the result, once it is there",
+        "result": "the result, once it is there",
+    },
+}
+"""Short class name → fields of its own that do not count → why."""
+
+LEFT_OUT_OF_NODES: dict[str, dict[str, str]] = {
+    "LogicalRDD": {
+        "session": "the session",
+        "originStats": "estimates",
+        "originConstraints": "what the optimizer concluded",
+    },
+    "LogicalRelation": {"catalogTable": "the catalog's entry: the files, the format and the columns count"},
+    "FileSourceScanExec": {"tableIdentifier": "the table's name: its files count"},
+    "DataSourceV2Relation": {
+        "catalog": "the catalog: the table and its version count",
+        "identifier": "the catalog's name for it",
+        "options": "counted with the table",
+    },
+    "BatchScanExec": {"table": "counted with the scan"},
+    "View": {"desc": "the catalog's entry: what the view reads counts"},
+    "Range": {"numSlices": "how rows are spread over tasks"},
+    "SubqueryExec": {"name": "holds a number of Spark's"},
+    "SubqueryBroadcastExec": {"name": "holds a number of Spark's"},
+    "SubqueryAdaptiveBroadcastExec": {"name": "holds a number of Spark's"},
+    "AggregateInPandasExec": {},
+    "WholeStageCodegenExec": {"codegenStageId": "numbers generated code"},
+}
+"""Short class name of a plan's node → parameters that do not count → why."""
+
+SEEN_THROUGH: dict[str, str] = {
+    "WholeStageCodegenExec": "child",
+    "InputAdapter": "child",
+    "ColumnarToRowExec": "child",
+    "RowToColumnarExec": "child",
+    "AQEShuffleReadExec": "child",
+    "ReusedSubqueryExec": "child",
+    "ShuffleQueryStageExec": "plan",
+    "BroadcastQueryStageExec": "plan",
+    "TableCacheQueryStageExec": "plan",
+    "ResultQueryStageExec": "plan",
+    "AdaptiveSparkPlanExec": "initialPlan",
+    "LogicalQueryStage": "logicalPlan",
+}
+"""Nodes that change how rows are computed or read, not which: only what is below counts, under this name."""
+
+PLAN_TYPES = (".SparkPlan", ".LogicalPlan", ".QueryPlan", ".BaseSubqueryExec", ".Exchange", ".logical.Range")
+"""Ends of declared types of fields that hold a plan."""
+
+PLAN_SEQUENCES = {("Union", "children"), ("UnionExec", "children"), ("WithCTE", "cteDefs")}
+"""Parameters that hold several plans."""
+
+NUMBERED = {
+    ("CTERelationDef", "id"),
+    ("CTERelationRef", "cteId"),
+    ("UnionLoop", "id"),
+    ("UnionLoopRef", "loopId"),
+}
+"""Parameters that hold a number which Spark counts up: the order of appearance stands for it."""

@@ -1,0 +1,322 @@
+"""A digest of serialized values that is equal in every JVM, and only for equal values.
+
+Everything counts that a stream holds, but for the fields that :mod:`airflow_provider.spark.jvm.known_classes` lists
+and those that only keep what was computed (lazy values). Expression ids, which Spark counts up, are numbered in the
+order in which they appear. What it meets on the way (class names, Python functions, what is unknown) is noted.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, field
+from typing import Protocol, TypeAlias
+
+from airflow_provider.spark.jvm.java_stream import (
+    JavaArray,
+    JavaClass,
+    JavaEnum,
+    JavaObject,
+    JavaType,
+    Unreadable,
+    Value,
+)
+from airflow_provider.spark.jvm.known_classes import (
+    KNOWN_PACKAGES,
+    LEFT_OUT_CLASSES,
+    LEFT_OUT_FIELDS,
+    LEFT_OUT_OF,
+    UNKNOWN_PACKAGES,
+)
+
+EXPRESSION_ID = "org.apache.spark.sql.catalyst.expressions.ExprId"
+COMMON_ID = "org.apache.spark.sql.catalyst.expressions.CommonExpressionId"
+PLAN = "org.apache.spark.sql.catalyst.plans.QueryPlan"
+PYTHON_FUNCTION = "org.apache.spark.api.python.SimplePythonFunction"
+LAMBDA = "java.lang.invoke.SerializedLambda"
+
+_Walk: TypeAlias = "Generator[tuple[Value, bool], bytes, bytes]"
+
+
+class Shape(Protocol):
+    """What is asked of a class."""
+
+    @property
+    def lazy(self) -> frozenset[str]:
+        """Fields that keep what was computed."""
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """Parameters of the constructor."""
+
+    @property
+    def lost(self) -> frozenset[str]:
+        """Fields that are set once and not written."""
+
+
+@dataclass
+class Noted:
+    """What was met in values.
+
+    :ivar classes: names of all classes of objects
+    :ivar functions: commands of Python functions, each with its name and whether it is marked as deterministic
+    :ivar unknown: why something has no identity
+    :ivar counts_rows: whether a window's frame counts rows
+    """
+
+    classes: set[str] = field(default_factory=set)
+    functions: list[tuple[str, bytes, bool]] = field(default_factory=list)
+    unknown: list[str] = field(default_factory=list)
+    counts_rows: bool = False
+
+
+class ValueDigest:
+    """Digests the values of one plan.
+
+    :param shape_of: class name → what the JVM says of it
+    :param draw_of: an object → fields that hold a drawn seed, with what stands for it
+    """
+
+    def __init__(self, shape_of: Callable[[str], Shape], draw_of: Callable[[JavaObject], dict[str, str]]) -> None:
+        self.noted = Noted()
+        self._shape_of = shape_of
+        self._draw_of = draw_of
+        self._ids: dict[bytes, int] = {}
+        self._machines: dict[bytes, int] = {}
+        self._done: dict[tuple[int, bool], bytes] = {}
+        self._kept: list[Value] = []  # so that no id of an object is used twice
+        self._named: dict[int, tuple[str, bool]] = {}
+        self._dropped: dict[str, frozenset[str]] = {}
+
+    def number(self, kind: str, raw: bytes) -> int:
+        """Return the number of what Spark gave the number *raw*, in the order of appearance."""
+        return self._ids.setdefault(kind.encode() + raw, len(self._ids))
+
+    def digest(self, value: Value, *, positional: bool) -> bytes:
+        """Return the digest of a value.
+
+        :param positional: whether ids that an expression was given are positions, as in a canonical plan
+        :raises Unreadable: it holds a plan
+        """
+        self._kept.append(value)
+        stack = [self._walk(value, positional)]
+        above = {id(value): 0}  # an expression's formatter may point back to it
+        order = [id(value)]
+        answer: bytes | None = None
+        while stack:
+            try:
+                wanted, inner = next(stack[-1]) if answer is None else stack[-1].send(answer)
+            except StopIteration as end:
+                stack.pop()
+                above.pop(order.pop(), None)
+                answer = end.value
+                continue
+            key = id(wanted)
+            answer = _NOTHING if wanted is None else self._done.get((key, inner))
+            if answer is None and key in above and not isinstance(wanted, str | bytes):
+                answer = _hash(b"u", str(len(order) - above[key]).encode())
+            if answer is None:
+                stack.append(self._walk(wanted, inner))
+                above.setdefault(key, len(order))
+                order.append(key)
+        assert answer is not None  # noqa: S101 - the last generator has ended
+        return answer
+
+    def _walk(self, value: Value, positional: bool) -> _Walk:
+        if value is None:
+            return _NOTHING
+        if isinstance(value, str):
+            return _hash(b"s", _utf8(value))
+        if isinstance(value, bytes):
+            return _hash(b"b", value)
+        if isinstance(value, JavaObject):
+            found = yield from self._object(value, positional)
+        elif isinstance(value, JavaArray):
+            self._check(value.type)
+            texts = [b"a", value.type.name.encode(), value.length.to_bytes(4, "big"), value.raw]
+            for item in value.items:
+                texts.append((yield item, positional))  # noqa: PERF401 - each answer is sent in
+            found = _hash(*texts)
+        elif isinstance(value, JavaEnum):
+            self._check(value.type)
+            (constant,) = value.constant
+            found = _hash(b"e", value.type.name.encode(), _hash(b"s", _utf8(constant)))
+        else:
+            name = value.type.name if value.type is not None else ""
+            found = _hash(b"c", name.encode())
+        self._done[id(value), positional] = found
+        return found
+
+    def _object(self, value: JavaObject, positional: bool) -> _Walk:
+        name = value.type.name
+        if name == EXPRESSION_ID:
+            return self._expression_id(value, positional)
+        if name == LAMBDA:
+            implemented = value.get("implClass")
+            if not (isinstance(implemented, str) and implemented.startswith(("org/apache/spark/sql/", "scala/"))):
+                self._unknown(f"a JVM function ({implemented!r})")
+        else:
+            self._check(value.type)
+        if name.endswith("$"):  # an object of Scala's: there is one
+            return _hash(b"o", name.encode())
+        short = name.rsplit(".", 1)[-1]
+        if name == PYTHON_FUNCTION:
+            return self._python(value)
+        if short in ("PythonUDF", "PythonUDAF", "PythonUDTF"):
+            self._name_function(value)
+        if short == "WindowExpression":
+            self._judge_window(value)
+        if name == COMMON_ID:  # counted up, too
+            return _hash(b"m", str(self.number("common", _bytes(value.get("id")))).encode())
+        drawn = self._draw_of(value)
+        parameters: tuple[str, ...] | None = None
+        texts = [b"o", name.encode()]
+        for part in value.parts:
+            dropped = self._dropped_of(part.owner, short)
+            if dropped is None:
+                continue
+            texts.append(part.owner.name.encode())
+            for (code, field_name), item in zip(part.owner.fields, part.values, strict=False):
+                if field_name in dropped:
+                    continue
+                texts.append(field_name.encode())
+                if field_name in drawn:
+                    texts.append(_hash(b"d", drawn[field_name].encode()))
+                elif code in "L[":
+                    inner = positional
+                    if positional and _is_expression(name):
+                        if parameters is None:
+                            parameters = self._shape_of(name).parameters
+                        inner = field_name in parameters
+                    texts.append((yield item, inner))
+                else:
+                    texts.append(_bytes(item))
+            texts.append(len(part.extra).to_bytes(4, "big"))
+            for item in part.extra:
+                texts.append((yield item, positional))  # noqa: PERF401 - each answer is sent in
+        return _hash(*texts)
+
+    # -- what is left out ------------------------------------------------------------------------------------------
+
+    def _dropped_of(self, owner: JavaClass, short: str) -> frozenset[str] | None:
+        """Return the fields of a class that do not count; ``None`` if the class does not at all."""
+        if owner.name in LEFT_OUT_CLASSES:
+            return None
+        key = f"{owner.name} {short}" if short in LEFT_OUT_OF else owner.name
+        if key not in self._dropped:
+            dropped = {*LEFT_OUT_FIELDS, *LEFT_OUT_OF.get(short, {})}
+            dropped |= {name for _, name in owner.fields if name.startswith("bitmap$")}
+            if owner.name.startswith("org.apache.spark."):
+                shape = self._shape_of(owner.name)
+                dropped |= shape.lazy
+                lost = shape.lost - dropped
+                if lost:
+                    self._unknown(f"{owner.name} does not write {', '.join(sorted(lost))}")
+            self._dropped[key] = frozenset(dropped)
+        return self._dropped[key]
+
+    def _expression_id(self, value: JavaObject, positional: bool) -> bytes:
+        raw, machine = _bytes(value.get("id")), value.get("jvmId")
+        assert isinstance(machine, JavaObject)  # noqa: S101 - a UUID
+        unique = _bytes(machine.get("mostSigBits")) + _bytes(machine.get("leastSigBits"))
+        if positional:
+            return _hash(b"p", raw, str(self._machines.setdefault(unique, len(self._machines))).encode())
+        return _hash(b"i", str(self.number("expression", raw + unique)).encode())
+
+    # -- what is noted ---------------------------------------------------------------------------------------------
+
+    def _check(self, of: JavaClass) -> None:
+        name = of.name.lstrip("[").removeprefix("L").removesuffix(";") if of.name.startswith("[") else of.name
+        if name in self.noted.classes or (of.name.startswith("[") and len(name) == 1):
+            return
+        self.noted.classes.add(name)
+        if not name.startswith(KNOWN_PACKAGES) or name.startswith(UNKNOWN_PACKAGES):
+            self._unknown(f"it holds a {name}, which is not known to recovery")
+        if any(one.name == PLAN for one in of.chain()):
+            raise Unreadable(f"a plan ({name}) stands where recovery does not look for one")
+
+    def _unknown(self, reason: str) -> None:
+        if reason not in self.noted.unknown:
+            self.noted.unknown.append(reason)
+
+    def _python(self, value: JavaObject) -> bytes:
+        """Leave a Python function to the reader of Python functions; its number stands here."""
+        command = _bytes_in(value.get("command"))
+        if command is None:
+            self._unknown("a Python function cannot be looked at")
+            return _hash(b"f")
+        name, deterministic = self._named.get(id(value), ("", True))
+        self.noted.functions.append((name, command, deterministic))
+        return _hash(b"f", str(len(self.noted.functions)).encode())
+
+    def _name_function(self, value: JavaObject) -> None:
+        """Note the name of a Python function, and whether it is marked as not deterministic."""
+        marked = value.get("udfDeterministic") == b"\0"
+        self._named[id(value.get("func"))] = (str(value.get("name")), not marked)
+
+    def _judge_window(self, value: JavaObject) -> None:
+        """Note a window whose frame counts rows: which rows these are depends on the order of equal ones."""
+        specification, function = value.get("windowSpec"), value.get("windowFunction")
+        if not isinstance(specification, JavaObject) or not isinstance(function, JavaObject):
+            raise Unreadable("a window cannot be read")
+        frame = specification.get("frameSpecification")
+        if not isinstance(frame, JavaObject) or _short(function) in _BY_RANK:
+            return
+        if not frame.type.name.endswith("SpecifiedWindowFrame"):
+            return
+        bounds = [_short(frame.get(name)) for name in ("frameType", "lower", "upper")]
+        if bounds[0] == "RowFrame" and bounds[1:] != ["UnboundedPreceding", "UnboundedFollowing"]:
+            self.noted.counts_rows = True
+
+
+_BY_RANK = {"Rank", "DenseRank", "PercentRank", "CumeDist"}
+
+
+def _is_expression(name: str) -> bool:
+    return name.startswith("org.apache.spark.sql.")
+
+
+def _short(value: Value) -> str:
+    """Return the class of an object without package; of what Scala's proxy stands for, too."""
+    if not isinstance(value, JavaObject):
+        return ""
+    name = value.type.name
+    if name == "scala.runtime.ModuleSerializationProxy":
+        module = value.get("moduleClass")
+        name = module.type.name if isinstance(module, JavaType) and module.type is not None else ""
+    return name.rsplit(".", 1)[-1].rstrip("$")
+
+
+def _bytes_in(value: Value) -> bytes | None:
+    """Return the only array of bytes that a value holds."""
+    found: list[bytes] = []
+    pending: list[Value] = [value]
+    while pending:
+        one = pending.pop()
+        if isinstance(one, JavaArray) and one.type.name == "[B":
+            found.append(one.raw)
+        elif isinstance(one, JavaObject):
+            for part in one.parts:
+                pending += [*part.values, *part.extra]
+    return found[0] if len(found) == 1 else None
+
+
+def _bytes(primitive: Value) -> bytes:
+    assert isinstance(primitive, bytes)  # noqa: S101 - the reader keeps primitives so
+    return primitive
+
+
+def _utf8(text: Value) -> bytes:
+    assert isinstance(text, str)  # noqa: S101 - the grammar has nothing else here
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _hash(*texts: bytes) -> bytes:
+    sha = hashlib.sha256()
+    for text in texts:
+        sha.update(len(text).to_bytes(8, "big"))
+        sha.update(text)
+    return sha.digest()
+
+
+_NOTHING = _hash(b"n")
