@@ -23,7 +23,7 @@ MAP_OUTPUT = ".shuffle"
 _KEY = re.compile(
     rf"{FOLDER}/(?P<vertex>[^/]+)/(?P<layout>[^/]+)/(?P<index>\d+)-of-(?P<parallelism>\d+)"
     rf"\.e(?P<epoch>\d+)\.t(?P<task>\d+)\.r(?P<rows>\d+)\.c(?P<checksum>[0-9a-f]{{8}})\.ms(?P<millis>\d+)"
-    rf"(?P<suffix>{re.escape(ROWS)}|{re.escape(MAP_OUTPUT)})"
+    rf"(?:\.b(?P<blocks>\d+))?(?P<suffix>{re.escape(ROWS)}|{re.escape(MAP_OUTPUT)})"
 )
 
 
@@ -36,8 +36,9 @@ class StoredPartition:
     :ivar task: Spark's task attempt id, unique within the attempt's application
     :ivar checksum: CRC-32 of the object, eight hexadecimal digits
     :ivar millis: task time spent on it
-    :ivar rows: of a map output about as many
-    :ivar bytes: size of the object; 0 where only the key is known
+    :ivar rows: of a map output 0 also where Spark has not said how many
+    :ivar bytes: size of what is stored: the object, and the blocks of a map output; 0 where only the key is known
+    :ivar blocks: bytes that a map output holds for its reducers, in an object of their own beside this one
     :ivar suffix: :data:`ROWS` or :data:`MAP_OUTPUT`
     """
 
@@ -52,13 +53,15 @@ class StoredPartition:
     millis: int
     bytes: int = 0
     suffix: str = ROWS
+    blocks: int = 0
 
     @property
     def key(self) -> str:
         """Object key below the job's prefix."""
         return (
             f"{FOLDER}/{self.vertex}/{self.layout}/{self.index:06d}-of-{self.parallelism:06d}"
-            f".e{self.epoch}.t{self.task}.r{self.rows}.c{self.checksum}.ms{self.millis}{self.suffix}"
+            f".e{self.epoch}.t{self.task}.r{self.rows}.c{self.checksum}.ms{self.millis}"
+            f"{f'.b{self.blocks}' if self.suffix == MAP_OUTPUT else ''}{self.suffix}"
         )
 
     @classmethod
@@ -69,7 +72,7 @@ class StoredPartition:
             return None
 
         def number(name: str) -> int:
-            return int(match.group(name))
+            return int(match.group(name) or 0)
 
         partition = cls(
             vertex=match["vertex"],
@@ -81,8 +84,9 @@ class StoredPartition:
             rows=number("rows"),
             checksum=match["checksum"],
             millis=number("millis"),
-            bytes=size,
+            bytes=size + number("blocks") if size else 0,
             suffix=match["suffix"],
+            blocks=number("blocks"),
         )
         return partition if partition.index < partition.parallelism and partition.key == key else None
 

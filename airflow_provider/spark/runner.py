@@ -123,6 +123,7 @@ def watch_parent() -> None:
 
 
 def _run(request: RunRequest, application: Path) -> int:
+    from airflow_provider.spark.auto.mode import auto_mode
     from airflow_provider.spark.context import RecoveryContext, recovering
     from airflow_provider.spark.job_master import JobMaster
     from airflow_provider.spark.out_of_reach import lost_the_store, new_session
@@ -142,7 +143,7 @@ def _run(request: RunRequest, application: Path) -> int:
     watch_parent()
     context = RecoveryContext(master, hadoop_root(store.uri))
     try:
-        with recovering(context), guarded_sinks(master.check_now), sinks_once(context):
+        with recovering(context), guarded_sinks(master.check_now), auto_mode(context), sinks_once(context):
             error = run_script(application, request.arguments, master.check)
         if error is not None and lost_the_store(master, error):
             log.warning(

@@ -17,7 +17,7 @@ def classic_frame() -> Any:
 
 def put_in_place(owner: Any, name: str, replacement: Any) -> Callable[[], None]:
     """Set the member *name* of a class or module to *replacement*; returns the way back."""
-    original = getattr(owner, name)
+    original = owner.__dict__[name] if name in vars(owner) else getattr(owner, name)
     setattr(owner, name, replacement)
 
     def restore() -> None:

@@ -80,6 +80,21 @@ class FileObjectStore:
 
             self._create(key, copy, os.replace)
 
+    def share(self, key: str, path: Path) -> None:
+        """See :class:`ObjectStore`."""
+        target = self.path_of(key)
+        with self._errors("write", key):
+            if linked(path, target):
+                return
+        self.upload(key, path)
+
+    def borrow(self, key: str, path: Path) -> None:
+        """See :class:`ObjectStore`."""
+        with self._errors("read", key):
+            if linked(self.path_of(key), path):
+                return
+        self.download(key, path)
+
     def get(self, key: str) -> bytes:
         """See :class:`ObjectStore`."""
         with self._errors("read", key):
@@ -204,6 +219,17 @@ class FileObjectStore:
             ) from error
         except OSError as error:
             raise _store_error(error, operation, path, key) from error
+
+
+def linked(source: Path, target: Path) -> bool:
+    """Give a file a second name; whether the file systems allow it."""
+    try:
+        in_directory(target, lambda: os.link(source, target))
+    except OSError as error:
+        if error.errno not in _NO_HARD_LINKS:
+            raise
+        return False
+    return True
 
 
 def _store_error(error: OSError, operation: str, path: Path, key: str) -> StoreError:

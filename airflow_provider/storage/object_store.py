@@ -48,6 +48,19 @@ class ObjectStore(Protocol):
     def upload(self, key: str, path: Path) -> None:
         """Create an object of any size from a local file; invisible until it is whole. *key* must be unique."""
 
+    def share(self, key: str, path: Path) -> None:
+        """Create an object from a local file that nobody changes any more, as cheaply as the store can.
+
+        A hard link where file systems allow it, else :meth:`upload`. It need not be flushed to the disk: whoever reads
+        it checks its content. *key* must be unique.
+        """
+
+    def borrow(self, key: str, path: Path) -> None:
+        """Write an object's content to a local file that nobody will change, as cheaply as the store can.
+
+        :raises ObjectNotFound: there is none
+        """
+
     def get(self, key: str) -> bytes:
         """Return an object's content. :raises ObjectNotFound: there is none."""
 

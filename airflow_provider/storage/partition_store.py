@@ -10,10 +10,12 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from airflow_provider.recovery.errors import CorruptObject, ObjectExists
-from airflow_provider.recovery.partitions import FOLDER, StoredPartition
+from airflow_provider.recovery.partitions import FOLDER, MAP_OUTPUT, StoredPartition
 from airflow_provider.storage.object_store import ObjectStore
 
 _CORRUPT = ".corrupt"
+_BLOCKS = ".blocks"
+"""Ends the key of what the reducers read of a map output; the partition's own object says what is in it."""
 _CHUNK = 1024**2
 
 
@@ -41,6 +43,8 @@ class PartitionStore:
             key = info.key.removeprefix(f"{self._prefix}/")
             if key.endswith(_CORRUPT):
                 corrupt.add(key.removesuffix(_CORRUPT))
+            elif key.endswith(_BLOCKS):
+                continue
             elif (partition := StoredPartition.from_key(key, info.size)) is not None:
                 found.append(partition)
         by_vertex: dict[str, list[StoredPartition]] = {}
@@ -65,13 +69,31 @@ class PartitionStore:
         """
         self._store.download(self._key(partition), path)
         size, checksum = path.stat().st_size, file_checksum(path)
-        if (partition.bytes and size != partition.bytes) or checksum != partition.checksum:
+        expected = partition.bytes - partition.blocks if partition.bytes else 0
+        if (expected and size != expected) or checksum != partition.checksum:
             raise CorruptObject(
                 f"The partition {self._key(partition)} in {self._store.uri} is damaged: {size} bytes with checksum "
-                f"{checksum}, expected {partition.bytes or 'any number of'} bytes with {partition.checksum}.",
+                f"{checksum}, expected {expected or 'any number of'} bytes with {partition.checksum}.",
                 remedy="It has to be computed again.",
                 key=self._key(partition),
             )
+
+    def put_map_output(self, partition: StoredPartition, description: Path, blocks: Path | None) -> None:
+        """Store a map output; the partition is there once all of it is.
+
+        :param description: says what is in the blocks; its checksum is the partition's
+        :param blocks: the data file as Spark wrote it, which stays as it is; ``None`` where there are no rows
+        """
+        if blocks is not None:
+            self._store.share(self._key(partition) + _BLOCKS, blocks)
+        self._store.share(self._key(partition), description)
+
+    def fetch_blocks(self, partition: StoredPartition, path: Path) -> None:
+        """Write the blocks of a map output to *path*, which must not exist. The caller checks them.
+
+        :raises ObjectNotFound: they are not there any more
+        """
+        self._store.borrow(self._key(partition) + _BLOCKS, path)
 
     def mark_corrupt(self, partition: StoredPartition) -> None:
         """Never let :meth:`survivors` return *partition* again."""
@@ -97,13 +119,14 @@ class PartitionStore:
             objects = [key for key in keys if not key.endswith(_CORRUPT)]
             self._store.delete(objects)
             self._store.delete(markers)
-            partitions += len(objects)
+            partitions += sum(not key.endswith(_BLOCKS) for key in objects)
             self._store.abort_uploads(prefix, lambda key: self._written(key, up_to))
         return partitions
 
     def delete(self, partitions: Iterable[StoredPartition]) -> None:
         """Delete single partitions."""
-        self._store.delete([self._key(partition) for partition in partitions])
+        keys = [self._key(partition) for partition in partitions]
+        self._store.delete([*keys, *(key + _BLOCKS for key in keys if key.endswith(MAP_OUTPUT))])
 
     def abort_uploads(self, up_to: int) -> int:
         """Abort the unfinished uploads of attempt *up_to* and earlier ones; return how many there were."""
@@ -111,7 +134,7 @@ class PartitionStore:
 
     def _written(self, key: str, up_to: int | None) -> bool:
         """Whether *key* was written by *up_to* or an earlier attempt, or is no partition at all."""
-        relative = key.removeprefix(f"{self._prefix}/").removesuffix(_CORRUPT)
+        relative = key.removeprefix(f"{self._prefix}/").removesuffix(_CORRUPT).removesuffix(_BLOCKS)
         partition = StoredPartition.from_key(relative, 0)
         return up_to is None or partition is None or partition.epoch <= up_to
 

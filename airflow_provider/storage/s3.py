@@ -86,6 +86,14 @@ class S3ObjectStore:
         else:
             upload_in_parts(self._requests, self._whole(key), path, self._creation)
 
+    def share(self, key: str, path: Path) -> None:
+        """See :class:`ObjectStore`."""
+        self.upload(key, path)
+
+    def borrow(self, key: str, path: Path) -> None:
+        """See :class:`ObjectStore`."""
+        self.download(key, path)
+
     def get(self, key: str) -> bytes:
         """See :class:`ObjectStore`."""
 

@@ -59,6 +59,11 @@ class WritingCommand:
         return ".".join(f"`{str(part).replace('`', '``')}`" for part in items(parts))
 
     @property
+    def statement(self) -> Any:
+        """The plan of the whole statement, as the parser made it."""
+        return self._command if self._common is None else self._common
+
+    @property
     def overwrites(self) -> bool:
         """Whether it replaces rows that are there."""
         kind = self._command.getClass().getSimpleName()

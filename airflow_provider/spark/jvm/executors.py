@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
+from airflow_provider.spark.jvm.reflection import of_environment
 from airflow_provider.spark.jvm.scala import items, to_seq
 from airflow_provider.spark.map_output import LocalDirs
 
@@ -32,7 +33,7 @@ def is_local(spark: Any) -> bool:
 
 def executors(spark: Any) -> list[tuple[str, str]]:
     """Return id and host of each executor."""
-    manager = spark._jvm.org.apache.spark.SparkEnv.get().blockManager()
+    manager = _block_manager(spark)
     known = [(str(p.executorId()), str(p.host())) for p in items(manager.master().getMemoryStatus().keys().toSeq())]
     return sorted(known if is_local(spark) else [place for place in known if place[0] != DRIVER])
 
@@ -49,7 +50,7 @@ def on_executors(
     """
     fanout = int(spark._jsc.sc().conf().getInt("spark.diskStore.subDirectories", 64))
     if is_local(spark):
-        manager = spark._jvm.org.apache.spark.SparkEnv.get().blockManager().diskBlockManager()
+        manager = _block_manager(spark).diskBlockManager()
         dirs = LocalDirs(tuple(str(path) for path in manager.localDirsString()), fanout)
         return [(executor, answer) for (executor, _), own in work.items() for answer in do(dirs, own)]
 
@@ -81,6 +82,10 @@ def _located(spark: Any, work: Mapping[tuple[str, str], Sequence[Any]]) -> Any:
     kind = jvm.scala.reflect.ClassTag.apply(jvm.java.lang.Class.forName("[B"))
     rdd = spark._jsc.sc().makeRDD(to_seq(jvm, tuples), kind)
     return RDD(rdd.toJavaRDD(), spark.sparkContext, serializer)
+
+
+def _block_manager(spark: Any) -> Any:
+    return of_environment(spark, "blockManager", "org.apache.spark.storage.BlockManager")
 
 
 def _where(spark: Any, stages: set[int]) -> dict[int, str]:

@@ -1,0 +1,51 @@
+"""Whether keeping a shuffle is worth its cost. Seconds of task time, bytes of files; as measured, not as estimated.
+
+What a map task really took is known when it has ended, and so is the size of what it wrote. A shuffle is kept where
+copying costs little against computing, and copying keeps within that share while it goes on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from airflow_provider.recovery.quantities import bytes_text
+
+COPY_RATE = 200 * 2**20
+"""Bytes that are copied into the store in a second, as long as that has not been measured."""
+FIXED_COST = 0.25
+"""Seconds that a shuffle costs beside copying: its identity, its events."""
+
+
+@dataclass
+class CopyingCost:
+    """What copying has cost in one application, and what it may cost.
+
+    :ivar budget: seconds of keeping for one second of computing
+    :ivar bytes: that were copied so far
+    :ivar seconds: that this took
+    """
+
+    budget: float
+    bytes: int = 0
+    seconds: float = 0.0
+
+    def copied(self, size: int, seconds: float) -> None:
+        """Take into account that *size* bytes were copied in *seconds*."""
+        self.bytes += size
+        self.seconds += seconds
+
+    @property
+    def rate(self) -> float:
+        """Bytes per second."""
+        measured = self.bytes / self.seconds if self.seconds > 0 else 0.0
+        return measured if self.bytes >= COPY_RATE // 10 and measured else COPY_RATE
+
+    def too_high(self, computing: float, size: float) -> str:
+        """Say why *size* bytes that took *computing* seconds of task time are not kept; empty text if they are."""
+        cost = FIXED_COST + size / self.rate
+        if cost <= computing * self.budget:
+            return ""
+        return (
+            f"keeping {bytes_text(round(size))} would cost {cost:.1f} s, more than {self.budget:.0%} of the "
+            f"{computing:.1f} s of task time that computing them took"
+        )

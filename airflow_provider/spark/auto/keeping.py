@@ -1,0 +1,232 @@
+"""Copy what the map tasks of a running shuffle have written, while the job goes on.
+
+A shuffle is kept once its tasks have taken long enough for what they wrote. What is kept is what reducers read: if
+Spark runs a map task again, its new output takes the place of the old one, and the vertex is sealed only when the
+tracker and the store agree on every map id.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider.recovery.errors import RecoveryError
+from airflow_provider.recovery.partitions import StoredPartition
+from airflow_provider.recovery.quantities import bytes_text
+from airflow_provider.spark.auto.shuffle_vertex import ROWS, SIZE, NotKept, ShuffleIdentity, ShuffleVertex, title_of
+from airflow_provider.spark.jvm.executors import on_executors
+from airflow_provider.spark.jvm.scala import items
+from airflow_provider.spark.jvm.settings import active_session
+from airflow_provider.spark.map_output import MapOutput, Written, store_map_output
+from airflow_provider.spark.partition_io import Place
+from airflow_provider.spark.reading import location
+
+if TYPE_CHECKING:
+    from airflow_provider.spark.auto.cost import CopyingCost
+    from airflow_provider.spark.auto.registry import ShuffleRegistry
+    from airflow_provider.spark.context import RecoveryContext
+    from airflow_provider.spark.jvm.exchanges import RunningShuffle
+    from airflow_provider.spark.jvm.map_output_tracker import MapOutputTracker, MapStatus
+    from airflow_provider.spark.jvm.stage_metrics import StageMetrics, StageMetricsReader
+    from airflow_provider.spark.map_output import LocalDirs
+    from airflow_provider.spark.partition_io import StoreLocation
+
+log = logging.getLogger(__name__)
+
+_BYTES = "shuffleBytesWritten"
+_TRIES = 3
+"""How often a map output is looked for on its executor before it is left alone."""
+_PATIENCE = 20
+"""How often the listeners' counts of a task that has ended are waited for."""
+
+
+class KeptShuffle:
+    """One shuffle of the application, looked at again and again until it is in the store, or is left alone.
+
+    :ivar over: whether there is nothing more to do
+    """
+
+    def __init__(
+        self,
+        context: RecoveryContext,
+        registry: ShuffleRegistry,
+        tools: Tools,
+        spark: Any,
+        running: RunningShuffle,
+    ) -> None:
+        self._context = context
+        self._registry = registry
+        self._tools = tools
+        self._spark = spark
+        self._running = running
+        self._title = title_of(running.exchange)
+        self._vertex: ShuffleVertex | None = registry.vertices.get(running.number)
+        self._stage: int | None = None
+        self._misses: dict[int, int] = defaultdict(int)
+        self._waited: dict[int, int] = defaultdict(int)
+        self._metrics = {name: int(running.exchange.metrics().apply(name).id()) for name in (ROWS, SIZE, _BYTES)}
+        self._seconds = 0.0
+        self.over = self._vertex is not None and self._vertex.sealed
+
+    def look(self) -> None:
+        """Copy what is new and worth it."""
+        number = self._running.number
+        available = self._tools.tracker.available(number)
+        stored = len(self._vertex.stored) if self._vertex is not None else 0
+        if self.over or available == 0:
+            return
+        self._stage = self._stage if self._stage is not None else self._tools.metrics.stage_of(self._metrics[ROWS])
+        if self._stage is None:
+            return
+        maps = int(self._running.dependency.rdd().getNumPartitions())
+        if stored < available:
+            measured = self._tools.metrics.read(self._stage, maps, (self._metrics[ROWS], self._metrics[SIZE]))
+            written = int(self._running.exchange.metrics().apply(_BYTES).value())
+            too_high = self._tools.cost.too_high(measured.seconds, written)
+            if too_high:
+                if available == maps and measured.ended >= maps:
+                    self._leave_alone(too_high)
+                return
+            if self._vertex is None and not self._identified():
+                return
+            self._copy(measured)
+        self._seal(maps)
+
+    def _leave_alone(self, reason: str) -> None:
+        self.over = True
+        log.debug("%s is not kept: %s", self._title, reason)
+        self._context.master.vertex_skipped(self._title, reason)
+
+    def _identified(self) -> bool:
+        """Learn what the shuffle is; whether it may be kept."""
+        running = self._running
+        try:
+            with active_session(self._spark):
+                identity = ShuffleIdentity.of(self._context, self._spark, running.exchange, running.canonical)
+                identity = identity.occurrence(self._registry, take=True)
+                vertex = ShuffleVertex.of(self._context, self._spark, running.exchange, running.dependency, identity)
+        except NotKept as reason:
+            self._leave_alone(str(reason))
+            return False
+        known = self._context.master.vertex(vertex.vertex)
+        with self._registry.lock:
+            kept = {each.vertex for each in self._registry.vertices.values()}
+            if vertex.vertex in kept or (
+                known is not None and known.finished and known.initialized.layout == vertex.layout
+            ):
+                self.over = True  # the same rows are kept already
+                return False
+            self._registry.vertices[running.number] = vertex
+            vertex.upstream = self._below(vertex)
+        self._vertex = vertex
+        return True
+
+    def _below(self, vertex: ShuffleVertex) -> tuple[str, ...]:
+        """Return the finished vertices whose map outputs its tasks read."""
+        pending, seen = [vertex.dependency.rdd()], set()
+        found: dict[str, None] = {}
+        while pending:
+            rdd = pending.pop()
+            for dependency in items(rdd.dependencies()):
+                if "ShuffleDependency" in str(dependency.getClass().getSimpleName()):
+                    upstream = self._registry.vertices.get(int(dependency.shuffleId()))
+                    if upstream is not None and upstream.sealed:
+                        found[upstream.vertex] = None
+                elif int(dependency.rdd().id()) not in seen:
+                    seen.add(int(dependency.rdd().id()))
+                    pending.append(dependency.rdd())
+        return tuple(found)
+
+    def _copy(self, measured: StageMetrics) -> None:
+        vertex = self._vertex
+        assert vertex is not None  # noqa: S101 - identified before
+        new = []
+        for status in self._tools.tracker.statuses(self._running.number, set(vertex.stored)):
+            if self._misses[status.index] >= _TRIES:
+                continue
+            counts = self._counted(status, measured)
+            if counts is not None:
+                new.append((status, counts))
+        if not new:
+            return
+        began = time.monotonic()
+        vertex.record()
+        place = location(self._context)
+        work: dict[tuple[str, str], list[tuple[Place, MapOutput, Written]]] = defaultdict(list)
+        for status, counts in new:
+            named = Place(
+                vertex.vertex, vertex.layout, status.index, vertex.maps, self._context.master.epoch, status.task
+            )
+            work[status.executor, status.host].append((named, MapOutput(vertex.number, status.task), counts))
+        seconds = measured.per_task
+
+        def store(dirs: LocalDirs, wanted: Sequence[tuple[Place, MapOutput, Written]]) -> list[tuple[int, str, int]]:
+            return _store_here(place, dirs, wanted, seconds)
+
+        tasks = {status.index: status.task for status, _ in new}
+        size = 0
+        for _, (index, key, stored) in on_executors(self._spark, work, store):
+            partition = StoredPartition.from_key(key, stored)
+            if partition is None:
+                self._misses[index] += 1
+                continue
+            vertex.take(partition, tasks[index])
+            size += partition.bytes
+        took = time.monotonic() - began
+        self._seconds += took
+        self._tools.cost.copied(size, took)
+
+    def _counted(self, status: MapStatus, measured: StageMetrics) -> Written | None:
+        """Return what Spark has counted of a task; ``None`` if it may still come."""
+        rows = measured.values.get(self._metrics[ROWS], {}).get(status.index)
+        size = measured.values.get(self._metrics[SIZE], {}).get(status.index)
+        if rows is not None and size is not None:
+            return Written(rows, size, status.checksum)
+        self._waited[status.index] += 1
+        if measured.values and self._waited[status.index] < _PATIENCE:
+            return None
+        return Written(checksum=status.checksum)
+
+    def _seal(self, maps: int) -> None:
+        vertex = self._vertex
+        if vertex is None or len(vertex.stored) < maps:
+            return
+        now = self._tools.tracker.tasks(self._running.number)
+        again = [index for index, task in vertex.tasks.items() if now.get(index) != task]
+        if again:
+            vertex.forget(again)
+            return
+        vertex.seal(self._seconds)
+        self.over = True
+        stored = sum(partition.bytes for partition in vertex.stored.values())
+        log.info("Kept %s: %d map outputs, %s", vertex.name, maps, bytes_text(stored))
+
+
+class Tools:
+    """What all kept shuffles of an application share."""
+
+    def __init__(self, tracker: MapOutputTracker, metrics: StageMetricsReader, cost: CopyingCost) -> None:
+        self.tracker = tracker
+        self.metrics = metrics
+        self.cost = cost
+
+
+def _store_here(
+    place: StoreLocation, dirs: LocalDirs, wanted: Sequence[tuple[Place, MapOutput, Written]], seconds: float
+) -> list[tuple[int, str, int]]:
+    """Store map outputs of this executor; return index, key and bytes of each, without a key if it failed."""
+    store, done = place.open(), []
+    for named, output, written in wanted:
+        try:
+            partition = store_map_output(store, dirs, output, named, written, seconds)
+        except (RecoveryError, OSError) as error:
+            log.warning("A map output is not stored: %s", error)
+            partition = None
+        if partition is None:
+            done.append((named.index, "", 0))
+        else:
+            done.append((named.index, partition.key, partition.bytes - partition.blocks))
+    return done

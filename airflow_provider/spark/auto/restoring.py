@@ -1,0 +1,236 @@
+"""Put what survived back into the plan of an action, before it runs.
+
+The plan stays the user's own. Its query stages are made ahead, as adaptive execution makes them; where the store has
+the map outputs of a shuffle, they are laid into the executors' directories and registered with Spark's tracker, with
+the rows and bytes that Spark counted when they were written. Spark then finds the shuffle complete, or runs the map
+tasks that are missing. Each shuffle has its true child, so an output that is lost again is computed again.
+
+A shuffle is put back only if all that its map tasks read is cut as it was (the layout), because Spark may run any of
+them again.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider.recovery.causes import one_line
+from airflow_provider.recovery.errors import CorruptObject, Fenced, ObjectNotFound
+from airflow_provider.spark.auto.shuffle_vertex import ROWS, SHUFFLE_RULE, SIZE, NotKept, ShuffleIdentity, ShuffleVertex
+from airflow_provider.spark.jvm.adaptive_plan import AdaptivePlan, adaptive_plans, static_shuffles
+from airflow_provider.spark.jvm.exchanges import SHUFFLE, kind
+from airflow_provider.spark.jvm.executors import executors, on_executors
+from airflow_provider.spark.jvm.map_output_tracker import MapOutputTracker
+from airflow_provider.spark.jvm.settings import active_session
+from airflow_provider.spark.map_output import UNKNOWN, MapOutput, restore_map_output
+from airflow_provider.spark.reading import location
+
+if TYPE_CHECKING:
+    from airflow_provider.recovery.partitions import StoredPartition
+    from airflow_provider.spark.auto.watching import Application, Watcher
+    from airflow_provider.spark.context import RecoveryContext
+    from airflow_provider.spark.map_output import LocalDirs, Restored
+    from airflow_provider.spark.partition_io import StoreLocation
+
+log = logging.getLogger(__name__)
+
+_FIRST_TASK = 2**40
+"""Map ids of what is put back begin here; those of tasks count from 0."""
+_WAIT = 0.02
+"""Seconds between two looks at a broadcast that is under way."""
+
+
+def restorable(context: RecoveryContext) -> set[str]:
+    """Return the vertices of shuffles of which map outputs have survived."""
+    return {
+        identity
+        for identity, vertex in context.master.graph.vertices.items()
+        if vertex.initialized.rule == SHUFFLE_RULE and context.master.survivors(identity)
+    }
+
+
+class Restorer:
+    """Puts shuffles back into the plans of one driver's actions.
+
+    :param watcher: knows the Spark application that runs
+    :param wanted: the vertices that have survived, as :func:`restorable` returns them
+    """
+
+    def __init__(self, context: RecoveryContext, watcher: Watcher, wanted: set[str]) -> None:
+        self._context = context
+        self._watcher = watcher
+        self._wanted = wanted
+
+    def before(self, spark: Any, execution: Any) -> bool:
+        """Put back what survived into the plan of a query that has not begun; whether anything was.
+
+        Whatever goes wrong, the query runs as it would have.
+
+        :param spark: the session
+        :param execution: the ``QueryExecution`` that the action is about to run
+        :raises Fenced: a newer attempt owns the job
+        """
+        try:
+            application = self._watcher.application()
+            if application is None or not self._context.master.usable:
+                return False
+            with active_session(spark):
+                return _Plan(self._context, application, spark, self._wanted).restore(execution.executedPlan())
+        except Fenced:
+            raise
+        except Exception as error:
+            log.warning("Nothing is put back into this query: %s", one_line(error))
+            log.debug("Restoring failed", exc_info=error)
+            return False
+
+
+class _Plan:
+    """One query's plan."""
+
+    def __init__(self, context: RecoveryContext, application: Application, spark: Any, wanted: set[str]) -> None:
+        self._context = context
+        self._registry = application.registry
+        self._spark = spark
+        self._wanted = wanted
+        self._tracker = MapOutputTracker(spark)
+        self._put_back = 0
+        self._found: set[str] = set()
+
+    def restore(self, plan: Any) -> bool:
+        for adaptive in list(adaptive_plans(plan, self._spark)):
+            ahead = AdaptivePlan(self._spark, adaptive)
+            if ahead.may_reuse and ahead.holds_shuffle:
+                ahead.go_ahead(self._ready)
+        for exchange in list(static_shuffles(plan)):
+            self._shuffle(exchange, exchange.canonicalized())
+        return self._put_back > 0
+
+    def _ready(self, stage: Any) -> Any:
+        """Return what a new stage has brought forth without running, ``None`` if it has to run."""
+        name = kind(stage)
+        if name == "BroadcastQueryStageExec":
+            return self._broadcast(stage)
+        if name != "ShuffleQueryStageExec" or kind(stage.plan()) != SHUFFLE:
+            return None
+        return self._shuffle(stage.plan(), stage._canonicalized())
+
+    def _broadcast(self, stage: Any) -> Any:
+        """Run what is broadcast, which the query needs in any case, if a shuffle above it may have survived."""
+        if self._wanted <= self._found:
+            return None
+        future = stage.materialize()
+        while not future.isCompleted():
+            time.sleep(_WAIT)
+        value = future.value().get()
+        return value.get() if value.isSuccess() else None
+
+    def _shuffle(self, exchange: Any, canonical: Any) -> Any:
+        """Put back what survived of a shuffle; returns Spark's statistics of it if that is all of it."""
+        try:
+            identity = ShuffleIdentity.of(self._context, self._spark, exchange, canonical)
+            identity = identity.occurrence(self._registry, take=False)
+            if identity.vertex not in self._wanted:
+                return None
+            self._found.add(identity.vertex)
+            vertex = ShuffleVertex.of(self._context, self._spark, exchange, exchange.shuffleDependency(), identity)
+        except NotKept as reason:
+            log.info("%s runs again: %s", kind(exchange), reason)
+            return None
+        master, maps = self._context.master, vertex.maps
+        known = master.vertex(vertex.vertex)
+        survivors = master.survivors_of(vertex.vertex, vertex.layout, maps, deterministic=True)
+        totals = vertex.totals()
+        there = self._fetch(vertex, survivors)
+        complete = len(there) == maps and totals is not None
+        if not complete:
+            there = {
+                index: pair
+                for index, pair in there.items()
+                if UNKNOWN not in (pair[1].written.rows, pair[1].written.size)
+            }
+        if not there:
+            if known is not None and known.partitions:
+                why = "its rows are cut differently now" if not survivors else "its map outputs cannot be used any more"
+                master.partitions_reset(vertex.vertex, (), why)
+                log.info("%s runs again: %s", vertex.name, why)
+            return None
+        identity.occurrence(self._registry, take=True)
+        self._register(vertex, there, survivors, totals if complete else None)
+        again = maps - len(there)
+        log.info("%s: %d map outputs put back, %d to compute", vertex.name, len(there), again)
+        self._put_back += 1
+        if again:
+            return None
+        master.vertex_reused(vertex.vertex)
+        vertex.sealed = (known is not None and known.finished) or master.vertex_finished(vertex.vertex)
+        return self._tracker.statistics(vertex.dependency)
+
+    def _fetch(
+        self, vertex: ShuffleVertex, survivors: dict[int, StoredPartition]
+    ) -> dict[int, tuple[tuple[str, str], Restored]]:
+        """Lay map outputs into the executors' directories; return where each is, by index."""
+        if not survivors:
+            return {}
+        places, place = executors(self._spark), location(self._context)
+        work: dict[tuple[str, str], list[tuple[StoredPartition, MapOutput]]] = defaultdict(list)
+        where = {}
+        for number, partition in enumerate(survivors.values()):
+            where[partition.index] = places[number % len(places)]
+            output = MapOutput(vertex.number, _FIRST_TASK + partition.index)
+            work[where[partition.index]].append((partition, output))
+
+        def fetch(dirs: LocalDirs, wanted: Sequence[tuple[StoredPartition, MapOutput]]) -> list[tuple[int, Restored]]:
+            return _restore_here(place, dirs, wanted)
+
+        hosts = dict(places)
+        answers = on_executors(self._spark, work, fetch)
+        return {index: ((executor, hosts[executor]), output) for executor, (index, output) in answers}
+
+    def _register(
+        self,
+        vertex: ShuffleVertex,
+        there: dict[int, tuple[tuple[str, str], Restored]],
+        survivors: dict[int, StoredPartition],
+        totals: tuple[int, int] | None,
+    ) -> None:
+        """Let Spark know of what was put back."""
+        reducers, managers = vertex.reducers, self._tracker.places()
+        for (executor, _), output in there.values():
+            if len(output.sizes) != reducers or executor not in managers:
+                raise ValueError(f"{vertex.name} has {reducers} reducers, its map outputs {len(output.sizes)}")
+        self._tracker.register_shuffle(vertex.number, vertex.maps, reducers)
+        for index, ((executor, _), output) in there.items():
+            task = _FIRST_TASK + index
+            manager, checksum = managers[executor], output.written.checksum
+            self._tracker.register(vertex.number, index, task, manager, output.sizes, checksum)
+        # Adaptive execution takes a stage without rows for an empty relation, and drops limits that it cannot reach.
+        rows, size = totals or (
+            sum(output.written.rows for _, output in there.values()),
+            sum(output.written.size for _, output in there.values()),
+        )
+        metrics = vertex.exchange.metrics()
+        metrics.apply(ROWS).add(rows)
+        metrics.apply(SIZE).add(size)
+        for index in there:
+            vertex.take(survivors[index], _FIRST_TASK + index)
+        with self._registry.lock:
+            self._registry.vertices[vertex.number] = vertex
+            self._registry.put_back[vertex.number] = [
+                (place, MapOutput(vertex.number, _FIRST_TASK + index)) for index, (place, _) in there.items()
+            ]
+
+
+def _restore_here(
+    place: StoreLocation, dirs: LocalDirs, wanted: Sequence[tuple[StoredPartition, MapOutput]]
+) -> list[tuple[int, Restored]]:
+    """Put map outputs back on this executor; leaves out what is damaged or cannot be had, which is computed again."""
+    store, done = place.open(), []
+    for partition, output in wanted:
+        try:
+            done.append((partition.index, restore_map_output(store, dirs, partition, output)))
+        except (CorruptObject, ObjectNotFound, OSError) as error:
+            log.warning("%s", error)
+    return done

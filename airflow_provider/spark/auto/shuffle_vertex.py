@@ -1,0 +1,221 @@
+"""A shuffle as a vertex of the execution graph: its partitions are the outputs of its map tasks.
+
+Flink keeps result partitions, and so does this: what a map task has written is a result, whatever becomes of the
+query. Its identity is that of the physical plan below the exchange, so the rest of the query, and of the script, may
+change.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider.recovery import explain
+from airflow_provider.recovery.digest import digest
+from airflow_provider.recovery.events import VertexInitialized
+from airflow_provider.spark.cut import Cut
+from airflow_provider.spark.fingerprint import exchange_fingerprint
+from airflow_provider.spark.jvm.layout import CUTTING_SETTINGS, WHOLE, describe_layout
+from airflow_provider.spark.jvm.scala import has_member, items
+from airflow_provider.spark.jvm.settings import settings_set
+from airflow_provider.spark.recovery_point import vertex_identity
+
+if TYPE_CHECKING:
+    from airflow_provider.recovery.partitions import StoredPartition
+    from airflow_provider.spark.auto.registry import ShuffleRegistry
+    from airflow_provider.spark.context import RecoveryContext
+    from airflow_provider.spark.fingerprint import Fingerprint
+
+SHUFFLE_RULE = "shuffle"
+"""The rule of these vertices in events, report and page."""
+ROWS = "shuffleRecordsWritten"
+SIZE = "dataSize"
+"""The metrics of an exchange by which adaptive execution decides."""
+_PARTITIONINGS = {"HashPartitioning", "SinglePartition"}
+_TOTALS = "shuffle/"
+"""Begins the name under which the totals of a complete shuffle are remembered."""
+
+
+class NotKept(Exception):
+    """A shuffle cannot be kept, or put back; says why."""
+
+
+@dataclass(frozen=True)
+class ShuffleIdentity:
+    """What a shuffle is, whichever attempt runs it.
+
+    :ivar title: for people: by what it shuffles
+    :ivar fingerprint: over everything that decides its rows
+    """
+
+    title: str
+    fingerprint: Fingerprint
+
+    @classmethod
+    def of(cls, context: RecoveryContext, spark: Any, exchange: Any, canonical: Any) -> ShuffleIdentity:
+        """Return the identity of an exchange.
+
+        :param canonical: the form under which adaptive execution knows it
+        :raises NotKept: it has none that is certain
+        """
+        partitioning = exchange.outputPartitioning()
+        kind = str(partitioning.getClass().getSimpleName()).rstrip("$")
+        if kind not in _PARTITIONINGS:
+            raise NotKept(f"its rows are spread by {kind}, which is not the same in every run")
+        fingerprint = exchange_fingerprint(spark, context, canonical)
+        reasons = (*fingerprint.opaque, *fingerprint.not_deterministic)
+        if reasons:
+            raise NotKept("; ".join(dict.fromkeys(reasons)))
+        return cls(title_of(exchange), fingerprint)
+
+    @property
+    def calls_functions(self) -> bool:
+        """Whether Python functions have a part in it; they may ask something that Spark does not see."""
+        return any(part.startswith(explain.FUNCTION) for part in self.fingerprint.parts)
+
+    def occurrence(self, registry: ShuffleRegistry, *, take: bool) -> ShuffleIdentity:
+        """Return the identity of the next shuffle of this kind.
+
+        What calls Python functions may give other rows each time that the script runs it, in a loop that waits for
+        something, say: so each time has a vertex of its own. Anything else gives the same rows each time.
+
+        :param take: that shuffle is come to
+        """
+        if not self.calls_functions:
+            return self
+        with registry.lock:
+            number = registry.occurrences[self.fingerprint.digest] + 1
+            if take:
+                registry.occurrences[self.fingerprint.digest] = number
+        numbered = digest(self.fingerprint.digest, "occurrence", str(number))
+        return replace(self, fingerprint=replace(self.fingerprint, digest=numbered))
+
+    @property
+    def vertex(self) -> str:
+        """The vertex's identity in the graph."""
+        return vertex_identity(self.title, self.fingerprint.digest)
+
+
+def title_of(exchange: Any) -> str:
+    """Return what the log calls a shuffle, by what it shuffles."""
+    partitioning = exchange.outputPartitioning()
+    keys = items(partitioning.expressions()) if has_member(partitioning, "expressions") else ()
+    names = ", ".join(str(key.name() if has_member(key, "name") else key.prettyName()) for key in keys)
+    text = f"{SHUFFLE_RULE}({names})" if names else SHUFFLE_RULE
+    return text if len(text) <= 60 else f"{text[:58]}…)"
+
+
+@dataclass
+class ShuffleVertex:
+    """One shuffle of this application, and the vertex that it is.
+
+    :ivar name: of the vertex in this attempt
+    :ivar vertex: its identity
+    :ivar number: Spark's shuffle id
+    :ivar maps: number of map tasks
+    :ivar layout: what each of them reads
+    :ivar stored: index → what is in the store
+    :ivar tasks: index → the map id that has brought forth what is in the store, as this application counts them
+    :ivar sealed: whether all of it is in the store, and the store has confirmed that
+    """
+
+    context: RecoveryContext
+    spark: Any
+    exchange: Any
+    dependency: Any
+    identity: ShuffleIdentity
+    name: str
+    vertex: str
+    number: int
+    maps: int
+    layout: str
+    upstream: tuple[str, ...] = ()
+    stored: dict[int, StoredPartition] = field(default_factory=dict)
+    tasks: dict[int, int] = field(default_factory=dict)
+    sealed: bool = False
+    _recorded: bool = False
+
+    @classmethod
+    def of(
+        cls, context: RecoveryContext, spark: Any, exchange: Any, dependency: Any, identity: ShuffleIdentity
+    ) -> ShuffleVertex:
+        """Return the vertex of a shuffle whose tasks are planned.
+
+        :raises NotKept: what its map tasks read cannot be told apart
+        """
+        rdd = dependency.rdd()
+        maps, reducers = int(rdd.getNumPartitions()), int(dependency.partitioner().numPartitions())
+        if rdd.isBarrier():
+            raise NotKept("its tasks run in barrier mode")
+        if "INDETERMINATE" in str(rdd.outputDeterministicLevel().toString()):
+            raise NotKept("Spark takes its rows for not deterministic")
+        if reducers != int(exchange.outputPartitioning().numPartitions()) or not maps:
+            raise NotKept("it has no map tasks, or another number of reducers than its plan says")
+        layout = describe_layout(spark, exchange.child())
+        if layout.identity(maps) == WHOLE:
+            raise NotKept(f"what its map tasks read cannot be told apart: {'; '.join(layout.whole_only)}")
+        name, vertex = context.identify(identity.title, identity.fingerprint.digest)
+        number = int(dependency.shuffleId())
+        return cls(context, spark, exchange, dependency, identity, name, vertex, number, maps, layout.identity(maps))
+
+    @property
+    def reducers(self) -> int:
+        """Number of its reducers."""
+        return int(self.dependency.partitioner().numPartitions())
+
+    def record(self) -> None:
+        """Let the next attempt know the vertex, before anything of it is stored."""
+        if self._recorded:
+            return
+        self._recorded = True
+        self.context.master.vertex_initialized(
+            VertexInitialized(
+                epoch=self.context.master.epoch,
+                at=time.time(),
+                vertex=self.vertex,
+                name=self.name,
+                fingerprint=self.identity.fingerprint.digest,
+                parallelism=self.maps,
+                layout=self.layout,
+                deterministic=True,
+                schema=str(self.exchange.schema().json()),
+                upstream=self.upstream,
+                parts=self.identity.fingerprint.parts,
+                layout_spec=Cut(0, settings_set(self.spark, *CUTTING_SETTINGS), []).to_spec(),
+                rule=SHUFFLE_RULE,
+            )
+        )
+
+    def take(self, partition: StoredPartition, task: int) -> None:
+        """A map output is in the store.
+
+        :param task: its map id in this application
+        """
+        self.record()
+        self.context.master.partition_finished(partition)
+        self.stored[partition.index] = partition
+        self.tasks[partition.index] = task
+
+    def forget(self, indexes: Iterable[int]) -> None:
+        """Map outputs were computed anew; what is in the store is not what reducers read."""
+        again = tuple(sorted(indexes))
+        self.context.master.partitions_reset(self.vertex, again, "Spark has run these map tasks again")
+        for index in again:
+            self.stored.pop(index, None)
+            self.tasks.pop(index, None)
+
+    def seal(self, copying_seconds: float) -> None:
+        """All map outputs are in the store, and Spark has counted their rows: the vertex is finished."""
+        metrics = self.exchange.metrics()
+        rows, size = int(metrics.apply(ROWS).value()), int(metrics.apply(SIZE).value())
+        self.context.master.remember(_TOTALS + self.vertex, {"layout": self.layout, "rows": rows, "bytes": size})
+        self.sealed = self.context.master.vertex_finished(self.vertex, 0.0, copying_seconds)
+
+    def totals(self) -> tuple[int, int] | None:
+        """Return rows and bytes that Spark counted when the shuffle was complete; ``None`` if that is not known."""
+        known = self.context.master.coordinator(_TOTALS + self.vertex)
+        if known is None or known.get("layout") != self.layout:
+            return None
+        return int(known["rows"]), int(known["bytes"])

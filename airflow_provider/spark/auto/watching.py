@@ -1,0 +1,176 @@
+"""Look on while the script runs: a thread of its own sees which shuffles run, and keeps them.
+
+It asks nothing that would be made by asking, starts no Spark job with a local master, and looks at plans only when the
+tracker of map outputs knows a shuffle that it has not seen.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import Counter, defaultdict
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider.recovery.causes import one_line
+from airflow_provider.recovery.errors import Fenced
+from airflow_provider.spark.auto.cost import CopyingCost
+from airflow_provider.spark.auto.keeping import KeptShuffle, Tools
+from airflow_provider.spark.auto.registry import ShuffleRegistry
+from airflow_provider.spark.jvm.exchanges import RunningQueries, shuffles_of
+from airflow_provider.spark.jvm.executors import on_executors
+from airflow_provider.spark.jvm.map_output_tracker import MapOutputTracker
+from airflow_provider.spark.jvm.settings import active_session
+from airflow_provider.spark.jvm.stage_metrics import StageMetricsReader
+from airflow_provider.spark.map_output import remove_map_output
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from airflow_provider.spark.context import RecoveryContext
+    from airflow_provider.spark.map_output import LocalDirs, MapOutput
+
+log = logging.getLogger(__name__)
+
+_PAUSE = 0.3
+"""Seconds between two looks."""
+_LOOKS = 20
+"""How often a shuffle is looked for in the plans that run before it counts as one without a plan, an RDD's."""
+_SHARE = 10
+"""A look that takes long is followed by a pause so many times as long, so that looking costs little of a core."""
+
+
+class Application:
+    """The shuffles of one Spark application, seen from outside.
+
+    :ivar registry: what is known of them, which the actions of a retry share
+    """
+
+    def __init__(self, context: RecoveryContext, spark: Any) -> None:
+        self._context = context
+        self._spark = spark
+        self.registry = ShuffleRegistry()
+        self._queries = RunningQueries(spark)
+        cost = CopyingCost(context.master.request.options.overhead_budget)
+        self._tools = Tools(MapOutputTracker(spark), StageMetricsReader(spark), cost)
+        self._kept: dict[int, KeptShuffle] = {}
+        self._unseen: Counter[int] = Counter()
+
+    def look(self) -> None:
+        """See what is new, and keep what is worth it."""
+        numbers = self._tools.tracker.shuffles()
+        self._forget(numbers)
+        if any(self._unseen[number] < _LOOKS for number in numbers - self._kept.keys()):
+            self._find()
+            for number in numbers - self._kept.keys():
+                self._unseen[number] += 1
+        for shuffle in list(self._kept.values()):
+            if not shuffle.over:
+                shuffle.look()
+
+    def _find(self) -> None:
+        for _, execution in self._queries.started():
+            spark = session_of(self._spark, execution.sparkSession())
+            with active_session(spark):
+                for running in shuffles_of(execution.executedPlan(), spark, set(self._kept)):
+                    self._kept[running.number] = KeptShuffle(self._context, self.registry, self._tools, spark, running)
+
+    def _forget(self, numbers: set[int]) -> None:
+        """Spark has no use for a shuffle any more: neither have we, and what was put back for it is deleted."""
+        for number in self._kept.keys() - numbers:
+            del self._kept[number]
+        with self.registry.lock:
+            gone = [number for number in self.registry.put_back if number not in numbers]
+            files = [pair for number in gone for pair in self.registry.put_back.pop(number)]
+        work: dict[tuple[str, str], list[MapOutput]] = defaultdict(list)
+        for place, output in files:
+            work[place].append(output)
+        if work:
+            on_executors(self._spark, work, _remove_here)
+
+
+def _remove_here(dirs: LocalDirs, outputs: Sequence[MapOutput]) -> list[int]:
+    for output in outputs:
+        remove_map_output(dirs, output)
+    return []
+
+
+def session_of(spark: Any, jsession: Any) -> Any:
+    """Return the Python side of a session of the JVM's.
+
+    Not by the constructor, which makes it the default of this process and of ``RDD.toDF``.
+    """
+    session: Any = object.__new__(type(spark))
+    session.__dict__.update(spark.__dict__)
+    session.__dict__.pop("_conf", None)
+    session.__dict__.pop("_catalog", None)
+    session._jsparkSession = jsession
+    return session
+
+
+class Watcher:
+    """Looks at whatever Spark application the script has, as long as the script runs."""
+
+    def __init__(self, context: RecoveryContext) -> None:
+        self._context = context
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="watch-shuffles", daemon=True)
+        self._lock = threading.Lock()
+        self._context_seen: Any = None
+        self._application: Application | None = None
+        self._broken = False
+
+    def start(self) -> None:
+        """Begin to look."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Look no more; returns when the last look is over."""
+        self._ended.set()
+        self._thread.join()
+
+    def application(self) -> Application | None:
+        """Return what is known of the application that runs now; ``None`` if none does, or it cannot be watched."""
+        from pyspark import SparkContext
+        from pyspark.sql import SparkSession
+
+        context, session = SparkContext._active_spark_context, SparkSession._instantiatedSession
+        if context is None or session is None or getattr(context, "_jsc", None) is None or session._sc is not context:
+            return None
+        with self._lock:
+            if self._context_seen is not context:
+                self._context_seen, self._application, self._broken = context, None, False
+            if self._application is None and not self._broken:
+                try:
+                    self._application = Application(self._context, session)
+                except Exception as error:  # noqa: BLE001 - the script runs as it would have
+                    self._broken = True
+                    self._give_up(error)
+            return self._application
+
+    def _run(self) -> None:
+        pause = _PAUSE
+        while not self._ended.wait(pause):
+            began = time.monotonic()
+            try:
+                application = self.application()
+                if application is not None and self._context.master.usable:
+                    application.look()
+            except Fenced:
+                return
+            except Exception as error:  # noqa: BLE001 - whatever is wrong here, the script needs none of it
+                if self._still_runs():
+                    with self._lock:
+                        self._application, self._broken = None, True
+                    self._give_up(error)
+            pause = max(_PAUSE, _SHARE * (time.monotonic() - began))
+
+    def _still_runs(self) -> bool:
+        from pyspark import SparkContext
+
+        return self._context_seen is not None and SparkContext._active_spark_context is self._context_seen
+
+    def _give_up(self, error: Exception) -> None:
+        log.warning("The shuffles of this Spark application are not kept: %s", one_line(error))
+        log.debug("Watching failed", exc_info=error)
+        self._context.master.vertex_skipped("shuffles", one_line(error))

@@ -1,0 +1,121 @@
+"""An adaptive plan, planned ahead: its query stages are made as adaptive execution makes them, before it does.
+
+``AdaptiveSparkPlanExec`` turns a plan into query stages from the bottom up, and looks into its stage cache first. The
+stages made here stay in that cache, so the action that follows takes them as its own. The steps are Spark's own
+(``createQueryStages``, ``replaceWithQueryStagesInLogicalPlan``, ``reOptimize``), in the order of
+``getFinalPhysicalPlan``; no step runs a task, except for what the caller chooses to wait for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from airflow_provider.spark.jvm.exchanges import ADAPTIVE, SHUFFLE, kind
+from airflow_provider.spark.jvm.reflection import private_method
+from airflow_provider.spark.jvm.scala import items, to_seq
+
+_ROUNDS = 1000
+"""More levels than any plan has."""
+_STAGES = {"ShuffleQueryStageExec", "BroadcastQueryStageExec", "TableCacheQueryStageExec", "ResultQueryStageExec"}
+
+
+class AdaptivePlan:
+    """The adaptive plan of a query that has not begun.
+
+    :param spark: the session
+    :param plan: an ``AdaptiveSparkPlanExec``
+    """
+
+    def __init__(self, spark: Any, plan: Any) -> None:
+        self._spark = spark
+        self._plan = plan
+        self._create = "createNonResultQueryStages" if spark.version >= "4" else "createQueryStages"
+
+    @property
+    def holds_shuffle(self) -> bool:
+        """Whether a shuffle stands in the plan as it was before it began."""
+        return any(kind(node) == SHUFFLE for node in _nodes(self._plan.initialPlan()))
+
+    @property
+    def may_reuse(self) -> bool:
+        """Whether the plan has not begun, and Spark looks into its stage cache."""
+        return bool(self._plan.conf().exchangeReuseEnabled()) and not bool(self._plan.isFinalPlan())
+
+    def go_ahead(self, ready: Callable[[Any], Any]) -> None:
+        """Make stages from the bottom up, as far as what they need is there.
+
+        :param ready: given a new stage, returns what it has brought forth, or ``None`` if it has to run
+        """
+        current, made = self._plan.initialPlan(), list[Any]()
+        logical = self._plan.inputPlan().logicalLink().get()
+        results: list[tuple[Any, Any]] = []
+        try:
+            for _ in range(_ROUNDS):
+                result = private_method(self._spark._jvm, self._plan, self._create, current)
+                current = result.newPlan()
+                if result.allChildStagesMaterialized():
+                    return
+                new = list(items(result.newStages()))
+                made = new + made
+                there = [(stage, outcome) for stage in new if (outcome := ready(stage)) is not None]
+                if not there:
+                    return
+                for stage, outcome in there:
+                    stage.resultOption().set(self._spark._jvm.scala.Some(outcome))
+                results += there
+                current, logical, made = self._optimized(current, logical, made)
+        finally:
+            # Adaptive execution goes on only from stages that complete under its eyes.
+            for stage, _ in results:
+                stage.resultOption().set(self._spark._jvm.scala.Option.empty())
+
+    def _optimized(self, current: Any, logical: Any, made: list[Any]) -> tuple[Any, Any, list[Any]]:
+        """Plan anew with what is known of the stages that are there, if that is no dearer."""
+        jvm, plan = self._spark._jvm, self._plan
+        stages = to_seq(jvm, made)
+        replaced = private_method(jvm, plan, "replaceWithQueryStagesInLogicalPlan", logical, stages)
+        found = private_method(jvm, plan, "reOptimize", replaced)
+        if hasattr(found, "isDefined"):
+            if not found.isDefined():
+                return current, logical, made
+            found = found.get()
+        physical, optimized = found._1(), found._2()
+        evaluator = private_method(jvm, plan, "costEvaluator")
+        before, after = evaluator.evaluateCost(current), evaluator.evaluateCost(physical)
+        order = int(after.compare(before))
+        if order < 0 or (order == 0 and not current.equals(physical)):
+            private_method(jvm, plan, "cleanUpTempTags", physical)
+            return physical, optimized, []
+        return current, logical, made
+
+
+def adaptive_plans(plan: Any, spark: Any) -> Iterator[Any]:
+    """Yield the adaptive plans in a physical plan that has not begun, subqueries and cached frames first."""
+    subqueries = spark._jvm.org.apache.spark.sql.catalyst.trees.TreePattern.PLAN_EXPRESSION()
+    for node in _nodes(plan):
+        name = kind(node)
+        if name == ADAPTIVE:
+            yield from adaptive_plans(node.initialPlan(), spark)
+            yield node
+        elif name == "InMemoryTableScanExec":
+            relation = node.relation()
+            if not relation.cacheBuilder().isCachedColumnBuffersLoaded():
+                yield from adaptive_plans(relation.cachedPlan(), spark)
+        elif node.containsPattern(subqueries):
+            for subquery in items(node.subqueries()):
+                yield from adaptive_plans(subquery, spark)
+
+
+def _nodes(plan: Any) -> Iterator[Any]:
+    yield plan
+    for child in items(plan.children()):
+        yield from _nodes(child)
+
+
+def static_shuffles(plan: Any) -> Iterator[Any]:
+    """Yield the shuffles of a plan without adaptive execution, those further down first; none of a cached frame's."""
+    for child in items(plan.children()):
+        yield from static_shuffles(child)
+    if kind(plan) == SHUFFLE:
+        yield plan

@@ -1,0 +1,96 @@
+"""The shuffles of physical plans, looked at without a trace.
+
+To ask a plan that is about to run for its ``shuffleDependency``, ``inputRDD`` or ``executedPlan`` may make these, in
+our thread and with our session's settings: Spark's lazy values belong to whoever asks first. So only what exists is
+read: fields, not methods.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_provider.spark.jvm.reflection import private_field
+from airflow_provider.spark.jvm.scala import companion, items
+
+SHUFFLE = "ShuffleExchangeExec"
+ADAPTIVE = "AdaptiveSparkPlanExec"
+_STAGES = {"ShuffleQueryStageExec", "BroadcastQueryStageExec", "TableCacheQueryStageExec", "ResultQueryStageExec"}
+
+
+@dataclass(frozen=True)
+class RunningShuffle:
+    """A shuffle that Spark has planned the tasks of.
+
+    :ivar number: Spark's shuffle id
+    :ivar exchange: its ``ShuffleExchangeExec``, over what its tasks run
+    :ivar dependency: its ``ShuffleDependency``
+    :ivar canonical: the canonical form under which adaptive execution knows it; of a plan without, that of the exchange
+    """
+
+    number: int
+    exchange: Any
+    dependency: Any
+    canonical: Any
+
+
+def kind(plan: Any) -> str:
+    """Return the class of a plan's node, without the package."""
+    return str(plan.getClass().getSimpleName())
+
+
+def shuffles_of(plan: Any, spark: Any, known: set[int]) -> Iterator[RunningShuffle]:
+    """Yield the shuffles of a plan that is running, those further up first.
+
+    What is below one in *known* is left out: it was yielded before, because Spark plans from the bottom up.
+
+    :param plan: a physical plan; its adaptive parts are seen as they are now
+    """
+    pending, seen = [(plan, None)], set()
+    subqueries = spark._jvm.org.apache.spark.sql.catalyst.trees.TreePattern.PLAN_EXPRESSION()
+    while pending:
+        node, canonical = pending.pop()
+        name = kind(node)
+        if name == "ShuffleQueryStageExec":
+            pending.append((node.plan(), node._canonicalized()))
+        elif name in _STAGES:
+            pending.append((node.plan(), None))
+        elif name == ADAPTIVE:
+            pending.append((node.executedPlan(), None))
+        elif name == "ReusedExchangeExec":
+            pending.append((node.child(), canonical))
+        elif name == "InMemoryTableScanExec":
+            pending.append((node.relation().cachedPlan(), None))
+        elif name == "CommandResultExec":
+            pending.append((node.commandPhysicalPlan(), None))
+        else:
+            if name == SHUFFLE:
+                dependency = private_field(node, "shuffleDependency")
+                if dependency is not None:
+                    number = int(dependency.shuffleId())
+                    if number in known or number in seen:
+                        continue
+                    seen.add(number)
+                    yield RunningShuffle(number, node, dependency, canonical or node.canonicalized())
+            if node.containsPattern(subqueries):
+                pending += [(subquery, None) for subquery in items(node.subqueries())]
+            pending += [(child, None) for child in items(node.children())]
+
+
+class RunningQueries:
+    """The SQL executions of one application that are under way."""
+
+    def __init__(self, spark: Any) -> None:
+        self._spark = spark
+        executions = spark._jvm.org.apache.spark.sql.execution
+        self._by_id = private_field(companion(executions, "SQLExecution"), "executionIdToQueryExecution")
+        listener = spark._jsparkSession.sharedState().statusStore().listener().get()
+        self._live = private_field(listener, "liveExecutions")
+        self._stages = private_field(listener, "stageMetrics")
+
+    def started(self) -> list[tuple[int, Any]]:
+        """Return number and ``QueryExecution`` of each, once Spark has announced it: its plan exists then."""
+        live = {int(number) for number in self._live.keySet()}  # a Long of Java's cannot be passed as a key
+        found = [(int(entry.getKey()), entry.getValue()) for entry in self._by_id.entrySet()]
+        return sorted((pair for pair in found if pair[0] in live), key=lambda pair: pair[0])

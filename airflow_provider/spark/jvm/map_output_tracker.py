@@ -1,0 +1,115 @@
+"""Spark's tracker of map outputs: which task's output lies where.
+
+It is what the scheduler asks before it runs a stage (``DAGScheduler`` registers a shuffle only if the tracker does not
+know it yet, and runs the tasks whose outputs it does not find), and what reducers ask for their blocks.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_provider.spark.jvm.reflection import of_environment
+from airflow_provider.spark.jvm.scala import items
+
+_CHECKSUMS_SINCE = (4, 1)
+"""Since this version of Spark a map status carries a checksum of the task's rows."""
+
+
+@dataclass(frozen=True)
+class MapStatus:
+    """One map output that the tracker knows.
+
+    :ivar index: of the map task, 0 … number of map tasks - 1
+    :ivar task: Spark's map id, which names the files
+    :ivar executor: the id of the executor that has them
+    :ivar host: of that executor
+    :ivar checksum: Spark's checksum of the rows; 0 where Spark computes none
+    """
+
+    index: int
+    task: int
+    executor: str
+    host: str
+    checksum: int
+
+
+class MapOutputTracker:
+    """The tracker of one application."""
+
+    def __init__(self, spark: Any) -> None:
+        self._spark = spark
+        self._tracker = of_environment(spark, "mapOutputTracker", "org.apache.spark.MapOutputTracker")
+        self._checksums = tuple(int(part) for part in spark.version.split(".")[:2]) >= _CHECKSUMS_SINCE
+
+    def shuffles(self) -> set[int]:
+        """Return the numbers of all shuffles that have begun and are not forgotten."""
+        listed = str(self._tracker.shuffleStatuses().keySet().mkString(","))
+        return {int(number) for number in listed.split(",") if number}
+
+    def available(self, shuffle: int) -> int:
+        """Return how many map outputs of *shuffle* are there; 0 if it is not known."""
+        status = self._tracker.shuffleStatuses().get(shuffle)
+        return int(status.get().numAvailableMapOutputs()) if status.isDefined() else 0
+
+    def statuses(self, shuffle: int, but: set[int] | None = None) -> Iterator[MapStatus]:
+        """Yield the map outputs of *shuffle* that are there.
+
+        :param but: indexes to leave out
+        """
+        status = self._tracker.shuffleStatuses().get(shuffle)
+        if not status.isDefined():
+            return
+        for index, output in enumerate(status.get().mapStatuses()):
+            if output is None or (but and index in but):
+                continue
+            place = output.location()
+            yield MapStatus(
+                index,
+                int(output.mapId()),
+                str(place.executorId()),
+                str(place.host()),
+                int(output.checksumValue()) if self._checksums else 0,
+            )
+
+    def tasks(self, shuffle: int) -> dict[int, int]:
+        """Return, by index, the map ids that the tracker knows now."""
+        return {status.index: status.task for status in self.statuses(shuffle)}
+
+    def places(self) -> dict[str, Any]:
+        """Return the block managers of the application by executor."""
+        manager = of_environment(self._spark, "blockManager", "org.apache.spark.storage.BlockManager")
+        known = manager.master().getMemoryStatus().keys().toSeq()
+        return {str(place.executorId()): place for place in items(known)}
+
+    def register_shuffle(self, shuffle: int, maps: int, reducers: int) -> None:
+        """Make a shuffle known before the scheduler does."""
+        self._tracker.registerShuffle(shuffle, maps, reducers)
+
+    def register(self, shuffle: int, index: int, task: int, place: Any, sizes: Sequence[int], checksum: int) -> None:
+        """Make a map output known.
+
+        :param place: the block manager that has its files
+        :param sizes: bytes for each reducer
+        """
+        jvm = self._spark._jvm
+        array = self._spark.sparkContext._gateway.new_array(jvm.long, len(sizes))
+        packed = struct.pack(f">{len(sizes)}q", *sizes)
+        jvm.java.nio.ByteBuffer.wrap(packed).asLongBuffer().get(array)
+        checksums = (checksum,) if self._checksums else ()
+        status = jvm.org.apache.spark.scheduler.MapStatus.apply(place, array, task, *checksums)
+        self._tracker.registerMapOutput(shuffle, index, status)
+
+    def unregister(self, shuffle: int, index: int, place: Any) -> None:
+        """Take back :meth:`register`: the scheduler runs the task."""
+        self._tracker.unregisterMapOutput(shuffle, index, place)
+
+    def forget(self, shuffle: int) -> None:
+        """Take back :meth:`register_shuffle`."""
+        self._tracker.unregisterShuffle(shuffle)
+
+    def statistics(self, dependency: Any) -> Any:
+        """Return Spark's ``MapOutputStatistics`` of a shuffle that is complete."""
+        return self._tracker.getStatistics(dependency)

@@ -1,0 +1,58 @@
+"""Members of JVM objects that Java's access rules, or py4j, keep from us.
+
+What is private in Spark may change with any version. Whoever uses this asks first whether the member is there
+(:mod:`airflow_provider.spark.jvm.abilities`), and does without if it is not.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def private_field(owner: Any, name: str) -> Any:
+    """Return the value of a private field, as it is now: a lazy value that nobody has asked for is ``None``.
+
+    :raises LookupError: neither the object's class nor one that it extends has such a field
+    """
+    kind = owner.getClass()
+    while kind is not None:
+        for field in kind.getDeclaredFields():
+            if field.getName() == name:
+                field.setAccessible(True)
+                return field.get(owner)
+        kind = kind.getSuperclass()
+    raise LookupError(f"{owner.getClass().getName()} has no field {name}")
+
+
+def private_method(jvm: Any, owner: Any, name: str, *arguments: Any) -> Any:
+    """Call a private method that *owner*'s class declares once with so many arguments, and return what it returns.
+
+    :raises LookupError: the class has no such method
+    """
+    for method in owner.getClass().getDeclaredMethods():
+        if method.getName() == name and method.getParameterCount() == len(arguments):
+            method.setAccessible(True)
+            given = jvm.java.util.ArrayList()
+            for argument in arguments:
+                given.append(argument)
+            return method.invoke(owner, given.toArray())
+    raise LookupError(f"{owner.getClass().getName()} has no method {name} of {len(arguments)} arguments")
+
+
+def of_environment(spark: Any, name: str, kind: str) -> Any:
+    """Return a member of Spark's environment, such as ``mapOutputTracker``.
+
+    By a method handle: py4j looks at all methods of a class, and one of ``SparkEnv`` in 4.3 names a class that the
+    jars of PySpark lack, so that py4j cannot find any.
+
+    :param kind: the full name of the member's class
+    """
+    jvm = spark._jvm
+    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    lookup, method_type = jvm.java.lang.invoke.MethodHandles.publicLookup(), jvm.java.lang.invoke.MethodType.methodType
+    environment = loader.loadClass("org.apache.spark.SparkEnv")
+    get = lookup.findStatic(environment, "get", method_type(environment))
+    receiver = jvm.java.util.ArrayList()
+    receiver.append(get.invokeWithArguments(jvm.java.util.ArrayList()))
+    member = lookup.findVirtual(environment, name, method_type(loader.loadClass(kind)))
+    return member.invokeWithArguments(receiver)
