@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider.spark.jvm.commands import WritingCommand
@@ -20,6 +20,7 @@ from airflow_provider.spark.writers import WRITERS
 
 if TYPE_CHECKING:
     from airflow_provider.spark.auto.restoring import Restorer
+    from airflow_provider.spark.auto.watching import Watcher
 
 _OWN_QUERY = ("collect", "_collect_as_arrow", "toLocalIterator", "tail")
 """Methods of a DataFrame that run its own ``QueryExecution``; all that return rows come to one of them."""
@@ -34,11 +35,37 @@ def restoring_actions(restorer: Restorer) -> Iterator[None]:
     with ExitStack() as stack:
         for name in _OWN_QUERY:
             stack.callback(put_in_place(frame, name, _own_query(getattr(frame, name), restorer)))
-        stack.callback(put_in_place(frame, "rdd", _rdd(frame.__dict__["rdd"], restorer)))
+        stack.callback(
+            put_in_place(
+                frame,
+                "rdd",
+                _rdd(frame.__dict__["rdd"], lambda df: restorer.before(df.sparkSession, df._jdf.queryExecution())),
+            )
+        )
         stack.callback(put_in_place(frame, "count", _count(frame.count, restorer)))
         stack.callback(put_in_place(SparkSession, "sql", _sql(SparkSession.sql, restorer)))
         _writers(stack, restorer)
         yield
+
+
+@contextmanager
+def noting_rdds(watcher: Watcher) -> Iterator[None]:
+    """Let *watcher* see the queries of frames that become RDDs inside."""
+    frame = classic_frame()
+
+    def note(df: Any) -> None:
+        application = watcher.application()
+        if application is not None:
+            with suppress(Exception):  # the frame itself says what is wrong with it
+                execution = df._jdf.queryExecution()
+                execution.executedPlan()  # what follows asks for it first thing, in this thread
+                application.note(execution)
+
+    restore = put_in_place(frame, "rdd", _rdd(frame.__dict__["rdd"], note))
+    try:
+        yield
+    finally:
+        restore()
 
 
 def _own_query(original: Any, restorer: Restorer) -> Any:
@@ -50,9 +77,11 @@ def _own_query(original: Any, restorer: Restorer) -> Any:
     return action
 
 
-def _rdd(original: Any, restorer: Restorer) -> property:
+def _rdd(original: Any, first: Callable[[Any], Any]) -> property:
+    """Do something *first* when a frame becomes an RDD."""
+
     def rdd(df: Any) -> Any:
-        restorer.before(df.sparkSession, df._jdf.queryExecution())
+        first(df)
         return original.__get__(df, type(df))
 
     return property(rdd)

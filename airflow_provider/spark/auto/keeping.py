@@ -78,9 +78,11 @@ class KeptShuffle:
         stored = len(self._vertex.stored) if self._vertex is not None else 0
         if self.over or available == 0:
             return
-        self._stage = self._stage if self._stage is not None else self._tools.metrics.stage_of(self._metrics[ROWS])
         if self._stage is None:
-            return
+            rdd = int(self._running.dependency.rdd().id())
+            self._stage = self._tools.metrics.stage_of(self._metrics[ROWS], rdd)
+            if self._stage is None:
+                return
         maps = int(self._running.dependency.rdd().getNumPartitions())
         if stored < available:
             measured = self._tools.metrics.read(self._stage, maps, (self._metrics[ROWS], self._metrics[SIZE]))

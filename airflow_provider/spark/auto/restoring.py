@@ -12,6 +12,7 @@ them again.
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections import defaultdict
 from collections.abc import Sequence
@@ -63,6 +64,7 @@ class Restorer:
         self._context = context
         self._watcher = watcher
         self._wanted = wanted
+        self._lock = threading.Lock()
 
     def before(self, spark: Any, execution: Any) -> bool:
         """Put back what survived into the plan of a query that has not begun; whether anything was.
@@ -77,7 +79,7 @@ class Restorer:
             application = self._watcher.application()
             if application is None or not self._context.master.usable:
                 return False
-            with active_session(spark):
+            with self._lock, active_session(spark):
                 return _Plan(self._context, application, spark, self._wanted).restore(execution.executedPlan())
         except Fenced:
             raise
@@ -100,10 +102,12 @@ class _Plan:
         self._found: set[str] = set()
 
     def restore(self, plan: Any) -> bool:
-        for adaptive in list(adaptive_plans(plan, self._spark)):
-            ahead = AdaptivePlan(self._spark, adaptive)
-            if ahead.may_reuse and ahead.holds_shuffle:
-                ahead.go_ahead(self._ready)
+        plans = [AdaptivePlan(self._spark, adaptive) for adaptive in adaptive_plans(plan, self._spark)]
+        if any(adaptive.has_begun for adaptive in plans):
+            return False
+        for adaptive in plans:
+            if adaptive.may_reuse and adaptive.holds_shuffle:
+                adaptive.go_ahead(self._ready)
         for exchange in list(static_shuffles(plan)):
             self._shuffle(exchange, exchange.canonicalized())
         return self._put_back > 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider.recovery.causes import one_line
@@ -17,9 +17,10 @@ from airflow_provider.recovery.errors import Fenced
 from airflow_provider.spark.auto.cost import CopyingCost
 from airflow_provider.spark.auto.keeping import KeptShuffle, Tools
 from airflow_provider.spark.auto.registry import ShuffleRegistry
+from airflow_provider.spark.auto.shuffle_vertex import NotKept
 from airflow_provider.spark.jvm.exchanges import RunningQueries, shuffles_of
 from airflow_provider.spark.jvm.executors import on_executors
-from airflow_provider.spark.jvm.map_output_tracker import MapOutputTracker
+from airflow_provider.spark.jvm.map_output_tracker import MapOutputTracker, not_sparks_own_files
 from airflow_provider.spark.jvm.settings import active_session
 from airflow_provider.spark.jvm.stage_metrics import StageMetricsReader
 from airflow_provider.spark.map_output import remove_map_output
@@ -36,7 +37,11 @@ _PAUSE = 0.3
 """Seconds between two looks."""
 _LOOKS = 20
 """How often a shuffle is looked for in the plans that run before it counts as one without a plan, an RDD's."""
-_SHARE = 10
+_NOTED = 16
+"""So many queries that became RDDs are looked at, the newest ones."""
+_NOTED_FOR = 3600.0
+"""Seconds after which a query that became an RDD is forgotten, so that Spark may clean up after it."""
+_SHARE = 5
 """A look that takes long is followed by a pause so many times as long, so that looking costs little of a core."""
 
 
@@ -49,12 +54,22 @@ class Application:
     def __init__(self, context: RecoveryContext, spark: Any) -> None:
         self._context = context
         self._spark = spark
+        reason = not_sparks_own_files(spark)
+        if reason:
+            raise NotKept(reason)
         self.registry = ShuffleRegistry()
         self._queries = RunningQueries(spark)
         cost = CopyingCost(context.master.request.options.overhead_budget)
         self._tools = Tools(MapOutputTracker(spark), StageMetricsReader(spark), cost)
+        self._noted: deque[tuple[Any, float]] = deque(maxlen=_NOTED)
+        self._noting = threading.Lock()
         self._kept: dict[int, KeptShuffle] = {}
         self._unseen: Counter[int] = Counter()
+
+    def note(self, execution: Any) -> None:
+        """Look at the plan of a query that Spark does not announce: ``DataFrame.rdd`` runs its shuffles by itself."""
+        with self._noting:
+            self._noted.append((execution, time.monotonic()))
 
     def look(self) -> None:
         """See what is new, and keep what is worth it."""
@@ -69,7 +84,11 @@ class Application:
                 shuffle.look()
 
     def _find(self) -> None:
-        for _, execution in self._queries.started():
+        with self._noting:
+            while self._noted and self._noted[0][1] < time.monotonic() - _NOTED_FOR:
+                self._noted.popleft()
+            noted = [execution for execution, _ in self._noted]
+        for execution in [*(execution for _, execution in self._queries.started()), *noted]:
             spark = session_of(self._spark, execution.sparkSession())
             with active_session(spark):
                 for running in shuffles_of(execution.executedPlan(), spark, set(self._kept)):

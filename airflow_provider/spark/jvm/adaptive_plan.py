@@ -39,8 +39,13 @@ class AdaptivePlan:
 
     @property
     def may_reuse(self) -> bool:
-        """Whether the plan has not begun, and Spark looks into its stage cache."""
-        return bool(self._plan.conf().exchangeReuseEnabled()) and not bool(self._plan.isFinalPlan())
+        """Whether Spark looks into the plan's stage cache."""
+        return bool(self._plan.conf().exchangeReuseEnabled())
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether stages were made of the plan, in this thread or another."""
+        return bool(self._plan.isFinalPlan()) or not self._plan.context().stageCache().isEmpty()
 
     def go_ahead(self, ready: Callable[[Any], Any]) -> None:
         """Make stages from the bottom up, as far as what they need is there.

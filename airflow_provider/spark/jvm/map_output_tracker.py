@@ -113,3 +113,18 @@ class MapOutputTracker:
     def statistics(self, dependency: Any) -> Any:
         """Return Spark's ``MapOutputStatistics`` of a shuffle that is complete."""
         return self._tracker.getStatistics(dependency)
+
+
+def not_sparks_own_files(spark: Any) -> str:
+    """Say why the shuffle files of an application cannot be read by another one; empty text if they can."""
+    conf = spark._jsc.sc().conf()
+    if conf.get("spark.shuffle.manager", "sort") not in {"sort", "tungsten-sort"}:
+        return "another shuffle manager is in use"
+    for name, what in {
+        "spark.io.encryption.enabled": "shuffle files are encrypted with a key of this application",
+        "spark.shuffle.push.enabled": "shuffle files are merged by another service",
+        "spark.shuffle.service.enabled": "shuffle files are served by another service",
+    }.items():
+        if conf.getBoolean(name, False):
+            return what
+    return "" if conf.get("spark.shuffle.sort.io.plugin.class", "") == "" else "a plugin keeps shuffle files elsewhere"

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from airflow_provider.spark.jvm.reflection import private_field
+from airflow_provider.spark.jvm.scala import items
 
 
 @dataclass(frozen=True)
@@ -38,14 +39,25 @@ class StageMetricsReader:
 
     def __init__(self, spark: Any) -> None:
         listener = spark._jsparkSession.sharedState().statusStore().listener().get()
+        self._spark = spark
         self._live = private_field(listener, "stageMetrics")
         self._stages = spark._jsc.sc().statusStore()
         self._arrays = spark._jvm.java.util.Arrays
 
-    def stage_of(self, metric: int) -> int | None:
-        """Return the stage whose tasks count *metric*, an accumulator's id, now; the newest if there are several."""
-        found = [live for live in self._live.values() if live.accumIdsToMetricType().contains(metric)]
-        return max((int(live.stageId()) for live in found), default=None)
+    def stage_of(self, metric: int, rdd: int) -> int | None:
+        """Return the stage of a shuffle's map tasks; ``None`` if Spark does not know it, or not any more.
+
+        :param metric: id of an accumulator that its tasks count, as long as the query is under way
+        :param rdd: id of the RDD that its tasks compute
+        """
+        found = [int(live.stageId()) for live in self._stages_alive() if metric in _counted(live)]
+        if found:
+            return max(found)
+        jvm, nothing = self._spark._jvm, self._spark.sparkContext._gateway.new_array(self._spark._jvm.double, 0)
+        every = jvm.java.util.ArrayList()
+        stages = self._stages.stageList(every, False, False, nothing, every)
+        ids = [int(s.stageId()) for s in items(stages) if s.rddIds().contains(rdd) and s.numCompleteTasks()]
+        return max(ids, default=None)
 
     def read(self, stage: int, maps: int, metrics: tuple[int, ...]) -> StageMetrics:
         """Return what is known of a stage.
@@ -55,16 +67,24 @@ class StageMetricsReader:
         """
         data = self._stages.lastStageAttempt(stage)
         values: dict[int, dict[int, int]] = {}
-        for live in self._live.values():
+        for live in self._stages_alive():
             if int(live.stageId()) != stage or int(live.numTasks()) != maps:
                 continue
             listed = str(private_field(live, "completedIndices").mkString(","))
             ended = [int(index) for index in listed.split(",") if index]
-            counted = {int(e.getKey()): e.getValue() for e in private_field(live, "taskMetrics").entrySet()}
+            counted = _counted(live)
             for metric in metrics:
                 if metric not in counted:
-                    values[metric] = dict.fromkeys(ended, 0)  # no task has counted anything
                     continue
                 numbers = str(self._arrays.toString(counted[metric])).strip("[]").split(", ")
                 values[metric] = {index: int(numbers[index]) for index in ended if index < len(numbers)}
         return StageMetrics(stage, int(data.executorRunTime()) / 1000, int(data.numCompleteTasks()), values)
+
+    def _stages_alive(self) -> list[Any]:
+        """Return the stages of executions that are under way; they may end while we look."""
+        return [live for live in list(self._live.values()) if live is not None]
+
+
+def _counted(live: Any) -> dict[int, Any]:
+    """Return what the tasks of a stage have counted: metric's id → array of Java's by index of the task."""
+    return {int(entry.getKey()): entry.getValue() for entry in private_field(live, "taskMetrics").entrySet()}
