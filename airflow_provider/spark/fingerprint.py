@@ -94,7 +94,7 @@ def fingerprint(df: DataFrame, context: Known, version: str = "") -> Fingerprint
     """
     spark = df.sparkSession
     with active_session(spark):
-        described = PlanReader(spark, context).read(df._jdf.queryExecution().analyzed())
+        described = PlanReader(spark, context).read(df._jdf.queryExecution().analyzed(), name_draws=True)
     named = {f"{explain.PLAN} columns": digest(df.schema.json())[:16]}
     if version:
         named[explain.GIVEN] = version

@@ -18,7 +18,7 @@ from airflow_provider.spark.context import require_name
 from airflow_provider.spark.environment import executors_ready
 from airflow_provider.spark.failover import compute, up_to_date
 from airflow_provider.spark.fingerprint import fingerprint
-from airflow_provider.spark.jvm.relation import as_vertex
+from airflow_provider.spark.jvm.relation import as_vertex, unsliced
 from airflow_provider.spark.jvm.settings import active_session
 from airflow_provider.spark.materialize import NotStored
 from airflow_provider.spark.reading import read_partitions
@@ -62,6 +62,7 @@ def recover(
         False: (*identity.not_deterministic, "the script says that it is not deterministic"),
     }[deterministic]
     with active_session(df.sparkSession):
+        df = unsliced(df, context.watched.ranges)
         return _go_on_from(context, RecoveryPoint(df, name, vertex, identity, not_deterministic))
 
 

@@ -9,16 +9,16 @@ the same meaning.
 from __future__ import annotations
 
 import functools
-import random
 import re
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
+from airflow_provider.spark.draws import Draws
 from airflow_provider.spark.functions import watch_broadcasts
 from airflow_provider.spark.jvm.class_shapes import ClassShape
-from airflow_provider.spark.jvm.relation import unsliced
+from airflow_provider.spark.jvm.scala import seed_of
 from airflow_provider.spark.local_data import watch_local_data
 from airflow_provider.spark.wrapping import classic_frame, put_in_place
 
@@ -29,15 +29,15 @@ class Watched:
 
     :ivar local_data: RDD id → digest of rows given to ``createDataFrame``
     :ivar broadcasts: broadcast id → the broadcast variable
-    :ivar seeds: seeds that were drawn because the script gave none, in decimal
-    :ivar settings: settings that the script made, in their order, each a name and a value
+    :ivar draws: draws that the script left to Spark
+    :ivar ranges: expression ids of ranges whose number of slices the script left open
     :ivar shapes: class of the JVM → what it holds
     """
 
     local_data: dict[int, str] = field(default_factory=dict)
     broadcasts: dict[int, Any] = field(default_factory=dict)
-    seeds: set[str] = field(default_factory=set)
-    settings: list[tuple[str, str]] = field(default_factory=list)
+    draws: Draws = field(default_factory=Draws)
+    ranges: set[int] = field(default_factory=set)
     shapes: dict[str, ClassShape] = field(default_factory=dict)
 
 
@@ -46,9 +46,8 @@ def watch(watched: Watched) -> Callable[[], None]:
     stack = ExitStack()
     stack.callback(watch_local_data(watched.local_data))
     stack.callback(watch_broadcasts(watched.broadcasts))
-    _watch_seeds(watched.seeds, stack)
-    _watch_ranges(stack)
-    _watch_settings(watched.settings, stack)
+    _watch_draws(watched.draws, stack)
+    _watch_ranges(watched.ranges, stack)
     _watch_stop(watched, stack)
     return stack.close
 
@@ -64,59 +63,84 @@ def _watch_stop(watched: Watched, stack: ExitStack) -> None:
         original(self)
         watched.local_data.clear()
         watched.broadcasts.clear()
+        watched.ranges.clear()
+        watched.shapes.clear()
 
     stack.callback(put_in_place(SparkContext, "stop", stop))
 
 
-def _watch_seeds(seeds: set[str], stack: ExitStack) -> None:
-    """Draw the seeds that a script leaves to PySpark, so that they are known for what they are."""
+def _watch_draws(draws: Draws, stack: ExitStack) -> None:
+    """Note the seeds that were drawn because the script gave none; PySpark and Spark draw them as they do anyway."""
     from pyspark.sql import functions
 
     builtin = getattr(functions, "builtin", functions)  # Spark 3.5: the module itself
     DataFrame = classic_frame()  # noqa: N806 - a class
 
-    def draw() -> int:
-        seed = random.getrandbits(62) | 1 << 62
-        seeds.add(str(seed))
-        return seed
+    for name, others in _DRAWING.items():
+        original = getattr(builtin, name, None)
+        if original is not None:
+            wrapped = _noting(original, others, draws)
+            for module in (builtin, functions):
+                stack.callback(put_in_place(module, name, wrapped))
 
-    for name in ("rand", "randn"):
-        original = getattr(builtin, name)
-
-        def column(seed: Any = None, _original: Any = original) -> Any:
-            return _original(draw() if seed is None else seed)
-
-        for module in (builtin, functions):
-            stack.callback(put_in_place(module, name, functools.wraps(original)(column)))
-
-    stack.callback(put_in_place(DataFrame, "sample", _sampling(DataFrame.sample, draw)))
-    stack.callback(put_in_place(DataFrame, "randomSplit", _splitting(DataFrame.randomSplit, draw)))
+    stack.callback(put_in_place(DataFrame, "sample", _sampling(DataFrame.sample, draws)))
+    stack.callback(put_in_place(DataFrame, "randomSplit", _splitting(DataFrame.randomSplit, draws)))
 
 
-def _sampling(original: Any, draw: Callable[[], int]) -> Any:
+_DRAWING = {"rand": 0, "randn": 0, "random": 0, "uuid": 0, "shuffle": 1, "randstr": 1, "uniform": 2}
+"""PySpark's functions that take a seed, with the number of arguments before it."""
+_LAST_NUMBER = re.compile(r"(-?\d+)L?\)$")
+
+
+def _noting(original: Any, others: int, draws: Draws) -> Any:
+    @functools.wraps(original)
+    def column(*args: Any, **kwargs: Any) -> Any:
+        made = original(*args, **kwargs)
+        if len(args) <= others and kwargs.get("seed") is None and hasattr(made, "_jc"):
+            seed = _LAST_NUMBER.search(str(made._jc.toString()))
+            if seed:  # else the analyzer draws it
+                draws.note(int(seed[1]))
+        return made
+
+    return column
+
+
+def _sampling(original: Any, draws: Draws) -> Any:
     """Wrap ``sample([withReplacement,] fraction[, seed])``."""
 
     @functools.wraps(original)
     def sample(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if args and isinstance(args[0], float):  # sample(0.5[, seed])
-            given = len(args) > 1 or "fraction" in kwargs
-            return original(self, *args, **kwargs) if given else original(self, *args, draw(), **kwargs)
-        given = len(args) > 2 or kwargs.get("seed") is not None
-        return original(self, *args, **kwargs) if given else original(self, *args, **{**kwargs, "seed": draw()})
+        sampled = original(self, *args, **kwargs)
+        before_seed = 1 if args and isinstance(args[0], float) else 2  # sample(0.5[, seed])
+        if len(args) <= before_seed and kwargs.get("seed") is None:
+            _note_sample(sampled, draws)
+        return sampled
 
     return sample
 
 
-def _splitting(original: Any, draw: Callable[[], int]) -> Any:
+def _splitting(original: Any, draws: Draws) -> Any:
     @functools.wraps(original)
     def split(self: Any, weights: Any, seed: Any = None) -> Any:
-        return original(self, weights, draw() if seed is None else seed)
+        parts = original(self, weights, seed)
+        if seed is None:
+            for part in parts:
+                _note_sample(part, draws)
+        return parts
 
     return split
 
 
-def _watch_ranges(stack: ExitStack) -> None:
-    """Leave it to Spark's planner how a range is cut where the script does not say, so that a retry can pin it."""
+def _note_sample(df: Any, draws: Draws) -> None:
+    plan = df._jdf.queryExecution().logical()
+    if plan.getClass().getSimpleName() == "Sample":
+        seed = seed_of(plan.seed())
+        if seed is not None:
+            draws.note(seed)
+
+
+def _watch_ranges(ranges: set[int], stack: ExitStack) -> None:
+    """Note the ranges whose number of slices the script leaves open: explicit recovery points pin how they are cut."""
     from pyspark.sql import SparkSession
 
     original = SparkSession.range
@@ -124,42 +148,8 @@ def _watch_ranges(stack: ExitStack) -> None:
     @functools.wraps(original)
     def range_(self: Any, start: int, end: int | None = None, step: int = 1, numPartitions: int | None = None) -> Any:  # noqa: N803
         df = original(self, start, end, step, numPartitions)
-        return unsliced(df) if numPartitions is None and hasattr(df, "_jdf") else df
+        if numPartitions is None and hasattr(df, "_jdf"):
+            ranges.add(int(df._jdf.queryExecution().analyzed().output().head().exprId().id()))
+        return df
 
     stack.callback(put_in_place(SparkSession, "range", range_))
-
-
-def _watch_settings(settings: list[tuple[str, str]], stack: ExitStack) -> None:
-    """Note the settings that a script makes while it runs.
-
-    An expression keeps the ANSI mode and the like that were in force when it was made, and no print of a plan shows
-    them. So two plans are the same only if the same settings were made before, in the same order.
-    """
-    from pyspark.sql import SparkSession
-    from pyspark.sql.conf import RuntimeConfig
-
-    set_, unset, sql = RuntimeConfig.set, RuntimeConfig.unset, SparkSession.sql
-
-    @functools.wraps(set_)
-    def noting_set(self: Any, key: str, value: Any) -> None:
-        set_(self, key, value)
-        settings.append((key, str(value)))
-
-    @functools.wraps(unset)
-    def noting_unset(self: Any, key: str) -> None:
-        unset(self, key)
-        settings.append((key, ""))
-
-    @functools.wraps(sql)
-    def noting_sql(self: Any, sqlQuery: str, *args: Any, **kwargs: Any) -> Any:  # noqa: N803 - PySpark's name
-        made = _SET.match(sqlQuery) if isinstance(sqlQuery, str) else None
-        if made:
-            settings.append((made[1] if made[1].startswith("spark.") else "spark.sql.", sqlQuery))
-        return sql(self, sqlQuery, *args, **kwargs)
-
-    stack.callback(put_in_place(RuntimeConfig, "set", noting_set))
-    stack.callback(put_in_place(RuntimeConfig, "unset", noting_unset))
-    stack.callback(put_in_place(SparkSession, "sql", noting_sql))
-
-
-_SET = re.compile(r"\s*(?:SET|RESET)\b\s*([\w.]*)", re.IGNORECASE)

@@ -99,13 +99,60 @@ def test_all_frames_are_tested(spark: SparkSession) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_it_is_kept_whole_and_found_again(spark: SparkSession, context: RecoveryContext, name: str) -> None:
-    """Made twice, with seeds drawn anew, it is the same vertex, and one that cannot be kept in part."""
+def test_it_is_kept_whole_and_found_again(spark: SparkSession, attempts: Attempts, name: str) -> None:
+    """Made by two attempts, with seeds drawn anew, it is the same vertex, and one that cannot be kept in part."""
     make = frames(spark)[name]
-    one, other = fingerprint(make(), context), fingerprint(make(), context)
-    assert not one.opaque
-    assert one.not_deterministic
-    assert one.digest == other.digest
+    found = []
+    for _ in range(2):
+        with attempts.attempt() as context:
+            found.append(fingerprint(make(), context))
+    assert not found[0].opaque
+    assert found[0].not_deterministic
+    assert found[0].digest == found[1].digest
+
+
+DRAWN = [
+    "rand", "randn", "rand in SQL", "rand in a filter", "uuid", "shuffle", "sample", "sample by keyword",
+    "sample with replacement", "randomSplit",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_two_draws_are_never_one(spark: SparkSession, context: RecoveryContext, name: str) -> None:
+    """The same text made twice by one attempt is two draws; the same frame asked twice is one."""
+    make = frames(spark)[name]
+    one, other = make(), make()
+    assert fingerprint(one, context).digest == fingerprint(one, context).digest
+    assert fingerprint(one, context).digest != fingerprint(other, context).digest
+
+
+def test_draws_of_one_frame_are_told_apart(spark: SparkSession, context: RecoveryContext) -> None:
+    """A column that is used twice holds one draw; two columns of the same text hold two."""
+    from pyspark.sql import functions as F
+
+    base = spark.range(9)
+    for make in (F.rand, F.uuid, lambda: F.expr("uuid()")):
+        twice = base.select(make().alias("x")).select("x", "x")
+        two = base.select(make().alias("x"), make().alias("y")).select("x", F.col("y").alias("x"))
+        assert fingerprint(twice, context).digest != fingerprint(two, context).digest
+
+
+def test_the_random_numbers_of_a_script_are_its_own(spark: SparkSession, attempts: Attempts) -> None:
+    """What Python's generator gives, and which rows a sample holds, is the same with recovery and without."""
+    import random
+
+    from pyspark.sql import functions as F
+
+    def script() -> list[object]:
+        random.seed(42)
+        base = spark.range(0, 400, 1, 4)
+        drawn = [*(df.count() for df in base.randomSplit([0.5, 0.5])), base.sample(0.5, seed=3).count()]
+        base.select(F.rand(), F.randn()).sample(0.1).count()
+        return [*drawn, random.random()]
+
+    plain = script()
+    with attempts.attempt():
+        assert script() == plain
 
 
 def test_seeds_that_were_given_count(spark: SparkSession, context: RecoveryContext) -> None:

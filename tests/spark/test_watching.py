@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from airflow_provider.spark.draws import Draws
 from airflow_provider.spark.watching import Watched, watch
 
 
@@ -12,11 +13,29 @@ def test_nothing_of_it_is_believed_of_the_next_application(monkeypatch: pytest.M
     from pyspark import SparkContext
 
     monkeypatch.setattr(SparkContext, "stop", lambda _: None)
-    watched = Watched(local_data={7: "rows"}, broadcasts={3: object()}, seeds={"42"})
+    watched = Watched(local_data={7: "rows"}, broadcasts={3: object()}, ranges={5})
     restore = watch(watched)
     try:
         SparkContext.stop(object())  # type: ignore[arg-type]
     finally:
         restore()
-    assert (watched.local_data, watched.broadcasts) == ({}, {})
-    assert watched.seeds == {"42"}, "a seed means the same everywhere"
+    assert (watched.local_data, watched.broadcasts, watched.ranges) == ({}, {}, set())
+
+
+def test_a_draw_has_one_name_for_its_script() -> None:
+    """Seeds are numbered as they come; one that a script gave stands for itself."""
+    draws = Draws()
+    draws.note(2**62)
+    assert draws.name(2**62, left_open=False) == draws.name(2**62, left_open=True)
+    assert draws.name(-(2**61), left_open=True) == draws.name(-(2**61), left_open=True)
+    names = [
+        draws.name(2**62, left_open=True),
+        draws.name(-(2**61), left_open=True),
+        draws.name(2**61, left_open=True),
+        draws.name(2**61, left_open=False),
+        draws.name(7, left_open=True),
+        draws.name(0, left_open=True),
+        draws.unnamed(),
+        draws.unnamed(),
+    ]
+    assert len({*names}) == len(names)

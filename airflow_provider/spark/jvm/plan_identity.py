@@ -35,9 +35,9 @@ from airflow_provider.spark.jvm.known_classes import (
     UNKNOWN_PACKAGES,
 )
 from airflow_provider.spark.jvm.relation import vertex_token
-from airflow_provider.spark.jvm.scala import items
+from airflow_provider.spark.jvm.scala import items, seed_of
 from airflow_provider.spark.jvm.sources import Source, read_rows, read_scan, read_source
-from airflow_provider.spark.jvm.value_digest import ValueDigest
+from airflow_provider.spark.jvm.value_digest import ValueDigest, seed_in
 
 if TYPE_CHECKING:
     from airflow_provider.spark.fingerprint import Known
@@ -45,6 +45,16 @@ if TYPE_CHECKING:
 _TREE = "org.apache.spark.sql.catalyst.trees.TreeNode"
 _PLAN = "org.apache.spark.sql.catalyst.plans.QueryPlan"
 _NOT_SERIALIZABLE = re.compile(r"NotSerializableException: ([\w.$]+)")
+_EXPRESSIONS = "org.apache.spark.sql.catalyst.expressions."
+_SEEDS = {
+    "Rand": "child",
+    "Randn": "child",
+    "RandStr": "seedExpression",
+    "Uniform": "seedExpression",
+    "Shuffle": "randomSeed",
+    "Uuid": "randomSeed",
+}
+"""Expressions that draw → the field that holds their seed."""
 _CURRIED = {"Alias": ("exprId", "qualifier", "explicitMetadata"), "AttributeReference": ("exprId", "qualifier")}
 _SOURCES = {
     ("LogicalRelation", "relation"): read_source,
@@ -135,18 +145,22 @@ class PlanReader:
         self._spark = spark
         self._known = known
 
-    def read(self, plan: Any) -> PlanDescription:
+    def read(self, plan: Any, *, name_draws: bool = False) -> PlanDescription:
         """Return the description of a logical or physical plan, as it is or canonical.
 
         The caller sees to it that the session is active in this thread.
+
+        :param name_draws: whether a draw that the script left to Spark counts as which draw of the script it is, and
+            not with its seed. Then plans have to be read in the order of the script.
         """
-        return _Reading(self._spark, self._known).read(plan)
+        return _Reading(self._spark, self._known, name_draws).read(plan)
 
 
 class _Reading:
     """Reads one plan."""
 
-    def __init__(self, spark: Any, known: Known) -> None:
+    def __init__(self, spark: Any, known: Known, name_draws: bool) -> None:
+        self._name_draws = name_draws
         self._spark = spark
         self._jvm = spark._jvm
         self._known = known
@@ -254,7 +268,7 @@ class _Reading:
         if key in NUMBERED:
             return [_Number(int(values.apply(index)))]
         if key == ("Sample", "seed"):
-            return [_Text(f"seed {self._drawn(int(values.apply(index)), left_open=False)}")]
+            return [_Text(self._drawn(seed_of(values.apply(index))))]
         return None
 
     def _held(self, value: Any, positional: bool) -> Iterator[_Item]:
@@ -333,11 +347,24 @@ class _Reading:
         assert isinstance(item, _Text)  # noqa: S101 - the walk leaves nothing else
         return ("text", item.text)
 
-    def _draws(self, value: JavaObject) -> dict[str, str]:
-        return {}
+    def _drawn(self, seed: int | None) -> str:
+        """Return what stands for the seed of a sample."""
+        draws = self._known.watched.draws
+        if seed is None:
+            return draws.unnamed()
+        return draws.name(seed, left_open=False) if self._name_draws else f"seed {seed}"
 
-    def _drawn(self, seed: int, *, left_open: bool) -> str:
-        return str(seed)
+    def _draws(self, value: JavaObject) -> dict[str, str]:
+        """Return the field of an expression that holds a drawn seed, with what stands for it."""
+        holder = _SEEDS.get(value.type.name.removeprefix(_EXPRESSIONS))
+        if holder is None or not self._name_draws:
+            return {}
+        seed = seed_in(value.get(holder))
+        hidden = any(name == "hideSeed" for _, name in value.type.fields)
+        left_open = value.get("hideSeed") == b"\1" if hidden else True
+        if seed is None:
+            return {}
+        return {holder: self._known.watched.draws.name(seed, left_open=left_open)}
 
     # -- what follows ----------------------------------------------------------------------------------------------
 

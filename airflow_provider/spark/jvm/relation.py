@@ -7,7 +7,7 @@ metadata. Inside stands a subquery alias with the vertex's token, by which a pla
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider.spark.jvm.scala import items, to_seq
@@ -36,14 +36,33 @@ def data_frame(spark: Any, java_frame: Any) -> DataFrame:
     return DataFrame(java_frame, spark)
 
 
-def unsliced(range_: Any) -> DataFrame:
-    """Return what ``spark.range`` made without its number of slices: the planner decides, which a retry can pin."""
-    plan = range_._jdf.queryExecution().analyzed()
-    none = range_.sparkSession._jvm.scala.Option.empty()
-    return dataset(
-        range_.sparkSession,
-        plan.copy(plan.start(), plan.end(), plan.step(), none, plan.output(), plan.isStreaming()),
-    )
+def unsliced(df: DataFrame, ranges: Set[int]) -> DataFrame:
+    """Return *df* with the number of slices of its ranges left to Spark's planner, so that a retry can pin it.
+
+    :param ranges: expression ids of the ranges whose number the script did not give
+    """
+    spark: Any = df.sparkSession
+    none = spark._jvm.scala.Option.empty()
+
+    def rebuild(node: Any) -> Any:
+        children = list(items(node.children()))
+        if not children and node.getClass().getSimpleName() == "Range":
+            if int(node.output().head().exprId().id()) not in ranges:
+                return node
+            return node.copy(node.start(), node.end(), node.step(), none, node.output(), node.isStreaming())
+        rebuilt = [rebuild(child) for child in children]
+        if all(new is old for new, old in zip(rebuilt, children, strict=True)):
+            return node
+        return node.withNewChildren(to_seq(spark._jvm, rebuilt))
+
+    plan = df._jdf.queryExecution().analyzed()
+    if not ranges or not any(leaf.getClass().getSimpleName() == "Range" for leaf in items(plan.collectLeaves())):
+        return df
+    try:
+        rebuilt = rebuild(plan)
+    except RecursionError:  # a plan of a thousand nodes: it is cut as the script has it
+        return df
+    return df if rebuilt is plan else dataset(spark, rebuilt)
 
 
 def as_vertex(df: Any, source: Any, token: str) -> DataFrame:

@@ -32,3 +32,10 @@ def to_seq(jvm: Any, values: list[Any]) -> Any:
 def companion(package: Any, name: str) -> Any:
     """Return the Scala object *name* of a package of the JVM, for methods that Java has no short way to."""
     return getattr(getattr(package, f"{name}$"), "MODULE$")
+
+
+def seed_of(seed: Any) -> int | None:
+    """Return the seed of a ``Sample``: a number, since Spark 4.1 one that need not be there yet."""
+    if isinstance(seed, int):
+        return seed
+    return int(seed.get()) if seed.isDefined() else None

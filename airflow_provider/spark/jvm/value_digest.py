@@ -287,6 +287,20 @@ def _short(value: Value) -> str:
     return name.rsplit(".", 1)[-1].rstrip("$")
 
 
+def seed_in(value: Value) -> int | None:
+    """Return the number in a literal, a ``Some`` or a boxed number; ``None`` for anything else."""
+    while isinstance(value, JavaObject):
+        if value.type.name not in _AROUND_SEEDS:
+            return None
+        value = value.get("value")
+    return int.from_bytes(value, "big", signed=True) if isinstance(value, bytes) else None
+
+
+_AROUND_SEEDS = {
+    "org.apache.spark.sql.catalyst.expressions.Literal", "scala.Some", "java.lang.Long", "java.lang.Integer",
+}  # fmt: skip
+
+
 def _bytes_in(value: Value) -> bytes | None:
     """Return the only array of bytes that a value holds."""
     found: list[bytes] = []
