@@ -36,7 +36,6 @@ class StoredPartition:
     :ivar task: Spark's task attempt id, unique within the attempt's application
     :ivar checksum: CRC-32 of the object, eight hexadecimal digits
     :ivar millis: task time spent on it
-    :ivar rows: of a map output about as many
     :ivar bytes: size of the object; 0 where only the key is known
     :ivar suffix: :data:`ROWS` or :data:`MAP_OUTPUT`
     """
