@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from airflow_provider.recovery.explanation import Amount, ExplainedAttempt, ExplainedPoint, Explanation
 from airflow_provider.recovery.quantities import bytes_text, seconds_text
-from airflow_provider.recovery.report import skipped_text
+from airflow_provider.recovery.report import skipped_texts
 from airflow_provider.recovery.savings import noun, savings_text
 from airflow_provider.recovery.table import aligned
 
@@ -46,7 +46,7 @@ def _attempt(attempt: ExplainedAttempt) -> list[str]:
         lines.append(f"  kept {_amount(attempt.kept)}, which took {_time(attempt.kept)} of task time")
     if not attempt.put_back.partitions and not attempt.kept.partitions:
         lines.append("  kept nothing that is still stored")
-    return [*lines, *(f"  {skipped_text(skip)}" for skip in attempt.skipped)]
+    return [*lines, *(f"  {phrase}" for phrase in skipped_texts(attempt.skipped))]
 
 
 def _amount(amount: Amount) -> str:

@@ -15,6 +15,8 @@ from airflow_provider.recovery.table import aligned
 RETURNED = "function/returned"
 """Coordinator that keeps what a task function has returned: the attempt, and the value as JSON."""
 
+MOST_NAMES = 8
+"""Names of what was skipped for one reason that a text lists."""
 LOST = "LOST"
 """State of an attempt that did not say how it ended and has a successor."""
 
@@ -168,9 +170,17 @@ def skipped(events: Iterable[VertexSkipped]) -> list[SkippedReport]:
     return [SkippedReport(name, reason, number) for (name, reason), number in times.items()]
 
 
-def skipped_text(skip: SkippedReport) -> str:
-    """Return one phrase about what was skipped."""
-    return f"skipped {skip.name}{f' ({skip.times:,} times)' if skip.times > 1 else ''}, because {skip.reason}"
+def skipped_texts(skips: Iterable[SkippedReport]) -> list[str]:
+    """Return one phrase for each reason why something was skipped."""
+    names: dict[str, list[str]] = {}
+    for skip in skips:
+        times = f" ({skip.times:,} times)" if skip.times > 1 else ""
+        names.setdefault(skip.reason, []).append(f"{skip.name}{times}")
+    return [
+        f"skipped {', '.join(named[:MOST_NAMES])}"
+        f"{f' and {len(named) - MOST_NAMES:,} more' if len(named) > MOST_NAMES else ''}, because {reason}"
+        for reason, named in names.items()
+    ]
 
 
 def _returned(graph: ExecutionGraph) -> dict[str, Any] | None:
@@ -249,7 +259,7 @@ def format_report(report: JobReport) -> str:
     lines += [
         f"  {vertex.name} computed again: {'; '.join(vertex.because)}" for vertex in report.vertices if vertex.because
     ]
-    lines += [f"  {skipped_text(skip)}" for skip in report.skipped]
+    lines += [f"  {phrase}" for phrase in skipped_texts(report.skipped)]
     if report.restarts:
         lines.append(f"  starts from scratch because recovery had to be abandoned: {report.restarts}")
     lines += [f"  note: {problem}" for problem in report.problems]

@@ -89,10 +89,11 @@ def savings_text(savings: RetrySavings, state: str) -> str:
     """
     unit = noun(savings.map_outputs, savings.partitions)
     about = f"{savings.reusable:,} of {savings.partitions:,} {unit}"
+    if state == JobState.FINISHED:
+        stored = f"{about} were stored" if savings.partitions else "nothing was kept"
+        return f"The job has finished, so there is nothing to retry; when it ended, {stored}."
     if not savings.partitions:
         return "Nothing is kept: a retry would run the whole job."
-    if state == JobState.FINISHED:
-        return f"The job has finished, so there is nothing to retry; when it ended, {about} were stored."
     if savings.nothing_because:
         return f"A retry would reuse nothing, because {savings.nothing_because}."
     if not savings.reusable:

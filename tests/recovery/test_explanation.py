@@ -116,7 +116,7 @@ def test_a_job_that_kept_nothing_says_so() -> None:
         "  kept nothing that is still stored",
         "  skipped count, because its plan has no shuffle",
         "",
-        "Nothing is kept: a retry would run the whole job.",
+        "The job has finished, so there is nothing to retry; when it ended, nothing was kept.",
     ]
 
 
