@@ -1,4 +1,4 @@
-"""The command line: ``spark-recovery run | inspect | discard | release | gc | demo``."""
+"""The command line: ``spark-recovery run | inspect | explain | discard | release | gc | demo``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from airflow_provider import __version__, discard_command, garbage_command
+from airflow_provider import __version__, discard_command, explain_command, garbage_command
 from airflow_provider.recovery.errors import RecoveryError
 from airflow_provider.recovery.job import JobId
 from airflow_provider.recovery.run_request import (
@@ -69,6 +69,10 @@ def _parser() -> argparse.ArgumentParser:
     inspect.add_argument("--job-id", required=True, metavar="ID", help="the job, as it was named for run")
     inspect.add_argument("--json", action="store_true", help="print JSON instead of a table")
     inspect.set_defaults(action=_inspect)
+
+    explain = commands.add_parser("explain", help=explain_command.HELP, description=explain_command.DESCRIPTION)
+    explain_command.add_arguments(explain)
+    explain.set_defaults(action=lambda parsed, _: explain_command.run(parsed))
 
     for name, delete, what in (
         ("discard", False, "let the next attempt at a job start afresh"),

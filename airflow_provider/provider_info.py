@@ -94,12 +94,12 @@ def _connection_fields() -> dict[str, Any]:
         "retention": text("Retention", "How long jobs that are not at work are kept for a retry. Default: 7 days"),
         "recovery_points": choice(
             "Recovery points",
-            "auto (default): find them in scripts that have none; explicit: only those that the script names",
+            "auto: keep what shuffles have written, too; explicit (default): only what the script names",
             "auto",
             "explicit",
         ),
         "overhead_budget": text(
-            "Overhead budget", "Seconds of storing for one second of computing, where points were found. Default: 0.1"
+            "Overhead budget", "Seconds of copying map outputs for one second of computing, in auto mode. Default: 0.1"
         ),
         "sinks": choice(
             "Sinks",

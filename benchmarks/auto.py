@@ -1,4 +1,4 @@
-"""What recovery points that place themselves cost and save: TPC-H's queries as an unmodified script.
+"""What auto mode costs and saves: TPC-H's queries as an unmodified script.
 
 Failure-free: each query runs in a driver of its own, by plain Python and under ``spark-recovery run``, in turn, the
 first of a pair being now the one and now the other. The overhead is the median over the pairs. After a failure: a query

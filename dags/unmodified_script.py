@@ -1,7 +1,7 @@
 """A PySpark script that knows nothing of recovery, once for each region: mapped tasks, each a Spark job of its own.
 
-Where the script's plans take long, recovery points are found in them; a retry goes on from these. To start one run
-afresh, whatever is stored, trigger it with the conf `{"spark_recovery": {"resume": "never"}}`.
+With `recovery_points=auto` a retry goes on from what the script's shuffles have written. To start one run afresh,
+whatever is stored, trigger it with the conf `{"spark_recovery": {"resume": "never"}}`.
 """
 
 from __future__ import annotations

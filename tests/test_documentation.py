@@ -107,6 +107,8 @@ def test_the_recovery_document_states_the_strategies_defaults() -> None:
     "document",
     [
         "README.md",
+        "docs/auto.md",
+        "docs/sinks.md",
         "docs/recovery.md",
         "docs/airflow-ui.md",
         "docs/deploy-modes.md",

@@ -13,6 +13,7 @@ from airflow_provider.operators.telemetry import tell, tell_store_error
 from airflow_provider.recovery.errors import RecoveryError
 from airflow_provider.recovery.report import JobReport, format_report
 from airflow_provider.recovery.run_request import EXIT_CONFIGURATION, EXIT_FAILED, EXIT_FENCED
+from airflow_provider.recovery.savings import savings_text
 
 
 def succeed(supervisor: JobSupervisor, log: logging.Logger) -> dict[str, Any] | None:
@@ -67,6 +68,7 @@ def explain(
         report = supervisor.report()
         if kept := supervisor.kept():
             log.info("Kept for the next try, partitions stored: %s", ", ".join(kept))
+            log.info("%s", savings_text(report.retry, report.state))
     except Exception as problem:  # noqa: BLE001 - it must never hide the failure that is being handled
         log.warning("What is kept for the next try cannot be told: %s", problem)
         tell_store_error(supervisor.job, log)

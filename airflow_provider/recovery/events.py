@@ -17,6 +17,9 @@ from typing import Any, ClassVar, TypeAlias
 
 from airflow_provider.recovery.errors import EventFormatError
 
+SHUFFLE = "shuffle"
+"""The rule of a vertex that is a shuffle kept by auto mode."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class JobEvent:
@@ -77,7 +80,8 @@ class VertexInitialized(JobEvent):
     :ivar upstream: vertices this one reads
     :ivar parts: the named parts of the fingerprint, to say later what has changed
     :ivar because: why it is computed although an earlier attempt stored it or one of its name, one phrase each
-    :ivar rule: the rule by which auto mode placed it; empty text where the script says ``checkpoint``
+    :ivar rule: :data:`SHUFFLE` where auto mode keeps a shuffle, whose partitions are the outputs of its map tasks;
+        empty text where the script says ``checkpoint``
     """
 
     VERSION: ClassVar[int] = 3

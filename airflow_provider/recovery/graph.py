@@ -10,13 +10,11 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from itertools import islice
 from typing import Any
 
 from airflow_provider.recovery import events as ev
 from airflow_provider.recovery.loss import Loss, first_start_lost, not_determined
 from airflow_provider.recovery.partition_record import PartitionRecord
-from airflow_provider.recovery.partitions import MAP_OUTPUT
 
 MOST_PROBLEMS = 100
 """One lost block can make thousands of later events unusable; so many of them are told."""
@@ -68,11 +66,6 @@ class Vertex:
     def missing(self) -> list[int]:
         """Indexes without a recorded partition."""
         return [index for index in range(self.initialized.parallelism) if index not in self.partitions]
-
-    @property
-    def estimated(self) -> bool:
-        """Whether rows and task times of its partitions are shares of a stage's, as those of shuffle files are."""
-        return any(partition.key.endswith(MAP_OUTPUT) for partition in islice(self.partitions.values(), 1))
 
     def copy(self) -> Vertex:
         """Return a vertex that changes of this one leave alone."""

@@ -6,13 +6,17 @@ One pass over the partitions. The numbers are those of :mod:`airflow_provider.re
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from typing import Any
 
 from airflow_provider.recovery.cells import COMPUTED, LOST, MISSING, REUSED, encode_runs, merge_cells, partition_states
+from airflow_provider.recovery.events import SHUFFLE
 from airflow_provider.recovery.graph import Attempt, ExecutionGraph, Vertex
 from airflow_provider.recovery.history import JobHistory
 from airflow_provider.recovery.report import LOST as LOST_ATTEMPT
+from airflow_provider.recovery.report import SkippedReport, skipped
+from airflow_provider.recovery.savings import RetrySavings, not_reusable, retry_savings
 
 MOST_CELLS = 120_000
 """Cells of all grids together; a larger job shows several partitions in a cell."""
@@ -37,8 +41,9 @@ def job_view(job: str, graph: ExecutionGraph, history: JobHistory) -> dict[str, 
     size = max(1, -(-partitions // MOST_CELLS))
     running = newest is not None and not newest.state.terminal
     reached_names = {vertex.initialized.name for _, vertex in shown if epoch in vertex.reached_by}
+    because = not_reusable(graph)
     vertices = [
-        _vertex(identity, vertex, epoch, size, history)
+        _vertex(identity, vertex, epoch, size, history, because)
         | {"state": _state(vertex, epoch, running, vertex.initialized.name in reached_names)}
         for identity, vertex in shown
     ]
@@ -56,13 +61,14 @@ def job_view(job: str, graph: ExecutionGraph, history: JobHistory) -> dict[str, 
         "bytes_reused": sum(vertex["bytes_reused"] for vertex in reached),
         "task_seconds_saved": round(sum(vertex["task_seconds_saved"] for vertex in reached), 3),
         "task_seconds": round(sum(vertex["task_seconds"] for vertex in reached), 3),
+        "retry": _retry(retry_savings(graph, because)),
         "abandoned": sum(attempt.abandoned for attempt in graph.attempts.values()),
         "vertices": vertices,
         "vertices_omitted": len(graph.vertices) - len(shown),
         "attempts": [_attempt(attempt, attempt is newest) for _, attempt in attempts],
         "attempts_omitted": len(graph.attempts) - len(attempts),
         "kept": sorted(name for name in graph.coordinators if "/" in name)[:MOST_VERTICES],
-        "skipped": [_skipped(skip.name, skip.reason) for skip in (newest.skipped if newest else [])[-MOST_VERTICES:]],
+        "skipped": [_skipped(skip) for skip in skipped(newest.skipped if newest else [])[-MOST_VERTICES:]],
         "problems": [_cut(problem) for problem in graph.problems[:20]],
         "events": [
             {
@@ -77,7 +83,9 @@ def job_view(job: str, graph: ExecutionGraph, history: JobHistory) -> dict[str, 
     }
 
 
-def _vertex(identity: str, vertex: Vertex, epoch: int, size: int, history: JobHistory) -> dict[str, Any]:
+def _vertex(
+    identity: str, vertex: Vertex, epoch: int, size: int, history: JobHistory, because: Mapping[str, str]
+) -> dict[str, Any]:
     told = vertex.initialized
     states = partition_states(vertex, epoch, history.lost.get(identity, ()))
     rows = stored = bytes_reused = 0
@@ -93,6 +101,7 @@ def _vertex(identity: str, vertex: Vertex, epoch: int, size: int, history: JobHi
     return {
         "id": identity,
         "name": told.name,
+        "shuffle": told.rule == SHUFFLE,
         "upstream": list(told.upstream),
         "reached": epoch in vertex.reached_by,
         "deterministic": told.deterministic,
@@ -104,11 +113,12 @@ def _vertex(identity: str, vertex: Vertex, epoch: int, size: int, history: JobHi
         "cells": encode_runs(merge_cells(states, size)),
         "cell_size": size,
         "rows": rows,
-        "estimated": vertex.estimated,
         "bytes": stored,
         "bytes_reused": bytes_reused,
         "task_seconds": round(spent, 3),
         "task_seconds_saved": round(saved, 3),
+        "would_reuse": 0 if identity in because else len(vertex.partitions),
+        "would_save": 0.0 if identity in because else round(spent + saved, 3),
         "because": _cut_all(told.because if told.epoch == epoch else ()),
         "resets": [
             {"at": reset.at, "attempt": reset.epoch, "partitions": reset.partitions, "reason": _cut(reset.reason)}
@@ -151,8 +161,12 @@ def _attempt(attempt: Attempt, is_newest: bool) -> dict[str, Any]:
     }
 
 
-def _skipped(name: str, reason: str) -> dict[str, str]:
-    return {"name": name, "reason": _cut(reason)}
+def _skipped(skip: SkippedReport) -> dict[str, Any]:
+    return {"name": skip.name, "reason": _cut(skip.reason), "times": skip.times}
+
+
+def _retry(savings: RetrySavings) -> dict[str, Any]:
+    return asdict(savings) | {"nothing_because": _cut(savings.nothing_because)}
 
 
 def _cut(text: str) -> str:

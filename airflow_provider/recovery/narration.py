@@ -30,7 +30,7 @@ def sentence(event: ev.JobEvent, name: Callable[[str], str]) -> tuple[int, str] 
         case ev.VertexReused():
             return logging.INFO, f"recovery point {name(event.vertex)!r}: reused as a whole"
         case ev.VertexSkipped():
-            return logging.WARNING, f"recovery point {event.name!r} is not stored: {event.reason}"
+            return logging.WARNING, f"recovery point {event.name!r} skipped because {event.reason}"
         case ev.FailureHandled():
             answer = f"vertices restarted: {len(event.restarted)}" if event.restarted else event.refused
             return logging.WARNING, f"recovery point {name(event.vertex)!r} failed: {event.error}; {answer}"

@@ -125,9 +125,9 @@ class RecoveryOptions(_Options):
     resume: str = "auto"
     """``auto``: go on from what survived; ``never``: start afresh at every try."""
     recovery_points: str = "explicit"
-    """``auto``: find recovery points in scripts that have none, beside those they have; ``explicit``: only those."""
+    """``auto``: keep what shuffles have written, beside what the script names; ``explicit``: only what it names."""
     overhead_budget: float = 0.1
-    """Seconds that storing may take for one second of computing, at recovery points that were found."""
+    """Seconds that auto mode may spend on copying map outputs for one second of computing."""
     sinks: str = "once"
     """``once``: an output that an earlier attempt has committed is not written again; ``repeat``: it is."""
     failover_strategy: str = "region"

@@ -12,3 +12,15 @@ def bytes_text(size: float) -> str:
         if size < 1024:
             return f"{size:,.1f} {unit}"
     return f"{size / 1024:,.1f} PiB"
+
+
+def seconds_text(seconds: float) -> str:
+    """Return a time in the units that suit it: ``0.4 s``, ``12 s``, ``5 min 10 s``, ``2 h 03 min``."""
+    if round(seconds, 1) < 10:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02} s"
+    return f"{whole // 3600:,} h {whole % 3600 // 60:02} min"

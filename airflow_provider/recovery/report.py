@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from airflow_provider.recovery.events import VertexSkipped
 from airflow_provider.recovery.graph import ExecutionGraph, JobState, Vertex
+from airflow_provider.recovery.savings import RetrySavings, not_reusable, retry_savings, reusable, savings_text
 from airflow_provider.recovery.table import aligned
 
 RETURNED = "function/returned"
 """Coordinator that keeps what a task function has returned: the attempt, and the value as JSON."""
 
+MOST_NAMES = 8
+"""Names of what was skipped for one reason that a text lists."""
 LOST = "LOST"
 """State of an attempt that did not say how it ended and has a successor."""
 
@@ -27,9 +33,10 @@ class VertexReport:
     :ivar task_seconds_saved: task time that the reused partitions had cost when they were computed
     :ivar task_seconds: task time that the computed partitions cost
     :ivar storing_seconds: task time of that which went into encoding and storing them
-    :ivar rule: the rule by which auto mode placed it; empty text where the script says ``checkpoint``
+    :ivar rule: ``shuffle`` where auto mode keeps a shuffle; empty text where the script says ``checkpoint``
     :ivar because: why the newest attempt computed what an earlier one had stored under this name, one phrase each
-    :ivar estimated: whether rows and task times are each partition's share of the stage's, as with shuffle files
+    :ivar would_reuse: partitions that a retry would reuse now
+    :ivar would_save: task time that it would save with them
     """
 
     name: str
@@ -47,7 +54,8 @@ class VertexReport:
     storing_seconds: float = 0.0
     rule: str = ""
     because: list[str] = field(default_factory=list)
-    estimated: bool = False
+    would_reuse: int = 0
+    would_save: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -76,10 +84,11 @@ class AttemptReport:
 
 @dataclass(frozen=True)
 class SkippedReport:
-    """A recovery point that the newest attempt did not record, and why."""
+    """What the newest attempt did not keep, why, and how often it came to that."""
 
     name: str
     reason: str
+    times: int = 1
 
 
 @dataclass(frozen=True)
@@ -87,6 +96,7 @@ class JobReport:
     """The whole job; the sums are over the vertices that the newest attempt came to.
 
     :ivar restarts: how often recovery was abandoned and the job began from scratch
+    :ivar retry: what a retry would save now
     :ivar returned: ``{"value": …}`` that a task function has returned in the newest attempt, if that has succeeded
     """
 
@@ -101,6 +111,7 @@ class JobReport:
     bytes_reused: int
     task_seconds_saved: float
     restarts: int = 0
+    retry: RetrySavings = field(default_factory=RetrySavings)
     returned: dict[str, Any] | None = None
 
     def to_dict(self) -> dict[str, Any]:
@@ -112,7 +123,11 @@ def build_report(job: str, graph: ExecutionGraph) -> JobReport:
     """Return the report of *job* from its replayed graph."""
     newest = graph.newest
     epoch = newest.epoch if newest else 0
-    vertices = [_vertex_report(vertex, epoch) for vertex in graph.vertices.values()]
+    because = not_reusable(graph)
+    vertices = [
+        _vertex_report(vertex, epoch, *reusable(identity, vertex, because))
+        for identity, vertex in graph.vertices.items()
+    ]
     reached = [vertex for vertex in graph.vertices.values() if epoch in vertex.reached_by]
     kept = [p for vertex in reached for p in vertex.partitions.values() if p.attempt < epoch]
     return JobReport(
@@ -137,15 +152,35 @@ def build_report(job: str, graph: ExecutionGraph) -> JobReport:
             for _, attempt in sorted(graph.attempts.items())
         ],
         vertices=vertices,
-        skipped=[SkippedReport(skip.name, skip.reason) for skip in (newest.skipped if newest else [])],
+        skipped=skipped(newest.skipped) if newest else [],
         problems=list(graph.problems),
         partitions_reused=len(kept),
         partitions_computed=sum(vertex.computed for vertex in vertices),
         bytes_reused=sum(partition.bytes for partition in kept),
         task_seconds_saved=round(sum(partition.duration for partition in kept), 3),
         restarts=sum(attempt.abandoned for attempt in graph.attempts.values()),
+        retry=retry_savings(graph, because),
         returned=_returned(graph),
     )
+
+
+def skipped(events: Iterable[VertexSkipped]) -> list[SkippedReport]:
+    """Return what was skipped, each name and reason once, in the order in which they first came."""
+    times = Counter((event.name, event.reason) for event in events)
+    return [SkippedReport(name, reason, number) for (name, reason), number in times.items()]
+
+
+def skipped_texts(skips: Iterable[SkippedReport]) -> list[str]:
+    """Return one phrase for each reason why something was skipped."""
+    names: dict[str, list[str]] = {}
+    for skip in skips:
+        times = f" ({skip.times:,} times)" if skip.times > 1 else ""
+        names.setdefault(skip.reason, []).append(f"{skip.name}{times}")
+    return [
+        f"skipped {', '.join(named[:MOST_NAMES])}"
+        f"{f' and {len(named) - MOST_NAMES:,} more' if len(named) > MOST_NAMES else ''}, because {reason}"
+        for reason, named in names.items()
+    ]
 
 
 def _returned(graph: ExecutionGraph) -> dict[str, Any] | None:
@@ -156,7 +191,7 @@ def _returned(graph: ExecutionGraph) -> dict[str, Any] | None:
     return {"value": kept["value"]}
 
 
-def _vertex_report(vertex: Vertex, epoch: int) -> VertexReport:
+def _vertex_report(vertex: Vertex, epoch: int, would_reuse: int, would_save: float) -> VertexReport:
     reused = [p for p in vertex.partitions.values() if p.attempt < epoch]
     computed = [p for p in vertex.partitions.values() if p.attempt == epoch]
     return VertexReport(
@@ -175,14 +210,15 @@ def _vertex_report(vertex: Vertex, epoch: int) -> VertexReport:
         storing_seconds=vertex.storing_seconds.get(epoch, 0.0),
         rule=vertex.initialized.rule,
         because=list(vertex.initialized.because) if vertex.initialized.epoch == epoch else [],
-        estimated=vertex.estimated,
+        would_reuse=would_reuse,
+        would_save=round(would_save, 3),
     )
 
 
 def format_report(report: JobReport) -> str:
     """Return the report as a few lines of text with an aligned table."""
     header = (
-        "vertex",
+        "recovery point",
         "partitions",
         "reused",
         "computed",
@@ -192,10 +228,8 @@ def format_report(report: JobReport) -> str:
         "task s",
         "storing",
         "task s saved",
+        "retry saves",
     )
-
-    def about(vertex: VertexReport) -> str:
-        return "~" if vertex.estimated else ""
 
     rows = [
         (
@@ -204,11 +238,12 @@ def format_report(report: JobReport) -> str:
             f"{vertex.reused:,}",
             f"{vertex.computed:,}",
             f"{vertex.missing:,}",
-            f"{about(vertex)}{vertex.rows:,}",
+            f"{vertex.rows:,}",
             f"{vertex.bytes / 2**20:,.1f}",
-            f"{about(vertex)}{vertex.task_seconds:,.1f}",
+            f"{vertex.task_seconds:,.1f}",
             f"{vertex.storing_seconds:,.1f}",
-            f"{about(vertex)}{vertex.task_seconds_saved:,.1f}",
+            f"{vertex.task_seconds_saved:,.1f}",
+            f"{vertex.would_save:,.1f}",
         )
         for vertex in report.vertices
     ]
@@ -224,7 +259,7 @@ def format_report(report: JobReport) -> str:
     lines += [
         f"  {vertex.name} computed again: {'; '.join(vertex.because)}" for vertex in report.vertices if vertex.because
     ]
-    lines += [f"  not recorded: {skip.name}: {skip.reason}" for skip in report.skipped]
+    lines += [f"  {phrase}" for phrase in skipped_texts(report.skipped)]
     if report.restarts:
         lines.append(f"  starts from scratch because recovery had to be abandoned: {report.restarts}")
     lines += [f"  note: {problem}" for problem in report.problems]
@@ -232,4 +267,6 @@ def format_report(report: JobReport) -> str:
         f"Reused {report.partitions_reused:,} partitions ({report.bytes_reused / 2**20:,.1f} MiB), "
         f"computed {report.partitions_computed:,}; saved {report.task_seconds_saved:,.1f} s of task time."
     )
+    if report.state != JobState.FINISHED and report.vertices:
+        lines.append(savings_text(report.retry, report.state))
     return "\n".join(lines)

@@ -101,8 +101,8 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     for name, help_text in {
         "enabled": "record and recover at all",
         "resume": "auto: go on from what survived; never: start afresh",
-        "recovery_points": "auto: find recovery points in scripts that have none; explicit: only checkpoint()",
-        "overhead_budget": "seconds that storing may take for one second of computing, where points were found",
+        "recovery_points": "auto: keep what shuffles have written, too; explicit: only checkpoint() and its like",
+        "overhead_budget": "seconds that auto mode may spend on copying map outputs for one second of computing",
         "sinks": "once: an output that an earlier attempt has committed is not written again; repeat: it is",
         "previous_worker_recovery_timeout": "how long a heartbeat must stand still before its driver counts as lost",
         "write_buffer_size": "size of the event buffer that triggers a flush",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
+from dataclasses import asdict
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -105,8 +106,10 @@ def test_the_numbers_are_the_reports(events: list[ev.JobEvent]) -> None:
         report.partitions_computed,
     )
     assert view["bytes_reused"] == report.bytes_reused
+    assert view["retry"] == asdict(report.retry)
     for shown, reported in zip(view["vertices"], report.vertices, strict=True):
         assert (shown["reused"], shown["computed"]) == (reported.reused, reported.computed)
+        assert (shown["would_reuse"], shown["would_save"]) == (reported.would_reuse, reported.would_save)
         assert shown["lost"] + shown["missing"] == reported.missing
 
 
@@ -114,7 +117,7 @@ def test_the_sums_of_a_history() -> None:
     """Time and bytes saved are those of reused partitions that the newest attempt came to."""
     view = view_of(HISTORY)
     assert (view["bytes_reused"], view["task_seconds_saved"], view["task_seconds"]) == (300, 6.0, 4.0)
-    assert view["skipped"] == [{"name": "c", "reason": "not deterministic"}]
+    assert view["skipped"] == [{"name": "c", "reason": "not deterministic", "times": 1}]
     assert [attempt["state"] for attempt in view["attempts"]] == ["LOST", "FINISHED"]  # type: ignore[attr-defined]
 
 

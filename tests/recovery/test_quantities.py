@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_provider.recovery.quantities import bytes_text
+from airflow_provider.recovery.quantities import bytes_text, seconds_text
 
 
 @pytest.mark.parametrize(
@@ -23,3 +23,21 @@ from airflow_provider.recovery.quantities import bytes_text
 def test_the_unit_suits_the_number(size: float, text: str) -> None:
     """Below 1,024 of a unit it is that unit; above the largest one, many of it."""
     assert bytes_text(size) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "0.0 s"),
+        (9.94, "9.9 s"),
+        (9.96, "10 s"),
+        (59.6, "1 min 00 s"),
+        (310, "5 min 10 s"),
+        (3599.7, "1 h 00 min"),
+        (7_380, "2 h 03 min"),
+        (10_000_000, "2,777 h 46 min"),
+    ],
+)
+def test_a_time_has_two_units_at_most(seconds: float, text: str) -> None:
+    """Tenths of seconds, seconds, minutes, hours; rounded before it is cut, so that there are never 60 of a unit."""
+    assert seconds_text(seconds) == text

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 
 from airflow_provider.recovery import events as ev
-from airflow_provider.recovery.partitions import MAP_OUTPUT
 from airflow_provider.recovery.replay import replay
 from airflow_provider.recovery.report import RETURNED, build_report, format_report
 from tests.recovery.test_graph import done, end, init, start
@@ -36,18 +35,35 @@ def test_reused_and_computed_are_counted_for_the_newest_attempt() -> None:
     assert [(skip.name, skip.reason) for skip in report.skipped] == [("c", "not deterministic")]
 
 
-def test_what_is_estimated_is_told_as_such() -> None:
-    """Rows and times of shuffle files are shares of their stage's; those of stored rows are counted."""
-    history = [
-        start(1), init(1, "rows", 1), done(0, 1, "rows", key="rows/0.parquet"),
-        init(1, "files", 1), done(0, 1, "files", key=f"files/0{MAP_OUTPUT}"),
+def test_what_a_retry_would_save_is_of_each_vertex_and_of_all() -> None:
+    """The sum is over the vertices; a job that has finished has nothing to retry, so its text does not speak of it."""
+    report = build_report("job", replay(HISTORY))
+    assert [(vertex.would_reuse, vertex.would_save) for vertex in report.vertices] == [(2, 4.0), (3, 6.0), (1, 2.0)]
+    assert (report.retry.reusable, report.retry.partitions, report.retry.task_seconds) == (6, 7, 12.0)
+    assert "A retry would" not in format_report(report)
+    failed = build_report("job", replay([*HISTORY[:-1], ev.JobFailed(epoch=2, error="no")]))
+    last = "A retry would reuse 6 of 7 partitions and save about 12 s of task time."
+    assert format_report(failed).splitlines()[-1] == last
+
+
+def test_what_is_skipped_again_and_again_is_said_once() -> None:
+    """With the number of times; what differs in name or reason stays apart."""
+    skips = [("a", "r"), ("b", "r"), ("a", "r"), ("a", "s")]
+    report = build_report("job", replay([start(1), *(ev.VertexSkipped(epoch=1, name=n, reason=r) for n, r in skips)]))
+    assert [(skip.name, skip.reason, skip.times) for skip in report.skipped] == [
+        ("a", "r", 2), ("b", "r", 1), ("a", "s", 1),
     ]  # fmt: skip
-    report = build_report("job", replay(history))
-    assert [(vertex.name, vertex.estimated) for vertex in report.vertices] == [("rows", False), ("files", True)]
-    rows, files = (
-        next(line for line in format_report(report).splitlines() if name in line) for name in ("rows ", "files ")
+    lines = format_report(report).splitlines()
+    assert {"  skipped a (2 times), b, because r", "  skipped a, because s"} <= set(lines)
+
+
+def test_many_that_are_skipped_for_one_reason_are_one_line() -> None:
+    """The first names, and how many more."""
+    skips = [ev.VertexSkipped(epoch=1, name=f"query {n}", reason="no shuffle") for n in range(20)]
+    (line,) = (
+        line for line in format_report(build_report("job", replay([start(1), *skips]))).splitlines() if "no sh" in line
     )
-    assert ("~10" in rows, "~2.0" in rows, "~10" in files, "~2.0" in files) == (False, False, True, True)
+    assert line.endswith("query 6, query 7 and 12 more, because no shuffle")
 
 
 def test_a_first_attempt_reuses_nothing() -> None:
@@ -74,9 +90,9 @@ def test_the_text_names_job_state_attempts_vertices_and_savings() -> None:
     header = next(line for line in lines if "partitions" in line and "computed" in line)
     row = next(line for line in lines if line.strip().startswith("b "))
     assert len(header) == len(row)
-    assert row.split() == ["b", "3", "1", "2", "0", "30", "0.0", "4.0", "1.5", "2.0"]
+    assert row.split() == ["b", "3", "1", "2", "0", "30", "0.0", "4.0", "1.5", "2.0", "6.0"]
     assert any("old (not reached)" in line for line in lines)
-    assert "  not recorded: c: not deterministic" in lines
+    assert "  skipped c, because not deterministic" in lines
     assert "  note: block 3 is missing" in lines
     assert lines[-1] == "Reused 3 partitions (0.0 MiB), computed 2; saved 6.0 s of task time."
 

@@ -77,11 +77,14 @@ function figures(answer) {
   const told = bar($("progress-bar"), parts);
   const fate = answer.discard ? " · none of it will be reused" : view.state === "FINISHED" && answer.task.state === "success" ? " · released since" : "";
   const complete = view.vertices.filter((vertex) => vertex.state === "FINISHED").length;
-  $("progress-text").textContent = `${told || "No partitions yet"} · ${complete} of ${many(view.vertices.filter((vertex) => vertex.state !== "SUPERSEDED").length, "vertex").replace("vertexs", "vertices")} complete${fate}`;
+  $("progress-text").textContent = `${told || "No partitions yet"} · ${complete} of ${many(view.vertices.filter((vertex) => vertex.state !== "SUPERSEDED").length, "recovery point")} complete${fate}`;
   $("reused-figure").textContent = count(view.reused);
   $("reused-text").textContent = view.reused ? `${size(view.bytes_reused)} kept from earlier attempts` : "nothing kept from earlier attempts";
   $("saved-figure").textContent = duration(view.task_seconds_saved);
   $("saved-text").textContent = `${duration(view.task_seconds)} computed by attempt ${view.attempt}`;
+  const [retry, what] = savings(answer);
+  $("retry-figure").textContent = retry;
+  $("retry-text").textContent = what;
   const newest = view.attempts[view.attempts.length - 1];
   const ended = newest && (newest.state === "FINISHED" || newest.state === "FAILED");
   const pulses = {
@@ -95,6 +98,17 @@ function figures(answer) {
     : pulses[answer.pulse] || ["Ended", `its last word: ${answer.pulse.toLowerCase()}`];
   $("driver-figure").textContent = figure;
   $("driver-text").textContent = `Attempt ${answer.claimed || view.attempt}${answer.host ? ` on ${answer.host}` : ""}: ${text}`;
+}
+
+// What a retry would save now, in one figure and one phrase.
+function savings(answer) {
+  const { retry, state } = answer.view;
+  const unit = retry.map_outputs === 0 ? "partition" : retry.map_outputs === retry.partitions ? "map output" : "map output and partition";
+  if (state === "FINISHED") return ["–", "the job has finished, so there is nothing to retry"];
+  if (answer.discard) return ["nothing", "what is stored was discarded"];
+  if (retry.nothing_because) return ["nothing", `because ${retry.nothing_because}`];
+  if (!retry.reusable) return ["nothing", "nothing that it could reuse is stored"];
+  return [duration(retry.task_seconds), `of task time: ${count(retry.reusable)} of ${many(retry.partitions, unit).replace("output and", "outputs and")} (${size(retry.bytes)}) would be reused`];
 }
 
 function levels(list) {
@@ -124,7 +138,7 @@ function graph(view) {
   const list = view.vertices.slice(-60);
   const key = $("graph").clientWidth + JSON.stringify(list.map((v) => [v.id, v.state, v.reused, v.computed, v.lost, v.partitions]));
   $("graph-note").hidden = view.vertices.length <= 60 && !view.vertices_omitted;
-  $("graph-note").textContent = `Only the newest ${list.length} vertices are drawn.`;
+  $("graph-note").textContent = `Only the newest ${list.length} recovery points are drawn.`;
   if (key === drawn) return;
   drawn = key;
   const focused = document.activeElement && document.activeElement.getAttribute("data-node");
@@ -168,7 +182,7 @@ function graph(view) {
 
 function node(vertex, [x, y], width, height) {
   const [kind, mark, word] = VERTEX_STATES[vertex.state] || VERTEX_STATES.WAITING;
-  const reads = vertex.upstream.length ? `, reads ${many(vertex.upstream.length, "vertex").replace("vertexs", "vertices")}` : "";
+  const reads = vertex.upstream.length ? `, reads ${many(vertex.upstream.length, "recovery point")}` : "";
   const label = `${vertex.name}: ${word}, ${tally(vertex)}${reads}`;
   const group = svg("g", {
     class: `node${vertex.state === "SUPERSEDED" ? " faded" : ""}`, tabindex: "0", role: "link", "aria-label": label, "data-node": vertex.id,
@@ -191,7 +205,7 @@ function node(vertex, [x, y], width, height) {
     if (share > 0) group.append(svg("rect", { class: style, x: from, y: 35, width: Math.max(share - 1, 1), height: 6, rx: 2 }));
     from += share;
   }
-  group.append(svg("text", { class: "count", x: 14, y: 56 }, `${count(stored)} of ${count(vertex.partitions)}${vertex.reused ? `, ${count(vertex.reused)} reused` : ""}`));
+  group.append(svg("text", { class: "count", x: 14, y: 56 }, `${count(stored)} of ${count(vertex.partitions)}${vertex.reused ? `, ${count(vertex.reused)} ${stateWord(vertex, "r")}` : ""}`));
   const go = () => {
     const target = [...document.querySelectorAll(".vertex")].find((element) => element.dataset.id === vertex.id);
     if (!target) return;
@@ -210,9 +224,12 @@ function node(vertex, [x, y], width, height) {
   return group;
 }
 
+const unit = (vertex) => (vertex.shuffle ? "map output" : "partition");
+const stateWord = (vertex, letter) => (vertex.shuffle && letter === "r" ? "put back" : WORDS[letter]);
+
 function tally(vertex) {
-  const parts = Object.entries(STATES).filter(([, name]) => vertex[name]).map(([letter, name]) => `${count(vertex[name])} ${WORDS[letter]}`);
-  return `${many(vertex.partitions, "partition")}${parts.length ? `: ${parts.join(", ")}` : ""}`;
+  const parts = Object.entries(STATES).filter(([, name]) => vertex[name]).map(([letter, name]) => `${count(vertex[name])} ${stateWord(vertex, letter)}`);
+  return `${many(vertex.partitions, unit(vertex))}${parts.length ? `: ${parts.join(", ")}` : ""}`;
 }
 
 const rows = new Map();
@@ -226,7 +243,8 @@ function vertices(view) {
     }
   }
   view.vertices.forEach((vertex, place) => {
-    const text = JSON.stringify(vertex);
+    const finished = view.state === "FINISHED";
+    const text = JSON.stringify([vertex, finished]);
     let row = rows.get(vertex.id);
     if (!row) {
       row = { element: make("article", { class: "vertex", tabindex: "-1", "data-id": vertex.id }), text: "" };
@@ -234,32 +252,33 @@ function vertices(view) {
     }
     if (row.text !== text) {
       row.text = text;
-      fill(row.element, vertex);
+      fill(row.element, vertex, finished);
     }
     if (box.children[place] !== row.element) box.insertBefore(row.element, box.children[place] || null);
   });
 }
 
-function fill(element, vertex) {
+function fill(element, vertex, finished) {
   const faded = vertex.state === "SUPERSEDED" ? " faded" : "";
   element.className = `vertex${faded}`;
   const counts = make("p", { class: "counts" });
-  for (const name of ["reused", "computed", "lost", "missing"]) {
-    if (vertex[name]) counts.append(make("span", {}, make("b", {}, count(vertex[name])), ` ${name === "missing" ? "not stored" : name}`));
+  const words = { reused: vertex.shuffle ? "put back" : "reused", computed: "computed", lost: "lost", missing: "not stored" };
+  for (const [name, said] of Object.entries(words)) {
+    if (vertex[name]) counts.append(make("span", {}, make("b", {}, count(vertex[name])), ` ${said}`));
   }
-  const about = vertex.estimated ? "~" : "";  // each partition's share of what its stage has written and taken
-  counts.append(make("span", {}, make("b", {}, about + count(vertex.rows)), " rows"), make("span", {}, make("b", {}, size(vertex.bytes))));
-  if (vertex.task_seconds_saved) counts.append(make("span", {}, make("b", {}, about + duration(vertex.task_seconds_saved)), " saved"));
+  counts.append(make("span", {}, make("b", {}, count(vertex.rows)), " rows"), make("span", {}, make("b", {}, size(vertex.bytes))));
+  if (vertex.task_seconds_saved) counts.append(make("span", {}, make("b", {}, duration(vertex.task_seconds_saved)), " saved"));
+  if (vertex.would_reuse && !finished) counts.append(make("span", {}, "a retry would save ", make("b", {}, duration(vertex.would_save))));
   const canvas = make("canvas", { role: "img", "aria-label": tally(vertex) });
   const why = [
     ...vertex.because,
-    ...vertex.resets.map((reset) => `${many(reset.partitions, "partition")} given up in attempt ${reset.attempt}: ${reset.reason}`),
+    ...vertex.resets.map((reset) => `${many(reset.partitions, unit(vertex))} given up in attempt ${reset.attempt}: ${reset.reason}`),
   ];
   element.replaceChildren(...[
     make("div", { class: "row" }, make("h3", {}, vertex.name), pill(VERTEX_STATES[vertex.state] || VERTEX_STATES.WAITING), counts),
     why.length ? make("div", { class: "why" }, "Computed again, because:", make("ul", {}, ...why.map((reason) => make("li", {}, reason)))) : null,
     canvas,
-    vertex.cell_size > 1 ? make("p", { class: "small" }, `Each cell stands for ${vertex.cell_size} partitions and shows the worst of them.`) : null,
+    vertex.cell_size > 1 ? make("p", { class: "small" }, `Each cell stands for ${many(vertex.cell_size, unit(vertex))} and shows the worst of them.`) : null,
   ].filter(Boolean));
   const states = decode(vertex.cells);
   paint(canvas, states);
@@ -273,7 +292,7 @@ function fill(element, vertex) {
     const last = Math.min(first + vertex.cell_size, vertex.partitions) - 1;
     const tip = $("tip");
     tip.hidden = !known;
-    if (known) tip.textContent = `Partition ${count(first)}${last > first ? ` to ${count(last)}` : ""}: ${WORDS[states[index]]}`;
+    if (known) tip.textContent = `${vertex.shuffle ? "Map output" : "Partition"} ${count(first)}${last > first ? ` to ${count(last)}` : ""}: ${stateWord(vertex, states[index])}`;
     tip.style.left = `${Math.min(event.clientX + 14, window.innerWidth - 230)}px`;
     tip.style.top = `${event.clientY + 16}px`;
   });
@@ -430,7 +449,7 @@ function facts(answer) {
   $("facts").replaceChildren(...rowsOf);
   const lists = [];
   const told = (title, items) => items.length && lists.push(make("h3", {}, title), make("ul", {}, ...items.map((item) => make("li", {}, item))));
-  told("Not recorded", view.skipped.map((skip) => `${skip.name}: ${skip.reason}`));
+  told("Skipped", view.skipped.map((skip) => `${skip.name}${skip.times > 1 ? ` (${count(skip.times)} times)` : ""}, because ${skip.reason}`));
   told("Problems of the event store", view.problems);
   $("notes").replaceChildren(...lists);
 }
