@@ -1,0 +1,182 @@
+"""Run generated scripts in all modes, and say where one of them is not plain Spark."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+
+from airflow_provider.recovery import faults
+from tests.differential.bundle import Bundle
+from tests.differential.processes import Ended, Folder, Stop
+from tests.differential.records import Difference, differences, read
+
+FAULTS = (
+    faults.AFTER_PARTITION_PUT,
+    faults.AFTER_PARTITION_EVENT,
+    faults.AFTER_FLUSH,
+    faults.AFTER_SINK_COMMIT,
+    faults.BEFORE_FLUSH,
+    faults.AFTER_SNAPSHOT,
+)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A mode of a bundle in which cases differ from plain Spark, or which did not end well."""
+
+    bundle: Bundle
+    mode: str
+    found: tuple[Difference, ...]
+    log: str = ""
+
+    def cases(self) -> set[str]:
+        return {difference.case for difference in self.found}
+
+    def text(self) -> str:
+        """All that is needed to make it a fixed case."""
+        texts = {case.name: case.text() for case in self.bundle.cases}
+        lines = [f"bundle {self.bundle.number}, {self.mode}, settings {self.bundle.settings}"]
+        for name in sorted(self.cases()):
+            lines += [texts.get(name, name), *(str(one) for one in self.found if one.case == name), ""]
+        if self.log:
+            lines += ["log:", self.log[-3000:]]
+        return "\n".join(lines)
+
+
+@dataclass
+class Outcome:
+    """What a run has done and found."""
+
+    cases: int = 0
+    attempts: int = 0
+    kills: int = 0
+    struck: int = 0
+    run_again: set[str] = field(default_factory=set)
+    findings: list[Finding] = field(default_factory=list)
+
+    def differing(self, mode: str = "") -> Counter[str]:
+        """Cases that differ, by mode."""
+        found: Counter[str] = Counter()
+        for finding in self.findings:
+            if finding.mode.startswith(mode):
+                found[finding.mode.split(" (")[0]] += max(1, len(finding.cases()))
+        return found
+
+
+@dataclass
+class Differential:
+    """Runs bundles below a folder.
+
+    :param say: is called with a line for each step
+    :param keep: leave the folders of bundles in which nothing was found, too
+    """
+
+    folder: Path
+    data: Path
+    seed: int
+    say: Callable[[str], None] = lambda _: None
+    keep: bool = False
+    outcome: Outcome = field(default_factory=Outcome)
+
+    def plain_twice(self, bundle: Bundle) -> None:
+        """The harness's own noise: plain Spark against plain Spark."""
+        home = self._home(bundle)
+        expected = self._folder(home, "plain").run(recovered=False)
+        again = self._folder(home, "plain-again").run(recovered=False)
+        self._compare(bundle, "plain again", expected, again)
+        for cores in (1, 3):
+            other = self._folder(home, f"plain-{cores}").run(recovered=False, cores=cores)
+            self._compare(bundle, f"plain on {cores}", expected, other, same_layout=False)
+        self._end(bundle, home)
+
+    def compare(self, bundle: Bundle, kills: int = 0) -> None:
+        """Plain, recovered, and with *kills* recovered, killed and run again."""
+        home = self._home(bundle)
+        plain = self._folder(home, "plain").run(recovered=False)
+        if plain.code != 0:
+            self._add(Finding(bundle, "plain", (), plain.log))
+            return
+        recovered = self._folder(home, "recovered").run(recovered=True)
+        self._compare(bundle, "recovered", plain, recovered)
+        if kills:
+            self._killed(bundle, plain, kills, home)
+        self._end(bundle, home)
+
+    def broken(self, bundle: Bundle, wrapper: tuple[str, ...]) -> None:
+        """Plain Spark against an engine that is broken on purpose, to see that it is noticed."""
+        home = self._home(bundle)
+        plain = self._folder(home, "plain").run(recovered=False)
+        broken = self._folder(home, "broken")
+        broken.wrapper = wrapper
+        self._compare(bundle, "broken", plain, broken.run(recovered=False))
+
+    def _killed(self, bundle: Bundle, plain: Ended, kills: int, home: Path) -> None:
+        """Attempts that are killed one after another, each further on, and one to the end."""
+        random = Random(f"kills {self.seed} {bundle.number}")
+        folder = self._folder(home, "killed")
+        other_cores = random.random() < 0.35
+        cores, begun, stops = 2, set(), []
+        for stop in _stops(random, bundle, plain, kills):
+            ended = folder.run(recovered=True, cores=cores, stop=stop)
+            self.outcome.attempts += 1
+            begun |= set(ended.progress)
+            if ended.code == 0:  # through before it could be killed: the next attempt starts afresh
+                shutil.rmtree(folder.path, ignore_errors=True)
+                begun.clear()
+                continue
+            stops.append(str(stop))
+            self.outcome.kills += 1
+            self.outcome.struck += bool(ended.struck)
+            cores = random.choice([1, 3]) if other_cores else 2
+        self.outcome.run_again |= begun
+        last = folder.run(recovered=True, cores=cores)
+        mode = f"killed (on {cores} cores; {'; '.join(stops)})"
+        self._compare(bundle, mode, plain, last, begun=begun, same_layout=not other_cores)
+
+    def _compare(
+        self, bundle: Bundle, mode: str, plain: Ended, other: Ended, begun: Iterable[str] = (), same_layout: bool = True
+    ) -> None:
+        self.outcome.attempts += 1
+        found = differences(read(plain.records), read(other.records), begun=set(begun), same_layout=same_layout)
+        self.say(
+            f"bundle {bundle.number} {mode}: {len(bundle.cases)} cases, {other.seconds:.0f} s "
+            f"(plain {plain.seconds:.0f} s), exit {other.code}, {len({one.case for one in found})} differ"
+        )
+        if found or other.code != 0:
+            self._add(Finding(bundle, mode, tuple(found), other.log if other.code else ""))
+
+    def _add(self, finding: Finding) -> None:
+        self.outcome.findings.append(finding)
+        folder = self.folder / "findings"
+        folder.mkdir(exist_ok=True)
+        name = f"{finding.bundle.number:03}-{finding.mode.split(' (')[0].replace(' ', '-')}.txt"
+        (folder / name).write_text(finding.text(), encoding="utf-8")
+
+    def _home(self, bundle: Bundle) -> Path:
+        home = self.folder / f"{bundle.number:03}"
+        shutil.rmtree(home, ignore_errors=True)
+        home.mkdir(parents=True)
+        (home / "script.py").write_text(bundle.script(), encoding="utf-8")
+        return home
+
+    def _folder(self, home: Path, name: str) -> Folder:
+        return Folder(home / name, home / "script.py", self.data)
+
+    def _end(self, bundle: Bundle, home: Path) -> None:
+        self.outcome.cases += len(bundle.cases)
+        if not self.keep and not any(finding.bundle is bundle for finding in self.outcome.findings):
+            shutil.rmtree(home, ignore_errors=True)
+
+
+def _stops(random: Random, bundle: Bundle, plain: Ended, kills: int) -> list[Stop]:
+    """Moments in different cases, in the order in which the script comes to them; a few are fault points."""
+    names = [case.name for case in bundle.cases]
+    chosen = sorted(random.sample(range(len(names)), min(kills, len(names))))
+    stops = [Stop(names[place], random.uniform(0.05, 0.95) * plain.took(names[place])) for place in chosen]
+    if random.random() < 0.4:
+        stops.insert(0, Stop(fault=f"{random.choice(FAULTS)}@{random.randint(1, 30)}"))
+    return stops
