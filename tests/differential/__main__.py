@@ -14,12 +14,11 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.differential.bundle import Bundle, bundles
+from tests.differential.bundle import bundles
 from tests.differential.data import make_data
 from tests.differential.differential import Differential
+from tests.differential.walk import walk
 from tests.support.quick_jvm import write_archive
-
-KILLS_PER_BUNDLE = 6
 
 
 def main() -> int:
@@ -41,30 +40,22 @@ def main() -> int:
     folder.mkdir(parents=True, exist_ok=True)
     runs = Differential(folder, make_data(folder / "data"), parsed.seed, _say, parsed.keep)
     began = time.monotonic()
-    made = bundles(parsed.seed, parsed.cases, parsed.size)
-    for bundle in made:
-        if parsed.only and bundle.number not in parsed.only:
-            continue
-        if parsed.plain_only:
-            runs.plain_twice(bundle)
-        else:
-            left = parsed.killed - runs.outcome.struck
-            runs.compare(bundle, _kills(bundle, left, len(made) - bundle.number))
+    if parsed.plain_only:
+        for bundle in bundles(parsed.seed, parsed.cases, parsed.size):
+            if not parsed.only or bundle.number in parsed.only:
+                runs.plain_twice(bundle)
+    else:
+        walk(runs, parsed.cases, parsed.killed, parsed.size, parsed.only)
     _summary(runs, time.monotonic() - began, folder)
     return 1 if runs.outcome.findings else 0
-
-
-def _kills(bundle: Bundle, left: int, bundles_left: int) -> int:
-    """As many as are needed to come to the wanted number, spread over the scripts that are left."""
-    wanted = -(-left // max(1, bundles_left))
-    return max(0, min(max(wanted, KILLS_PER_BUNDLE if left > 0 else 0), left, len(bundle.cases)))
 
 
 def _summary(runs: Differential, seconds: float, folder: Path) -> None:
     outcome = runs.outcome
     _say(
-        f"{outcome.cases} cases, seed {runs.seed}, {outcome.kills} drivers killed, {outcome.struck} of them while a case "
-        f"was at work; {len(outcome.run_again)} cases begun by a killed attempt and run again; {seconds / 60:.0f} min"
+        f"{outcome.cases} cases, seed {runs.seed}, {outcome.kills} drivers killed, {outcome.struck} of them while a "
+        f"case was at work; {len(outcome.run_again)} cases begun by a killed attempt and run again; "
+        f"{seconds / 60:.0f} min"
     )
     for mode, number in outcome.differing().items():
         _say(f"{mode}: {number} cases differ")

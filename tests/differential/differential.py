@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -14,6 +15,9 @@ from tests.differential.bundle import Bundle
 from tests.differential.processes import Ended, Folder, Stop
 from tests.differential.records import Difference, differences, read
 
+MOMENT = r'r\.moment\("([^"]*)"\)'
+SETTLED = 1.0
+"""Seconds for which a driver waits where it is killed between two actions: what was kept meanwhile has arrived."""
 FAULTS = (
     faults.AFTER_PARTITION_PUT,
     faults.AFTER_PARTITION_EVENT,
@@ -58,13 +62,16 @@ class Outcome:
     run_again: set[str] = field(default_factory=set)
     findings: list[Finding] = field(default_factory=list)
 
-    def differing(self, mode: str = "") -> Counter[str]:
-        """Cases that differ, by mode."""
+    def differing(self) -> Counter[str]:
+        """Cases that differ, by mode and by whether it is in what they find or only in the session's state."""
         found: Counter[str] = Counter()
         for finding in self.findings:
-            if finding.mode.startswith(mode):
-                found[finding.mode.split(" (")[0]] += max(1, len(finding.cases()))
-        return found
+            mode = finding.mode.split(" (")[0]
+            visible = {one.case for one in finding.found if one.key != "state"}
+            found[f"{mode}, results"] += len(visible)
+            found[f"{mode}, state only"] += len(finding.cases() - visible)
+            found[f"{mode}, ended badly"] += bool(finding.log)
+        return +found
 
 
 @dataclass
@@ -88,13 +95,13 @@ class Differential:
         expected = self._folder(home, "plain").run(recovered=False)
         again = self._folder(home, "plain-again").run(recovered=False)
         self._compare(bundle, "plain again", expected, again)
-        for cores in (1, 3):
-            other = self._folder(home, f"plain-{cores}").run(recovered=False, cores=cores)
-            self._compare(bundle, f"plain on {cores}", expected, other, same_layout=False)
+        cores = Random(f"cores {self.seed} {bundle.number}").choice([1, 3])
+        other = self._folder(home, f"plain-{cores}").run(recovered=False, cores=cores)
+        self._compare(bundle, f"plain on {cores}", expected, other, same_layout=False)
         self._end(bundle, home)
 
-    def compare(self, bundle: Bundle, kills: int = 0) -> None:
-        """Plain, recovered, and with *kills* recovered, killed and run again."""
+    def compare(self, bundle: Bundle, kills: int = 0, stops: Sequence[Stop] = ()) -> None:
+        """Plain, recovered, and recovered, killed and run again: *kills* times at moments of chance, or at *stops*."""
         home = self._home(bundle)
         plain = self._folder(home, "plain").run(recovered=False)
         if plain.code != 0:
@@ -102,8 +109,11 @@ class Differential:
             return
         recovered = self._folder(home, "recovered").run(recovered=True)
         self._compare(bundle, "recovered", plain, recovered)
+        random = Random(f"kills {self.seed} {bundle.number}")
         if kills:
-            self._killed(bundle, plain, kills, home)
+            stops = _stops(random, bundle, plain, kills)
+        if stops:
+            self._killed(bundle, plain, stops, random, home)
         self._end(bundle, home)
 
     def broken(self, bundle: Bundle, wrapper: tuple[str, ...]) -> None:
@@ -114,13 +124,14 @@ class Differential:
         broken.wrapper = wrapper
         self._compare(bundle, "broken", plain, broken.run(recovered=False))
 
-    def _killed(self, bundle: Bundle, plain: Ended, kills: int, home: Path) -> None:
+    def _killed(self, bundle: Bundle, plain: Ended, stops: Sequence[Stop], random: Random, home: Path) -> None:
         """Attempts that are killed one after another, each further on, and one to the end."""
-        random = Random(f"kills {self.seed} {bundle.number}")
         folder = self._folder(home, "killed")
         other_cores = random.random() < 0.35
-        cores, begun, stops = 2, set(), []
-        for stop in _stops(random, bundle, plain, kills):
+        cores = 2
+        begun: set[str] = set()
+        done: list[str] = []
+        for stop in stops:
             ended = folder.run(recovered=True, cores=cores, stop=stop)
             self.outcome.attempts += 1
             begun |= set(ended.progress)
@@ -128,13 +139,13 @@ class Differential:
                 shutil.rmtree(folder.path, ignore_errors=True)
                 begun.clear()
                 continue
-            stops.append(str(stop))
+            done.append(str(stop))
             self.outcome.kills += 1
             self.outcome.struck += bool(ended.struck)
             cores = random.choice([1, 3]) if other_cores else 2
         self.outcome.run_again |= begun
         last = folder.run(recovered=True, cores=cores)
-        mode = f"killed (on {cores} cores; {'; '.join(stops)})"
+        mode = f"killed (on {cores} cores; {'; '.join(done)})"
         self._compare(bundle, mode, plain, last, begun=begun, same_layout=not other_cores)
 
     def _compare(
@@ -172,11 +183,22 @@ class Differential:
             shutil.rmtree(home, ignore_errors=True)
 
 
+def moments(bundle: Bundle) -> list[Stop]:
+    """All places that the cases of a script name for a kill."""
+    return [Stop(f"{case.name}/{name}", SETTLED) for case in bundle.cases for name in re.findall(MOMENT, case.body)]
+
+
 def _stops(random: Random, bundle: Bundle, plain: Ended, kills: int) -> list[Stop]:
     """Moments in different cases, in the order in which the script comes to them; a few are fault points."""
     names = [case.name for case in bundle.cases]
     chosen = sorted(random.sample(range(len(names)), min(kills, len(names))))
-    stops = [Stop(names[place], random.uniform(0.05, 0.95) * plain.took(names[place])) for place in chosen]
+    stops = []
+    for place in chosen:
+        named = re.findall(MOMENT, bundle.cases[place].body)
+        if named and random.random() < 0.7:
+            stops.append(Stop(f"{names[place]}/{random.choice(named)}", SETTLED))
+        else:
+            stops.append(Stop(names[place], random.uniform(0.05, 0.95) * plain.took(names[place])))
     if random.random() < 0.4:
         stops.insert(0, Stop(fault=f"{random.choice(FAULTS)}@{random.randint(1, 30)}"))
     return stops

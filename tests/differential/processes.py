@@ -16,6 +16,7 @@ from airflow_provider.recovery.faults import FAULT
 from tests.support.quick_jvm import QUICK_JVM
 from tests.support.waiting import process_tree
 
+HALT = "DIFFERENTIAL_HALT"
 ROOT = Path(__file__).parents[2]
 RUNTIME = Path(__file__).parent / "runtime"
 FORCED: Mapping[str, str] = {
@@ -39,7 +40,10 @@ SETTINGS = {
 
 @dataclass(frozen=True)
 class Stop:
-    """When a driver is killed: so many seconds after a case has begun, or at one of the product's fault points."""
+    """When a driver is killed: so many seconds after a case has begun, or at one of the product's fault points.
+
+    :ivar case: its name; ``case/moment`` for a place that the case names, at which the script waits
+    """
 
     case: str = ""
     delay: float = 0.0
@@ -106,7 +110,7 @@ class Folder:
         with log.open("w") as output:
             process = subprocess.Popen(
                 command,
-                env=self._environment(cores, stop.fault if stop else ""),
+                env=self._environment(cores, stop),
                 cwd=self.path,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
@@ -132,7 +136,7 @@ class Folder:
             with suppress(subprocess.TimeoutExpired):
                 process.wait(0.02)
 
-    def _environment(self, cores: int, fault: str) -> dict[str, str]:
+    def _environment(self, cores: int, stop: Stop | None) -> dict[str, str]:
         settings = {
             **SETTINGS,
             "spark.master": f"local[{cores}]",
@@ -153,9 +157,13 @@ class Folder:
             "PYTHONWARNINGS": "ignore",
             "SPARK_LOCAL_IP": "127.0.0.1",
         }
-        environment.pop(FAULT, None)
-        if fault:
-            environment[FAULT] = fault
+        for name, value in (
+            (FAULT, stop.fault if stop else ""),
+            (HALT, stop.case if stop and "/" in stop.case else ""),
+        ):
+            environment.pop(name, None)
+            if value:
+                environment[name] = value
         return environment
 
 

@@ -26,7 +26,8 @@ RDDS = (
     """
     pairs = spark.sparkContext.parallelize([(n % 7, n) for n in range(200)], 4).cache()
     r.value("count", pairs.count())
-    r.rows("cogroup", pairs.cogroup(pairs.mapValues(lambda x: x + 1)).mapValues(lambda x: [len(y) for y in x]).collect())
+    grouped = pairs.cogroup(pairs.mapValues(lambda x: x + 1))
+    r.rows("cogroup", grouped.mapValues(lambda x: [len(y) for y in x]).collect())
     r.rows("zip", pairs.zipWithIndex().take(5), ordered=True)
     frame = spark.createDataFrame(pairs, "a int, b int").groupBy("a").agg(F.sum("b").alias("s"))
     r.frame("frame", frame)

@@ -29,9 +29,11 @@ def ordered(program: Program, frame: Frame) -> None:
             'r.shown("show", lambda: {f}.show(9, truncate=False))',
             'r.shown("show vertical", lambda: {f}.show(3, vertical=True))',
             'r.rows("rdd", {f}.rdd.map(tuple).collect(), ordered=True)',
-            'rows = {f}.toLocalIterator()\nr.rows("begun", [next(rows, None) for _ in range(5)], ordered=True)\ndel rows',
+            "rows = {f}.toLocalIterator()\n"
+            'r.rows("begun", [next(rows, None) for _ in range(5)], ordered=True)\ndel rows',
             'r.rows("offset", {f}.offset(4).limit(6).collect(), ordered=True)',
-            '{f}.write.mode("overwrite").parquet(f"{{out}}/sorted")\nr.written("sorted", f"{{out}}/sorted", ordered=True)',
+            '{f}.write.mode("overwrite").parquet(f"{{out}}/sorted")\n'
+            'r.written("sorted", f"{{out}}/sorted", ordered=True)',
             '{f}.coalesce(1).write.mode("overwrite").json(f"{{out}}/one")\n'
             'r.written("one", f"{{out}}/one", ordered=True, fixed=True)',
         ]

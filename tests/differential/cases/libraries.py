@@ -11,8 +11,9 @@ LEARNING = (
     """
     from pyspark.ml.clustering import KMeans
     from pyspark.ml.feature import VectorAssembler
-    t = spark.table("facts").groupBy("k").agg(F.sum("v").alias("v"), F.count("*").alias("c")).repartition(1).sortWithinPartitions("k")
-    model = KMeans(k=3, seed=$p, maxIter=3).fit(VectorAssembler(inputCols=["k", "c"], outputCol="features").transform(t))
+    t = spark.table("facts").groupBy("k").agg(F.count("*").alias("c")).repartition(1).sortWithinPartitions("k")
+    features = VectorAssembler(inputCols=["k", "c"], outputCol="features").transform(t)
+    model = KMeans(k=3, seed=$p, maxIter=3).fit(features)
     r.value("centers", [[round(float(y), 6) for y in x] for x in model.clusterCenters()], layout=True)
     r.value("clusters", model.summary.k)
     """,

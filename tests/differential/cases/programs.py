@@ -18,7 +18,9 @@ def program(random: Random) -> Case:
         step = random.choices(list(STEPS), list(STEPS.values()))[0]
         frame = step(made, frame)
         frames.append(frame)
-    for _ in range(random.choice([1, 1, 2, 3])):
+    for number in range(random.choice([1, 1, 2, 3])):
+        if number:
+            made.add(f'r.moment("{number}")')
         ending = random.choices(list(ENDINGS), list(ENDINGS.values()))[0]
         ending(made, frame if random.random() < 0.8 else random.choice(frames[1:]))
     return Case("program", made.text())

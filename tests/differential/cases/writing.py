@@ -63,7 +63,8 @@ WRITES = (
     """
     first = spark.table("facts").groupBy("k").agg(F.sum("d").alias("d"))
     first.write.mode("overwrite").parquet(f"{out}/stage1")
-    second = spark.read.parquet(f"{out}/stage1").join(spark.table("dims"), "k").groupBy("cat").agg(F.sum("d").alias("d"))
+    second = spark.read.parquet(f"{out}/stage1").join(spark.table("dims"), "k")
+    second = second.groupBy("cat").agg(F.sum("d").alias("d"))
     second.coalesce(1).write.mode("overwrite").option("header", True).csv(f"{out}/stage2")
     r.written("stage1", f"{out}/stage1")
     r.written("stage2", f"{out}/stage2", fixed=True)

@@ -25,6 +25,8 @@ from pyspark.sql import DataFrame, SparkSession
 from session_state import full_state, light_state, spark_settings_set
 from written import written_record
 
+HALT = "DIFFERENTIAL_HALT"
+"""Environment variable: ``case/moment`` at which the script waits to be killed."""
 TABLES = ("facts", "dims", "events", "logs")
 
 
@@ -35,8 +37,15 @@ class Recorder:
     :param out: a folder of the case's own, which later attempts find as it was left
     """
 
-    def __init__(self, case: str, data: str, out: str, lines: Callable[[dict[str, Any]], None]) -> None:
-        self.case, self.data, self.out, self._lines = case, data, out, lines
+    def __init__(
+        self,
+        case: str,
+        data: str,
+        out: str,
+        lines: Callable[[dict[str, Any]], None],
+        note: Callable[[str, str], None],
+    ) -> None:
+        self.case, self.data, self.out, self._lines, self._note = case, data, out, lines, note
         self.places = {out: "<out>", data: "<data>", os.getcwd(): "<here>", sys.path[0]: "<script>"}
         self.places |= {str(Path(sys.argv[0]).parent): "<script>"}
         self._taken: dict[str, int] = {}
@@ -74,6 +83,13 @@ class Recorder:
         layout = record.pop("layout", None)
         self.value(key, record, **flags)
         self.value(f"{key} layout", layout, **(flags if fixed else {**flags, "layout": True}))
+
+    def moment(self, name: str) -> None:
+        """A place at which a driver can be killed exactly; nothing otherwise."""
+        if os.environ.get(HALT) == f"{self.case}/{name}":
+            self._note("begin", f"{self.case}/{name}")
+            while True:
+                time.sleep(60)
 
     def error(self, key: str, action: Callable[[], object], **flags: bool) -> None:
         """What a call raises; that it raises nothing is written down as well."""
@@ -120,7 +136,7 @@ class Script:
             self._prepare(spark)
             out = str(Path(self.out) / name)
             Path(out).mkdir(parents=True, exist_ok=True)
-            recorder = Recorder(name, self.data, out, self._line)
+            recorder = Recorder(name, self.data, out, self._line, self._note)
             random.seed(42)
             self._note("begin", name)
             try:
@@ -133,7 +149,7 @@ class Script:
             self._note("end", name)
             self._reset(spark, start)
         random.seed(42)
-        recorder = Recorder("the session", self.data, self.out, self._line)
+        recorder = Recorder("the session", self.data, self.out, self._line, self._note)
         for key, value in full_state(spark).items():
             recorder.value(key, value)
         self._note("end", "script")
