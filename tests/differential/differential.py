@@ -12,6 +12,7 @@ from random import Random
 
 from airflow_provider.recovery import faults
 from tests.differential.bundle import Bundle
+from tests.differential.event_log import plan_differences, read_events
 from tests.differential.processes import Ended, Folder, Stop
 from tests.differential.records import Difference, differences, read
 
@@ -59,6 +60,7 @@ class Outcome:
     attempts: int = 0
     kills: int = 0
     struck: int = 0
+    queries: int = 0
     run_again: set[str] = field(default_factory=set)
     findings: list[Finding] = field(default_factory=list)
 
@@ -95,6 +97,7 @@ class Differential:
         expected = self._folder(home, "plain").run(recovered=False)
         again = self._folder(home, "plain-again").run(recovered=False)
         self._compare(bundle, "plain again", expected, again)
+        self._plans(bundle, "plans of plain again", expected, again)
         cores = Random(f"cores {self.seed} {bundle.number}").choice([1, 3])
         other = self._folder(home, f"plain-{cores}").run(recovered=False, cores=cores)
         self._compare(bundle, f"plain on {cores}", expected, other, same_layout=False)
@@ -109,6 +112,7 @@ class Differential:
             return
         recovered = self._folder(home, "recovered").run(recovered=True)
         self._compare(bundle, "recovered", plain, recovered)
+        self._plans(bundle, "plans of a first attempt", plain, recovered)
         random = Random(f"kills {self.seed} {bundle.number}")
         if kills:
             stops = _stops(random, bundle, plain, kills)
@@ -159,6 +163,15 @@ class Differential:
         )
         if found or other.code != 0:
             self._add(Finding(bundle, mode, tuple(found), other.log if other.code else ""))
+
+    def _plans(self, bundle: Bundle, mode: str, plain: Ended, other: Ended) -> None:
+        """Executed plans, jobs, stages, tasks and bytes shuffled, from Spark's event logs."""
+        one = read_events(plain.events)
+        found = plan_differences(one, read_events(other.events))
+        self.outcome.queries += len(one.queries)
+        self.say(f"bundle {bundle.number} {mode}: {len(one.queries)} queries, {len(found)} differences")
+        if found:
+            self._add(Finding(bundle, mode, tuple(Difference("plans", text, None, None) for text in found)))
 
     def _add(self, finding: Finding) -> None:
         self.outcome.findings.append(finding)

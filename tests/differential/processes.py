@@ -33,7 +33,11 @@ SETTINGS = {
     "spark.driver.memory": "1g",
     "spark.driver.host": "127.0.0.1",
     "spark.sql.codegen.cache.maxEntries": "1000",
+    # Spark 4.2.0 waits for ever where a Python UDF reads a Parquet scan's columns directly, without us, too.
+    "spark.sql.execution.arrow.pythonUDF.columnarInput.enabled": "false",
+    "spark.eventLog.enabled": "true",
     "spark.eventLog.compress": "false",
+    "spark.eventLog.rolling.enabled": "false",
     "spark.driver.extraJavaOptions": f"-Dlog4j2.level=error {QUICK_JVM}",
 }
 
@@ -58,6 +62,7 @@ class Ended:
     """How a run ended.
 
     :ivar records: what it has written down
+    :ivar events: folder with Spark's event logs
     :ivar struck: the case that was at work when the driver was killed; empty if none was
     """
 
@@ -66,6 +71,7 @@ class Ended:
     records: Path
     progress: Mapping[str, tuple[float, float | None]]
     seconds: float
+    events: Path
 
     @property
     def struck(self) -> str:
@@ -90,21 +96,28 @@ class Folder:
     attempts: int = 0
 
     def run(
-        self, *, recovered: bool, cores: int = 2, stop: Stop | None = None, options: Mapping[str, str] | None = None
+        self,
+        *,
+        recovered: bool,
+        cores: int = 2,
+        stop: Stop | None = None,
+        options: Mapping[str, str] | None = None,
+        arguments: tuple[str, ...] = (),
     ) -> Ended:
         """Run the script once.
 
         :param recovered: under ``spark-recovery run``, as the next attempt at this folder's job
+        :param arguments: of a script that is not a generated one
         """
         self.attempts += 1
         self.path.mkdir(parents=True, exist_ok=True)
         records, progress = self.path / f"records-{self.attempts}", self.path / f"progress-{self.attempts}"
         progress.touch()
-        arguments = [str(self.script), str(self.data), str(self.path / "out"), str(records), str(progress)]
+        given = arguments or (str(self.data), str(self.path / "out"), str(records), str(progress))
         store = f"file://{self.path}/store"
         flags = [text for pair in {**FORCED, **(options or {})}.items() for text in (f"--{pair[0]}", pair[1])]
         runner = ["-m", "airflow_provider.cli", "run", "--event-store", store, "--job-id", "job", *flags]
-        command = [self.python, *(runner if recovered else self.wrapper), *arguments]
+        command = [self.python, *(runner if recovered else self.wrapper), str(self.script), *given]
         log = self.path / f"log-{self.attempts}"
         began = time.monotonic()
         with log.open("w") as output:
@@ -124,7 +137,13 @@ class Folder:
                 kill_tree(process.pid)
         code = process.wait()
         text = log.read_text(errors="replace")[-20_000:]
-        return Ended(code, text, records, read_progress(progress), time.monotonic() - began)
+        return Ended(code, text, records, read_progress(progress), time.monotonic() - began, self.event_logs())
+
+    def event_logs(self) -> Path:
+        """Where Spark writes what this attempt does."""
+        folder = self.path / f"events-{self.attempts}"
+        folder.mkdir(exist_ok=True)
+        return folder
 
     def _wait(self, process: subprocess.Popen[bytes], progress: Path, stop: Stop | None) -> None:
         deadline = time.monotonic() + self.timeout
@@ -141,6 +160,7 @@ class Folder:
             **SETTINGS,
             "spark.master": f"local[{cores}]",
             "spark.local.dir": str(self.path / "local"),
+            "spark.eventLog.dir": f"file://{self.event_logs()}",
             "spark.sql.warehouse.dir": f"file://{self.path}/warehouse",
             "spark.hadoop.javax.jdo.option.ConnectionURL": (
                 f"jdbc:derby:;databaseName={self.path}/metastore;create=true"

@@ -39,7 +39,7 @@ def _aggregate(program: Program, name: str, kind: str) -> tuple[str, str]:
     general += [(f'F.countDistinct("{name}")', "int"), (f'F.approx_count_distinct("{name}")', "int")]
     if kind == "int":
         general += [(f'F.sum("{name}")', "int"), (f'F.sum_distinct("{name}")', "int")]
-        general += [(f'F.sum("{name}").cast("decimal(38,4)") / F.count(F.lit(1))', "dec")]
+        general += [(f'(F.sum("{name}").cast("decimal(38,4)") / F.count(F.lit(1)))', "dec")]
         general += [(f'F.percentile("{name}", 0.5).cast("string")', "str")]
         general += [(f'F.array_join(F.array_sort(F.collect_set("{name}")), ";")', "str")]
     if kind == "dec":
