@@ -1,0 +1,1 @@
+"""What the generated cases are about, a module for each subject; each has ``FAMILIES``: name to maker of a case."""

@@ -1,0 +1,151 @@
+"""What Spark itself says it did: the executed plan of each query, its jobs, stages, tasks and the bytes shuffled."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+_PLAN = (
+    (re.compile(r"#\d+L?"), "#"),
+    (re.compile(r"\b(plan_id|id|runId|stageId|rdd|number|isFinalPlan)=\S+?(?=[,\]\s)]|$)"), r"\1=<>"),
+    (re.compile(r"\[\d+\]"), "[<>]"),
+    (re.compile(r"(file:)?(?<![\w.])/(?:[\w.=+%-]+/)+[\w.=+%-]*"), "<path>"),
+    (re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"), "<uuid>"),
+    (re.compile(r"@[0-9a-f]+\b"), "@<hash>"),
+    (
+        re.compile(r"\b(RDD|rdd|QueryStage|subquery|dynamicpruning|Subquery|lambda_?\w*?|x_|a_|i_|_gen_alias_)\D?\d+"),
+        r"\1<>",
+    ),
+    (re.compile(r"(rand|randn|uuid|shuffle|sample|Sample)\(([^()]*,)?\s*-?\d{6,}"), r"\1(<seed>"),
+    (re.compile(r"Sample ([\d.]+), ([\d.]+), (\w+), -?\d+"), r"Sample \1, \2, \3, <seed>"),
+    (re.compile(r"0x[0-9a-f]+"), "0x<hash>"),
+)
+
+
+@dataclass
+class Query:
+    """One SQL execution.
+
+    :ivar plan: the plan as it was at the end, a line for each node
+    """
+
+    description: str
+    plan: str
+    jobs: int = 0
+    stages: int = 0
+    tasks: int = 0
+    records: int = 0
+    bytes: int = 0
+
+
+@dataclass
+class Run:
+    """One application, or several one after another in one driver.
+
+    :ivar other: jobs, stages and tasks outside of SQL executions
+    """
+
+    queries: list[Query] = field(default_factory=list)
+    other: Counter[str] = field(default_factory=Counter)
+
+
+def read_events(folder: Path) -> Run:
+    """Read the event logs of a driver, application by application."""
+    run = Run()
+    files = [file for file in folder.rglob("*") if file.is_file() and not file.name.startswith(".")]
+    for file in sorted(files, key=lambda file: file.stat().st_mtime):
+        _application(file, run)
+    return run
+
+
+def _events(file: Path) -> Iterator[dict[str, Any]]:
+    for line in file.read_text(encoding="utf-8").splitlines():
+        try:
+            yield json.loads(line)
+        except ValueError:
+            return  # the last line of a driver that was killed
+
+
+def _application(file: Path, run: Run) -> None:
+    queries: dict[int, Query] = {}
+    query_of_stage: dict[int, int | None] = {}
+    for event in _events(file):
+        kind = event["Event"].rpartition(".")[2]
+        if kind == "SparkListenerSQLExecutionStart":
+            queries[event["executionId"]] = Query(event["description"], _plan(event["sparkPlanInfo"]))
+        elif kind == "SparkListenerSQLAdaptiveExecutionUpdate" and event["executionId"] in queries:
+            queries[event["executionId"]].plan = _plan(event["sparkPlanInfo"])
+        elif kind == "SparkListenerJobStart":
+            text = (event.get("Properties") or {}).get("spark.sql.execution.id")
+            number = int(text) if text is not None else None
+            query_of_stage |= dict.fromkeys(event["Stage IDs"], number)
+            if number in queries:
+                queries[number].jobs += 1
+            else:
+                run.other["jobs"] += 1
+        elif kind == "SparkListenerStageCompleted":
+            info = event["Stage Info"]
+            found = queries.get(query_of_stage.get(info["Stage ID"]))  # type: ignore[arg-type]
+            if found:
+                found.stages += 1
+            else:
+                run.other["stages"] += 1
+        elif kind == "SparkListenerTaskEnd":
+            _task(event, queries.get(query_of_stage.get(event["Stage ID"])), run)  # type: ignore[arg-type]
+    run.queries += [queries[number] for number in sorted(queries)]
+
+
+def _task(event: dict[str, Any], query: Query | None, run: Run) -> None:
+    if query is None:
+        run.other["tasks"] += 1
+        return
+    query.tasks += 1
+    written = (event.get("Task Metrics") or {}).get("Shuffle Write Metrics", {})
+    query.records += written.get("Shuffle Records Written", 0)
+    query.bytes += written.get("Shuffle Bytes Written", 0)
+
+
+def _plan(info: dict[str, Any], depth: int = 0) -> str:
+    text = info["simpleString"]
+    for pattern, replacement in _PLAN:
+        text = pattern.sub(replacement, text)
+    lines = [f"{'  ' * depth}{info['nodeName'].split(' (')[0]}: {text}"]
+    return "\n".join([*lines, *(_plan(child, depth + 1) for child in info["children"])])
+
+
+def plan_differences(plain: Run, other: Run, *, tolerance: float = 0.02) -> list[str]:
+    """Say which executions of plain Spark another run has not, and the reverse.
+
+    :param tolerance: by which the bytes of a shuffle may differ, since rows are compressed in the order they come
+    """
+    found = []
+    rest = list(other.queries)
+    for query in plain.queries:
+        match = next((one for one in rest if _equal(query, one, tolerance)), None)
+        if match is None:
+            found.append(f"only plain: {_shown(query)}")
+        else:
+            rest.remove(match)
+    found += [f"only the other: {_shown(query)}" for query in rest]
+    if plain.other != other.other:
+        found.append(f"outside of queries: {dict(plain.other)} and {dict(other.other)}")
+    return found
+
+
+def _equal(one: Query, other: Query, tolerance: float) -> bool:
+    same = (one.plan, one.jobs, one.stages, one.tasks, one.records)
+    if same != (other.plan, other.jobs, other.stages, other.tasks, other.records):
+        return False
+    return abs(one.bytes - other.bytes) <= max(200, tolerance * one.bytes)
+
+
+def _shown(query: Query) -> str:
+    return (
+        f"{query.description.splitlines()[0] if query.description else '?'}: {query.jobs} jobs, {query.stages} stages, "
+        f"{query.tasks} tasks, {query.records} records, {query.bytes} bytes shuffled\n{query.plan}"
+    )
