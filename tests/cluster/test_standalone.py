@@ -313,7 +313,6 @@ def alive(pid: int) -> bool:
         return False
 
 
-@pytest.mark.xfail(reason="needs auto mode, which is being built anew")
 def test_shuffle_files_are_put_back_on_other_executors(
     tmp_path: Path, cluster: StandaloneCluster, bare_python: str
 ) -> None:
@@ -337,17 +336,19 @@ def test_shuffle_files_are_put_back_on_other_executors(
         tmp_path, f"file://{tmp_path}/store", environment={"PYSPARK_PYTHON": bare_python}, settings=settings
     )
     options = {"keep-partitions": "", "overhead-budget": "1e6", "recovery-points": "auto"}
-    arguments = [str(source), str(target)]
-    first = driver.run("unmodified.py", *arguments, fault=faults.BEFORE_VERTEX_FINISHED, options=options)
+    gate = tmp_path / "gate"
+    arguments = [str(source), str(target), str(gate)]
+    first = driver.run("held_reducers.py", *arguments, fault=faults.BEFORE_VERTEX_FINISHED, options=options)
     assert first.code == -signal.SIGKILL, first.log
     stored = driver.partitions("shuffle~28customer~29")
     assert stored
     assert all(partition.suffix == MAP_OUTPUT for partition in stored)
-    second = driver.run("unmodified.py", *arguments, options=options)
+    gate.touch()
+    second = driver.run("held_reducers.py", *arguments, options=options)
     assert second.code == 0, second.log
     maps = stored[0].parallelism
-    reused = f"{maps} map tasks, {len(stored)} reused, {maps - len(stored)} to compute"
-    assert f"recovery point 'shuffle(customer)': {reused}" in second.log
+    reused = f"{len(stored)} map outputs put back, {maps - len(stored)} to compute"
+    assert f"shuffle(customer): {reused}" in second.log
     assert "FetchFailed" not in second.log
     everything = pa.concat_tables(pq.read_table(file) for file in sorted(source.iterdir()))
     totals = everything.group_by("customer").aggregate([("amount", "sum"), ("amount", "max")]).sort_by("customer")

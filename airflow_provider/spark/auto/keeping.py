@@ -11,6 +11,7 @@ import logging
 import time
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider.recovery.errors import RecoveryError
@@ -67,6 +68,7 @@ class KeptShuffle:
         self._stage: int | None = None
         self._misses: dict[int, int] = defaultdict(int)
         self._waited: dict[int, int] = defaultdict(int)
+        self._counts: dict[int, Written] = {}
         self._metrics = {name: int(running.exchange.metrics().apply(name).id()) for name in (ROWS, SIZE, _BYTES)}
         self._seconds = 0.0
         self.over = self._vertex is not None and self._vertex.sealed
@@ -85,7 +87,7 @@ class KeptShuffle:
                 return
         maps = int(self._running.dependency.rdd().getNumPartitions())
         if stored < available:
-            measured = self._tools.metrics.read(self._stage, maps, (self._metrics[ROWS], self._metrics[SIZE]))
+            measured = self._measured(maps)
             written = int(self._running.exchange.metrics().apply(_BYTES).value())
             too_high = self._tools.cost.too_high(measured.seconds, written)
             if too_high:
@@ -96,6 +98,14 @@ class KeptShuffle:
                 return
             self._copy(measured)
         self._seal(maps)
+
+    def _measured(self, maps: int) -> StageMetrics:
+        """Ask the listeners, and remember what they say of single tasks: it is gone when the query is over."""
+        measured = self._tools.metrics.read(self._stage or 0, maps, (self._metrics[ROWS], self._metrics[SIZE]))
+        rows = measured.values.get(self._metrics[ROWS], {})
+        sizes = measured.values.get(self._metrics[SIZE], {})
+        self._counts |= {index: Written(rows[index], sizes[index]) for index in rows.keys() & sizes.keys()}
+        return measured
 
     def _leave_alone(self, reason: str) -> None:
         self.over = True
@@ -183,10 +193,9 @@ class KeptShuffle:
 
     def _counted(self, status: MapStatus, measured: StageMetrics) -> Written | None:
         """Return what Spark has counted of a task; ``None`` if it may still come."""
-        rows = measured.values.get(self._metrics[ROWS], {}).get(status.index)
-        size = measured.values.get(self._metrics[SIZE], {}).get(status.index)
-        if rows is not None and size is not None:
-            return Written(rows, size, status.checksum)
+        counted = self._counts.get(status.index)
+        if counted is not None:
+            return replace(counted, checksum=status.checksum)
         self._waited[status.index] += 1
         if measured.values and self._waited[status.index] < _PATIENCE:
             return None
