@@ -1,7 +1,7 @@
 """The command that a writer of the JVM runs, made as the writer makes it, so that its plan can be seen before it runs.
 
-``DataFrameWriter`` of Spark 4 tells its command (``saveCommand``, ``insertIntoCommand``, ``saveAsTableCommand``);
-that of 3.5 does not, and writes there run as they are.
+``DataFrameWriter`` has methods for it since Spark 4.1 (``saveCommand``, ``insertIntoCommand``, ``saveAsTableCommand``).
+Before that, the command of a write to files is made as its ``saveToV1Source`` makes it; other writes run as they are.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from airflow_provider.spark.jvm.scala import companion, has_member
+from airflow_provider.spark.jvm.reflection import private_field, private_method
+from airflow_provider.spark.jvm.scala import companion, has_member, to_seq
 
 _FORMATS = {"parquet", "json", "csv", "orc", "text", "xml"}
 _COMMANDS = {"insertInto": "insertIntoCommand", "saveAsTable": "saveAsTableCommand"}
@@ -53,18 +54,47 @@ class Writing:
 
     def _execution(self, name: str, args: tuple[Any, ...]) -> Any:
         """Return the ``QueryExecution`` of the command; ``None`` if there is none, or Spark refuses it."""
-        if not has_member(self._writer, "saveCommand"):
-            return None
         jvm = self._spark._jvm
         writer = self._writer.format(name) if name in _FORMATS else self._writer
         try:
-            if name in _COMMANDS:
+            if not has_member(self._writer, "saveCommand"):
+                command = None if name in _COMMANDS else self._to_files(writer, *args)
+            elif name in _COMMANDS:
                 command = getattr(writer, _COMMANDS[name])(*args)
             else:
                 command = writer.saveCommand(jvm.scala.Some(args[0]) if args else jvm.scala.Option.empty())
         except Exception:  # noqa: BLE001 - Spark says what is wrong when the writer runs
             return None
-        return command_execution(self._spark, command)
+        return command_execution(self._spark, command) if command is not None else None
+
+    def _to_files(self, writer: Any, path: str | None = None) -> Any:
+        """Return the command of Spark 3.5 and 4.0 that writes files; ``None`` if the writer has another one."""
+        jvm = self._spark._jvm
+        options = private_field(writer, "extraOptions")
+        bucketed = (
+            private_field(writer, "numBuckets").isDefined() or private_field(writer, "sortColumnNames").isDefined()
+        )
+        if bucketed or private_method(jvm, writer, "lookupV2Provider").isDefined():
+            return None
+        if path is not None and options.contains("path"):
+            return None
+        target = jvm.scala.Some(path) if path is not None else jvm.scala.Option.empty()
+        columns, nothing = private_field(writer, "partitioningColumns"), jvm.scala.Option.empty()
+        none = to_seq(jvm, [])
+        source = jvm.org.apache.spark.sql.execution.datasources.DataSource(
+            self._spark._jsparkSession,
+            private_field(writer, "source"),
+            none,
+            nothing,
+            columns.get() if columns.isDefined() else none,
+            nothing,
+            private_method(jvm, writer, "getOptionsWithPath", target).originalMap(),
+            nothing,
+        )
+        return source.planForWriting(
+            private_field(writer, "mode" if self._spark.version < "4" else "curmode"),
+            private_field(writer, "df").logicalPlan(),
+        )
 
 
 def _is_writer(result: Any) -> bool:
