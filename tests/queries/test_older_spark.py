@@ -33,7 +33,6 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> str:
     return interpreter
 
 
-@pytest.mark.xfail(reason="needs auto mode, which is being built anew")
 def test_scripts_are_recovered_on_spark_3_5(python: str, tpch: QuerySuite, tmp_path: Path) -> None:
     """Killed behind the third stored partition and run again: plain Spark's outputs, and something was reused."""
     target = tmp_path / "outputs"

@@ -45,7 +45,6 @@ def test_a_script_does_the_same_under_the_runner(outputs: Outputs, name: str) ->
     assert output_differences(outputs.plain / name, outputs.recorded / name) == []
 
 
-@pytest.mark.xfail(reason="needs auto mode, which is being built anew")
 @pytest.mark.walk
 def test_scripts_killed_in_the_middle_and_run_again(outputs: Outputs, tpch: QuerySuite, tmp_path: Path) -> None:
     """All scripts in one driver, killed in the middle; the next driver leaves what plain Python leaves."""
