@@ -387,6 +387,8 @@ class _Reading:
                 found.not_deterministic.append(f"{name}: {why}")
         if noted.counts_rows:
             found.not_deterministic.append(IN_ORDER)
+        if noted.varying:
+            found.not_deterministic.append("Invoke: the method says that it is not deterministic")
         for name, command, deterministic in noted.functions:
             function = PythonFunction(name, self._known.functions.read(command), deterministic)
             found.functions.append(function)
