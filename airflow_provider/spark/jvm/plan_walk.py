@@ -208,6 +208,9 @@ class PlanWalk:
         key = (short, parameter)
         if kind.endswith(PLAN_TYPES):
             return [_Node(values.apply(index), positional)]
+        if kind.endswith(".CaseInsensitiveStringMap"):  # Java cannot serialize it, but what it is made of
+            options = self._jvm.java.util.TreeMap(values.apply(index).asCaseSensitiveMap())
+            return [self._serialize(options, positional)]
         if key in PLAN_SEQUENCES:
             return [_Node(plan, positional) for plan in items(values.apply(index))]
         if key in _SOURCES:
