@@ -55,9 +55,6 @@ OPAQUE: dict[str, str] = {
     "V2Aggregator": "a data source's function",
     "CallMethodViaReflection": "a Java method",
     "TryReflect": "a Java method",
-    "Invoke": "a Java method",
-    "StaticInvoke": "a Java method",
-    "NewInstance": "a Java method",
     "ScriptTransformation": "a script",
     "CollectMetrics": "an observation, whose metrics somebody waits for,",
     "FlatMapGroupsInPandasWithState": "a function with state",
@@ -114,12 +111,14 @@ LEFT_OUT_OF_NODES: dict[str, dict[str, str]] = {
         "options": "counted with the table",
     },
     "BatchScanExec": {"table": "counted with the scan"},
-    "View": {"desc": "the catalog's entry: what the view reads counts"},
+    "View": {
+        "desc": "the catalog's entry: what the view reads counts",
+        "options": "counted with the relations that they reach",
+    },
     "Range": {"numSlices": "how rows are spread over tasks"},
     "SubqueryExec": {"name": "holds a number of Spark's"},
     "SubqueryBroadcastExec": {"name": "holds a number of Spark's"},
     "SubqueryAdaptiveBroadcastExec": {"name": "holds a number of Spark's"},
-    "AggregateInPandasExec": {},
     "WholeStageCodegenExec": {"codegenStageId": "numbers generated code"},
 }
 """Short class name of a plan's node → parameters that do not count → why."""
@@ -153,3 +152,20 @@ NUMBERED = {
     ("UnionLoopRef", "loopId"),
 }
 """Parameters that hold a number which Spark counts up: the order of appearance stands for it."""
+
+COMMUTATIVE = {
+    "Add": ("left", "right"),
+    "And": ("left", "right"),
+    "BitwiseAnd": ("left", "right"),
+    "BitwiseOr": ("left", "right"),
+    "BitwiseXor": ("left", "right"),
+    "EqualNullSafe": ("left", "right"),
+    "EqualTo": ("left", "right"),
+    "Multiply": ("left", "right"),
+    "Or": ("left", "right"),
+    "MultiCommutativeOp": ("operands",),
+}
+"""Expressions whose operands a canonical plan has in the order of hash codes, which a JVM makes anew → their fields."""
+
+MIRRORED = {"GreaterThan": "LessThan", "GreaterThanOrEqual": "LessThanOrEqual"}
+"""Comparisons that a canonical plan turns around by hash codes."""

@@ -8,7 +8,7 @@ order in which they appear. What it meets on the way (class names, Python functi
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
@@ -22,10 +22,12 @@ from airflow_provider.spark.jvm.java_stream import (
     Value,
 )
 from airflow_provider.spark.jvm.known_classes import (
+    COMMUTATIVE,
     KNOWN_PACKAGES,
     LEFT_OUT_CLASSES,
     LEFT_OUT_FIELDS,
     LEFT_OUT_OF,
+    MIRRORED,
     UNKNOWN_PACKAGES,
 )
 
@@ -62,12 +64,14 @@ class Noted:
     :ivar functions: commands of Python functions, each with its name and whether it is marked as deterministic
     :ivar unknown: why something has no identity
     :ivar counts_rows: whether a window's frame counts rows
+    :ivar varying: whether a method of Spark's is called that says of itself that it is not deterministic
     """
 
     classes: set[str] = field(default_factory=set)
     functions: list[tuple[str, bytes, bool]] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
     counts_rows: bool = False
+    varying: bool = False
 
 
 class ValueDigest:
@@ -142,8 +146,9 @@ class ValueDigest:
             (constant,) = value.constant
             found = _hash(b"e", value.type.name.encode(), _hash(b"s", _utf8(constant)))
         else:
-            name = value.type.name if value.type is not None else ""
-            found = _hash(b"c", name.encode())
+            if value.type is not None:
+                self._check(value.type)
+            found = _hash(b"c", value.type.name.encode() if value.type is not None else b"")
         self._done[id(value), positional] = found
         return found
 
@@ -166,22 +171,32 @@ class ValueDigest:
             self._name_function(value)
         if short == "WindowExpression":
             self._judge_window(value)
+        if short in ("Invoke", "StaticInvoke") and value.get("isDeterministic") == b"\0":
+            self.noted.varying = True
         if name == COMMON_ID:  # counted up, too
             return _hash(b"m", str(self.number("common", _bytes(value.get("id")))).encode())
         drawn = self._draw_of(value)
+        commutative = COMMUTATIVE.get(short, ()) if positional else ()
+        mirror = positional and short in MIRRORED
         parameters: tuple[str, ...] | None = None
-        texts = [b"o", name.encode()]
+        operands: list[bytes] = []
+        texts = [b"o", (name.removesuffix(short) + MIRRORED[short] if mirror else name).encode()]
         for part in value.parts:
             dropped = self._dropped_of(part.owner, short)
             if dropped is None:
                 continue
-            texts.append(part.owner.name.encode())
-            for (code, field_name), item in zip(part.owner.fields, part.values, strict=False):
+            owner = part.owner.name
+            texts.append((owner.removesuffix(short) + MIRRORED[short] if mirror else owner).encode())
+            pairs = zip(part.owner.fields, part.values, strict=True)
+            for (code, field_name), item in _turned(pairs) if mirror else pairs:
                 if field_name in dropped:
                     continue
                 texts.append(field_name.encode())
                 if field_name in drawn:
                     texts.append(_hash(b"d", drawn[field_name].encode()))
+                elif field_name in commutative:
+                    for operand in _operands(item):
+                        operands.append((yield operand, positional))  # noqa: PERF401 - each answer is sent in
                 elif code in "L[":
                     inner = positional
                     if positional and _is_expression(name):
@@ -194,7 +209,7 @@ class ValueDigest:
             texts.append(len(part.extra).to_bytes(4, "big"))
             for item in part.extra:
                 texts.append((yield item, positional))  # noqa: PERF401 - each answer is sent in
-        return _hash(*texts)
+        return _hash(*texts, *sorted(operands))
 
     # -- what is left out ------------------------------------------------------------------------------------------
 
@@ -227,7 +242,7 @@ class ValueDigest:
 
     def _check(self, of: JavaClass) -> None:
         name = of.name.lstrip("[").removeprefix("L").removesuffix(";") if of.name.startswith("[") else of.name
-        if name in self.noted.classes or (of.name.startswith("[") and len(name) == 1):
+        if name in self.noted.classes or name in _PRIMITIVE or (of.name.startswith("[") and len(name) == 1):
             return
         self.noted.classes.add(name)
         if not name.startswith(KNOWN_PACKAGES) or name.startswith(UNKNOWN_PACKAGES):
@@ -269,6 +284,7 @@ class ValueDigest:
             self.noted.counts_rows = True
 
 
+_PRIMITIVE = {"boolean", "byte", "char", "double", "float", "int", "long", "short", "void"}
 _BY_RANK = {"Rank", "DenseRank", "PercentRank", "CumeDist"}
 
 
@@ -285,6 +301,22 @@ def _short(value: Value) -> str:
         module = value.get("moduleClass")
         name = module.type.name if isinstance(module, JavaType) and module.type is not None else ""
     return name.rsplit(".", 1)[-1].rstrip("$")
+
+
+def _turned(
+    pairs: Iterable[tuple[tuple[str, str], Value]],
+) -> Iterable[tuple[tuple[str, str], Value]]:
+    """Return the fields of a comparison with its sides exchanged."""
+    sides = {"left": "right", "right": "left"}
+    turned = [((code, sides.get(name, name)), value) for (code, name), value in pairs]
+    return sorted(turned, key=lambda pair: pair[0][1])
+
+
+def _operands(value: Value) -> list[Value]:
+    """Return the operands that a field holds: itself, or the elements of a sequence."""
+    if isinstance(value, JavaObject) and not _is_expression(value.type.name):
+        return [item for part in value.parts for item in part.extra]
+    return [value]
 
 
 def seed_in(value: Value) -> int | None:
