@@ -21,7 +21,7 @@ _PLAN = (
         re.compile(r"\b(RDD|rdd|QueryStage|subquery|dynamicpruning|Subquery|lambda_?\w*?|x_|a_|i_|_gen_alias_)\D?\d+"),
         r"\1<>",
     ),
-    (re.compile(r"(rand|randn|uuid|shuffle|sample|Sample)\(([^()]*,)?\s*-?\d{6,}"), r"\1(<seed>"),
+    (re.compile(r"-?\b\d{12,}\b"), "<seed>"),
     (re.compile(r"Sample ([\d.]+), ([\d.]+), (\w+), -?\d+"), r"Sample \1, \2, \3, <seed>"),
     (re.compile(r"0x[0-9a-f]+"), "0x<hash>"),
 )
