@@ -14,9 +14,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.differential.bundle import bundles
+from tests.differential.bundle import bundles, of_cases
 from tests.differential.data import make_data
-from tests.differential.differential import Differential
+from tests.differential.differential import Differential, moments
+from tests.differential.fixed import fixed_cases
 from tests.differential.walk import walk
 from tests.support.quick_jvm import write_archive
 
@@ -31,6 +32,7 @@ def main() -> int:
     parser.add_argument(
         "--plain-only", action="store_true", help="plain Spark against plain Spark, also on 1 and 3 cores"
     )
+    parser.add_argument("--fixed", action="store_true", help="the fixed cases in the place of generated ones")
     parser.add_argument("--only", type=int, nargs="*", help="numbers of the scripts to run, of those of this seed")
     parser.add_argument("--folder", type=Path, help="kept; default: a temporary one, kept if something is found")
     parser.add_argument("--keep", action="store_true", help="keep the files of all scripts")
@@ -40,10 +42,14 @@ def main() -> int:
     folder.mkdir(parents=True, exist_ok=True)
     runs = Differential(folder, make_data(folder / "data"), parsed.seed, _say, parsed.keep)
     began = time.monotonic()
+    fixed = of_cases(fixed_cases()) if parsed.fixed else None
     if parsed.plain_only:
-        for bundle in bundles(parsed.seed, parsed.cases, parsed.size):
+        for bundle in fixed or bundles(parsed.seed, parsed.cases, parsed.size):
             if not parsed.only or bundle.number in parsed.only:
                 runs.plain_twice(bundle)
+    elif fixed:
+        for bundle in fixed:
+            runs.compare(bundle, stops=moments(bundle)[: parsed.killed])
     else:
         walk(runs, parsed.cases, parsed.killed, parsed.size, parsed.only)
     _summary(runs, time.monotonic() - began, folder)

@@ -112,7 +112,7 @@ class Differential:
             return
         recovered = self._folder(home, "recovered").run(recovered=True)
         self._compare(bundle, "recovered", plain, recovered)
-        self._plans(bundle, "plans of a first attempt", plain, recovered)
+        self._plans(bundle, "plans of a first attempt", plain, recovered, self._folder(home, "plain-again"))
         random = Random(f"kills {self.seed} {bundle.number}")
         if kills:
             stops = _stops(random, bundle, plain, kills)
@@ -164,10 +164,16 @@ class Differential:
         if found or other.code != 0:
             self._add(Finding(bundle, mode, tuple(found), other.log if other.code else ""))
 
-    def _plans(self, bundle: Bundle, mode: str, plain: Ended, other: Ended) -> None:
-        """Executed plans, jobs, stages, tasks and bytes shuffled, from Spark's event logs."""
+    def _plans(self, bundle: Bundle, mode: str, plain: Ended, other: Ended, again: Folder | None = None) -> None:
+        """Executed plans, jobs, stages, tasks and bytes shuffled, from Spark's event logs.
+
+        :param again: where plain Spark runs once more if there are differences, to see whether they are its own
+        """
         one = read_events(plain.events)
         found = plan_differences(one, read_events(other.events))
+        if found and again:
+            second = read_events(again.run(recovered=False).events)
+            found = plan_differences(one, read_events(other.events), again=second)
         self.outcome.queries += len(one.queries)
         self.say(f"bundle {bundle.number} {mode}: {len(one.queries)} queries, {len(found)} differences")
         if found:

@@ -14,7 +14,6 @@ from pathlib import Path
 from tests.differential.processes import RUNTIME, Folder
 
 MODULES = (
-    "pyspark.sql.dataframe",
     "pyspark.sql.classic.dataframe",
     "pyspark.sql.functions.builtin",
     "pyspark.sql.group",

@@ -21,7 +21,7 @@ _PLAN = (
         re.compile(r"\b(RDD|rdd|QueryStage|subquery|dynamicpruning|Subquery|lambda_?\w*?|x_|a_|i_|_gen_alias_)\D?\d+"),
         r"\1<>",
     ),
-    (re.compile(r"(rand|randn|uuid|shuffle|sample|Sample)\(([^()]*,)?\s*-?\d{6,}"), r"\1(<seed>"),
+    (re.compile(r"-?\b\d{12,}\b"), "<seed>"),
     (re.compile(r"Sample ([\d.]+), ([\d.]+), (\w+), -?\d+"), r"Sample \1, \2, \3, <seed>"),
     (re.compile(r"0x[0-9a-f]+"), "0x<hash>"),
 )
@@ -118,23 +118,38 @@ def _plan(info: dict[str, Any], depth: int = 0) -> str:
     return "\n".join([*lines, *(_plan(child, depth + 1) for child in info["children"])])
 
 
-def plan_differences(plain: Run, other: Run, *, tolerance: float = 0.02) -> list[str]:
+def plan_differences(plain: Run, other: Run, *, again: Run | None = None, tolerance: float = 0.02) -> list[str]:
     """Say which executions of plain Spark another run has not, and the reverse.
 
+    :param again: a second run of plain Spark. What AQE makes of a plan can depend on which of two stages ends first, so
+        that plain Spark does not always have equal plans; what either of its runs has is plain Spark's
     :param tolerance: by which the bytes of a shuffle may differ, since rows are compressed in the order they come
     """
-    found = []
-    rest = list(other.queries)
+    lost, more = _unmatched(plain, other, tolerance)
+    if again:
+        lost_again, _ = _unmatched(again, other, tolerance)
+        _, unknown = _unmatched(again, Run(more), tolerance)
+        lost = [query for query in lost if any(_equal(query, one, tolerance) for one in lost_again)]
+        more = unknown
+    found = [f"only plain: {_shown(query)}" for query in lost]
+    found += [f"only the other: {_shown(query)}" for query in more]
+    if len(other.queries) not in {len(run.queries) for run in (plain, again or plain)}:
+        found.append(f"{len(plain.queries)} queries by plain Spark, {len(other.queries)} by the other")
+    if plain.other != other.other and (again is None or again.other != other.other):
+        found.append(f"outside of queries: {dict(plain.other)} and {dict(other.other)}")
+    return found
+
+
+def _unmatched(plain: Run, other: Run, tolerance: float) -> tuple[list[Query], list[Query]]:
+    """What each of two runs has and the other has not, one query against one."""
+    rest, lost = list(other.queries), []
     for query in plain.queries:
         match = next((one for one in rest if _equal(query, one, tolerance)), None)
         if match is None:
-            found.append(f"only plain: {_shown(query)}")
+            lost.append(query)
         else:
             rest.remove(match)
-    found += [f"only the other: {_shown(query)}" for query in rest]
-    if plain.other != other.other:
-        found.append(f"outside of queries: {dict(plain.other)} and {dict(other.other)}")
-    return found
+    return lost, rest
 
 
 def _equal(one: Query, other: Query, tolerance: float) -> bool:

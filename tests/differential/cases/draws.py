@@ -76,7 +76,7 @@ DRAWS = (
     """
     t = spark.table("facts")$spread.withColumn("m", F.monotonically_increasing_id()).select("id", "m")
     other = t.groupBy("m").agg(F.max("id").alias("id2"))
-    r.value("matches", t.join(other, "m").where("id = id2").count())
+    r.value("matches", t.join(other, "m").where("id = id2").count(), layout=True)
     """,
     """
     import random as rnd

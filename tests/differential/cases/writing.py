@@ -49,8 +49,9 @@ WRITES = (
     t = spark.table("facts").where("k < $p").select("id", "k")
     t.write.mode("overwrite").parquet(f"{out}/w")
     again = spark.read.parquet(f"{out}/w")
-    r.error("overwrite what is read", lambda: again.where("id > 5").write.mode("overwrite").parquet(f"{out}/w"))
-    r.written("w", f"{out}/w")
+    over = again.where("id > 5").write.mode("overwrite")
+    r.error("overwrite what is read", lambda: over.parquet(f"{out}/w"), fresh=True)
+    r.written("w", f"{out}/w", fresh=True)
     """,
     """
     spark.conf.set("spark.sql.sources.partitionOverwriteMode", "$overwrite")

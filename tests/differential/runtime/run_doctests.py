@@ -13,11 +13,13 @@ import importlib
 import json
 import os
 import sys
+import tempfile
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pyspark
+from pyspark.sql import SparkSession
 
 
 class Recording(doctest.DocTestRunner):
@@ -42,6 +44,17 @@ class Recording(doctest.DocTestRunner):
         self.ends[test.name].append(f"raised {exc_info[0].__name__}: {example.source.strip()[:200]}")
 
 
+def examples(module: ModuleType) -> None:
+    """Run a module that has no ``_test`` of its own as those of ``pyspark.ml`` are run when they are the script."""
+    spark = SparkSession.builder.master("local[2]").appName(module.__name__).getOrCreate()
+    with tempfile.TemporaryDirectory() as folder:
+        names = {"spark": spark, "sc": spark.sparkContext, "temp_path": folder}
+        doctest.testmod(
+            module, globs={**module.__dict__, **names}, optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+        )
+    spark.stop()
+
+
 def main() -> None:
     name, results = sys.argv[1:3]
     os.environ.setdefault("SPARK_HOME", str(Path(pyspark.__file__).parent))
@@ -57,7 +70,7 @@ def main() -> None:
     doctest.testmod = testmod  # type: ignore[assignment]
     module = importlib.import_module(name)
     with contextlib.suppress(SystemExit):
-        module._test()
+        getattr(module, "_test", lambda: examples(module))()
     Path(results).write_text(json.dumps(ends, indent=1, sort_keys=True))
 
 

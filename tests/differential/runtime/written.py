@@ -26,9 +26,11 @@ def written_record(path: Path, *, ordered: bool, names: bool = False) -> dict[st
         content, schema = _content(file)
         schemas.add(schema)
         rows += [[folder, row] for row in content]
+    success = (path / "_SUCCESS").exists()
     record: dict[str, Any] = {
-        "success": (path / "_SUCCESS").exists(),
-        "left over": sorted(str(file.relative_to(path)) for file in path.rglob("_temporary")),
+        "success": success,
+        # A write that fails cleans up after itself while its last tasks may still be at work.
+        "left over": sorted(str(file.relative_to(path)) for file in path.rglob("_temporary")) if success else [],
         "schemas": sorted(schemas),
         "rows": rows_record(rows, ordered),
     }
