@@ -23,7 +23,7 @@ from airflow_provider.recovery.errors import CorruptObject, Fenced, ObjectNotFou
 from airflow_provider.spark.auto.shuffle_vertex import ROWS, SHUFFLE_RULE, SIZE, NotKept, ShuffleIdentity, ShuffleVertex
 from airflow_provider.spark.jvm.adaptive_plan import AdaptivePlan, adaptive_plans, static_shuffles
 from airflow_provider.spark.jvm.exchanges import SHUFFLE, kind
-from airflow_provider.spark.jvm.executors import executors, on_executors
+from airflow_provider.spark.jvm.executors import executors, on_executors, wait_for_executor
 from airflow_provider.spark.jvm.map_output_tracker import MapOutputTracker
 from airflow_provider.spark.jvm.settings import active_session
 from airflow_provider.spark.map_output import UNKNOWN, MapOutput, restore_map_output
@@ -178,7 +178,10 @@ class _Plan:
         """Lay map outputs into the executors' directories; return where each is, by index."""
         if not survivors:
             return {}
-        places, place = executors(self._spark), location(self._context)
+        place = location(self._context)
+        if not (places := executors(self._spark)):  # none has come yet, or dynamic allocation has let all of them go
+            wait_for_executor(self._spark)
+            places = executors(self._spark)
         work: dict[tuple[str, str], list[tuple[StoredPartition, MapOutput]]] = defaultdict(list)
         where = {}
         for number, partition in enumerate(survivors.values()):
@@ -205,12 +208,8 @@ class _Plan:
         for (executor, _), output in there.values():
             if len(output.sizes) != reducers or executor not in managers:
                 raise ValueError(f"{vertex.name} has {reducers} reducers, its map outputs {len(output.sizes)}")
-        self._tracker.register_shuffle(vertex.number, vertex.maps, reducers)
-        for index, ((executor, _), output) in there.items():
-            task = _FIRST_TASK + index
-            manager, checksum = managers[executor], output.written.checksum
-            self._tracker.register(vertex.number, index, task, manager, output.sizes, checksum)
-        # Adaptive execution takes a stage without rows for an empty relation, and drops limits that it cannot reach.
+        # Counted before Spark knows of them: adaptive execution takes a stage without rows for an empty relation, and
+        # drops limits that it cannot reach. Too many rows do no harm.
         rows, size = totals or (
             sum(output.written.rows for _, output in there.values()),
             sum(output.written.size for _, output in there.values()),
@@ -218,6 +217,11 @@ class _Plan:
         metrics = vertex.exchange.metrics()
         metrics.apply(ROWS).add(rows)
         metrics.apply(SIZE).add(size)
+        self._tracker.register_shuffle(vertex.number, vertex.maps, reducers)
+        for index, ((executor, _), output) in there.items():
+            task = _FIRST_TASK + index
+            manager, checksum = managers[executor], output.written.checksum
+            self._tracker.register(vertex.number, index, task, manager, output.sizes, checksum)
         for index in there:
             vertex.take(survivors[index], _FIRST_TASK + index)
         with self._registry.lock:
