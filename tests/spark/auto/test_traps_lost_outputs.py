@@ -89,7 +89,7 @@ def test_all_restored_files_may_be_lost(spark: SparkSession, orders: Path, attem
 def test_the_checksum_of_the_rows_is_registered(spark: SparkSession, orders: Path, attempts: Attempts) -> None:
     """A recomputed map output has the checksum of the restored one, so Spark does not take it for another result.
 
-    Since 4.1 a difference counts as a result that is not deterministic, and aborts a job whose other tasks have read it.
+    Since 4.1 a difference counts as a result that is not deterministic, and a job whose tasks have read it is aborted.
     """
     checks = {"spark.sql.shuffle.orderIndependentChecksum.enabled": "true"}
     with configured(spark, checks):
@@ -125,12 +125,12 @@ def test_a_later_job_runs_after_a_retry_with_another_number_of_map_tasks(
         df = by_customer(spark, orders)
         rows = sorted(df.collect())
         assert first.keep(df)
-    with configured(spark, {"spark.sql.files.maxPartitionBytes": "2000", "spark.sql.files.openCostInBytes": "0"}):
-        with auto_attempt(attempts, spark) as second:
-            again = by_customer(spark, orders)
-            found: list[Any] = []
-            tasks = tasks_run(spark, lambda: found.extend(sorted(again.collect())))
-            assert found == rows
-            assert second.put_back() == {}
-            assert tasks > 3
+    smaller = {"spark.sql.files.maxPartitionBytes": "2000", "spark.sql.files.openCostInBytes": "0"}
+    with configured(spark, smaller), auto_attempt(attempts, spark) as second:
+        again = by_customer(spark, orders)
+        found: list[Any] = []
+        tasks = tasks_run(spark, lambda: found.extend(sorted(again.collect())))
+        assert found == rows
+        assert second.put_back() == {}
+        assert tasks > 3
     assert spark.range(10).count() == 10
