@@ -18,6 +18,7 @@ from airflow_provider.recovery.errors import RecoveryError
 from airflow_provider.recovery.partitions import StoredPartition
 from airflow_provider.recovery.quantities import bytes_text
 from airflow_provider.spark.auto.shuffle_vertex import ROWS, SIZE, NotKept, ShuffleIdentity, ShuffleVertex, title_of
+from airflow_provider.spark.jvm.exchanges import WeakShuffle
 from airflow_provider.spark.jvm.executors import on_executors
 from airflow_provider.spark.jvm.scala import items
 from airflow_provider.spark.jvm.settings import active_session
@@ -62,33 +63,34 @@ class KeptShuffle:
         self._registry = registry
         self._tools = tools
         self._spark = spark
-        self._running = running
+        self._shuffle = WeakShuffle(spark._jvm, running)
+        self._counts = running.exchange.metrics()
+        self._rdd = int(running.dependency.rdd().id())
+        self._maps = int(running.dependency.rdd().getNumPartitions())
         self._title = title_of(running.exchange)
         self._vertex: ShuffleVertex | None = registry.vertices.get(running.number)
         self._stage: int | None = None
         self._misses: dict[int, int] = defaultdict(int)
         self._waited: dict[int, int] = defaultdict(int)
-        self._counts: dict[int, Written] = {}
-        self._metrics = {name: int(running.exchange.metrics().apply(name).id()) for name in (ROWS, SIZE, _BYTES)}
+        self._counted: dict[int, Written] = {}
+        self._metrics = {name: int(self._counts.apply(name).id()) for name in (ROWS, SIZE)}
         self._seconds = 0.0
         self.over = self._vertex is not None and self._vertex.sealed
 
     def look(self) -> None:
         """Copy what is new and worth it."""
-        number = self._running.number
-        available = self._tools.tracker.available(number)
+        available = self._tools.tracker.available(self._shuffle.number)
         stored = len(self._vertex.stored) if self._vertex is not None else 0
         if self.over or available == 0:
             return
         if self._stage is None:
-            rdd = int(self._running.dependency.rdd().id())
-            self._stage = self._tools.metrics.stage_of(self._metrics[ROWS], rdd)
+            self._stage = self._tools.metrics.stage_of(self._metrics[ROWS], self._rdd)
             if self._stage is None:
                 return
-        maps = int(self._running.dependency.rdd().getNumPartitions())
+        maps = self._maps
         if stored < available:
             measured = self._measured(maps)
-            written = int(self._running.exchange.metrics().apply(_BYTES).value())
+            written = int(self._counts.apply(_BYTES).value())
             too_high = self._tools.cost.too_high(measured.seconds, written)
             if too_high:
                 if available == maps and measured.ended >= maps:
@@ -104,7 +106,7 @@ class KeptShuffle:
         measured = self._tools.metrics.read(self._stage or 0, maps, (self._metrics[ROWS], self._metrics[SIZE]))
         rows = measured.values.get(self._metrics[ROWS], {})
         sizes = measured.values.get(self._metrics[SIZE], {})
-        self._counts |= {index: Written(rows[index], sizes[index]) for index in rows.keys() & sizes.keys()}
+        self._counted |= {index: Written(rows[index], sizes[index]) for index in rows.keys() & sizes.keys()}
         return measured
 
     def _leave_alone(self, reason: str) -> None:
@@ -114,7 +116,10 @@ class KeptShuffle:
 
     def _identified(self) -> bool:
         """Learn what the shuffle is; whether it may be kept."""
-        running = self._running
+        running = self._shuffle.get()
+        if running is None:
+            self.over = True
+            return False
         try:
             with active_session(self._spark):
                 identity = ShuffleIdentity.of(self._context, self._spark, running.exchange, running.canonical)
@@ -132,13 +137,13 @@ class KeptShuffle:
                 self.over = True  # the same rows are kept already
                 return False
             self._registry.vertices[running.number] = vertex
-            vertex.upstream = self._below(vertex)
+            vertex.upstream = self._below(running.dependency)
         self._vertex = vertex
         return True
 
-    def _below(self, vertex: ShuffleVertex) -> tuple[str, ...]:
-        """Return the finished vertices whose map outputs its tasks read."""
-        pending, seen = [vertex.dependency.rdd()], set()
+    def _below(self, dependency: Any) -> tuple[str, ...]:
+        """Return the finished vertices whose map outputs the tasks of a shuffle read."""
+        pending, seen = [dependency.rdd()], set()
         found: dict[str, None] = {}
         while pending:
             rdd = pending.pop()
@@ -156,10 +161,10 @@ class KeptShuffle:
         vertex = self._vertex
         assert vertex is not None  # noqa: S101 - identified before
         new = []
-        for status in self._tools.tracker.statuses(self._running.number, set(vertex.stored)):
+        for status in self._tools.tracker.statuses(self._shuffle.number, set(vertex.stored)):
             if self._misses[status.index] >= _TRIES:
                 continue
-            counts = self._counted(status, measured)
+            counts = self._counts_of(status, measured)
             if counts is not None:
                 new.append((status, counts))
         if not new:
@@ -191,9 +196,9 @@ class KeptShuffle:
         self._seconds += took
         self._tools.cost.copied(size, took)
 
-    def _counted(self, status: MapStatus, measured: StageMetrics) -> Written | None:
+    def _counts_of(self, status: MapStatus, measured: StageMetrics) -> Written | None:
         """Return what Spark has counted of a task; ``None`` if it may still come."""
-        counted = self._counts.get(status.index)
+        counted = self._counted.get(status.index)
         if counted is not None:
             return replace(counted, checksum=status.checksum)
         self._waited[status.index] += 1
@@ -205,7 +210,7 @@ class KeptShuffle:
         vertex = self._vertex
         if vertex is None or len(vertex.stored) < maps:
             return
-        now = self._tools.tracker.tasks(self._running.number)
+        now = self._tools.tracker.tasks(self._shuffle.number)
         again = [index for index, task in vertex.tasks.items() if now.get(index) != task]
         if again:
             vertex.forget(again)

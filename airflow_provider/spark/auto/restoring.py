@@ -23,8 +23,9 @@ from airflow_provider.recovery.errors import CorruptObject, Fenced, ObjectNotFou
 from airflow_provider.spark.auto.shuffle_vertex import ROWS, SHUFFLE_RULE, SIZE, NotKept, ShuffleIdentity, ShuffleVertex
 from airflow_provider.spark.jvm.adaptive_plan import AdaptivePlan, adaptive_plans, static_shuffles
 from airflow_provider.spark.jvm.exchanges import SHUFFLE, kind
-from airflow_provider.spark.jvm.executors import executors, on_executors
+from airflow_provider.spark.jvm.executors import executors, on_executors, wait_for_executor
 from airflow_provider.spark.jvm.map_output_tracker import MapOutputTracker
+from airflow_provider.spark.jvm.reflection import NoSuchMember
 from airflow_provider.spark.jvm.settings import active_session
 from airflow_provider.spark.map_output import UNKNOWN, MapOutput, restore_map_output
 from airflow_provider.spark.reading import location
@@ -65,6 +66,7 @@ class Restorer:
         self._watcher = watcher
         self._wanted = wanted
         self._lock = threading.Lock()
+        self._unable = False
 
     def before(self, spark: Any, execution: Any) -> bool:
         """Put back what survived into the plan of a query that has not begun; whether anything was.
@@ -77,12 +79,18 @@ class Restorer:
         """
         try:
             application = self._watcher.application()
-            if application is None or not self._context.master.usable:
+            if self._unable or application is None or not self._context.master.usable:
                 return False
             with self._lock, active_session(spark):
+                if application.begins(execution) > 1:
+                    return False  # another action of the frame may be under way
                 return _Plan(self._context, application, spark, self._wanted).restore(execution.executedPlan())
         except Fenced:
             raise
+        except NoSuchMember as error:
+            self._unable = True
+            log.warning("Nothing is put back in this attempt, with this version of Spark: %s", one_line(error))
+            return False
         except Exception as error:
             log.warning("Nothing is put back into this query: %s", one_line(error))
             log.debug("Restoring failed", exc_info=error)
@@ -106,7 +114,9 @@ class _Plan:
         if any(adaptive.has_begun for adaptive in plans):
             return False
         for adaptive in plans:
-            if adaptive.may_reuse and adaptive.holds_shuffle:
+            if adaptive.holds_shuffle and not adaptive.may_reuse:
+                log.info("Nothing is put back into this query: spark.sql.exchange.reuse is off")
+            elif adaptive.holds_shuffle:
                 adaptive.go_ahead(self._ready)
         for exchange in list(static_shuffles(plan)):
             self._shuffle(exchange, exchange.canonicalized())
@@ -139,7 +149,8 @@ class _Plan:
             if identity.vertex not in self._wanted:
                 return None
             self._found.add(identity.vertex)
-            vertex = ShuffleVertex.of(self._context, self._spark, exchange, exchange.shuffleDependency(), identity)
+            dependency = exchange.shuffleDependency()
+            vertex = ShuffleVertex.of(self._context, self._spark, exchange, dependency, identity)
         except NotKept as reason:
             log.info("%s runs again: %s", kind(exchange), reason)
             return None
@@ -170,7 +181,7 @@ class _Plan:
             return None
         master.vertex_reused(vertex.vertex)
         vertex.sealed = (known is not None and known.finished) or master.vertex_finished(vertex.vertex)
-        return self._tracker.statistics(vertex.dependency)
+        return self._tracker.statistics(dependency)
 
     def _fetch(
         self, vertex: ShuffleVertex, survivors: dict[int, StoredPartition]
@@ -178,7 +189,10 @@ class _Plan:
         """Lay map outputs into the executors' directories; return where each is, by index."""
         if not survivors:
             return {}
-        places, place = executors(self._spark), location(self._context)
+        place = location(self._context)
+        if not (places := executors(self._spark)):  # none has come yet, or dynamic allocation has let all of them go
+            wait_for_executor(self._spark)
+            places = executors(self._spark)
         work: dict[tuple[str, str], list[tuple[StoredPartition, MapOutput]]] = defaultdict(list)
         where = {}
         for number, partition in enumerate(survivors.values()):
@@ -205,19 +219,19 @@ class _Plan:
         for (executor, _), output in there.values():
             if len(output.sizes) != reducers or executor not in managers:
                 raise ValueError(f"{vertex.name} has {reducers} reducers, its map outputs {len(output.sizes)}")
+        # Counted before Spark knows of them: adaptive execution takes a stage without rows for an empty relation, and
+        # drops limits that it cannot reach. Too many rows do no harm.
+        rows, size = totals or (
+            sum(output.written.rows for _, output in there.values()),
+            sum(output.written.size for _, output in there.values()),
+        )
+        vertex.metrics.apply(ROWS).add(rows)
+        vertex.metrics.apply(SIZE).add(size)
         self._tracker.register_shuffle(vertex.number, vertex.maps, reducers)
         for index, ((executor, _), output) in there.items():
             task = _FIRST_TASK + index
             manager, checksum = managers[executor], output.written.checksum
             self._tracker.register(vertex.number, index, task, manager, output.sizes, checksum)
-        # Adaptive execution takes a stage without rows for an empty relation, and drops limits that it cannot reach.
-        rows, size = totals or (
-            sum(output.written.rows for _, output in there.values()),
-            sum(output.written.size for _, output in there.values()),
-        )
-        metrics = vertex.exchange.metrics()
-        metrics.apply(ROWS).add(rows)
-        metrics.apply(SIZE).add(size)
         for index in there:
             vertex.take(survivors[index], _FIRST_TASK + index)
         with self._registry.lock:

@@ -17,6 +17,7 @@ from airflow_provider.recovery.digest import digest
 from airflow_provider.recovery.events import VertexInitialized
 from airflow_provider.spark.cut import Cut
 from airflow_provider.spark.fingerprint import exchange_fingerprint
+from airflow_provider.spark.jvm.exchanges import functions_of_whole_partitions
 from airflow_provider.spark.jvm.layout import CUTTING_SETTINGS, WHOLE, describe_layout
 from airflow_provider.spark.jvm.scala import has_member, items
 from airflow_provider.spark.jvm.settings import settings_set
@@ -68,7 +69,10 @@ class ShuffleIdentity:
         reasons = (*fingerprint.opaque, *fingerprint.not_deterministic)
         if reasons:
             raise NotKept("; ".join(dict.fromkeys(reasons)))
-        return cls(title_of(exchange), fingerprint)
+        identity = cls(title_of(exchange), fingerprint)
+        if identity.calls_functions and functions_of_whole_partitions(canonical):
+            raise NotKept("a function below another shuffle is given whole partitions, which a retry may cut anew")
+        return identity
 
     @property
     def calls_functions(self) -> bool:
@@ -111,10 +115,15 @@ def title_of(exchange: Any) -> str:
 class ShuffleVertex:
     """One shuffle of this application, and the vertex that it is.
 
+    Holds nothing of its plan, so that Spark may clean up after it.
+
+    :ivar metrics: of its exchange, by name
+    :ivar schema: of its rows, as JSON
     :ivar name: of the vertex in this attempt
     :ivar vertex: its identity
     :ivar number: Spark's shuffle id
     :ivar maps: number of map tasks
+    :ivar reducers: number of reducers
     :ivar layout: what each of them reads
     :ivar stored: index → what is in the store
     :ivar tasks: index → the map id that has brought forth what is in the store, as this application counts them
@@ -123,13 +132,14 @@ class ShuffleVertex:
 
     context: RecoveryContext
     spark: Any
-    exchange: Any
-    dependency: Any
+    metrics: Any
+    schema: str
     identity: ShuffleIdentity
     name: str
     vertex: str
     number: int
     maps: int
+    reducers: int
     layout: str
     upstream: tuple[str, ...] = ()
     stored: dict[int, StoredPartition] = field(default_factory=dict)
@@ -158,12 +168,8 @@ class ShuffleVertex:
             raise NotKept(f"what its map tasks read cannot be told apart: {'; '.join(layout.whole_only)}")
         name, vertex = context.identify(identity.title, identity.fingerprint.digest)
         number = int(dependency.shuffleId())
-        return cls(context, spark, exchange, dependency, identity, name, vertex, number, maps, layout.identity(maps))
-
-    @property
-    def reducers(self) -> int:
-        """Number of its reducers."""
-        return int(self.dependency.partitioner().numPartitions())
+        metrics, schema, cut = exchange.metrics(), str(exchange.schema().json()), layout.identity(maps)
+        return cls(context, spark, metrics, schema, identity, name, vertex, number, maps, reducers, cut)
 
     def record(self) -> None:
         """Let the next attempt know the vertex, before anything of it is stored."""
@@ -180,7 +186,7 @@ class ShuffleVertex:
                 parallelism=self.maps,
                 layout=self.layout,
                 deterministic=True,
-                schema=str(self.exchange.schema().json()),
+                schema=self.schema,
                 upstream=self.upstream,
                 parts=self.identity.fingerprint.parts,
                 layout_spec=Cut(0, settings_set(self.spark, *CUTTING_SETTINGS), []).to_spec(),
@@ -208,8 +214,7 @@ class ShuffleVertex:
 
     def seal(self, copying_seconds: float) -> None:
         """All map outputs are in the store, and Spark has counted their rows: the vertex is finished."""
-        metrics = self.exchange.metrics()
-        rows, size = int(metrics.apply(ROWS).value()), int(metrics.apply(SIZE).value())
+        rows, size = int(self.metrics.apply(ROWS).value()), int(self.metrics.apply(SIZE).value())
         self.context.master.remember(_TOTALS + self.vertex, {"layout": self.layout, "rows": rows, "bytes": size})
         self.sealed = self.context.master.vertex_finished(self.vertex, 0.0, copying_seconds)
 

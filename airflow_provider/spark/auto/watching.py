@@ -65,6 +65,13 @@ class Application:
         self._noting = threading.Lock()
         self._kept: dict[int, KeptShuffle] = {}
         self._unseen: Counter[int] = Counter()
+        self._begun = spark._jvm.java.util.WeakHashMap()
+
+    def begins(self, execution: Any) -> int:
+        """Count the actions of a query, from 1; the caller sees to it that threads come one after the other."""
+        number = int(self._begun.getOrDefault(execution, 0)) + 1
+        self._begun.put(execution, number)
+        return number
 
     def note(self, execution: Any) -> None:
         """Look at the plan of a query that Spark does not announce: ``DataFrame.rdd`` runs its shuffles by itself."""

@@ -17,6 +17,15 @@ from airflow_provider.spark.jvm.scala import companion, items
 SHUFFLE = "ShuffleExchangeExec"
 ADAPTIVE = "AdaptiveSparkPlanExec"
 _STAGES = {"ShuffleQueryStageExec", "BroadcastQueryStageExec", "TableCacheQueryStageExec", "ResultQueryStageExec"}
+_WHOLE_PARTITIONS = {"MapInPandasExec", "MapInArrowExec", "PythonMapInArrowExec"}
+_EVALUATED = {"ArrowEvalPythonExec"}
+_OF_ITERATORS = {204, 251}
+"""Kinds of Python functions that are given an iterator of a whole partition: pandas, Arrow."""
+_WRAPPED = {
+    "AdaptiveSparkPlanExec": "initialPlan",
+    "ReusedSubqueryExec": "child",
+    **dict.fromkeys(("ShuffleQueryStageExec", *_STAGES), "plan"),
+}
 
 
 @dataclass(frozen=True)
@@ -33,6 +42,25 @@ class RunningShuffle:
     exchange: Any
     dependency: Any
     canonical: Any
+
+
+class WeakShuffle:
+    """A running shuffle that Spark may still clean up: its plan and its dependency live as long as the script's frame.
+
+    :param shuffle: whose number stays known
+    """
+
+    def __init__(self, jvm: Any, shuffle: RunningShuffle) -> None:
+        self.number = shuffle.number
+        parts = (shuffle.exchange, shuffle.dependency, shuffle.canonical)
+        self._parts = [jvm.java.lang.ref.WeakReference(part) for part in parts]
+
+    def get(self) -> RunningShuffle | None:
+        """Return the shuffle, to be let go soon; ``None`` if the script has dropped it."""
+        exchange, dependency, canonical = (part.get() for part in self._parts)
+        if exchange is None or dependency is None or canonical is None:
+            return None
+        return RunningShuffle(self.number, exchange, dependency, canonical)
 
 
 def kind(plan: Any) -> str:
@@ -76,6 +104,27 @@ def shuffles_of(plan: Any, spark: Any, known: set[int]) -> Iterator[RunningShuff
             if node.containsPattern(subqueries):
                 pending += [(subquery, None) for subquery in items(node.subqueries())]
             pending += [(child, None) for child in items(node.children())]
+
+
+def functions_of_whole_partitions(canonical: Any) -> bool:
+    """Whether below another exchange a Python function is given whole partitions, whose rows it may number, say.
+
+    :param canonical: the canonical form of an exchange
+    """
+    pending = [(child, False) for child in items(canonical.children())]
+    while pending:
+        node, deeper = pending.pop()
+        name = kind(node)
+        if deeper and (name in _WHOLE_PARTITIONS or (name in _EVALUATED and int(node.evalType()) in _OF_ITERATORS)):
+            return True
+        if name == "InMemoryTableScanExec":
+            pending.append((node.relation().cachedPlan(), True))
+        below = deeper or name.endswith("ExchangeExec")
+        pending += [(child, below) for child in items(node.children())]
+        pending += [(subquery, True) for subquery in items(node.subqueries())]
+        if name in _WRAPPED:
+            pending.append((getattr(node, _WRAPPED[name])(), below))
+    return False
 
 
 class RunningQueries:

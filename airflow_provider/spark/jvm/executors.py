@@ -31,11 +31,26 @@ def is_local(spark: Any) -> bool:
     return str(spark.sparkContext.master).startswith("local")
 
 
+def block_managers(spark: Any) -> dict[str, Any]:
+    """Return the block manager of each executor by its id; of a local master the driver's.
+
+    That is asked for directly: Spark forgets it for a moment when a shuffle file is lost.
+    """
+    manager = _block_manager(spark)
+    if is_local(spark):
+        return {DRIVER: manager.blockManagerId()}
+    known = {str(place.executorId()): place for place in items(manager.master().getMemoryStatus().keys().toSeq())}
+    return {executor: place for executor, place in known.items() if executor != DRIVER}
+
+
 def executors(spark: Any) -> list[tuple[str, str]]:
     """Return id and host of each executor."""
-    manager = _block_manager(spark)
-    known = [(str(p.executorId()), str(p.host())) for p in items(manager.master().getMemoryStatus().keys().toSeq())]
-    return sorted(known if is_local(spark) else [place for place in known if place[0] != DRIVER])
+    return sorted((executor, str(place.host())) for executor, place in block_managers(spark).items())
+
+
+def wait_for_executor(spark: Any) -> None:
+    """Return once an executor is there: a small task makes Spark ask for one, and waits for it."""
+    on_executors(spark, {("", ""): [0]}, lambda _, work: work)
 
 
 def on_executors(

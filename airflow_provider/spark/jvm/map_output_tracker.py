@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from airflow_provider.spark.jvm.executors import block_managers
 from airflow_provider.spark.jvm.reflection import of_environment
-from airflow_provider.spark.jvm.scala import items
 
 _CHECKSUMS_SINCE = (4, 1)
 """Since this version of Spark a map status carries a checksum of the task's rows."""
@@ -80,9 +80,7 @@ class MapOutputTracker:
 
     def places(self) -> dict[str, Any]:
         """Return the block managers of the application by executor."""
-        manager = of_environment(self._spark, "blockManager", "org.apache.spark.storage.BlockManager")
-        known = manager.master().getMemoryStatus().keys().toSeq()
-        return {str(place.executorId()): place for place in items(known)}
+        return block_managers(self._spark)
 
     def register_shuffle(self, shuffle: int, maps: int, reducers: int) -> None:
         """Make a shuffle known before the scheduler does."""

@@ -1,7 +1,6 @@
 """Members of JVM objects that Java's access rules, or py4j, keep from us.
 
-What is private in Spark may change with any version. Whoever uses this asks first whether the member is there
-(:mod:`airflow_provider.spark.jvm.abilities`), and does without if it is not.
+What is private in Spark may change with any version. Whoever uses this does without where a member is not there.
 """
 
 from __future__ import annotations
@@ -9,10 +8,14 @@ from __future__ import annotations
 from typing import Any
 
 
+class NoSuchMember(LookupError):
+    """A member that the version of Spark at hand does not have."""
+
+
 def private_field(owner: Any, name: str) -> Any:
     """Return the value of a private field, as it is now: a lazy value that nobody has asked for is ``None``.
 
-    :raises LookupError: neither the object's class nor one that it extends has such a field
+    :raises NoSuchMember: neither the object's class nor one that it extends has such a field
     """
     kind = owner.getClass()
     while kind is not None:
@@ -21,13 +24,13 @@ def private_field(owner: Any, name: str) -> Any:
                 field.setAccessible(True)
                 return field.get(owner)
         kind = kind.getSuperclass()
-    raise LookupError(f"{owner.getClass().getName()} has no field {name}")
+    raise NoSuchMember(f"{owner.getClass().getName()} has no field {name}")
 
 
 def private_method(jvm: Any, owner: Any, name: str, *arguments: Any) -> Any:
     """Call a private method that *owner*'s class declares once with so many arguments, and return what it returns.
 
-    :raises LookupError: the class has no such method
+    :raises NoSuchMember: the class has no such method
     """
     for method in owner.getClass().getDeclaredMethods():
         if method.getName() == name and method.getParameterCount() == len(arguments):
@@ -36,7 +39,7 @@ def private_method(jvm: Any, owner: Any, name: str, *arguments: Any) -> Any:
             for argument in arguments:
                 given.append(argument)
             return method.invoke(owner, given.toArray())
-    raise LookupError(f"{owner.getClass().getName()} has no method {name} of {len(arguments)} arguments")
+    raise NoSuchMember(f"{owner.getClass().getName()} has no method {name} of {len(arguments)} arguments")
 
 
 def of_environment(spark: Any, name: str, kind: str) -> Any:

@@ -5,15 +5,18 @@ The watching thread is left out: a test looks itself, as often as it takes, so t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider.spark.auto.actions import restoring_actions
 from airflow_provider.spark.auto.restoring import Restorer, restorable
 from airflow_provider.spark.auto.watching import Application, Watcher
 from airflow_provider.spark.jvm.exchanges import shuffles_of
+from airflow_provider.spark.jvm.reflection import of_environment
+from airflow_provider.spark.map_output import LocalDirs
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -30,11 +33,19 @@ class AutoAttempt:
     """One attempt.
 
     :ivar wanted: vertices that have survived from earlier attempts
+    :ivar restorer: puts them back into the plans of this attempt's actions
     """
 
     context: RecoveryContext
     application: Application
     wanted: set[str]
+    restorer: Restorer
+
+    @property
+    def _spark(self) -> Any:
+        from pyspark.sql import SparkSession
+
+        return SparkSession.getActiveSession()
 
     def keep(self, df: DataFrame) -> list[str]:
         """Store the shuffles of a query that has run in this process; return what is kept, by name."""
@@ -54,6 +65,22 @@ class AutoAttempt:
         registry = self.application.registry
         return {registry.vertices[number].name: len(files) for number, files in registry.put_back.items()}
 
+    def restore(self, df: DataFrame) -> bool:
+        """Put back what survived into the plan of a query, as its action does first."""
+        return self.restorer.before(df.sparkSession, df._jdf.queryExecution())
+
+    def restored_files(self) -> list[tuple[Path, Path]]:
+        """The files of all map outputs that were put back: index and data."""
+        manager = of_environment(self._spark, "blockManager", "org.apache.spark.storage.BlockManager")
+        dirs = LocalDirs(tuple(str(path) for path in manager.diskBlockManager().localDirsString()))
+        files = self.application.registry.put_back.values()
+        return [(dirs.file(output.index), dirs.file(output.data)) for each in files for _, output in each]
+
+    def stored_files(self) -> list[Path]:
+        """The objects of the job's map outputs in the store: descriptions, and blocks behind each."""
+        root = Path(self.context.master.store.uri.removeprefix("file://")) / self.context.master.prefix
+        return sorted(path for path in root.rglob("*.shuffle*") if path.is_file())
+
     def skipped(self) -> str:
         """Why shuffles of this attempt are not kept."""
         newest = self.context.master.graph.newest
@@ -70,8 +97,9 @@ def auto_attempt(attempts: Attempts, spark: SparkSession) -> Iterator[AutoAttemp
         application = watcher.application()
         assert application is not None
         wanted = restorable(context)
-        with restoring_actions(Restorer(context, watcher, wanted)):
-            yield AutoAttempt(context, application, wanted)
+        restorer = Restorer(context, watcher, wanted)
+        with restoring_actions(restorer):
+            yield AutoAttempt(context, application, wanted, restorer)
 
 
 def tasks_run(spark: SparkSession, run: Any) -> int:
@@ -98,3 +126,16 @@ def shuffle_numbers(spark: SparkSession, df: DataFrame) -> list[int]:
     """Spark's numbers of the shuffles of a query that has run."""
     plan = df._jdf.queryExecution().executedPlan()
     return sorted(shuffle.number for shuffle in shuffles_of(plan, spark, set()))
+
+
+@contextmanager
+def configured(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """Settings of the session that hold inside."""
+    before = {name: spark.conf.get(name, None) for name in settings}
+    for name, value in settings.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, old in before.items():
+            spark.conf.unset(name) if old is None else spark.conf.set(name, old)

@@ -1,0 +1,206 @@
+"""What depends on chance, on how rows are cut or on their order is not kept: traps 3, 6 and 12."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pandas as pd
+import pytest
+
+from tests.spark.attempts import Attempts
+from tests.spark.auto.watched import auto_attempt, configured
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.spark
+
+SMALLER = {"spark.sql.files.maxPartitionBytes": "3000", "spark.sql.files.openCostInBytes": "0"}
+"""Settings under which the orders are read in other partitions."""
+
+
+def totals(df: DataFrame) -> DataFrame:
+    return df.groupBy("customer").sum("amount")
+
+
+def limited(df: DataFrame) -> DataFrame:
+    return totals(df.limit(100))
+
+
+def numbered_rows(df: DataFrame) -> DataFrame:
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    number = F.row_number().over(Window.partitionBy("customer").orderBy("amount"))
+    return df.withColumn("number", number).groupBy("number").sum("amount")
+
+
+def with_column(expression: str) -> Callable[[DataFrame], DataFrame]:
+    from pyspark.sql import functions as F
+
+    return lambda df: df.withColumn("drawn", F.expr(expression)).groupBy("customer").agg(F.max("drawn"))
+
+
+def aggregated(expression: str) -> Callable[[DataFrame], DataFrame]:
+    from pyspark.sql import functions as F
+
+    return lambda df: df.groupBy("customer").agg(F.expr(expression).alias("some")).groupBy("some").count()
+
+
+CASES: dict[str, tuple[Callable[[DataFrame], DataFrame], list[str], str]] = {
+    "orderBy": (lambda df: df.orderBy("amount", "customer"), [], "RangePartitioning"),
+    "repartitionByRange": (lambda df: df.repartitionByRange(3, "customer"), [], "RangePartitioning"),
+    "above repartitionByRange": (
+        lambda df: totals(df.repartitionByRange(3, "amount")),
+        [],
+        "RangePartitioning: its bounds are sampled",
+    ),
+    "round robin": (lambda df: df.repartition(3), [], "RoundRobinPartitioning"),
+    "above round robin": (lambda df: totals(df.repartition(3)), [], "RoundRobinPartitioning: it depends"),
+    "rand": (with_column("rand(7)"), [], "Rand: it draws random numbers"),
+    "uuid": (with_column("uuid()"), [], "Uuid: it draws random numbers"),
+    "sample": (lambda df: totals(df.sample(0.5, 7)), [], "Sample: it draws random numbers"),
+    "monotonically_increasing_id": (with_column("monotonically_increasing_id()"), [], "MonotonicallyIncreasingID"),
+    "spark_partition_id": (with_column("spark_partition_id()"), [], "SparkPartitionID"),
+    "first": (aggregated("first(amount)"), [], "First: it depends on the order of rows"),
+    "collect_list": (aggregated("collect_list(amount)"), [], "CollectList: it depends on the order of rows"),
+    "dropDuplicates": (lambda df: totals(df.dropDuplicates(["amount"])), [], "First: it depends on the order of rows"),
+    "limit": (limited, [], "Limit: it depends on the order of rows"),
+    "row_number": (numbered_rows, ["shuffle(customer)"], "RowNumber: it depends on the order of rows"),
+}
+"""Name → query, which of its shuffles are kept, and what is said of one that is not."""
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_depends_on_chance_or_order_is_not_kept(
+    spark: SparkSession, orders: Path, attempts: Attempts, case: str
+) -> None:
+    """No shuffle that is spread by chance, or stands above something that depends on chance or order; and it is said.
+
+    The bounds of a range are sampled anew by each attempt, so its map outputs mean nothing to another one.
+    """
+    query, kept, reason = CASES[case]
+    with auto_attempt(attempts, spark) as first:
+        df = query(spark.read.parquet(str(orders)))
+        df.collect()
+        assert first.keep(df) == kept
+        assert reason in first.skipped()
+
+
+def test_one_query_never_sees_two_incarnations(spark: SparkSession, orders: Path, attempts: Attempts) -> None:
+    """Both sides of a join that come from one drawn id are computed in the same attempt, whatever is stored of one."""
+    from pyspark.sql import functions as F
+
+    def sides() -> tuple[DataFrame, DataFrame]:
+        df = spark.read.parquet(str(orders)).withColumn("id", F.monotonically_increasing_id())
+        return df.groupBy("id").agg(F.max("customer").alias("a")), df.groupBy("id").agg(F.max("customer").alias("b"))
+
+    def query() -> DataFrame:
+        one, other = sides()
+        return one.join(other.withColumn("b", F.col("b") + 0), "id", "full").groupBy(F.expr("a <=> b")).count()
+
+    with auto_attempt(attempts, spark) as first:
+        one, _ = sides()
+        one.collect()
+        first.keep(one)
+    with configured(spark, SMALLER), auto_attempt(attempts, spark):
+        assert [tuple(row) for row in query().collect()] == [(True, 2000)]
+
+
+def test_a_function_of_whole_partitions_is_one_incarnation(
+    spark: SparkSession, orders: Path, attempts: Attempts
+) -> None:
+    """What ``mapInPandas`` makes of whole partitions is not mixed with what it makes of partitions that are cut anew.
+
+    Its function may number the rows of a partition, say. Directly below a shuffle the layout says how they are cut;
+    further down nothing does.
+    """
+
+    def numbered(frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+        first = 0
+        for frame in frames:
+            yield frame.assign(number=range(first, first + len(frame)))[["number"]]
+            first += len(frame)
+
+    def numbers() -> DataFrame:
+        return spark.read.parquet(str(orders)).mapInPandas(numbered, "number long")
+
+    def distinct() -> DataFrame:
+        return numbers().groupBy("number").count().groupBy().agg({"number": "count"}).toDF("how_many")
+
+    def query() -> DataFrame:
+        return distinct().crossJoin(numbers().groupBy().agg({"number": "max"}).toDF("last"))
+
+    with auto_attempt(attempts, spark) as first:
+        df = distinct()
+        (row,) = df.collect()
+        assert row.how_many == 1000
+        assert "whole partitions" in first.skipped() or first.keep(df) == ["shuffle(number)"]
+        assert "whole partitions" in first.skipped()
+    with configured(spark, SMALLER), auto_attempt(attempts, spark):
+        (row,) = query().collect()
+        assert row.how_many == row["last"] + 1
+
+
+def test_an_observation_above_which_a_shuffle_stands_has_its_values(
+    spark: SparkSession, orders: Path, attempts: Attempts
+) -> None:
+    """What is observed below a shuffle is observed by every attempt, so the shuffle is not kept."""
+    from pyspark.sql import Observation
+    from pyspark.sql import functions as F
+
+    def run() -> tuple[list[object], DataFrame, Observation]:
+        seen = Observation()
+        df = totals(spark.read.parquet(str(orders)).observe(seen, F.count("*").alias("rows")))
+        return sorted(df.collect()), df, seen
+
+    with auto_attempt(attempts, spark) as first:
+        rows, df, seen = run()
+        assert first.keep(df) == []
+        assert "an observation, whose metrics somebody waits for" in first.skipped()
+        assert seen.get == {"rows": 2000}
+    with auto_attempt(attempts, spark):
+        again, _, seen = run()
+        assert again == rows
+        assert seen.get == {"rows": 2000}
+
+
+@pytest.mark.parametrize("kind", ["udf", "mapInPandas"])
+def test_an_accumulator_below_a_shuffle_counts_in_every_attempt(
+    spark: SparkSession, orders: Path, attempts: Attempts, kind: str
+) -> None:
+    """A function that adds to an accumulator runs in every attempt, so the shuffle above it is not kept."""
+    from pyspark.sql import functions as F
+
+    def run() -> tuple[list[object], DataFrame, int]:
+        counter = spark.sparkContext.accumulator(0)
+        df = spark.read.parquet(str(orders))
+        if kind == "udf":
+
+            def count(amount: int) -> int:
+                counter.add(1)
+                return amount
+
+            df = df.withColumn("amount", F.udf(count, "long")("amount"))
+        else:
+
+            def count_all(frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+                for frame in frames:
+                    counter.add(len(frame))
+                    yield frame
+
+            df = df.mapInPandas(count_all, df.schema)
+        df = totals(df)
+        return sorted(df.collect()), df, counter.value
+
+    with auto_attempt(attempts, spark) as first:
+        rows, df, counted = run()
+        assert counted == 2000
+        assert first.keep(df) == []
+        assert "it uses an accumulator" in first.skipped()
+    with auto_attempt(attempts, spark):
+        again, _, counted = run()
+        assert again == rows
+        assert counted == 2000

@@ -1,0 +1,170 @@
+"""How long what was kept and put back lives: cached frames, cleaned shuffles, frames of threads: traps 16 to 18."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.spark.attempts import Attempts
+from tests.spark.auto.gates import Gate
+from tests.spark.auto.watched import AutoAttempt, auto_attempt, shuffle_numbers, tasks_run
+from tests.support.waiting import wait_until
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.spark
+
+
+def by_customer(spark: SparkSession, orders: Path) -> DataFrame:
+    return spark.read.parquet(str(orders)).groupBy("customer").sum("amount")
+
+
+def kept(spark: SparkSession, orders: Path, attempts: Attempts) -> list[Any]:
+    with auto_attempt(attempts, spark) as first:
+        df = by_customer(spark, orders)
+        rows = sorted(df.collect())
+        assert first.keep(df) == ["shuffle(customer)"]
+    return rows
+
+
+def forgotten(spark: SparkSession, numbers: set[int], attempt: AutoAttempt) -> bool:
+    """Whether Spark has cleaned up after shuffles that nobody refers to, when it was asked to look."""
+    gc.collect()
+    spark._jvm.System.gc()  # type: ignore[union-attr]
+    attempt.application.look()
+    return not numbers & attempt.application._tools.tracker.shuffles()
+
+
+def test_restored_files_go_with_their_shuffle(spark: SparkSession, orders: Path, attempts: Attempts) -> None:
+    """When a script drops a frame and Spark cleans up its shuffle, the files that were put back are deleted."""
+    kept(spark, orders, attempts)
+    with auto_attempt(attempts, spark) as second:
+        again = by_customer(spark, orders)
+        again.collect()
+        numbers, files = set(second.application.registry.put_back), second.restored_files()
+        assert len(files) == 2
+        assert all(index.exists() for index, _ in files)
+        second.application.look()
+        assert all(index.exists() for index, _ in files)
+        del again
+        wait_until(lambda: forgotten(spark, numbers, second), "Spark has cleaned up the shuffle")
+        second.application.look()
+        assert not any(path.exists() for pair in files for path in pair)
+
+
+def test_looking_on_keeps_no_shuffle_alive(spark: SparkSession, orders: Path, attempts: Attempts) -> None:
+    """Spark cleans up the shuffles of frames that a script drops, kept or not, as it does without a watcher."""
+    with auto_attempt(attempts, spark) as first:
+        first.application._queries.started()
+        numbers = set()
+        for df in (by_customer(spark, orders), spark.read.parquet(str(orders)).repartition(3)):
+            rows = df._jdf.queryExecution().toRdd().count()
+            assert rows
+            numbers |= set(shuffle_numbers(spark, df))
+            first.application.note(df._jdf.queryExecution())
+        for _ in range(30):
+            first.application.look()
+        assert first.kept() == ["shuffle(customer)"]
+        first.application._noted.clear()  # in an hour they would have gone
+        del df
+        assert len(numbers) == 2
+        wait_until(lambda: forgotten(spark, numbers, first), "Spark has cleaned up the shuffles")
+
+
+def test_a_cached_frame_has_one_value(spark: SparkSession, orders: Path, attempts: Attempts) -> None:
+    """The shuffles below a cached frame are kept, and put back before it is computed; ``show`` sees the same rows."""
+
+    def cached() -> DataFrame:
+        return by_customer(spark, orders).cache()
+
+    with auto_attempt(attempts, spark) as first:
+        df = cached()
+        rows = sorted(df.collect())
+        assert first.keep(df) == ["shuffle(customer)"]
+        shown = df.orderBy("customer")._jdf.showString(20, 20, False)
+        df.unpersist(blocking=True)
+    with auto_attempt(attempts, spark) as second:
+        again = cached()
+        found: list[Any] = []
+        tasks = tasks_run(spark, lambda: found.extend(sorted(again.collect())))
+        assert found == rows
+        assert second.put_back() == {"shuffle(customer)": 2}
+        assert tasks <= 2
+        assert again.orderBy("customer")._jdf.showString(20, 20, False) == shown
+        assert sorted(again.rdd.collect()) == rows
+        assert sorted(again.collect()) == rows
+        again.unpersist(blocking=True)
+
+
+def test_a_cached_frame_that_loses_its_blocks_is_computed_again(
+    spark: SparkSession, orders: Path, attempts: Attempts
+) -> None:
+    """What was restored for a cached frame lives as long as the frame: its blocks may have to be made again."""
+    kept(spark, orders, attempts)
+    with auto_attempt(attempts, spark) as second:
+        again = by_customer(spark, orders).cache()
+        rows = sorted(again.collect())
+        numbers = set(second.put_back())
+        gc.collect()
+        spark._jvm.System.gc()  # type: ignore[union-attr]
+        second.application.look()
+        for rdd in spark.sparkContext._jsc.sc().getPersistentRDDs().keys().toSeq().mkString(",").split(","):  # type: ignore[union-attr]
+            spark.sparkContext._jsc.sc().env().blockManager().master().removeRdd(int(rdd), True)  # type: ignore[union-attr]
+        assert set(second.put_back()) == numbers
+        assert sorted(again.collect()) == rows
+        again.unpersist(blocking=True)
+
+
+def test_threads_share_a_frame(spark: SparkSession, orders: Path, attempts: Attempts) -> None:
+    """Threads that start actions of one frame at the same time: it is filled once, and all get the same rows."""
+    rows = kept(spark, orders, attempts)
+    with auto_attempt(attempts, spark) as second:
+        again = by_customer(spark, orders)
+        together = threading.Barrier(4)
+
+        def act(_: int) -> list[Any]:
+            together.wait()
+            return sorted(again.collect())
+
+        with ThreadPoolExecutor(4) as pool:
+            assert list(pool.map(act, range(4))) == [rows] * 4
+        assert second.put_back() == {"shuffle(customer)": 2}
+
+
+def test_a_frame_whose_first_action_runs_is_left_alone(
+    spark: SparkSession, orders: Path, tmp_path: Path, attempts: Attempts
+) -> None:
+    """While a thread runs a frame's plan as written, another thread's action puts nothing into it."""
+    from pyspark.sql import functions as F
+
+    gate = Gate(tmp_path / "gate", waits="1")
+
+    def query() -> DataFrame:
+        df = spark.read.parquet(str(orders)).where(gate.passes(F.expr("cast(amount as string)")))
+        return df.groupBy("customer").count().groupBy("count").count()
+
+    with auto_attempt(attempts, spark) as first:
+        gate.open()
+        df = query()
+        rows = sorted(df.collect())
+        assert len(first.keep(df)) == 2
+    gate.path.unlink()
+    with auto_attempt(attempts, spark) as second:
+        again = query()
+        with ThreadPoolExecutor(2) as pool:
+            as_written = pool.submit(again._jdf.collectToPython)
+            try:
+                wait_until(lambda: spark.sparkContext.statusTracker().getActiveStageIds(), "its first stage runs")
+                assert not second.restore(again)
+                other = pool.submit(again.collect)
+            finally:
+                gate.open()
+            as_written.result()
+            assert sorted(other.result()) == rows
+        assert second.put_back() == {}

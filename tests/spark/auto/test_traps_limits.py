@@ -1,0 +1,88 @@
+"""What Spark decides by the counts of a shuffle it decides as plain Spark does: limits and broadcasts (trap 4)."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.spark.attempts import Attempts
+from tests.spark.auto.watched import auto_attempt, configured
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.mark.parametrize("adaptive", ["true", "false"])
+@pytest.mark.parametrize("wanted", [1, 299, 1000, 1999, 2500])
+def test_a_limit_above_a_restored_shuffle_is_exact(
+    spark: SparkSession, orders: Path, attempts: Attempts, wanted: int, adaptive: str
+) -> None:
+    """``limit(n)`` above a restored shuffle returns n rows, or all where there are fewer."""
+
+    def query() -> DataFrame:
+        return spark.read.parquet(str(orders)).repartition(4, "customer").limit(wanted)
+
+    with configured(spark, {"spark.sql.adaptive.enabled": adaptive}):
+        with auto_attempt(attempts, spark) as first:
+            df = query()
+            assert len(df.collect()) == min(wanted, 2000)
+            first.keep(df)
+        with auto_attempt(attempts, spark) as second:
+            again = query()
+            assert len(again.collect()) == min(wanted, 2000)
+            assert not first.kept() or second.put_back() == {"shuffle(customer)": 2}
+
+
+def joins(df: DataFrame) -> list[str]:
+    """The joins and reads of an adaptive plan that has run."""
+    text = df._jdf.queryExecution().executedPlan().toString().split("== Initial Plan ==")[0]
+    return re.findall(r"(BroadcastHashJoin|SortMergeJoin|ShuffledHashJoin|AQEShuffleRead \w+)", text)
+
+
+@pytest.mark.parametrize("threshold", ["2000", "9000", "10000000"])
+def test_joins_above_restored_shuffles_are_those_of_plain_spark(
+    spark: SparkSession, orders: Path, attempts: Attempts, threshold: str
+) -> None:
+    """The size of a restored shuffle is what Spark has counted, so the same side is broadcast, or none."""
+
+    def query() -> DataFrame:
+        df = spark.read.parquet(str(orders))
+        return df.repartition(4, "customer").join(df.groupBy("customer").sum("amount"), "customer")
+
+    settings = {
+        "spark.sql.autoBroadcastJoinThreshold": "-1",
+        "spark.sql.adaptive.autoBroadcastJoinThreshold": threshold,
+    }
+    with configured(spark, settings):
+        with auto_attempt(attempts, spark) as first:
+            df = query()
+            rows = sorted(df.collect())
+            plain = joins(df)
+            assert len(first.keep(df)) == 2
+        with auto_attempt(attempts, spark) as second:
+            again = query()
+            assert sorted(again.collect()) == rows
+            assert len(second.put_back()) == 2
+            assert joins(again) == plain
+
+
+def test_what_is_empty_stays_empty(spark: SparkSession, orders: Path, attempts: Attempts) -> None:
+    """A restored shuffle without rows is still one without rows."""
+
+    def query() -> DataFrame:
+        df = spark.read.parquet(str(orders))
+        return df.where("amount < -1").groupBy("customer").count().join(df.groupBy("customer").sum(), "customer")
+
+    with configured(spark, {"spark.sql.autoBroadcastJoinThreshold": "-1"}):
+        with auto_attempt(attempts, spark) as first:
+            df = query()
+            assert df.collect() == []
+            first.keep(df)
+        with auto_attempt(attempts, spark) as second:
+            assert query().collect() == []
+            assert second.put_back()

@@ -1,0 +1,183 @@
+"""Looking on leaves no trace: nothing is made by it, no job started, no setting reaches another session (trap 1)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from airflow_provider.spark.auto import watching
+from airflow_provider.spark.auto.watching import Watcher
+from airflow_provider.spark.jvm.exchanges import SHUFFLE, kind
+from airflow_provider.spark.jvm.reflection import private_field
+from airflow_provider.spark.jvm.scala import items
+from tests.spark.attempts import Attempts
+from tests.spark.auto.gates import Gate, running
+from tests.spark.auto.watched import EVERYTHING, auto_attempt, configured
+from tests.support.waiting import wait_until
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.spark
+
+ROUNDS = 4
+SETTINGS = (
+    {
+        "spark.sql.ansi.enabled": "true",
+        "spark.sql.session.timeZone": "Asia/Tokyo",
+        "spark.sql.codegen.wholeStage": "true",
+        "spark.sql.autoBroadcastJoinThreshold": "-1",
+        "spark.sql.shuffle.partitions": "3",
+    },
+    {
+        "spark.sql.ansi.enabled": "false",
+        "spark.sql.session.timeZone": "America/New_York",
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+        "spark.sql.shuffle.partitions": "2",
+    },
+)
+
+
+def queries(session: SparkSession, orders: Path, number: int) -> list[DataFrame]:
+    """Queries that ask for the session's settings while they run; no two rounds share a plan."""
+    from pyspark.sql import functions as F
+
+    df = session.read.parquet(str(orders)).withColumn("amount", F.col("amount") + number)
+    day = F.date_format((F.col("amount") * 3600).cast("timestamp"), "yyyy-MM-dd HH")
+    totals = df.groupBy("customer", day.alias("day")).agg(F.sum(F.expr("try_cast(amount AS int)")).alias("total"))
+    return [
+        totals.orderBy("day", "customer"),
+        totals.join(df.groupBy("customer").agg(F.avg("amount").alias("mean")), "customer").orderBy("mean", "day"),
+    ]
+
+
+def run(session: SparkSession, orders: Path, number: int) -> list[Any]:
+    return [[tuple(row) for row in df.collect()] for df in queries(session, orders, number)]
+
+
+def jobs_of(spark: SparkSession, group: str | None) -> int:
+    spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()  # type: ignore[union-attr]
+    return len(spark.sparkContext.statusTracker().getJobIdsForGroup(group))
+
+
+def side_by_side(spark: SparkSession, orders: Path, label: str) -> tuple[list[Any], list[int]]:
+    """Both sessions at once, each with its own settings; returns rows and numbers of jobs."""
+    sessions = [spark.newSession() for _ in SETTINGS]
+    for session, settings in zip(sessions, SETTINGS, strict=True):
+        for name, value in settings.items():
+            session.conf.set(name, value)
+
+    def rounds(which: int) -> list[Any]:
+        sessions[which].sparkContext.setJobGroup(f"{label}-{which}", label)
+        return [run(sessions[which], orders, number) for number in range(ROUNDS)]
+
+    from pyspark.util import inheritable_thread_target
+
+    with ThreadPoolExecutor(2) as pool:
+        rows = list(pool.map(inheritable_thread_target(rounds), range(2)))  # type: ignore[arg-type]
+    return rows, [jobs_of(spark, f"{label}-{which}") for which in range(2)]
+
+
+@contextmanager
+def watched_closely(attempts: Attempts, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watcher]:
+    """A watcher that looks without a pause, and keeps everything."""
+    monkeypatch.setattr(watching, "_PAUSE", 0)
+    monkeypatch.setattr(watching, "_SHARE", 0)
+    attempts.options = dict(EVERYTHING)
+    with attempts.attempt() as context:
+        watcher = Watcher(context)
+        watcher.start()
+        try:
+            yield watcher
+            application = watcher.application()
+            assert application is not None
+            wait_until(lambda: any(v.sealed for v in application.registry.vertices.values()), "something is kept")
+        finally:
+            watcher.stop()
+
+
+def test_a_watcher_at_its_fastest_changes_no_row_and_starts_no_job(
+    spark: SparkSession, orders: Path, attempts: Attempts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two sessions with opposite settings, looked at all the time: rows, their order and jobs are plain Spark's."""
+    plain, jobs = side_by_side(spark, orders, "plain")
+    nobodys = jobs_of(spark, None)
+    with watched_closely(attempts, monkeypatch):
+        watched, watched_jobs = side_by_side(spark, orders, "watched")
+    assert watched == plain
+    assert watched_jobs == jobs
+    assert jobs_of(spark, None) == nobodys
+
+
+def test_what_is_not_made_yet_is_not_made_by_looking(
+    spark: SparkSession, orders: Path, tmp_path: Path, attempts: Attempts
+) -> None:
+    """A range shuffle that waits for its bounds is looked at again and again, and still has no tasks and no job."""
+    from pyspark.sql import functions as F
+
+    gate = Gate(tmp_path / "gate", waits="1")
+    settings = {"spark.sql.adaptive.enabled": "false"}  # the whole plan is there before anything runs
+    with configured(spark, settings), auto_attempt(attempts, spark) as first:
+        df = spark.read.parquet(str(orders)).where(gate.passes(F.expr("cast(amount as string)")))
+        df = df.groupBy("customer").count().orderBy("count", "customer")
+        with running(df, gate) as rows:
+            wait_until(lambda: first.application._tools.tracker.shuffles(), "a shuffle has begun")
+            plan = df._jdf.queryExecution().executedPlan()
+            jobs = len(spark.sparkContext.statusTracker().getActiveJobsIds())
+            for _ in range(20):
+                first.application.look()
+            (ranged,) = [
+                node
+                for node in nodes(plan)
+                if kind(node) == SHUFFLE and "Range" in node.outputPartitioning().toString().title()
+            ]
+            made = private_field(ranged, "shuffleDependency")
+            assert len(spark.sparkContext.statusTracker().getActiveJobsIds()) == jobs
+            gate.open()
+            assert len(rows.result()) == 300
+        assert made is None
+
+
+def nodes(plan: Any) -> Iterator[Any]:
+    yield plan
+    for child in items(plan.children()):
+        yield from nodes(child)
+
+
+@pytest.mark.parametrize("adaptive", ["true", "false"])
+def test_a_retry_starts_no_job_that_plain_spark_does_not(
+    spark: SparkSession, orders: Path, attempts: Attempts, adaptive: str
+) -> None:
+    """A plan is filled without a job of its own: bounds of a range above are sampled when Spark does it (trap 13)."""
+    from pyspark.sql import functions as F
+
+    def query() -> DataFrame:
+        df = spark.read.parquet(str(orders))
+        return df.groupBy("customer").agg(F.sum("amount").alias("total")).orderBy("total", "customer")
+
+    def jobs(group: str, df: DataFrame) -> tuple[list[Any], int]:
+        spark.sparkContext.setJobGroup(group, group)
+        try:
+            rows = df.collect()
+        finally:
+            spark.sparkContext._jsc.clearJobGroup()  # type: ignore[union-attr]
+        return rows, jobs_of(spark, group)
+
+    with configured(spark, {"spark.sql.adaptive.enabled": adaptive}):
+        with auto_attempt(attempts, spark) as first:
+            df = query()
+            rows, plain = jobs(f"first-{adaptive}", df)
+            assert first.keep(df) == ["shuffle(customer)"]
+        nobodys = jobs_of(spark, None)
+        with auto_attempt(attempts, spark) as second:
+            again, restored = jobs(f"second-{adaptive}", query())
+            assert second.put_back() == {"shuffle(customer)": 2}
+        assert again == rows
+        assert restored <= plain
+        assert jobs_of(spark, None) == nobodys

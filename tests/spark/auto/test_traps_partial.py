@@ -1,0 +1,211 @@
+"""Of a shuffle that was interrupted only the missing map tasks run, and only if nothing is mixed: traps 4, 5, 8, 11."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from airflow_provider.spark.auto.keeping import KeptShuffle
+from airflow_provider.spark.jvm.map_output_tracker import MapOutputTracker
+from airflow_provider.spark.jvm.reflection import of_environment
+from airflow_provider.spark.map_output import LocalDirs, MapOutput, Written
+from tests.spark.attempts import Attempts
+from tests.spark.auto.gates import Gate, interrupted, running, store_what_is_there
+from tests.spark.auto.watched import auto_attempt, configured, tasks_run
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.spark
+
+UNIT = 80
+"""Lines of the smallest file."""
+LINE = 12
+SIZES = {"a": 3, "b": 2, "c": 1}
+ONE_CUT = {
+    "spark.sql.files.openCostInBytes": "0",
+    "spark.sql.files.minPartitionNum": "1",
+    "spark.sql.files.maxPartitionBytes": str(5 * UNIT * LINE),
+}
+"""Two map tasks: one reads a and b, the other c."""
+ANOTHER_CUT = {**ONE_CUT, "spark.sql.files.maxPartitionBytes": str(3 * UNIT * LINE)}
+"""Two map tasks: one reads a, the other b and c."""
+OTHER_CORES = {**ONE_CUT, "spark.sql.files.minPartitionNum": "2"}
+"""The same, as if there were more cores."""
+
+
+@pytest.fixture
+def lines(tmp_path: Path) -> Path:
+    """Three files of exactly three, two and one units; each line has a key and the name of its file."""
+    folder = tmp_path / "lines"
+    folder.mkdir()
+    for name, units in SIZES.items():
+        (folder / f"{name}.csv").write_text("".join(f"{row:08},k{name}\n" for row in range(units * UNIT)))
+        assert (folder / f"{name}.csv").stat().st_size == units * UNIT * LINE
+    return folder
+
+
+def read(spark: SparkSession, lines: Path) -> DataFrame:
+    return spark.read.schema("key long, file string").csv(str(lines))
+
+
+@pytest.fixture
+def gate(tmp_path: Path) -> Gate:
+    return Gate(tmp_path / "gate", waits="kc")
+
+
+def counted(spark: SparkSession, lines: Path, gate: Gate) -> DataFrame:
+    return read(spark, lines).where(gate.passes(_file())).groupBy("key").count()
+
+
+def _file() -> Any:
+    from pyspark.sql import functions as F
+
+    return F.col("file")
+
+
+def test_only_the_missing_map_task_runs(spark: SparkSession, lines: Path, gate: Gate, attempts: Attempts) -> None:
+    """A retry runs the map task whose output is missing, with Spark's own stage over its true child, and reduces."""
+    with configured(spark, ONE_CUT):
+        with auto_attempt(attempts, spark) as first:
+            rows = interrupted(spark, first, gate, lambda: counted(spark, lines, gate))
+            assert first.kept() == []
+        with auto_attempt(attempts, spark) as second:
+            again = counted(spark, lines, gate)
+            found: list[Any] = []
+            tasks = tasks_run(spark, lambda: found.extend(sorted(again.collect())))
+            assert found == rows
+            assert second.put_back() == {"shuffle(key)": 1}
+            assert tasks == 2  # a map task, and the coalesced reducer
+
+
+ABOVE: dict[str, tuple[Callable[[DataFrame], DataFrame], str]] = {
+    "aggregate": (lambda df: df.groupBy("key").count(), "kc"),
+    "limit": (lambda df: df.repartition(4, "key").limit(100), "kc"),
+    "limit of more rows than the missing task writes": (lambda df: df.repartition(4, "key").limit(100), ""),
+    "join": (lambda df: df.repartition(4, "key").join(df.groupBy("key").count(), "key"), "kc"),
+}
+"""Name → what stands above the interrupted shuffle, and of which file no row passes."""
+
+
+@pytest.mark.parametrize("adaptive", ["true", "false"])
+@pytest.mark.parametrize("case", ABOVE)
+def test_a_missing_map_task_may_write_few_rows_or_none(
+    spark: SparkSession, lines: Path, tmp_path: Path, attempts: Attempts, case: str, adaptive: str
+) -> None:
+    """The rows of what was put back count, so that Spark takes no shuffle for an empty one and drops no limit."""
+    above, dropped = ABOVE[case]
+    gate = Gate(tmp_path / "gate", waits="kc", dropped=dropped)
+
+    def make() -> DataFrame:
+        return above(read(spark, lines).where(gate.passes(_file())))
+
+    with configured(spark, {**ONE_CUT, "spark.sql.adaptive.enabled": adaptive}):
+        with auto_attempt(attempts, spark) as first:
+            rows = interrupted(spark, first, gate, make)
+            assert rows
+        with auto_attempt(attempts, spark) as second:
+            again = sorted(make().collect())
+            assert second.put_back()
+            assert len(again) == len(rows)
+            assert again == rows or "limit" in case  # which rows, Spark leaves open
+
+
+def test_map_outputs_without_counts_are_not_put_back_alone(
+    spark: SparkSession, lines: Path, gate: Gate, attempts: Attempts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a task whose rows Spark has not said, the output counts only where its shuffle is complete."""
+    monkeypatch.setattr(KeptShuffle, "_counted", lambda self, status, measured: Written(checksum=status.checksum))
+    with configured(spark, ONE_CUT):
+        with auto_attempt(attempts, spark) as first:
+            rows = interrupted(spark, first, gate, lambda: counted(spark, lines, gate))
+        with auto_attempt(attempts, spark) as second:
+            assert sorted(counted(spark, lines, gate).collect()) == rows
+            assert second.put_back() == {}
+
+
+@pytest.mark.parametrize("retry", [ANOTHER_CUT, OTHER_CORES], ids=["maxPartitionBytes", "cores"])
+def test_map_outputs_of_another_cut_are_not_mixed(
+    spark: SparkSession, lines: Path, gate: Gate, attempts: Attempts, retry: Mapping[str, str]
+) -> None:
+    """As many map tasks that read other files: nothing is put back, so no row is doubled or lost."""
+    with configured(spark, ONE_CUT), auto_attempt(attempts, spark) as first:
+        rows = interrupted(spark, first, gate, lambda: counted(spark, lines, gate))
+    with configured(spark, retry), auto_attempt(attempts, spark) as second:
+        again = counted(spark, lines, gate)
+        assert read(spark, lines).rdd.getNumPartitions() == 2
+        assert sorted(again.collect()) == rows
+        assert second.put_back() == {}
+
+
+def test_files_in_another_order_are_not_mixed(spark: SparkSession, tmp_path: Path, attempts: Attempts) -> None:
+    """Two files of one size, named the other way round: each map task reads the other file."""
+    files = [tmp_path / "one.csv", tmp_path / "two.csv"]
+    for file, name in zip(files, ("ka", "kc"), strict=True):
+        file.write_text("".join(f"{row:08},{name}\n" for row in range(UNIT)))
+    gate = Gate(tmp_path / "gate", waits="kc")
+
+    def make(paths: list[Path]) -> DataFrame:
+        df = spark.read.schema("key long, file string").csv([str(path) for path in paths])
+        return df.where(gate.passes(_file())).groupBy("key", "file").count()
+
+    with configured(spark, {**ONE_CUT, "spark.sql.files.maxPartitionBytes": str(UNIT * LINE)}):
+        with auto_attempt(attempts, spark) as first:
+            rows = interrupted(spark, first, gate, lambda: make(files))
+        with auto_attempt(attempts, spark):
+            assert sorted(make(files[::-1]).collect()) == rows
+
+
+def test_another_join_below_is_not_mixed(
+    spark: SparkSession, lines: Path, tmp_path: Path, gate: Gate, attempts: Attempts
+) -> None:
+    """A broadcast join in the first attempt, a sort-merge join in the retry: their tasks hold other rows."""
+    names = spark.createDataFrame([("ka", 1), ("kb", 2), ("kc", 3)], "file string, number long")
+
+    def make() -> DataFrame:
+        df = read(spark, lines).where(gate.passes(_file()))
+        return df.join(names, "file").groupBy("key").sum("number")
+
+    reducers = {"spark.sql.shuffle.partitions": "2", "spark.sql.adaptive.coalescePartitions.enabled": "false"}
+    with configured(spark, {**ONE_CUT, **reducers}), auto_attempt(attempts, spark) as first:
+        rows = interrupted(spark, first, gate, make)
+    no_broadcast = {"spark.sql.autoBroadcastJoinThreshold": "-1"}
+    with configured(spark, {**ONE_CUT, **reducers, **no_broadcast}), auto_attempt(attempts, spark):
+        assert sorted(make().collect()) == rows
+
+
+def test_a_task_that_spark_has_run_again_is_stored_again(
+    spark: SparkSession, lines: Path, gate: Gate, attempts: Attempts
+) -> None:
+    """A shuffle is sealed only when every stored map output is the one that reducers read (two stage attempts)."""
+    with configured(spark, ONE_CUT), auto_attempt(attempts, spark) as first:
+        with running(counted(spark, lines, gate), gate) as rows:
+            store_what_is_there(spark, first)
+            gate.open()
+            rows.result()
+        ((number, vertex),) = first.application.registry.vertices.items()
+        ((index, task),) = vertex.tasks.items()
+        _run_again(spark, number, index, task, 7777)
+        first.application.look()
+        assert first.kept() == []
+        first.application.look()
+        assert first.kept() == ["shuffle(key)"]
+        assert vertex.tasks[index] == 7777
+
+
+def _run_again(spark: SparkSession, number: int, index: int, task: int, as_task: int) -> None:
+    """Let the tracker know a map output as that of another task, as after a rollback."""
+    manager = of_environment(spark, "blockManager", "org.apache.spark.storage.BlockManager")
+    dirs = LocalDirs(tuple(str(path) for path in manager.diskBlockManager().localDirsString()))
+    old, new = MapOutput(number, task), MapOutput(number, as_task)
+    for name in ("index", "data"):
+        target = dirs.file(getattr(new, name))
+        target.parent.mkdir(exist_ok=True)
+        target.write_bytes(dirs.file(getattr(old, name)).read_bytes())
+    tracker = MapOutputTracker(spark)
+    place, sizes = tracker.places()["driver"], [1, 1, 1, 1]
+    tracker.unregister(number, index, place)
+    tracker.register(number, index, as_task, place, sizes, 0)
