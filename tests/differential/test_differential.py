@@ -19,7 +19,6 @@ from tests.differential.walk import walk
 
 SEED = int(os.environ.get("SPARK_RECOVERY_SEED", "1"))
 """Give another to try other cases and other moments."""
-OLD_ENGINE = pytest.mark.xfail(reason="Auto mode still rewrites plans; the engine that only watches replaces it.")
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +34,6 @@ def nothing_found(runs: Differential) -> None:
     assert not runs.outcome.findings, "\n\n".join(finding.text() for finding in runs.outcome.findings)[:20_000]
 
 
-@OLD_ENGINE
 @pytest.mark.process
 @pytest.mark.timeout(900)
 def test_generated_scripts_see_what_plain_spark_shows(tmp_path: Path, data: Path) -> None:
@@ -48,7 +46,6 @@ def test_generated_scripts_see_what_plain_spark_shows(tmp_path: Path, data: Path
     nothing_found(runs)
 
 
-@OLD_ENGINE
 @pytest.mark.process
 @pytest.mark.timeout(900)
 def test_fixed_cases_see_what_plain_spark_shows(tmp_path: Path, data: Path) -> None:
@@ -61,7 +58,6 @@ def test_fixed_cases_see_what_plain_spark_shows(tmp_path: Path, data: Path) -> N
     nothing_found(runs)
 
 
-@OLD_ENGINE
 @pytest.mark.walk
 @pytest.mark.process
 @pytest.mark.timeout(2 * 3600)
@@ -76,7 +72,6 @@ def test_each_fixed_case_alone_killed_at_each_of_its_moments(tmp_path: Path, dat
     nothing_found(runs)
 
 
-@OLD_ENGINE
 @pytest.mark.walk
 @pytest.mark.process
 @pytest.mark.timeout(12 * 3600)

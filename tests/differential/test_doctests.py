@@ -8,12 +8,7 @@ import pytest
 
 from tests.differential.doctests import MODULES, run_doctests
 
-OLD_ENGINE = pytest.mark.xfail(
-    reason="Auto mode still rewrites plans; the engine that only watches replaces it.", strict=False
-)
 
-
-@OLD_ENGINE
 @pytest.mark.walk
 @pytest.mark.process
 @pytest.mark.timeout(3600)

@@ -11,7 +11,6 @@ from tests.differential.event_log import Query, Run, plan_differences, read_even
 from tests.queries.data import query_suite
 from tests.queries.runs import JOBS, ScriptRuns
 
-OLD_ENGINE = pytest.mark.xfail(reason="Auto mode still rewrites plans; the engine that only watches replaces it.")
 FOR_EVENT_LOGS = {"spark.eventLog.rolling.enabled": "false", "spark.driver.memory": "3g"}
 
 
@@ -24,7 +23,6 @@ def first_attempt_and_plain(kind: str, scale: float, folder: Path, timeout: floa
     return read_events(folder / "eventlog-0"), read_events(folder / "eventlog-1")
 
 
-@OLD_ENGINE
 @pytest.mark.process
 @pytest.mark.timeout(900)
 def test_tpch_runs_plain_sparks_plans(tmp_path: Path) -> None:
@@ -34,7 +32,6 @@ def test_tpch_runs_plain_sparks_plans(tmp_path: Path) -> None:
     assert plan_differences(plain, recovered) == []
 
 
-@OLD_ENGINE
 @pytest.mark.walk
 @pytest.mark.process
 @pytest.mark.timeout(2 * 3600)
