@@ -108,13 +108,12 @@ class Hunter:
                 (self.haul.synonyms if same else self.haul.collisions).append((one.text, other.text))
 
     def _look(self, text: str) -> Seen | None:
-        from pyspark.errors import PySparkException
-
         try:
             df = self._spark.sql(text)
-            described = self._exchange(df) if self._physical else self._logical(df)
-        except PySparkException:  # it means nothing with such a literal
+            plan = df._jdf.queryExecution().executedPlan() if self._physical else None
+        except Exception:  # noqa: BLE001 - it means nothing with such a literal, or is more than Spark can bear
             return None
+        described = self._exchange(plan) if self._physical else self._logical(df)
         if described is None:
             self.haul.opaque += 1
             return None
@@ -125,8 +124,8 @@ class Hunter:
         found = self._reader.read(df._jdf.queryExecution().analyzed())
         return None if found.opaque else (identity(found), df.schema.json())
 
-    def _exchange(self, df: DataFrame) -> object:
-        exchange = next(exchanges(df._jdf.queryExecution().executedPlan()), None)
+    def _exchange(self, plan: Any) -> object:
+        exchange = next(exchanges(plan), None)
         if exchange is None:
             return None
         found = exchange_fingerprint(self._spark, self._learnt, exchange)

@@ -61,4 +61,4 @@ def test_the_shuffles_of_tpcds_are_found_again(tmp_path: Path) -> None:
     """Of its 99 queries, all but a few: what Spark itself orders by chance is safe, and computed again."""
     equal, all_ = compare(query_suite("tpcds", 0.01, tmp_path), tmp_path)
     assert all_ > 1500
-    assert equal > 0.97 * all_
+    assert equal > 0.95 * all_
