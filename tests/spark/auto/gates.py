@@ -48,7 +48,7 @@ class Gate:
                 time.sleep(0.02)
             return name != dropped
 
-        return F.udf(wait, "boolean")(file)
+        return F.udf(wait, "boolean", useArrow=False)(file)
 
 
 @contextmanager

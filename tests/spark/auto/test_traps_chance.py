@@ -183,7 +183,7 @@ def test_an_accumulator_below_a_shuffle_counts_in_every_attempt(
                 counter.add(1)
                 return amount
 
-            df = df.withColumn("amount", F.udf(count, "long")("amount"))
+            df = df.withColumn("amount", F.udf(count, "long", useArrow=False)("amount"))
         else:
 
             def count_all(frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:

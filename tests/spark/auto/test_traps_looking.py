@@ -127,7 +127,7 @@ def test_what_is_not_made_yet_is_not_made_by_looking(
         df = spark.read.parquet(str(orders)).where(gate.passes(F.expr("cast(amount as string)")))
         df = df.groupBy("customer").count().orderBy("count", "customer")
         with running(df, gate) as rows:
-            wait_until(lambda: first.application._tools.tracker.shuffles(), "a shuffle has begun")
+            wait_until(spark.sparkContext.statusTracker().getActiveJobsIds, "the bounds are sampled")
             plan = df._jdf.queryExecution().executedPlan()
             jobs = len(spark.sparkContext.statusTracker().getActiveJobsIds())
             for _ in range(20):

@@ -163,11 +163,13 @@ def test_another_join_below_is_not_mixed(
     spark: SparkSession, lines: Path, tmp_path: Path, gate: Gate, attempts: Attempts
 ) -> None:
     """A broadcast join in the first attempt, a sort-merge join in the retry: their tasks hold other rows."""
-    names = spark.createDataFrame([("ka", 1), ("kb", 2), ("kc", 3)], "file string, number long")
+    names = tmp_path / "names.csv"
+    names.write_text("ka,1\nkb,2\nkc,3\n")
 
     def make() -> DataFrame:
         df = read(spark, lines).where(gate.passes(_file()))
-        return df.join(names, "file").groupBy("key").sum("number")
+        numbers = spark.read.schema("file string, number long").csv(str(names))
+        return df.join(numbers, "file").groupBy("key").sum("number")
 
     reducers = {"spark.sql.shuffle.partitions": "2", "spark.sql.adaptive.coalescePartitions.enabled": "false"}
     with configured(spark, {**ONE_CUT, **reducers}), auto_attempt(attempts, spark) as first:
