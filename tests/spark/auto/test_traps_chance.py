@@ -144,6 +144,31 @@ def test_a_function_of_whole_partitions_is_one_incarnation(
         assert row.how_many == row["last"] + 1
 
 
+def test_an_observation_beside_what_was_kept_has_its_values(
+    spark: SparkSession, orders: Path, attempts: Attempts
+) -> None:
+    """Spark finds no metrics below a stage that was made ahead, so a plan that is observed runs as written."""
+    from pyspark.sql import Observation
+    from pyspark.sql import functions as F
+
+    def run() -> tuple[list[object], DataFrame, Observation]:
+        seen = Observation()
+        orders_twice = spark.read.parquet(str(orders))
+        df = totals(orders_twice.observe(seen, F.count("*").alias("rows")))
+        return sorted(df.join(totals(orders_twice), "customer").collect()), totals(orders_twice), seen
+
+    with configured(spark, {"spark.sql.autoBroadcastJoinThreshold": "-1"}):
+        with auto_attempt(attempts, spark) as first:
+            rows, kept, seen = run()
+            kept.collect()
+            assert first.keep(kept) == ["shuffle(customer)"]
+            assert seen.get == {"rows": 2000}
+        with auto_attempt(attempts, spark):
+            again, _, seen = run()
+            assert again == rows
+            assert seen.get == {"rows": 2000}
+
+
 def test_an_observation_above_which_a_shuffle_stands_has_its_values(
     spark: SparkSession, orders: Path, attempts: Attempts
 ) -> None:
