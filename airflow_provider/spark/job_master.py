@@ -232,6 +232,11 @@ class JobMaster:
         )
         self._tracker.forget(identity, indexes)
 
+    def partitions_recomputed(self, identity: str, indexes: tuple[int, ...], reason: str) -> None:
+        """Record that partitions were computed again, whose new objects are about to be stored."""
+        self.partitions_reset(identity, indexes, reason)
+        self._tracker.start(identity, indexes)
+
     def vertex_finished(self, identity: str, upstream_seconds: float = 0.0, storing_seconds: float = 0.0) -> bool:
         """Seal the vertex: ``True`` once all of its events are confirmed by the store (Flink's ``cutBlock``).
 

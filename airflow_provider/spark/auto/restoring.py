@@ -114,9 +114,13 @@ class _Plan:
         if any(adaptive.has_begun for adaptive in plans):
             return False
         for adaptive in plans:
-            if adaptive.holds_shuffle and not adaptive.may_reuse:
+            if not adaptive.holds_shuffle:
+                continue
+            if not adaptive.may_reuse:
                 log.info("Nothing is put back into this query: spark.sql.exchange.reuse is off")
-            elif adaptive.holds_shuffle:
+            elif adaptive.observes:
+                log.info("Nothing is put back into this query: its rows are observed")
+            else:
                 adaptive.go_ahead(self._ready)
         for exchange in list(static_shuffles(plan)):
             self._shuffle(exchange, exchange.canonicalized())

@@ -207,7 +207,7 @@ class ShuffleVertex:
     def forget(self, indexes: Iterable[int]) -> None:
         """Map outputs were computed anew; what is in the store is not what reducers read."""
         again = tuple(sorted(indexes))
-        self.context.master.partitions_reset(self.vertex, again, "Spark has run these map tasks again")
+        self.context.master.partitions_recomputed(self.vertex, again, "Spark has run these map tasks again")
         for index in again:
             self.stored.pop(index, None)
             self.tasks.pop(index, None)

@@ -38,6 +38,14 @@ class AdaptivePlan:
         return any(kind(node) == SHUFFLE for node in _nodes(self._plan.initialPlan()))
 
     @property
+    def observes(self) -> bool:
+        """Whether somebody waits for metrics of its rows.
+
+        Spark looks for them in the plan when it has run, but not below a stage that stood in the cache before.
+        """
+        return any(kind(node) == "CollectMetricsExec" for node in _nodes(self._plan.initialPlan()))
+
+    @property
     def may_reuse(self) -> bool:
         """Whether Spark looks into the plan's stage cache."""
         return bool(self._plan.conf().exchangeReuseEnabled())

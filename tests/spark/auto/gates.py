@@ -76,6 +76,7 @@ def store_what_is_there(spark: SparkSession, first: AutoAttempt) -> None:
     def stored() -> bool:
         spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()  # type: ignore[union-attr]
         first.application.look()
+        assert not first.skipped()
         return any(vertex.stored and not vertex.sealed for vertex in first.application.registry.vertices.values())
 
     wait_until(stored, "a map output is stored")

@@ -17,8 +17,10 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
-SMALLER = {"spark.sql.files.maxPartitionBytes": "3000", "spark.sql.files.openCostInBytes": "0"}
-"""Settings under which the orders are read in other partitions."""
+AS_PLANNED = {"spark.sql.adaptive.enabled": "false"}
+"""An adaptive plan is filled from the bottom up, so what is cut anew ends it; another plan is filled anywhere."""
+TOGETHER = {**AS_PLANNED, "spark.sql.files.minPartitionNum": "1", "spark.sql.files.openCostInBytes": "0"}
+"""Settings under which one task reads both files of the orders, not a task each."""
 
 
 def totals(df: DataFrame) -> DataFrame:
@@ -90,23 +92,22 @@ def test_what_depends_on_chance_or_order_is_not_kept(
 
 
 def test_one_query_never_sees_two_incarnations(spark: SparkSession, orders: Path, attempts: Attempts) -> None:
-    """Both sides of a join that come from one drawn id are computed in the same attempt, whatever is stored of one."""
+    """Two parts of a query that come from one draw are computed in the same attempt, whatever is stored of one."""
     from pyspark.sql import functions as F
 
-    def sides() -> tuple[DataFrame, DataFrame]:
-        df = spark.read.parquet(str(orders)).withColumn("id", F.monotonically_increasing_id())
-        return df.groupBy("id").agg(F.max("customer").alias("a")), df.groupBy("id").agg(F.max("customer").alias("b"))
+    def drawn() -> DataFrame:
+        return spark.read.parquet(str(orders)).select(F.monotonically_increasing_id().alias("id"))
 
-    def query() -> DataFrame:
-        one, other = sides()
-        return one.join(other.withColumn("b", F.col("b") + 0), "id", "full").groupBy(F.expr("a <=> b")).count()
+    def two_shuffles_up() -> DataFrame:
+        return drawn().groupBy("id").count().groupBy().agg(F.max("id").alias("one"))
 
-    with auto_attempt(attempts, spark) as first:
-        one, _ = sides()
-        one.collect()
-        first.keep(one)
-    with configured(spark, SMALLER), auto_attempt(attempts, spark):
-        assert [tuple(row) for row in query().collect()] == [(True, 2000)]
+    with configured(spark, AS_PLANNED), auto_attempt(attempts, spark) as first:
+        df = two_shuffles_up()
+        df.collect()
+        first.keep(df)
+    with configured(spark, TOGETHER), auto_attempt(attempts, spark):
+        (row,) = two_shuffles_up().crossJoin(drawn().groupBy().agg(F.max("id").alias("other"))).collect()
+        assert row.one == row.other
 
 
 def test_a_function_of_whole_partitions_is_one_incarnation(
@@ -133,15 +134,41 @@ def test_a_function_of_whole_partitions_is_one_incarnation(
     def query() -> DataFrame:
         return distinct().crossJoin(numbers().groupBy().agg({"number": "max"}).toDF("last"))
 
-    with auto_attempt(attempts, spark) as first:
+    with configured(spark, AS_PLANNED), auto_attempt(attempts, spark) as first:
         df = distinct()
         (row,) = df.collect()
         assert row.how_many == 1000
-        assert "whole partitions" in first.skipped() or first.keep(df) == ["shuffle(number)"]
-        assert "whole partitions" in first.skipped()
-    with configured(spark, SMALLER), auto_attempt(attempts, spark):
+        first.keep(df)
+        said = first.skipped()
+    with configured(spark, TOGETHER), auto_attempt(attempts, spark):
         (row,) = query().collect()
         assert row.how_many == row["last"] + 1
+    assert "whole partitions" in said
+
+
+def test_an_observation_beside_what_was_kept_has_its_values(
+    spark: SparkSession, orders: Path, attempts: Attempts
+) -> None:
+    """Spark finds no metrics below a stage that was made ahead, so a plan that is observed runs as written."""
+    from pyspark.sql import Observation
+    from pyspark.sql import functions as F
+
+    def run() -> tuple[list[object], DataFrame, Observation]:
+        seen = Observation()
+        orders_twice = spark.read.parquet(str(orders))
+        df = totals(orders_twice.observe(seen, F.count("*").alias("rows")))
+        return sorted(df.join(totals(orders_twice), "customer").collect()), totals(orders_twice), seen
+
+    with configured(spark, {"spark.sql.autoBroadcastJoinThreshold": "-1"}):
+        with auto_attempt(attempts, spark) as first:
+            rows, kept, seen = run()
+            kept.collect()
+            assert first.keep(kept) == ["shuffle(customer)"]
+            assert seen.get == {"rows": 2000}
+        with auto_attempt(attempts, spark):
+            again, _, seen = run()
+            assert again == rows
+            assert seen.get == {"rows": 2000}
 
 
 def test_an_observation_above_which_a_shuffle_stands_has_its_values(

@@ -174,9 +174,10 @@ def test_a_retry_starts_no_job_that_plain_spark_does_not(
             df = query()
             rows, plain = jobs(f"first-{adaptive}", df)
             assert first.keep(df) == ["shuffle(customer)"]
+        df = query()  # reads a footer
         nobodys = jobs_of(spark, None)
         with auto_attempt(attempts, spark) as second:
-            again, restored = jobs(f"second-{adaptive}", query())
+            again, restored = jobs(f"second-{adaptive}", df)
             assert second.put_back() == {"shuffle(customer)": 2}
         assert again == rows
         assert restored <= plain

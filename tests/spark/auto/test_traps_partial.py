@@ -159,26 +159,6 @@ def test_files_in_another_order_are_not_mixed(spark: SparkSession, tmp_path: Pat
             assert sorted(make(files[::-1]).collect()) == rows
 
 
-def test_another_join_below_is_not_mixed(
-    spark: SparkSession, lines: Path, tmp_path: Path, gate: Gate, attempts: Attempts
-) -> None:
-    """A broadcast join in the first attempt, a sort-merge join in the retry: their tasks hold other rows."""
-    names = tmp_path / "names.csv"
-    names.write_text("ka,1\nkb,2\nkc,3\n")
-
-    def make() -> DataFrame:
-        df = read(spark, lines).where(gate.passes(_file()))
-        numbers = spark.read.schema("file string, number long").csv(str(names))
-        return df.join(numbers, "file").groupBy("key").sum("number")
-
-    reducers = {"spark.sql.shuffle.partitions": "2", "spark.sql.adaptive.coalescePartitions.enabled": "false"}
-    with configured(spark, {**ONE_CUT, **reducers}), auto_attempt(attempts, spark) as first:
-        rows = interrupted(spark, first, gate, make)
-    no_broadcast = {"spark.sql.autoBroadcastJoinThreshold": "-1"}
-    with configured(spark, {**ONE_CUT, **reducers, **no_broadcast}), auto_attempt(attempts, spark):
-        assert sorted(make().collect()) == rows
-
-
 def test_a_task_that_spark_has_run_again_is_stored_again(
     spark: SparkSession, lines: Path, gate: Gate, attempts: Attempts
 ) -> None:

@@ -1,4 +1,4 @@
-"""Two attempts on a cluster; an executor dies after outputs were put back on it. Usage: lost_executor.py FOLDER ORDERS"""
+"""Two attempts on a cluster; an executor dies after map outputs were put back on it. Arguments: FOLDER ORDERS"""
 
 import os
 import signal
