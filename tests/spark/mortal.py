@@ -47,6 +47,10 @@ class MortalStore:
         self._check()
         self._store.upload(key, path)
 
+    def share(self, key: str, path: Path) -> None:
+        self._check()
+        self._store.share(key, path)
+
     def get(self, key: str) -> bytes:
         return self._store.get(key)
 

@@ -13,14 +13,21 @@ from hypothesis import strategies as st
 
 from airflow_provider.recovery.errors import CorruptObject
 from airflow_provider.recovery.partitions import StoredPartition
-from airflow_provider.spark.map_output import LocalDirs, MapOutput, RowWidth, restore_map_output, store_map_output
+from airflow_provider.spark.map_output import (
+    LocalDirs,
+    MapOutput,
+    Written,
+    remove_map_output,
+    restore_map_output,
+    store_map_output,
+)
 from airflow_provider.spark.partition_io import Place
 from airflow_provider.storage.partition_store import PartitionStore, file_checksum
 from airflow_provider.storage.uris import open_store
 
 PLACE = Place(vertex="shuffle-0", layout="l", index=3, parallelism=8, epoch=1, task=7)
 OLD, NEW = MapOutput(shuffle=5, task=7), MapOutput(shuffle=0, task=2**40 + 3)
-WIDTH = RowWidth(rows=0.1, size=2)
+WRITTEN = Written(rows=12, size=345, checksum=-6)
 
 
 def local_dirs(folder: Path, *names: str) -> LocalDirs:
@@ -44,7 +51,7 @@ def partition_store(folder: Path) -> PartitionStore:
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=30)
 @given(chunks=st.lists(st.binary(max_size=50), min_size=1, max_size=9))
 def test_what_is_put_back_is_what_was_written(tmp_path: Path, chunks: list[bytes]) -> None:
-    """The same files under the new names in another executor's directories, and the size for each reducer."""
+    """The same files under new names in other directories, with what Spark counted and each reducer's size."""
     store = partition_store(tmp_path)
     old, new = local_dirs(tmp_path, "a", "b"), local_dirs(tmp_path, "x")
     for dirs in (old, new):
@@ -53,15 +60,18 @@ def test_what_is_put_back_is_what_was_written(tmp_path: Path, chunks: list[bytes
                 file.unlink()
     data = b"".join(chunks)
     write(old, OLD, data, [len(chunk) for chunk in chunks])
-    partition = store_map_output(store, old, OLD, PLACE, WIDTH, seconds=1.5)
+    partition = store_map_output(store, old, OLD, PLACE, WRITTEN, seconds=1.5)
     assert partition is not None
     assert StoredPartition.from_key(partition.key, partition.bytes) == partition
     restored = restore_map_output(store, new, partition, NEW)
     assert restored.sizes == tuple(len(chunk) for chunk in chunks)
-    assert (restored.rows > 0) == bool(data)
+    assert restored.written == WRITTEN
+    assert (partition.rows, partition.blocks) == (WRITTEN.rows, len(data))
     assert new.file(NEW.index).read_bytes() == old.file(OLD.index).read_bytes()
     assert (new.file(NEW.data).read_bytes() if data else b"") == data
     assert not [path for dirs in (old, new) for root in dirs.paths for path in Path(root).glob("spark-recovery-*")]
+    remove_map_output(new, NEW)
+    assert not list(Path(new.paths[0]).rglob("shuffle_*"))
 
 
 @pytest.mark.parametrize("missing", ["index", "data"])
@@ -70,7 +80,7 @@ def test_files_that_are_not_here_are_not_stored(tmp_path: Path, missing: str) ->
     dirs = local_dirs(tmp_path, "a")
     write(dirs, OLD, b"rows", [1, 3])
     dirs.file(getattr(OLD, missing)).unlink()
-    assert store_map_output(partition_store(tmp_path), dirs, OLD, PLACE, WIDTH, 1) is None
+    assert store_map_output(partition_store(tmp_path), dirs, OLD, PLACE, WRITTEN, 1) is None
     assert partition_store(tmp_path).survivors() == {}
 
 
@@ -78,26 +88,26 @@ def test_files_that_are_not_whole_are_not_stored(tmp_path: Path) -> None:
     """The index tells how long the data has to be."""
     dirs = local_dirs(tmp_path, "a")
     write(dirs, OLD, b"row", [1, 3])
-    assert store_map_output(partition_store(tmp_path), dirs, OLD, PLACE, WIDTH, 1) is None
+    assert store_map_output(partition_store(tmp_path), dirs, OLD, PLACE, WRITTEN, 1) is None
 
 
-@pytest.mark.parametrize("harm", ["flipped", "short", "foreign"])
+@pytest.mark.parametrize("harm", ["flipped", "short", "foreign", "blocks flipped", "blocks short"])
 def test_a_damaged_object_is_refused_and_marked(tmp_path: Path, harm: str) -> None:
     """Nothing of it is put back, and no later attempt finds it; also where only its form is wrong."""
     store, dirs, new = partition_store(tmp_path), local_dirs(tmp_path, "a"), local_dirs(tmp_path, "x")
     write(dirs, OLD, b"rows", [1, 3])
-    partition = store_map_output(store, dirs, OLD, PLACE, WIDTH, 1)
+    partition = store_map_output(store, dirs, OLD, PLACE, WRITTEN, 1)
     assert partition is not None
-    (file,) = (tmp_path / "store").rglob("*.shuffle")
+    (file,) = (tmp_path / "store").rglob("*.shuffle.blocks" if harm.startswith("blocks") else "*.shuffle")
     content = file.read_bytes()
+    file.unlink()  # it may be the file in the executor's directory by another name
     if harm == "foreign":
         other = tmp_path / "other"
         other.write_bytes(b"PAR1")
-        partition = replace(partition, checksum=file_checksum(other), bytes=4)
-        file.unlink()
+        partition = replace(partition, checksum=file_checksum(other), bytes=4 + partition.blocks)
         store.put(partition, other)
     else:
-        file.write_bytes(content[:-1] if harm == "short" else content[:-1] + b"?")
+        file.write_bytes(content[:-1] if harm.endswith("short") else content[:-1] + b"?")
     with pytest.raises(CorruptObject):
         restore_map_output(store, new, partition, NEW)
     assert store.survivors() == {}

@@ -40,6 +40,14 @@ class WatchedStore:
         self._called("upload", key)
         self.store.upload(key, path)
 
+    def share(self, key: str, path: Path) -> None:
+        self._called("upload", key)
+        self.store.share(key, path)
+
+    def borrow(self, key: str, path: Path) -> None:
+        self._called("download", key)
+        self.store.borrow(key, path)
+
     def get(self, key: str) -> bytes:
         self._called("get", key)
         return self.store.get(key)
