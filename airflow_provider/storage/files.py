@@ -82,10 +82,14 @@ class FileObjectStore:
 
     def share(self, key: str, path: Path) -> None:
         """See :class:`ObjectStore`."""
-        target = self.path_of(key)
+        target, temporary = self.path_of(key), self._temporary(key)
         with self._errors("write", key):
-            if linked(path, target):
-                return
+            try:
+                if linked(path, temporary):
+                    in_directory(target, lambda: os.replace(temporary, target))
+                    return
+            finally:
+                self._discard(temporary)
         self.upload(key, path)
 
     def borrow(self, key: str, path: Path) -> None:
@@ -164,8 +168,7 @@ class FileObjectStore:
         return self._root / key
 
     def _create(self, key: str, fill: Callable[[BinaryIO], object], name: Callable[[Path, Path], None]) -> None:
-        target = self.path_of(key)
-        temporary = self._root / TEMPORARY / f"{key}.{uuid.uuid4().hex}"
+        target, temporary = self.path_of(key), self._temporary(key)
         with self._errors("write", key):
             try:
                 with in_directory(temporary, lambda: temporary.open("xb")) as file:
@@ -174,9 +177,15 @@ class FileObjectStore:
                     os.fsync(file.fileno())
                 in_directory(target, lambda: name(temporary, target), durable=True)
             finally:
-                with suppress(OSError):
-                    temporary.unlink(missing_ok=True)
-                prune(temporary.parent, self._root)
+                self._discard(temporary)
+
+    def _temporary(self, key: str) -> Path:
+        return self._root / TEMPORARY / f"{key}.{uuid.uuid4().hex}"
+
+    def _discard(self, temporary: Path) -> None:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        prune(temporary.parent, self._root)
 
     @staticmethod
     def _link(temporary: Path, target: Path) -> None:
