@@ -49,6 +49,7 @@ class KeptShuffle:
     """One shuffle of the application, looked at again and again until it is in the store, or is left alone.
 
     :ivar over: whether there is nothing more to do
+    :ivar worth: seconds of task time for a byte of its files, as last measured
     """
 
     def __init__(
@@ -75,6 +76,7 @@ class KeptShuffle:
         self._counted: dict[int, Written] = {}
         self._metrics = {name: int(self._counts.apply(name).id()) for name in (ROWS, SIZE)}
         self._seconds = 0.0
+        self.worth = 0.0
         self.over = self._vertex is not None and self._vertex.sealed
 
     def look(self) -> None:
@@ -91,6 +93,7 @@ class KeptShuffle:
         if stored < available:
             measured = self._measured(maps)
             written = int(self._counts.apply(_BYTES).value())
+            self.worth = measured.seconds / max(1, written)
             too_high = self._tools.cost.too_high(measured.seconds, written)
             if too_high:
                 if available == maps and measured.ended >= maps:

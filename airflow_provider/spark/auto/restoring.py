@@ -11,11 +11,14 @@ them again.
 
 from __future__ import annotations
 
+import functools
+import itertools
 import logging
 import threading
 import time
 from collections import defaultdict
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider.recovery.causes import one_line
@@ -108,12 +111,13 @@ class _Plan:
         self._tracker = MapOutputTracker(spark)
         self._put_back = 0
         self._found: set[str] = set()
+        self._plans: list[AdaptivePlan] = []
 
     def restore(self, plan: Any) -> bool:
-        plans = [AdaptivePlan(self._spark, adaptive) for adaptive in adaptive_plans(plan, self._spark)]
-        if any(adaptive.has_begun for adaptive in plans):
+        self._plans = [AdaptivePlan(self._spark, adaptive) for adaptive in adaptive_plans(plan, self._spark)]
+        if any(adaptive.has_begun for adaptive in self._plans):
             return False
-        for adaptive in plans:
+        for adaptive in self._plans:
             if not adaptive.holds_shuffle:
                 continue
             if not adaptive.may_reuse:
@@ -137,13 +141,29 @@ class _Plan:
 
     def _broadcast(self, stage: Any) -> Any:
         """Run what is broadcast, which the query needs in any case, if a shuffle above it may have survived."""
-        if self._wanted <= self._found:
+        if not self._more_to_come():
             return None
         future = stage.materialize()
         while not future.isCompleted():
             time.sleep(_WAIT)
         value = future.value().get()
         return value.get() if value.isSuccess() else None
+
+    def _more_to_come(self) -> bool:
+        """Whether something has survived that this query may come to: as it was planned first, or over what it has."""
+        left, known = self._wanted - self._found, self._context.master.graph.vertices
+        over = (set(known[vertex].initialized.upstream) for vertex in left)
+        return bool(left & self._planned) or any(below and below <= self._found for below in over)
+
+    @functools.cached_property
+    def _planned(self) -> set[str]:
+        """The vertices that the shuffles of the query are, as it was planned first."""
+        found = set()
+        for exchange in itertools.chain.from_iterable(plan.shuffles() for plan in self._plans):
+            with suppress(NotKept):
+                identity = ShuffleIdentity.of(self._context, self._spark, exchange, exchange.canonicalized())
+                found.add(identity.occurrence(self._registry, take=False).vertex)
+        return found
 
     def _shuffle(self, exchange: Any, canonical: Any) -> Any:
         """Put back what survived of a shuffle; returns Spark's statistics of it if that is all of it."""

@@ -86,9 +86,9 @@ class Application:
             self._find()
             for number in numbers - self._kept.keys():
                 self._unseen[number] += 1
-        for shuffle in list(self._kept.values()):
-            if not shuffle.over:
-                shuffle.look()
+        pending = [shuffle for shuffle in self._kept.values() if not shuffle.over]
+        for shuffle in sorted(pending, key=lambda shuffle: -shuffle.worth):
+            shuffle.look()
 
     def _find(self) -> None:
         with self._noting:

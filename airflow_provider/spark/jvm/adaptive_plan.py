@@ -35,7 +35,11 @@ class AdaptivePlan:
     @property
     def holds_shuffle(self) -> bool:
         """Whether a shuffle stands in the plan as it was before it began."""
-        return any(kind(node) == SHUFFLE for node in _nodes(self._plan.initialPlan()))
+        return any(True for _ in self.shuffles())
+
+    def shuffles(self) -> Iterator[Any]:
+        """Yield the shuffles of the plan as it was before it began."""
+        return (node for node in _nodes(self._plan.initialPlan()) if kind(node) == SHUFFLE)
 
     @property
     def observes(self) -> bool:
@@ -84,7 +88,7 @@ class AdaptivePlan:
                 stage.resultOption().set(self._spark._jvm.scala.Option.empty())
 
     def _optimized(self, current: Any, logical: Any, made: list[Any]) -> tuple[Any, Any, list[Any]]:
-        """Plan anew with what is known of the stages that are there, if that is no dearer."""
+        """Plan anew with what is known of the stages that are there, if that costs no more."""
         jvm, plan = self._spark._jvm, self._plan
         stages = to_seq(jvm, made)
         replaced = private_method(jvm, plan, "replaceWithQueryStagesInLogicalPlan", logical, stages)
