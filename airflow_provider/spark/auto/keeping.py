@@ -41,6 +41,12 @@ log = logging.getLogger(__name__)
 _BYTES = "shuffleBytesWritten"
 _TRIES = 3
 """How often a map output is looked for on its executor before it is left alone."""
+_WORTH_SAYING = 1.0
+"""Seconds of task time from which on a shuffle that is left alone for its cost is recorded: there may be thousands."""
+_BACK_OFF = 10.0
+"""Seconds for which the store is left alone when it has refused something."""
+_REFUSED = -1
+"""In the place of a size: the store did not take it."""
 _PATIENCE = 20
 """How often the listeners' counts of a task that has ended are waited for."""
 
@@ -83,7 +89,7 @@ class KeptShuffle:
         """Copy what is new and worth it."""
         available = self._tools.tracker.available(self._shuffle.number)
         stored = len(self._vertex.stored) if self._vertex is not None else 0
-        if self.over or available == 0:
+        if self.over or available == 0 or self._tools.backing_off:
             return
         if self._stage is None:
             self._stage = self._tools.metrics.stage_of(self._metrics[ROWS], self._rdd)
@@ -97,7 +103,7 @@ class KeptShuffle:
             too_high = self._tools.cost.too_high(measured.seconds, written)
             if too_high:
                 if available == maps and measured.ended >= maps:
-                    self._leave_alone(too_high)
+                    self._leave_alone(too_high, worth_saying=measured.seconds >= _WORTH_SAYING)
                 return
             if self._vertex is None and not self._identified():
                 return
@@ -112,10 +118,11 @@ class KeptShuffle:
         self._counted |= {index: Written(rows[index], sizes[index]) for index in rows.keys() & sizes.keys()}
         return measured
 
-    def _leave_alone(self, reason: str) -> None:
+    def _leave_alone(self, reason: str, *, worth_saying: bool = True) -> None:
         self.over = True
         log.debug("%s is not kept: %s", self._title, reason)
-        self._context.master.vertex_skipped(self._title, reason)
+        if worth_saying:
+            self._context.master.vertex_skipped(self._title, reason)
 
     def _identified(self) -> bool:
         """Learn what the shuffle is; whether it may be kept."""
@@ -190,8 +197,11 @@ class KeptShuffle:
         size = 0
         for _, (index, key, stored) in on_executors(self._spark, work, store):
             partition = StoredPartition.from_key(key, stored)
-            if partition is None:
+            if stored == _REFUSED:
+                self._tools.back_off()
+            elif partition is None:
                 self._misses[index] += 1
+            if partition is None:
                 continue
             vertex.take(partition, tasks[index])
             size += partition.bytes
@@ -231,19 +241,32 @@ class Tools:
         self.tracker = tracker
         self.metrics = metrics
         self.cost = cost
+        self._again = 0.0
+
+    def back_off(self) -> None:
+        """The store refuses: leave it alone for a while."""
+        self._again = time.monotonic() + _BACK_OFF
+
+    @property
+    def backing_off(self) -> bool:
+        """Whether the store is left alone."""
+        return time.monotonic() < self._again
 
 
 def _store_here(
     place: StoreLocation, dirs: LocalDirs, wanted: Sequence[tuple[Place, MapOutput, Written]], seconds: float
 ) -> list[tuple[int, str, int]]:
-    """Store map outputs of this executor; return index, key and bytes of each, without a key if it failed."""
-    store, done = place.open(), []
-    for named, output, written in wanted:
+    """Store map outputs of this executor; return index, key and bytes of each.
+
+    Without a key where the files are not here, or not whole; with :data:`_REFUSED` where the store does not take it.
+    """
+    store, done = place.open(), list[tuple[int, str, int]]()
+    for number, (named, output, written) in enumerate(wanted):
         try:
             partition = store_map_output(store, dirs, output, named, written, seconds)
         except (RecoveryError, OSError) as error:
-            log.warning("A map output is not stored: %s", error)
-            partition = None
+            log.warning("Map outputs are not stored now; they are tried again later: %s", error)
+            return [*done, *((refused.index, "", _REFUSED) for refused, _, _ in wanted[number:])]
         if partition is None:
             done.append((named.index, "", 0))
         else:
