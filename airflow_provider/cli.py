@@ -7,7 +7,7 @@ import json
 import os
 import sys
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from airflow_provider import __version__, discard_command, explain_command, garbage_command
 from airflow_provider.recovery.errors import RecoveryError
@@ -37,7 +37,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Says what is wrong with a command line in one line; the long usage is for ``--help``."""
+    """Says what is wrong with a command line in one line; the long usage is for ``--help``.
+
+    No option may be shortened: what follows a script is the script's, also where it begins like an option.
+    """
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given, allow_abbrev=False)
 
     def error(self, message: str) -> NoReturn:
         self.exit(EXIT_CONFIGURATION, f"spark-recovery: {message}. See '{self.prog} --help'.\n")

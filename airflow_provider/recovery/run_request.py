@@ -169,7 +169,7 @@ def parse_run_arguments(line: Sequence[str]) -> RunRequest:
 
     :raises ConfigurationError: it cannot be read
     """
-    parser = _RaisingParser(prog="spark-recovery run")
+    parser = _RaisingParser(prog="spark-recovery run", allow_abbrev=False)
     add_run_arguments(parser)
     return run_request(parser.parse_args(list(line)))
 

@@ -21,7 +21,21 @@ from airflow_provider.recovery.run_request import (
 from tests.recovery.test_options import any_recovery_options, any_storage_options
 
 _text = st.text(max_size=12) | st.sampled_from(
-    ["--event-store", "-x", "--", "--fresh=x", "-", "", "a b", "--job-id", "@file"]
+    [
+        "--event-store",
+        "-x",
+        "--",
+        "--fresh=x",
+        "-",
+        "",
+        "a b",
+        "--job-id",
+        "@file",
+        "--write",
+        "--s",
+        "--re=z",
+        "--help",
+    ]
 )
 
 
@@ -47,6 +61,19 @@ def test_any_request_survives_its_command_line(request: RunRequest) -> None:
     line = request.to_arguments()
     assert all(isinstance(argument, str) for argument in line)
     assert parse_run_arguments(line) == request
+
+
+@pytest.mark.parametrize("argument", ["--write", "--s", "--re", "--e", "--fresh", "-h", "--help", "--supervised"])
+def test_what_follows_the_application_belongs_to_the_script(argument: str) -> None:
+    """Also what begins like an option of ours, or is one."""
+    line = ["--event-store", "file:///store", "--job-id", "etl", "app.py", argument, "x", "--", "-y"]
+    assert parse_run_arguments(line).arguments == (argument, "x", "--", "-y")
+
+
+def test_an_option_is_never_shortened() -> None:
+    """What is short today may be ambiguous tomorrow."""
+    with pytest.raises(ConfigurationError, match="--resum"):
+        parse_run_arguments(["--event-store", "file:///store", "--job-id", "etl", "--resum", "never", "app.py"])
 
 
 def test_a_plain_request_is_a_short_command_line() -> None:
