@@ -48,12 +48,14 @@ class _Sink:
     :ivar title: what the log calls it
     :ivar locate: where its files are now; empty text if nowhere
     :ivar overwrites: whether it replaces what is there
+    :ivar repeated: why each attempt writes it; empty if its rows are certain to be the same
     """
 
     coordinator: str
     title: str
     locate: Callable[[], str]
     overwrites: bool
+    repeated: str = ""
 
 
 @contextmanager
@@ -134,6 +136,8 @@ class _Sinks:
         :param left_out: what the script gets instead
         """
         sink = self._guarded(sink_of)
+        if sink is not None and sink.repeated:
+            return self._repeat(sink, write)
         before = self._guarded(lambda: self._files(spark, sink)) if sink is not None else None
         if before is None:
             return write()
@@ -143,6 +147,23 @@ class _Sinks:
         result = write()
         fault_point(AFTER_SINK_COMMIT)
         self._guarded(lambda: self._committed(spark, sink, before))
+        return result
+
+    def _repeat(self, sink: _Sink, write: Callable[[], Any]) -> Any:
+        """Write what each attempt writes; warn where an earlier one has added its rows already."""
+        known = self._context.master.coordinator(sink.coordinator)
+        if known is None or sink.overwrites:
+            log.info("sink %s is written by each attempt: %s", sink.title, sink.repeated)
+        else:
+            log.warning(
+                "sink %s: attempt %s has added its rows already. They are added again, because they may not be the "
+                "same: %s. Rows may be there twice.",
+                sink.title,
+                known.get("attempt"),
+                sink.repeated,
+            )
+        result = write()
+        self._guarded(lambda: self._remember(sink, "REPEATED", {}))
         return result
 
     def _guarded(self, do: Callable[[], Any]) -> Any:
@@ -193,18 +214,15 @@ class _Sinks:
 
     def _identified(
         self, df: Any, target: str, locate: Callable[[], str], what: tuple[str, ...], *, overwrites: bool
-    ) -> _Sink | None:
-        """Return the sink; ``None`` if its rows may not be the same."""
+    ) -> _Sink:
+        """Return the sink of a DataFrame's rows."""
         identity = fingerprint(df, self._context)
         not_deterministic = identity.not_deterministic
         rows = unspread(df) if not_deterministic else df  # coalesce(1) before a write does not change its rows
         if rows is not df:
             not_deterministic = fingerprint(rows, self._context).not_deterministic
         reason = "; ".join((*identity.opaque, *not_deterministic))
-        if reason:
-            log.info("sink %s is written by each attempt: %s", target, reason)
-            return None
-        key = digest(identity.digest, target, *what)
+        key = digest("repeated" if reason else identity.digest, target, *what)
         self._occurrences[key] += 1
         occurrence = self._occurrences[key]
         return _Sink(
@@ -212,6 +230,7 @@ class _Sinks:
             target if occurrence == 1 else f"{target} (write {occurrence})",
             locate,
             overwrites,
+            reason,
         )
 
     def _files(self, spark: Any, sink: _Sink) -> list[OutputFile]:

@@ -70,7 +70,7 @@ def job(tmp_path: Path) -> Job:
 
 def test_what_is_committed_is_not_written_again(job: Job) -> None:
     """Killed behind its outputs, the job has each of them once, two equal writes in one script included; not a file
-    was touched; and what is not deterministic is written by each attempt.
+    was touched; and what is not deterministic is written by each attempt, with a warning where rows are added.
     """
     assert job.run().code == KILLED
     assert job.times() == ONCE
@@ -85,6 +85,7 @@ def test_what_is_committed_is_not_written_again(job: Job) -> None:
     assert "sink table `kept` of default: already written by attempt 1, not written again" in second.log
     assert f"{job.title('twice')} (write 2): already written by attempt 1, not written again" in second.log
     assert len(job.files("random")) == 2 * random
+    assert f"WARNING spark-recovery: {job.title('random')}: attempt 1 has added its rows already" in second.log
 
 
 def test_what_was_changed_or_differs_is_written_again(job: Job) -> None:
