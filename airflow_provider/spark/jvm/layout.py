@@ -9,9 +9,7 @@ robin, skew splits, locality), the vertex is kept whole or not at all.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any
 
 from airflow_provider.recovery.digest import digest
@@ -32,7 +30,6 @@ CUTTING_SETTINGS = (
 
 WHOLE = "whole"
 """The name of a layout whose partitions are kept all or none."""
-EMPTY: Mapping[int, str] = MappingProxyType({})
 _COALESCED = re.compile(r"CoalescedPartitionSpec\((\d+),(\d+),")
 _WRAPPERS = {
     "AdaptiveSparkPlanExec": "executedPlan",
@@ -75,27 +72,24 @@ class Layout:
         return digest(str(parallelism), *self.text)[:16]
 
 
-def describe_layout(spark: Any, plan: Any, cuts: Mapping[int, str] = EMPTY) -> Layout:
-    """Return the layout of a physical plan without shuffles, or of an executed one whose shuffle stages have run.
-
-    :param cuts: RDD id → layout, of RDDs that were made of plans with a layout of their own
-    """
+def describe_layout(spark: Any, plan: Any) -> Layout:
+    """Return the layout of a physical plan without shuffles, or of an executed one whose shuffle stages have run."""
     layout = Layout()
-    _describe(spark, plan, layout, cuts)
+    _describe(spark, plan, layout)
     return layout
 
 
-def _describe(spark: Any, node: Any, layout: Layout, cuts: Mapping[int, str]) -> None:
+def _describe(spark: Any, node: Any, layout: Layout) -> None:
     name = node.getClass().getSimpleName()
     if name in _WRAPPERS:
-        _describe(spark, getattr(node, _WRAPPERS[name])(), layout, cuts)
+        _describe(spark, getattr(node, _WRAPPERS[name])(), layout)
         return
     if name == "AQEShuffleReadExec":
         _shuffle_read(node, layout)
         return
     # What several parts of a plan broadcast is one of the parts' own, and a reference to it in the others.
     if name == "ReusedExchangeExec" and node.child().getClass().getSimpleName() in _BROADCASTS:
-        _describe(spark, node.child(), layout, cuts)
+        _describe(spark, node.child(), layout)
         return
     if name in _EXCHANGES:
         _shuffle(node, layout)
@@ -113,12 +107,11 @@ def _describe(spark: Any, node: Any, layout: Layout, cuts: Mapping[int, str]) ->
         slices = [rdd.getNumPartitions() for rdd in items(node.inputRDDs())]
         layout.text.append(f"{slices} slices of {_IDS.sub('', node.simpleString(1000))}")
     elif name == "RDDScanExec":
-        cut = cuts.get(int(node.rdd().id()))
-        layout.text.append(f"what is cut as {cut}" if cut else f"{node.rdd().getNumPartitions()} partitions of an RDD")
+        layout.text.append(f"{node.rdd().getNumPartitions()} partitions of an RDD")
     elif node.children().isEmpty() and name not in _NAMED_LEAVES:
         layout.whole_only.append(f"the partitions of {name} cannot be told apart")
     for child in items(node.children()):
-        _describe(spark, child, layout, cuts)
+        _describe(spark, child, layout)
 
 
 def _shuffle_read(node: Any, layout: Layout) -> None:
@@ -151,29 +144,6 @@ def _scan(spark: Any, node: Any, layout: Layout) -> None:
     for rdd in items(node.inputRDDs()):
         for partition in items(rdd.partitions()):
             layout.text.append(_OWN_OBJECT.sub("", to_string(partition.files())))
-
-
-def shuffle_stages(plan: Any) -> Iterator[Any]:
-    """Yield the shuffles that feed the last stage of an executed plan, where adaptive execution has run them."""
-    name = plan.getClass().getSimpleName()
-    if name == "ShuffleQueryStageExec":
-        yield plan
-    elif name in _WRAPPERS:
-        yield from shuffle_stages(getattr(plan, _WRAPPERS[name])())
-    elif name not in _BROADCASTS:
-        for child in items(plan.children()):
-            yield from shuffle_stages(child)
-
-
-def below_function(plan: Any) -> Any:
-    """Return what feeds the Python function on top of an executed plan; ``None`` if there is none."""
-    name = plan.getClass().getSimpleName()
-    if name == "MapInArrowExec":
-        return plan.child()
-    if name in _WRAPPERS:
-        return below_function(getattr(plan, _WRAPPERS[name])())
-    children = list(items(plan.children()))
-    return below_function(children[0]) if len(children) == 1 and name not in _EXCHANGES else None
 
 
 def pin_reads(spark: Any, plan: Any, reads: list[list[tuple[int, int]]]) -> Any:

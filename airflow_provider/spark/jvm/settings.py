@@ -1,4 +1,4 @@
-"""The settings of a session: those that were given a value of their own, and what is set for a moment."""
+"""The settings of a session that were given a value of their own, and the session that a thread works in."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from contextlib import contextmanager
 from typing import Any
 
 from airflow_provider.spark.jvm.scala import companion, items
-
-_MAX_FIELDS = "spark.sql.debug.maxToStringFields"
 
 
 @contextmanager
@@ -27,20 +25,6 @@ def active_session(spark: Any) -> Iterator[None]:
             sessions.setActiveSession(before.get())
         else:
             sessions.clearActiveSession()
-
-
-@contextmanager
-def untruncated(spark: Any) -> Iterator[None]:
-    """Let Spark print every field of a plan; the user's setting stands again afterwards."""
-    before = spark.conf.get(_MAX_FIELDS, None)
-    spark.conf.set(_MAX_FIELDS, str(2**31 - 1))
-    try:
-        yield
-    finally:
-        if before is None:
-            spark.conf.unset(_MAX_FIELDS)
-        else:
-            spark.conf.set(_MAX_FIELDS, before)
 
 
 def settings_set(spark: Any, *prefixes: str) -> dict[str, str]:
