@@ -14,32 +14,39 @@ from tests.queries.runs import JOBS, ScriptRuns
 FOR_EVENT_LOGS = {"spark.eventLog.rolling.enabled": "false", "spark.driver.memory": "3g"}
 
 
-def first_attempt_and_plain(kind: str, scale: float, folder: Path, timeout: float) -> tuple[Run, Run]:
-    """Event logs of all queries of a suite in one driver, plain and as a first attempt."""
+def differences_of(kind: str, scale: float, folder: Path, timeout: float, *, least: int) -> list[str]:
+    """What is not plain Spark's in the event log of a first attempt at all queries of a suite, in one driver.
+
+    Adaptive execution decides by what has ended first; a plan that a second plain run has is plain Spark's, too.
+    """
     suite = query_suite(kind, scale, folder)
     runs = ScriptRuns(folder, JOBS / "queries.py", (str(suite.folder),), (), FOR_EVENT_LOGS, timeout=timeout)
+    plain, recovered = folder / "eventlog-0", folder / "eventlog-1"
     for ended in (runs.plain(folder / "plain"), runs.attempt(folder / "recovered")):
         assert ended.code == 0, ended.log
-    return read_events(folder / "eventlog-0"), read_events(folder / "eventlog-1")
+    first, attempt = read_events(plain), read_events(recovered)
+    assert len(first.queries) >= least
+    if not plan_differences(first, attempt):
+        return []
+    runs.harness.attempts += 1
+    ended = runs.plain(folder / "plain-again")
+    assert ended.code == 0, ended.log
+    return plan_differences(first, attempt, again=read_events(folder / f"eventlog-{runs.harness.attempts}"))
 
 
 @pytest.mark.process
 @pytest.mark.timeout(900)
 def test_tpch_runs_plain_sparks_plans(tmp_path: Path) -> None:
     """TPC-H's executed plans, jobs, stages, tasks and bytes shuffled in a first attempt are plain Spark's."""
-    plain, recovered = first_attempt_and_plain("tpch", 0.1, tmp_path, 400)
-    assert len(plain.queries) >= 22
-    assert plan_differences(plain, recovered) == []
+    assert differences_of("tpch", 0.05, tmp_path, 400, least=22) == []
 
 
 @pytest.mark.walk
 @pytest.mark.process
-@pytest.mark.timeout(2 * 3600)
+@pytest.mark.timeout(3 * 3600)
 def test_tpcds_runs_plain_sparks_plans(tmp_path: Path) -> None:
     """TPC-DS's executed plans, jobs, stages, tasks and bytes shuffled in a first attempt are plain Spark's."""
-    plain, recovered = first_attempt_and_plain("tpcds", 1, tmp_path, 3600)
-    assert len(plain.queries) >= 99
-    assert plan_differences(plain, recovered) == []
+    assert differences_of("tpcds", 1, tmp_path, 3600, least=99) == []
 
 
 QUERY = Query("collect", "Exchange\n  Scan", 2, 3, 8, 1000, 50_000)
