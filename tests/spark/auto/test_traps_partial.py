@@ -118,7 +118,7 @@ def test_map_outputs_without_counts_are_not_put_back_alone(
     spark: SparkSession, lines: Path, gate: Gate, attempts: Attempts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of a task whose rows Spark has not said, the output counts only where its shuffle is complete."""
-    monkeypatch.setattr(KeptShuffle, "_counted", lambda self, status, measured: Written(checksum=status.checksum))
+    monkeypatch.setattr(KeptShuffle, "_counts_of", lambda self, status, measured: Written(checksum=status.checksum))
     with configured(spark, ONE_CUT):
         with auto_attempt(attempts, spark) as first:
             rows = interrupted(spark, first, gate, lambda: counted(spark, lines, gate))
