@@ -174,7 +174,7 @@ def _schema(frame: DataFrame) -> bytes:
     """Return the Arrow schema of a frame, serialised."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    if frame.sparkSession.version < "4":  # UTC is what it always takes
+    if frame.sparkSession.version < "4.2":  # before that UTC is what it always takes
         return bytes(to_arrow_schema(frame.schema).serialize().to_pybytes())
     return bytes(to_arrow_schema(frame.schema, timezone="UTC").serialize().to_pybytes())
 
