@@ -12,6 +12,7 @@ KNOWN_PACKAGES = (
     "java.util.",
     "scala.",
     "org.apache.spark.api.python.",
+    "org.apache.spark.ml.linalg.",
     "org.apache.spark.sql.catalyst.",
     "org.apache.spark.sql.connector.catalog.CatalogV2Implicits",
     "org.apache.spark.sql.connector.expressions.",
