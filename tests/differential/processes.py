@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -14,7 +13,7 @@ from pathlib import Path
 
 from airflow_provider.recovery.faults import FAULT
 from tests.support.quick_jvm import QUICK_JVM
-from tests.support.waiting import process_tree
+from tests.support.waiting import kill_tree
 
 HALT = "DIFFERENTIAL_HALT"
 ROOT = Path(__file__).parents[2]
@@ -198,12 +197,3 @@ def read_progress(path: Path) -> dict[str, tuple[float, float | None]]:
         elif case in found:
             found[case] = (found[case][0], float(moment))
     return found
-
-
-def kill_tree(pid: int) -> None:
-    """SIGKILL for a process's group, and for what descends from it in groups of its own."""
-    descendants = process_tree(pid)[1:]
-    os.killpg(pid, signal.SIGKILL)
-    for descendant in descendants:
-        with suppress(ProcessLookupError):
-            os.kill(descendant, signal.SIGKILL)

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import subprocess
 import sys
 import time
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -17,7 +14,7 @@ from airflow_provider.recovery.report import build_report
 from airflow_provider.storage.inspection import inspect_job
 from airflow_provider.storage.uris import open_store
 from tests.support.driver import DriverHarness
-from tests.support.waiting import process_tree
+from tests.support.waiting import kill_tree
 
 JOBS = Path(__file__).parent / "jobs"
 SCRIPTS = Path(__file__).parent / "scripts"
@@ -132,12 +129,3 @@ class _Running:
         if self.process.poll() is None:
             kill_tree(self.process.pid)
             self.process.wait()
-
-
-def kill_tree(pid: int) -> None:
-    """SIGKILL for a process's group, and for what descends from it in groups of its own (Spark's Python workers)."""
-    descendants = process_tree(pid)[1:]
-    os.killpg(pid, signal.SIGKILL)
-    for descendant in descendants:
-        with suppress(ProcessLookupError):
-            os.kill(descendant, signal.SIGKILL)

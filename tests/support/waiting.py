@@ -39,3 +39,12 @@ def signal_tree(process: subprocess.Popen[str], number: signal.Signals) -> list[
     for pid in tree:
         os.kill(pid, number)
     return tree
+
+
+def kill_tree(pid: int) -> None:
+    """SIGKILL for a process's group, and for what descends from it in groups of its own (Spark's Python workers)."""
+    descendants = process_tree(pid)[1:]
+    os.killpg(pid, signal.SIGKILL)
+    for descendant in descendants:
+        with suppress(ProcessLookupError):
+            os.kill(descendant, signal.SIGKILL)

@@ -23,9 +23,10 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider.recovery.causes import one_line
 from airflow_provider.recovery.errors import CorruptObject, Fenced, ObjectNotFound
-from airflow_provider.spark.auto.shuffle_vertex import ROWS, SHUFFLE_RULE, SIZE, NotKept, ShuffleIdentity, ShuffleVertex
+from airflow_provider.recovery.events import SHUFFLE
+from airflow_provider.spark.auto.shuffle_vertex import ROWS, SIZE, NotKept, ShuffleIdentity, ShuffleVertex
 from airflow_provider.spark.jvm.adaptive_plan import AdaptivePlan, adaptive_plans, static_shuffles
-from airflow_provider.spark.jvm.exchanges import SHUFFLE, kind
+from airflow_provider.spark.jvm.exchanges import SHUFFLE_EXCHANGE, kind
 from airflow_provider.spark.jvm.executors import executors, on_executors, wait_for_executor
 from airflow_provider.spark.jvm.map_output_tracker import MapOutputTracker
 from airflow_provider.spark.jvm.reflection import NoSuchMember
@@ -53,7 +54,7 @@ def restorable(context: RecoveryContext) -> set[str]:
     return {
         identity
         for identity, vertex in context.master.graph.vertices.items()
-        if vertex.initialized.rule == SHUFFLE_RULE and context.master.survivors(identity)
+        if vertex.initialized.rule == SHUFFLE and context.master.survivors(identity)
     }
 
 
@@ -135,7 +136,7 @@ class _Plan:
         name = kind(stage)
         if name == "BroadcastQueryStageExec":
             return self._broadcast(stage)
-        if name != "ShuffleQueryStageExec" or kind(stage.plan()) != SHUFFLE:
+        if name != "ShuffleQueryStageExec" or kind(stage.plan()) != SHUFFLE_EXCHANGE:
             return None
         return self._shuffle(stage.plan(), stage._canonicalized())
 

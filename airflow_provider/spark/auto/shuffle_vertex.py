@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider.recovery import explain
 from airflow_provider.recovery.digest import digest
-from airflow_provider.recovery.events import VertexInitialized
+from airflow_provider.recovery.events import SHUFFLE, VertexInitialized
 from airflow_provider.spark.cut import Cut
 from airflow_provider.spark.fingerprint import exchange_fingerprint
 from airflow_provider.spark.jvm.exchanges import functions_of_whole_partitions
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from airflow_provider.spark.context import RecoveryContext
     from airflow_provider.spark.fingerprint import Fingerprint
 
-SHUFFLE_RULE = "shuffle"
-"""The rule of these vertices in events, report and page."""
 ROWS = "shuffleRecordsWritten"
 SIZE = "dataSize"
 """The metrics of an exchange by which adaptive execution decides."""
@@ -107,7 +105,7 @@ def title_of(exchange: Any) -> str:
     partitioning = exchange.outputPartitioning()
     keys = items(partitioning.expressions()) if has_member(partitioning, "expressions") else ()
     names = ", ".join(str(key.name() if has_member(key, "name") else key.prettyName()) for key in keys)
-    text = f"{SHUFFLE_RULE}({names})" if names else SHUFFLE_RULE
+    text = f"{SHUFFLE}({names})" if names else SHUFFLE
     return text if len(text) <= 60 else f"{text[:58]}…)"
 
 
@@ -164,11 +162,12 @@ class ShuffleVertex:
         if reducers != int(exchange.outputPartitioning().numPartitions()) or not maps:
             raise NotKept("it has no map tasks, or another number of reducers than its plan says")
         layout = describe_layout(spark, exchange.child())
-        if layout.identity(maps) == WHOLE:
+        cut = layout.identity(maps)
+        if cut == WHOLE:
             raise NotKept(f"what its map tasks read cannot be told apart: {'; '.join(layout.whole_only)}")
         name, vertex = context.identify(identity.title, identity.fingerprint.digest)
         number = int(dependency.shuffleId())
-        metrics, schema, cut = exchange.metrics(), str(exchange.schema().json()), layout.identity(maps)
+        metrics, schema = exchange.metrics(), str(exchange.schema().json())
         return cls(context, spark, metrics, schema, identity, name, vertex, number, maps, reducers, cut)
 
     def record(self) -> None:
@@ -190,7 +189,7 @@ class ShuffleVertex:
                 upstream=self.upstream,
                 parts=self.identity.fingerprint.parts,
                 layout_spec=Cut(0, settings_set(self.spark, *CUTTING_SETTINGS), []).to_spec(),
-                rule=SHUFFLE_RULE,
+                rule=SHUFFLE,
             )
         )
 

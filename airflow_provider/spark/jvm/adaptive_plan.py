@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from airflow_provider.spark.jvm.exchanges import ADAPTIVE, SHUFFLE, kind
+from airflow_provider.spark.jvm.exchanges import ADAPTIVE, SHUFFLE_EXCHANGE, kind
 from airflow_provider.spark.jvm.reflection import private_method
 from airflow_provider.spark.jvm.scala import items, to_seq
 
@@ -39,7 +39,7 @@ class AdaptivePlan:
 
     def shuffles(self) -> Iterator[Any]:
         """Yield the shuffles of the plan as it was before it began."""
-        return (node for node in _nodes(self._plan.initialPlan()) if kind(node) == SHUFFLE)
+        return (node for node in _nodes(self._plan.initialPlan()) if kind(node) == SHUFFLE_EXCHANGE)
 
     @property
     def observes(self) -> bool:
@@ -134,5 +134,5 @@ def static_shuffles(plan: Any) -> Iterator[Any]:
     """Yield the shuffles of a plan without adaptive execution, those further down first; none of a cached frame's."""
     for child in items(plan.children()):
         yield from static_shuffles(child)
-    if kind(plan) == SHUFFLE:
+    if kind(plan) == SHUFFLE_EXCHANGE:
         yield plan

@@ -14,7 +14,7 @@ from typing import Any
 from airflow_provider.spark.jvm.reflection import private_field
 from airflow_provider.spark.jvm.scala import companion, items
 
-SHUFFLE = "ShuffleExchangeExec"
+SHUFFLE_EXCHANGE = "ShuffleExchangeExec"
 ADAPTIVE = "AdaptiveSparkPlanExec"
 _STAGES = {"ShuffleQueryStageExec", "BroadcastQueryStageExec", "TableCacheQueryStageExec", "ResultQueryStageExec"}
 _WHOLE_PARTITIONS = {"MapInPandasExec", "MapInArrowExec", "PythonMapInArrowExec"}
@@ -93,7 +93,7 @@ def shuffles_of(plan: Any, spark: Any, known: set[int]) -> Iterator[RunningShuff
         elif name == "CommandResultExec":
             pending.append((node.commandPhysicalPlan(), None))
         else:
-            if name == SHUFFLE:
+            if name == SHUFFLE_EXCHANGE:
                 dependency = private_field(node, "shuffleDependency")
                 if dependency is not None:
                     number = int(dependency.shuffleId())

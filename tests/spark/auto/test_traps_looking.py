@@ -12,7 +12,7 @@ import pytest
 
 from airflow_provider.spark.auto import watching
 from airflow_provider.spark.auto.watching import Watcher
-from airflow_provider.spark.jvm.exchanges import SHUFFLE, kind
+from airflow_provider.spark.jvm.exchanges import SHUFFLE_EXCHANGE, kind
 from airflow_provider.spark.jvm.reflection import private_field
 from airflow_provider.spark.jvm.scala import items
 from tests.spark.attempts import Attempts
@@ -135,7 +135,7 @@ def test_what_is_not_made_yet_is_not_made_by_looking(
             (ranged,) = [
                 node
                 for node in nodes(plan)
-                if kind(node) == SHUFFLE and "Range" in node.outputPartitioning().toString().title()
+                if kind(node) == SHUFFLE_EXCHANGE and "Range" in node.outputPartitioning().toString().title()
             ]
             made = private_field(ranged, "shuffleDependency")
             assert len(spark.sparkContext.statusTracker().getActiveJobsIds()) == jobs
