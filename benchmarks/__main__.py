@@ -27,12 +27,10 @@ def main() -> None:
     parser.add_argument("--retry-rounds", type=int, default=3, help="rounds of the retry comparison (default: 3)")
     parser.add_argument("--store-rounds", type=int, default=5, help="rounds with the event store (default: 5)")
     parser.add_argument("--iterations", type=int, default=1200, help="how costly the retry's job is (default: 1200)")
-    parser.add_argument("--auto-rounds", type=int, default=5, help="pairs of each query of 'auto' (default: 5)")
-    parser.add_argument("--auto-kills", type=int, default=3, help="retries of each long query of 'auto' (default: 3)")
+    parser.add_argument("--auto-rounds", type=int, default=3, help="pairs of each job of 'auto' (default: 3)")
     parser.add_argument("--scale", type=float, default=3, help="TPC-H's scale factor for 'auto' (default: 3)")
     parser.add_argument("--queries", type=int, nargs="+", default=[], help="queries of 'auto' (default: all 22)")
     parser.add_argument("--retry-over", type=float, default=10, help="seconds of the queries retried (default: 10)")
-    parser.add_argument("--go-on", action="store_true", help="measure the queries of 'auto' that the results lack")
     parser.add_argument("--pictures", type=Path, default=PICTURES, help="where 'auto' draws (default: docs)")
     parser.add_argument("--data", type=Path, help="TPC-H tables as Parquet; by default they are generated")
     parser.add_argument("--results", type=Path, default=RESULTS, help="where to write JSON (default: %(default)s)")
@@ -44,11 +42,9 @@ def main() -> None:
         result = auto.compare(
             arguments.scale,
             arguments.auto_rounds,
-            arguments.auto_kills,
             arguments.queries,
             arguments.retry_over,
             lambda so_far: _keep(arguments.results, "auto", described, so_far),
-            _so_far(arguments.results) if arguments.go_on else None,
         )
         print(auto.table(result))
         for file in pictures.draw(result, arguments.pictures):
@@ -81,12 +77,6 @@ def main() -> None:
             result = retry.compare(data, arguments.retry_rounds, arguments.iterations)
             print(retry_table(result))
             _keep(arguments.results, "retry", described, result)
-
-
-def _so_far(folder: Path) -> dict[str, Any] | None:
-    """Return what an earlier run of 'auto' has measured; ``None`` if there was none."""
-    file = folder / "auto.json"
-    return json.loads(file.read_text()) if file.exists() else None
 
 
 def _generate(folder: Path) -> Path:

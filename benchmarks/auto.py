@@ -1,10 +1,9 @@
-"""What auto mode costs and saves: TPC-H's queries as an unmodified script.
+"""What auto mode costs and saves: TPC-H's queries as one unmodified job, and a nightly job with several outputs.
 
-Failure-free: each query runs in a driver of its own, by plain Python and under ``spark-recovery run``, in turn, the
-first of a pair being now the one and now the other. The overhead is the median over the pairs. After a failure: a query
-that takes long enough is run once more, killed with SIGKILL when 80 % of its time have passed, and run again. Times are
-those of the query inside the application, from its SQL to its last file; beside them stand those of the whole
-processes, which start Spark first. Every result is compared with plain Spark's.
+Failure-free: the whole job runs by plain Python and under ``spark-recovery run``, in turn, the first of a pair being
+now the one and now the other; each output's time is taken inside the application. After a failure: a query that takes
+long enough runs in a driver of its own, is run once more, killed with SIGKILL when 80 % of its time have passed, and
+run again. Every result is compared with plain Spark's.
 """
 
 from __future__ import annotations
@@ -17,26 +16,31 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
+
+from pyarrow.dataset import dataset
 
 from airflow_provider.recovery.job import JobId
 from airflow_provider.recovery.report import JobReport, build_report
 from airflow_provider.storage.inspection import inspect_job
 from airflow_provider.storage.uris import file_uri, open_store
 from benchmarks.drivers import environment
-from tests.queries.compare import SAME_ENGINE, differences, spark_result
+from tests.queries.compare import SAME_ENGINE, differences
 from tests.queries.data import QuerySuite, query_suite
 from tests.queries.runs import JOBS, kill_tree
 from tests.support.waiting import wait_until
 
-GOALS = {"median_overhead": 0.05, "worst_overhead": 0.15, "retry_ratio": 0.35}
+GOALS = {"median_overhead": 0.02, "nightly_overhead": 0.02, "median_retry_ratio": 0.62}
 """The most that each should be; shares of the time without recovery, and of a full run."""
 KILLED_AT = 0.8
 """Share of a query's time after which its driver is killed."""
-JOB = "query"
+LONG = 5.0
+"""Seconds from which on a query counts for the overhead: Spark's own times of shorter ones differ by more than it."""
+JOB = "benchmark"
+QUERIES, NIGHTLY = JOBS / "queries.py", Path(__file__).parent / "nightly_job.py"
 
 
 @dataclass(frozen=True)
@@ -44,29 +48,28 @@ class Run:
     """One driver.
 
     :ivar wall: seconds from the start of its process to its end
-    :ivar inside: seconds of them that the query took inside the application, from its SQL to its last file; 0 if killed
+    :ivar outputs: seconds inside the application for each output, from its first line to its last file; empty if killed
     """
 
     wall: float
-    inside: float
+    outputs: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def inside(self) -> float:
+        """Seconds of all outputs together."""
+        return sum(self.outputs.values())
 
 
 @dataclass(frozen=True)
 class Pair:
-    """A query by plain Spark and with recovery."""
+    """The same job by plain Spark and with recovery, one after the other."""
 
     plain: Run
     auto: Run
 
-    @property
-    def overhead(self) -> float:
-        """Additional time of the query, as a share of plain Spark's."""
-        return self.auto.inside / self.plain.inside - 1
-
-    @property
-    def wall_overhead(self) -> float:
-        """The same of the whole process."""
-        return self.auto.wall / self.plain.wall - 1
+    def overhead(self, output: str) -> float:
+        """Additional time of one output, as a share of plain Spark's."""
+        return self.auto.outputs[output] / self.plain.outputs[output] - 1
 
 
 @dataclass(frozen=True)
@@ -74,243 +77,230 @@ class Retry:
     """A run after a kill.
 
     :ivar killed_after: seconds that the query had run in the killed driver
-    :ivar full: median of full runs with recovery
-    :ivar again: the retry
-    :ivar reused: partitions that it reused
+    :ivar full: seconds of the query in a full run with recovery, in a driver of its own
+    :ivar again: seconds of the query in the retry
+    :ivar reused: partitions that the retry reused
     """
 
+    query: str
     killed_after: float
-    full: Run
-    again: Run
+    full: float
+    again: float
     reused: int
 
     @property
     def ratio(self) -> float:
         """The query's time in the retry, as a share of that in a full run."""
-        return self.again.inside / self.full.inside
+        return self.again / self.full
 
-    @property
-    def wall_ratio(self) -> float:
-        """The same of the whole process."""
-        return self.again.wall / self.full.wall
+
+@dataclass
+class Job:
+    """A script over TPC-H's tables that says in ``seconds.json`` how long each output took."""
+
+    suite: QuerySuite
+    script: Path
+    folder: Path
+
+    def pair(self, number: int, *outputs: str) -> Pair:
+        """Run the job in both ways, the first time beginning with recovery; the rows are compared."""
+        plain, auto = self.folder / f"plain-{number}", self.folder / f"auto-{number}"
+        order = (plain, auto) if number % 2 else (auto, plain)
+        run = {own: self.run(own, *outputs, recorded=own is auto) for own in order}
+        pair = Pair(run[plain], run[auto])
+        for output in pair.plain.outputs:
+            self.check(plain, auto, output)
+        print(f"  {self.script.stem}, round {number}: {_told(pair)}", file=sys.stderr, flush=True)
+        for own in (plain, auto):
+            shutil.rmtree(own / "store", ignore_errors=True)
+        return pair
+
+    def run(self, folder: Path, *outputs: str, recorded: bool, kill_after: float | None = None) -> Run:
+        """Run the job in a driver of its own.
+
+        :param outputs: only these
+        :param kill_after: seconds after the first output's beginning; how long Spark takes to start differs by more
+        """
+        folder.mkdir(exist_ok=True, parents=True)
+        job = [str(self.script), str(self.suite.folder), str(folder / "out"), *outputs]
+        runner = ["-m", "airflow_provider.cli", "run", "--event-store", file_uri(folder / "store"), "--job-id", JOB]
+        options = ["--keep-partitions", "--recovery-points", "auto"]
+        command = [sys.executable, *([*runner, *options] if recorded else []), *job]
+        log = folder / "log"
+        began = time.monotonic()
+        with log.open("a") as output:
+            process = subprocess.Popen(
+                command,
+                env=environment(folder),
+                cwd=folder,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+            try:
+                if kill_after is not None:
+                    wait_until(lambda: process.poll() is not None or "begins\n" in log.read_text(), f"{log} to begin")
+                process.wait(kill_after)
+            except subprocess.TimeoutExpired:
+                kill_tree(process.pid)
+                process.wait()
+        wall = time.monotonic() - began
+        if process.returncode not in {0, 0 if kill_after is None else -signal.SIGKILL}:
+            raise SystemExit(f"{self.script.stem} ended with {process.returncode}:\n{log.read_text()[-5000:]}")
+        shutil.rmtree(folder / "spark-local", ignore_errors=True)
+        seconds = json.loads((folder / "out" / "seconds.json").read_text()) if process.returncode == 0 else {}
+        return Run(round(wall, 3), {str(name): float(taken) for name, taken in seconds.items()})
+
+    def retry(self, output: str, expected: Path) -> Retry | None:
+        """Run one output, kill it on its way, and run it again; ``None`` if it was through before the kill thrice."""
+        folder = self.folder / f"retry-{output}"
+        full = self.run(folder / "full", output, recorded=True).inside
+        for count in range(3):
+            own = folder / f"killed-{count}"
+            after = KILLED_AT * full
+            killed = self.run(own, output, recorded=True, kill_after=after)
+            if killed.outputs:
+                full = killed.inside
+                continue
+            again = self.run(own, output, recorded=True)
+            self.check(expected, own, output)
+            retry = Retry(output, round(after, 3), full, again.inside, _report(own).partitions_reused)
+            shutil.rmtree(folder)
+            return retry
+        return None
+
+    def check(self, plain: Path, auto: Path, output: str) -> None:
+        """Compare the rows of an output.
+
+        :raises SystemExit: they differ
+        """
+        name = f"{int(output):02}" if output.isdigit() else output
+        expected, got = (dataset(folder / "out" / name, partitioning="hive").to_table() for folder in (plain, auto))
+        problems = differences(expected, got, SAME_ENGINE)
+        if problems:
+            raise SystemExit(f"The rows of {name} differ: {problems}")
 
 
 def compare(
     scale: float,
     rounds: int,
-    kills: int,
     queries: Sequence[int],
     retry_over: float,
     keep: Callable[[dict[str, Any]], None],
-    earlier: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Run the comparison.
 
     :param scale: TPC-H's scale factor
-    :param rounds: pairs of each query
-    :param kills: how often each long query is killed and run again
+    :param rounds: pairs of each job
     :param queries: their numbers; empty for all
     :param retry_over: seconds that a query has to take in plain Spark for a retry to be measured
-    :param keep: is given the result so far after each query, because all of them take hours
-    :param earlier: a result so far, whose queries are not measured again
-    :raises SystemExit: *earlier* was measured otherwise
+    :param keep: is given the result so far after each step, because all of them take an hour or two
     """
     asked = {
-        "job": f"TPC-H scale {scale:g}, each query in a driver of its own, its result written as Parquet",
+        "job": f"TPC-H scale {scale:g}, its results written as Parquet one after another by one application",
         "recovery_points": "auto",
         "rounds": rounds,
-        "kills": kills,
         "retry_over_seconds": retry_over,
         "killed_at": KILLED_AT,
     }
-    measured: dict[int, dict[str, Any]] = {}
-    if earlier is not None:
-        if {name: earlier[name] for name in asked} != asked:
-            raise SystemExit("What was measured so far has another scale, or other rounds: measure it anew.")
-        measured = {int(number): figures for number, figures in earlier["queries"].items()}
+    nights: list[Pair] = []
+    pairs: list[Pair] = []
+    retries: list[Retry] = []
 
     def result() -> dict[str, Any]:
-        queries = {str(number): measured[number] for number in sorted(measured)}
-        return {**asked, "queries": queries, "summary": summary(measured.values())}
+        made = {**asked, "nightly": _outputs(nights), "queries": _outputs(pairs)}
+        made["retries"] = [{**asdict(one), "ratio": round(one.ratio, 3)} for one in retries]
+        return {**made, "summary": summary(nights, pairs, retries)}
 
     with tempfile.TemporaryDirectory(prefix="benchmark-") as name:
         folder = Path(name)
         suite = query_suite("tpch", scale, folder / "data", parts=8)
-        for number in (number for number in queries or suite.numbers if number not in measured):
-            own = folder / f"{number:02}"
-            own.mkdir()
-            measured[number] = _measure(suite, number, own, rounds, kills, retry_over)
-            shutil.rmtree(own, ignore_errors=True)  # what was stored for 22 queries may be more than the disk holds
-            print(f"  query {number}: {_told(measured[number])}", file=sys.stderr, flush=True)
+        nightly, all_queries = Job(suite, NIGHTLY, folder / "nightly"), Job(suite, QUERIES, folder / "queries")
+        numbers = [str(number) for number in queries or suite.numbers]
+        for number in range(rounds):
+            nights.append(nightly.pair(number))
+            pairs.append(all_queries.pair(number, *numbers))
             keep(result())
+        for query in numbers:
+            if statistics.median(pair.plain.outputs[query] for pair in pairs) >= retry_over:
+                retry = all_queries.retry(query, folder / "queries" / "plain-0")
+                if retry is not None:
+                    retries.append(retry)
+                    print(f"  query {query}: retry / full {retry.ratio:.2f}", file=sys.stderr, flush=True)
+                    keep(result())
     return result()
 
 
-def summary(measured: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the figures that have goals, over all queries; those of retries are ``None`` if there was none."""
-    queries = list(measured)
-    overheads, walls = ([query[name] for query in queries] for name in ("overhead", "wall_overhead"))
-    retries, wall_retries = (
-        [query["retry"][name] for query in queries if query["retry"]] for name in ("ratio", "wall_ratio")
-    )
-    plain, auto = (sum(query[name] for query in queries) for name in ("plain_seconds", "auto_seconds"))
+def summary(nights: Sequence[Pair], pairs: Sequence[Pair], retries: Sequence[Retry]) -> dict[str, Any]:
+    """Return the figures that have goals; ``None`` where nothing was measured."""
+    overheads = [one["overhead"] for one in _outputs(pairs).values() if one["plain_seconds"] >= LONG]
     return {
-        "median_overhead": round(statistics.median(overheads), 4),
-        "worst_overhead": max(overheads),
-        "total_overhead": round(auto / plain - 1, 4),
-        "median_wall_overhead": round(statistics.median(walls), 4),
-        "worst_wall_overhead": max(walls),
-        "median_retry_ratio": round(statistics.median(retries), 3) if retries else None,
-        "worst_retry_ratio": max(retries) if retries else None,
-        "median_retry_wall_ratio": round(statistics.median(wall_retries), 3) if retries else None,
+        "median_overhead": round(statistics.median(overheads), 4) if overheads else None,
+        "worst_overhead": max(overheads, default=None),
+        "total_overhead": _together(pairs),
+        "nightly_overhead": _together(nights),
+        "median_retry_ratio": round(statistics.median(one.ratio for one in retries), 3) if retries else None,
+        "worst_retry_ratio": round(max(one.ratio for one in retries), 3) if retries else None,
         "goals": GOALS,
     }
 
 
 def table(result: Mapping[str, Any]) -> str:
-    """Return the comparison as Markdown, each figure that has a goal with its goal beside it."""
+    """Return the comparison as Markdown."""
+    retries = {one["query"]: one for one in result["retries"]}
     lines = [
-        f"{result['job']}; recovery points: {result['recovery_points']}; "
-        f"medians of {result['rounds']} pairs and of {result['kills']} retries",
+        f"{result['job']}; medians of {result['rounds']} pairs",
         "",
-        "| query | plain s | auto s | overhead | whole process: plain s | auto s | overhead | points | MiB stored "
-        "| retry s | retry / full | whole process |",
-        "|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
+        "| output | plain s | auto s | overhead | each round | retry s | retry / full |",
+        "|---|--:|--:|--:|---|--:|--:|",
     ]
-    for number, query in result["queries"].items():
-        retry = query["retry"] or {"seconds": "", "ratio": "", "wall_ratio": ""}
+    for name, output in {**result["queries"], **result["nightly"]}.items():
+        retry = retries.get(name, {"again": "", "ratio": ""})
+        rounds = " ".join(f"{each:+.1%}" for each in output["rounds"])
         lines.append(
-            f"| {number} | {query['plain_seconds']} | {query['auto_seconds']} | {query['overhead']:+.1%} "
-            f"| {query['plain_wall_seconds']} | {query['auto_wall_seconds']} | {query['wall_overhead']:+.1%} "
-            f"| {query['recovery_points']} | {query['stored_mebibytes']} | {retry['seconds']} | {retry['ratio']} "
-            f"| {retry['wall_ratio']} |"
+            f"| {name} | {output['plain_seconds']} | {output['auto_seconds']} | {output['overhead']:+.1%} | {rounds} "
+            f"| {retry['again']} | {retry['ratio']} |"
         )
-    found, goals = result["summary"], result["summary"]["goals"]
     lines += ["", "| figure | measured | goal |", "|---|--:|--:|"]
-    for name, told, goal in (
-        ("median_overhead", "overhead inside the application, median of the queries", "median_overhead"),
-        ("worst_overhead", "the same, worst query", "worst_overhead"),
-        ("total_overhead", "the same, all queries together", ""),
-        ("median_wall_overhead", "overhead of the whole process, median of the queries", "median_overhead"),
-        ("worst_wall_overhead", "the same, worst query", "worst_overhead"),
+    for name, told in (
+        ("median_overhead", f"overhead, median of the queries of at least {LONG:g} s"),
+        ("worst_overhead", "the same, worst query"),
+        ("total_overhead", "overhead, all queries together, median of the rounds"),
+        ("nightly_overhead", "overhead of the nightly job, median of the rounds"),
+        ("median_retry_ratio", "retry / full, median"),
+        ("worst_retry_ratio", "retry / full, worst"),
     ):
-        limit = f"at most {goals[goal]:.0%}" if goal else ""
-        lines.append(f"| {told} | {found[name]:+.1%} | {limit} |")
-    for name, told in (("median_retry_ratio", "retry / full, median"), ("worst_retry_ratio", "retry / full, worst")):
-        ratio = found[name] if found[name] is not None else f"no query took {result['retry_over_seconds']:g} s"
-        lines.append(f"| {told} | {ratio} | at most {goals['retry_ratio']} |")
+        found, goal = result["summary"][name], GOALS.get(name)
+        form = "{}" if "retry" in name else "{:.1%}"
+        shown = "not measured" if found is None else form.format(found)
+        lines.append(f"| {told} | {shown} | {'' if goal is None else 'at most ' + form.format(goal)} |")
     return "\n".join(lines) + "\n"
 
 
-def _measure(
-    suite: QuerySuite, number: int, folder: Path, rounds: int, kills: int, retry_over: float
-) -> dict[str, Any]:
-    pairs = []
-    for count in range(rounds):
-        plain, auto = folder / f"plain-{count}", folder / f"auto-{count}"
-        order = (plain, auto) if (number + count) % 2 else (auto, plain)
-        run = {own: _run(suite, number, own, recorded=own is auto) for own in order}
-        pairs.append(Pair(run[plain], run[auto]))
-        _check(plain, auto, number)
-    report = _report(auto)
-    times = {way: [getattr(pair, way) for pair in pairs] for way in ("plain", "auto")}
-    medians = {
-        f"{way}{kind}_seconds": round(statistics.median(getattr(run, field) for run in runs), 2)
-        for way, runs in times.items()
-        for kind, field in (("", "inside"), ("_wall", "wall"))
-    }
-    retries: list[Retry] = []
-    if medians["plain_seconds"] >= retry_over:
-        full = Run(medians["auto_wall_seconds"], medians["auto_seconds"])
-        tried = [_retry(suite, number, folder / f"retry-{count}", full, plain) for count in range(kills)]
-        retries = [one for one in tried if one is not None]
-    retry = None
-    if retries:
-        retry = {
-            "seconds": round(statistics.median(one.again.inside for one in retries), 2),
-            "ratio": round(statistics.median(one.ratio for one in retries), 3),
-            "wall_seconds": round(statistics.median(one.again.wall for one in retries), 2),
-            "wall_ratio": round(statistics.median(one.wall_ratio for one in retries), 3),
-            "all_rounds": [asdict(one) for one in retries],
-        }
+def _outputs(pairs: Sequence[Pair]) -> dict[str, Any]:
+    """Return the figures of each output."""
     return {
-        **medians,
-        "overhead": round(statistics.median(pair.overhead for pair in pairs), 4),
-        "wall_overhead": round(statistics.median(pair.wall_overhead for pair in pairs), 4),
-        "recovery_points": len(report.vertices),
-        "stored_mebibytes": round(sum(vertex.bytes for vertex in report.vertices) / 2**20, 1),
-        "retry": retry,
-        "all_rounds": [asdict(pair) for pair in pairs],
+        name: {
+            "plain_seconds": round(statistics.median(pair.plain.outputs[name] for pair in pairs), 2),
+            "auto_seconds": round(statistics.median(pair.auto.outputs[name] for pair in pairs), 2),
+            "overhead": round(statistics.median(pair.overhead(name) for pair in pairs), 4),
+            "rounds": [round(pair.overhead(name), 4) for pair in pairs],
+        }
+        for name in (pairs[0].plain.outputs if pairs else ())
     }
 
 
-def _retry(suite: QuerySuite, number: int, folder: Path, full: Run, expected: Path) -> Retry | None:
-    """Kill a driver when :data:`KILLED_AT` of the query's seconds have passed, and run the job again.
-
-    A driver that was through before that tells how long a full run takes now; ``None`` if that happened three times.
-    """
-    for count in range(3):
-        own = folder.with_name(f"{folder.name}-{count}")
-        after = KILLED_AT * full.inside
-        killed = _run(suite, number, own, recorded=True, kill_after=after)
-        if killed.inside:
-            full = killed
-            continue
-        again = _run(suite, number, own, recorded=True)
-        _check(expected, own, number)
-        return Retry(round(after, 3), full, again, _report(own).partitions_reused)
-    return None
-
-
-def _run(suite: QuerySuite, number: int, folder: Path, *, recorded: bool, kill_after: float | None = None) -> Run:
-    """Run a query in a driver of its own.
-
-    :param kill_after: seconds after the query's beginning; how long starting Spark takes differs by more than that
-    """
-    folder.mkdir(exist_ok=True)
-    job = [str(JOBS / "queries.py"), str(suite.folder), str(folder / "out"), str(number)]
-    options = ["--recovery-points", "auto"]
-    runner = ["-m", "airflow_provider.cli", "run", "--event-store", file_uri(folder / "store"), "--job-id", JOB]
-    command = [sys.executable, *([*runner, "--keep-partitions", *options] if recorded else []), *job]
-    with (folder / "log").open("a") as log:
-        began = time.monotonic()
-        process = subprocess.Popen(
-            command, env=environment(folder), cwd=folder, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
-        )
-        try:
-            if kill_after is not None:
-                _wait_for(f"query {number} begins\n", folder / "log", process)
-            process.wait(kill_after)
-        except subprocess.TimeoutExpired:
-            kill_tree(process.pid)
-            process.wait()
-        wall = time.monotonic() - began
-    if process.returncode not in {0, 0 if kill_after is None else -signal.SIGKILL}:
-        told = (folder / "log").read_text()[-5000:]
-        raise SystemExit(f"query {number} ended with {process.returncode}:\n{told}")
-    seconds = json.loads((folder / "out" / "seconds.json").read_text()) if process.returncode == 0 else {}
-    return Run(round(wall, 3), seconds.get(str(number), 0.0))
-
-
-def _wait_for(line: str, log: Path, process: subprocess.Popen[bytes]) -> None:
-    """Wait until a driver has said *line*, or has ended."""
-    wait_until(lambda: process.poll() is not None or line in log.read_text(errors="replace"), f"{log} to say {line!r}")
-
-
-def _check(plain: Path, auto: Path, number: int) -> None:
-    expected, got = (spark_result(folder / "out" / f"{number:02}") for folder in (plain, auto))
-    problems = differences(expected, got, SAME_ENGINE)
-    if problems:
-        raise SystemExit(f"The rows of query {number} differ: {problems}")
+def _together(pairs: Sequence[Pair]) -> float | None:
+    """Return what whole jobs took more, inside the application."""
+    shares = [pair.auto.inside / pair.plain.inside - 1 for pair in pairs]
+    return round(statistics.median(shares), 4) if shares else None
 
 
 def _report(folder: Path) -> JobReport:
-    job = JobId.parse(JOB)
-    return build_report(JOB, inspect_job(open_store(file_uri(folder / "store")), job))
+    return build_report(JOB, inspect_job(open_store(file_uri(folder / "store")), JobId.parse(JOB)))
 
 
-def _told(query: Mapping[str, Any]) -> str:
-    retry = f", retry / full {query['retry']['ratio']}" if query["retry"] else ""
-    return (
-        f"{query['plain_seconds']} s, overhead {query['overhead']:+.1%} (process {query['wall_overhead']:+.1%}){retry}"
-    )
+def _told(pair: Pair) -> str:
+    more = pair.auto.inside / pair.plain.inside - 1
+    walls = f"processes {pair.plain.wall:.1f}, {pair.auto.wall:.1f} s"
+    return f"plain {pair.plain.inside:.1f} s, overhead {more:+.1%}; {walls}"

@@ -12,6 +12,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
+from benchmarks.auto import LONG
+
 TEXT, GRID = "#7a8088", "#7a808855"
 """Grey that has the same contrast on white and on GitHub's black; there is no background."""
 BAR, DOT, GOAL = "#3b8eea", "#e8912d", "#d1495b"
@@ -23,34 +25,20 @@ def draw(result: Mapping[str, Any], folder: Path) -> list[Path]:
     :param result: what :func:`benchmarks.auto.compare` returns
     """
     goals = result["summary"]["goals"]
+    outputs = {f"Q{name}": output for name, output in result["queries"].items()} | result["nightly"]
     overhead = {
-        number: (
-            query["overhead"] * 100,
-            [(pair["auto"]["inside"] / pair["plain"]["inside"] - 1) * 100 for pair in rounds],
-        )
-        for number, query in result["queries"].items()
-        for rounds in (query["all_rounds"],)
+        name: (output["overhead"] * 100, [each * 100 for each in output["rounds"]])
+        for name, output in outputs.items()
+        if output["plain_seconds"] >= LONG
     }
-    limits = {
-        "goal for the median": goals["median_overhead"] * 100,
-        "goal for the worst": goals["worst_overhead"] * 100,
-    }
-    written = [
-        _bars(
-            overhead, limits, f"Time added to each query, in % ({result['job'].split(',')[0]})", folder / "overhead.svg"
-        )
-    ]
-    retry = {
-        number: (
-            query["retry"]["ratio"],
-            [one["again"]["inside"] / one["full"]["inside"] for one in query["retry"]["all_rounds"]],
-        )
-        for number, query in result["queries"].items()
-        if query["retry"]
-    }
+    title = f"Time added to each output of at least {LONG:g} s, in % ({result['job'].split(',')[0]}; a nightly job)"
+    limits = {"goal for the median": goals["median_overhead"] * 100}
+    written = [_bars(overhead, limits, title, folder / "overhead.svg")]
+    retry = {f"Q{one['query']}": (one["ratio"], [one["ratio"]]) for one in result["retries"]}
     if retry:
         title = f"Retry after a kill at {result['killed_at']:.0%}, as a share of a full run"
-        written.append(_bars(retry, {"goal": goals["retry_ratio"]}, title, folder / "retry.svg"))
+        goal = {"goal for the median": goals["median_retry_ratio"]}
+        written.append(_bars(retry, goal, title, folder / "retry.svg"))
     return written
 
 
@@ -66,7 +54,7 @@ def _bars(values: Mapping[str, tuple[float, list[float]]], goals: Mapping[str, f
             axes.plot([position] * len(rounds), rounds, ".", color=DOT, markersize=5)
         for number, value in enumerate(goals.values()):
             axes.axhline(value, color=GOAL, linewidth=1.2, linestyle=("--", ":")[number % 2])
-        axes.set_xticks(range(len(values)), [f"Q{name}" for name in values], fontsize=8)
+        axes.set_xticks(range(len(values)), list(values), fontsize=8, rotation=45, ha="right")
         axes.axhline(0, color=TEXT, linewidth=0.8)
         shown = [Patch(color=BAR, label="median"), Line2D([], [], color=DOT, marker=".", linestyle="", label="a round")]
         shown += [

@@ -193,17 +193,17 @@ class KeptShuffle:
         def store(dirs: LocalDirs, wanted: Sequence[tuple[Place, MapOutput, Written]]) -> list[tuple[int, str, int]]:
             return _store_here(place, dirs, wanted, seconds)
 
-        tasks = {status.index: status.task for status, _ in new}
+        written = {status.index: status for status, _ in new}
         size = 0
-        for _, (index, key, stored) in on_executors(self._spark, work, store):
+        for executor, (index, key, stored) in on_executors(self._spark, work, store):
             partition = StoredPartition.from_key(key, stored)
             if stored == _REFUSED:
                 self._tools.back_off()
-            elif partition is None:
-                self._misses[index] += 1
+            elif partition is None and executor == written[index].executor:
+                self._misses[index] += 1  # else its executor had no core free, and another one was asked
             if partition is None:
                 continue
-            vertex.take(partition, tasks[index])
+            vertex.take(partition, written[index].task)
             size += partition.bytes
         took = time.monotonic() - began
         self._seconds += took

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -79,8 +80,10 @@ def side_by_side(spark: SparkSession, orders: Path, label: str) -> tuple[list[An
 
     from pyspark.util import inheritable_thread_target
 
+    # A target for each thread: what one target gives to several threads is one set of properties, job group included.
+    targets = [inheritable_thread_target(partial(rounds, which)) for which in range(2)]
     with ThreadPoolExecutor(2) as pool:
-        rows = list(pool.map(inheritable_thread_target(rounds), range(2)))  # type: ignore[arg-type]
+        rows = [future.result() for future in [pool.submit(target) for target in targets]]
     return rows, [jobs_of(spark, f"{label}-{which}") for which in range(2)]
 
 
