@@ -18,12 +18,15 @@ _PLAN = (
     (re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"), "<uuid>"),
     (re.compile(r"@[0-9a-f]+\b"), "@<hash>"),
     (
-        re.compile(r"\b(RDD|rdd|QueryStage|subquery|dynamicpruning|Subquery|lambda_?\w*?|x_|a_|i_|_gen_alias_)\D?\d+"),
+        re.compile(
+            r"\b(RDD|rdd|\w*QueryStage|subquery|dynamicpruning|Subquery|lambda_?\w*?|x_|a_|i_|_gen_alias_)\D?\d+"
+        ),
         r"\1<>",
     ),
     (re.compile(r"-?\b\d{12,}\b"), "<seed>"),
     (re.compile(r"Sample ([\d.]+), ([\d.]+), (\w+), -?\d+"), r"Sample \1, \2, \3, <seed>"),
     (re.compile(r"0x[0-9a-f]+"), "0x<hash>"),
+    (re.compile(r"WholeStageCodegen \(\d+\)"), "WholeStageCodegen (<>)"),  # numbered as the stages end
 )
 
 
