@@ -14,6 +14,11 @@ from typing import Any, Self
 
 from airflow_provider.recovery.errors import ConfigurationError
 
+ACCESS_KEY, SECRET_KEY, SESSION_TOKEN = (
+    f"SPARK_RECOVERY_AWS_{name}" for name in ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY", "SESSION_TOKEN")
+)
+"""Environment variables of a driver: the event store's credentials, which are none of the job's own."""
+
 _DURATION_UNITS = {
     "ms": 0.001,
     "s": 1,

@@ -35,6 +35,7 @@ def differences_of(kind: str, scale: float, folder: Path, timeout: float, *, lea
     return found
 
 
+@pytest.mark.walk
 @pytest.mark.process
 @pytest.mark.timeout(900)
 def test_tpch_runs_plain_sparks_plans(tmp_path: Path) -> None:
