@@ -14,12 +14,11 @@ from typing import Any, TypeVar
 from airflow_provider.spark.jvm.reflection import of_environment
 from airflow_provider.spark.jvm.scala import items, to_seq
 from airflow_provider.spark.map_output import LocalDirs
+from airflow_provider.spark.scratch import LOCAL_DIRS
 
 DRIVER = "driver"
 """The id of the one executor of a local master."""
 
-_DIRS = "SPARK_LOCAL_DIRS"
-"""Environment variable in which Spark tells its Python workers the block manager's directories."""
 _ALL = 2**31 - 1
 
 Work = TypeVar("Work")
@@ -74,7 +73,7 @@ def on_executors(
 
         context = TaskContext.get()
         assert context is not None  # noqa: S101 - Spark sets it in every task
-        here = LocalDirs(tuple(os.environ[_DIRS].split(",")), fanout)
+        here = LocalDirs(tuple(os.environ[LOCAL_DIRS].split(",")), fanout)
         for own in parts:
             for answer in do(here, own):
                 yield context.stageId(), context.attemptNumber(), context.taskAttemptId(), answer
