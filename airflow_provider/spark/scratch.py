@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import tempfile
@@ -9,8 +10,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from airflow_provider.recovery.quantities import bytes_text
+
 LOCAL_DIRS = "SPARK_LOCAL_DIRS"
 """Environment variable in which Spark tells its Python workers the block manager's directories."""
+
+
+_SPARE = 2**30
+"""Bytes that are left free on a local disk; of a small one a tenth."""
 
 
 class NoRoom(OSError):
@@ -31,6 +38,16 @@ def scratch_folder() -> Iterator[Path]:
         raise NoRoom(error.errno, f"no folder can be made for it: {error.strerror}", error.filename) from error
     with folder as name:
         yield Path(name)
+
+
+def leave_room(folder: Path, size: int) -> None:
+    """Make sure that *size* bytes more leave the job's own tasks some room on the disk of *folder*.
+
+    :raises NoRoom: they would not
+    """
+    disk = shutil.disk_usage(folder)
+    if disk.free - size < min(_SPARE, disk.total // 10):
+        raise NoRoom(errno.ENOSPC, f"the local disk has {bytes_text(disk.free)} left, which tasks will need")
 
 
 def _roomiest() -> str | None:

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider.spark.partition_file import write_partition
-from airflow_provider.spark.scratch import LOCAL_DIRS, NoRoom, scratch_folder
+from airflow_provider.spark.scratch import LOCAL_DIRS, NoRoom, leave_room, scratch_folder
 from tests.support.driver import DriverHarness
 
 SCHEMA = pa.schema([("x", pa.int64())])
@@ -77,3 +77,10 @@ def test_a_full_local_disk_does_not_fail_the_job(driver: DriverHarness, tmp_path
     assert "rows 40000 40000" in done.log
     assert "checkpoint 'texts' is not stored" in done.log
     assert "the local disk does not take it: No space left on device" in done.log
+
+
+def test_what_is_put_back_leaves_room_for_the_jobs_own_tasks(tmp_path: Path) -> None:
+    """A file that would fill the disk is refused before anything of it is fetched."""
+    leave_room(tmp_path, 1)
+    with pytest.raises(NoRoom, match="which tasks will need"):
+        leave_room(tmp_path, 2**60)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from airflow_provider.spark.jvm.reflection import of_environment
@@ -103,9 +104,10 @@ def _block_manager(spark: Any) -> Any:
 
 
 def _where(spark: Any, stages: set[int]) -> dict[int, str]:
-    """Return on which executor each task of *stages* ran."""
+    """Return on which executor each task of *stages* ran, as far as that is known."""
     context = spark._jsc.sc()
-    context.listenerBus().waitUntilEmpty()
+    with suppress(Exception):  # listeners that are far behind: what they have not seen yet is not known
+        context.listenerBus().waitUntilEmpty()
     attempts = itertools.product(stages, range(4))
     tasks = (
         task for stage, attempt in attempts for task in items(context.statusStore().taskList(stage, attempt, _ALL))
