@@ -69,6 +69,25 @@ class WritingCommand:
         kind = self._command.getClass().getSimpleName()
         return kind == "ReplaceTableAsSelect" or (kind == "InsertIntoStatement" and bool(self._command.overwrite()))
 
+    @property
+    def creates(self) -> bool:
+        """Whether it makes its table."""
+        return self._command.getClass().getSimpleName() in ("CreateTableAsSelect", "ReplaceTableAsSelect")
+
+    @property
+    def location(self) -> str:
+        """Where it makes its table, if the statement says so."""
+        return self._specified("location")
+
+    @property
+    def provider(self) -> str:
+        """The format of the table that it makes, in small letters, if the statement says so."""
+        return self._specified("provider").lower()
+
+    def _specified(self, name: str) -> str:
+        value = getattr(self._command.tableSpec(), name)() if self.creates else None
+        return str(value.get()) if value is not None and value.isDefined() else ""
+
     def query(self) -> DataFrame:
         """Return its query as a DataFrame."""
         query = list(items(self._command.children()))[self._at]
