@@ -5,7 +5,8 @@ the number of its driver: other jobs may write to the same place at any time. Wh
 not asked: another job's commit clears Spark's folder of pending tasks, so its absence proves nothing. An unfinished
 write is one of which no event says that Spark's call returned; it is done again in any case.
 
-The driver that wrote is dead or fenced. If it is only paused it finds its folder gone when it wakes, and cannot commit.
+The driver that wrote is dead or fenced. If it is only paused, its committed tasks are gone when it wakes: it cannot add
+rows a second time that it had written before, and the fence ends it.
 """
 
 from __future__ import annotations
