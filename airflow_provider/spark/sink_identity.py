@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 TO_PATHS = ("save", "parquet", "json", "csv", "orc", "text")
 TO_TABLES = ("saveAsTable", "insertInto")
+TO_OTHERS = ("jdbc", "xml")
+_KEPT_NOWHERE = frozenset({"noop", "console", "memory"})
 
 
 @dataclass(frozen=True)
@@ -100,6 +102,17 @@ class SinkIdentity:
         mode = given["mode"] or ("append" if name == "insertInto" else "error")
         return self._identified(df, place, what, mode if mode in ("append", "overwrite") else "error")
 
+    def unknown_writer(self, spark: Any, made: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+        """Return where a writer adds rows that nobody can look for; empty text if it adds none, or to files."""
+        if name == "jdbc":  # url, table, mode, properties
+            table = args[1] if len(args) > 1 else kwargs.get("table")
+            args = (f"table {table} of a database", *args[2:])
+        given = _given(made, name, args, kwargs)
+        format_ = given["format"] or str(spark.conf.get("spark.sql.sources.default")).lower()
+        if given["mode"] != "append" or name in TO_TABLES or format_ in FILE_FORMATS | _KEPT_NOWHERE:
+            return ""
+        return f"{format_} {given['target'] or _option(made, 'dbtable')}".strip()
+
     def of_command(self, spark: Any, command: WritingCommand, text: str) -> Sink | None:
         """Return what a statement is about to write; ``None`` for what is always written."""
         df = command.query()
@@ -149,19 +162,27 @@ class SinkIdentity:
         )
 
 
+def _option(made: Any, key: str) -> str:
+    """Return an option as the script gave it; empty text if it did not."""
+    found = ""
+    for setting, given, named in made:
+        if setting == "option" and str(given[0] if given else named.get("key")).lower() == key:
+            found = str(given[1] if len(given) > 1 else named.get("value"))
+        elif setting == "options":
+            found = str(named.get(key, found))
+    return found
+
+
 def _given(made: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, str]:
     """Return mode, format, target (path or table) and path as the script gave them; empty texts for defaults."""
-    mode = format_ = path = ""
+    mode = format_ = ""
+    path = _option(made, "path")
     for setting, given, named in made:
         values = [*given, *named.values()]
         if setting == "mode" and values[0]:
             mode = str(values[0])
         elif setting == "format":
             format_ = str(values[0])
-        elif setting == "option" and str(given[0] if given else named.get("key")).lower() == "path":
-            path = str(given[1] if len(given) > 1 else named.get("value"))
-        elif setting == "options":
-            path = str(named.get("path", path))
     first = args[0] if args else kwargs.get("path", kwargs.get("name", kwargs.get("tableName")))
     second = args[1] if len(args) > 1 else None
     third = args[2] if len(args) > 2 else None

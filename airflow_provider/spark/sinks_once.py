@@ -19,10 +19,11 @@ from airflow_provider.recovery.errors import Fenced
 from airflow_provider.recovery.faults import AFTER_SINK_COMMIT, fault_point
 from airflow_provider.recovery.sinks import Commit, OutputFile, listing_digest, write_of
 from airflow_provider.recovery.unfinished_write import UnfinishedWrite
-from airflow_provider.spark.jvm.commands import WritingCommand
+from airflow_provider.spark.jvm.commands import WritingCommand, merged_table
 from airflow_provider.spark.jvm.output import output_files
 from airflow_provider.spark.jvm.pending_output import PendingOutput
-from airflow_provider.spark.sink_identity import TO_PATHS, TO_TABLES, Sink, SinkIdentity
+from airflow_provider.spark.sink_identity import TO_OTHERS, TO_PATHS, TO_TABLES, Sink, SinkIdentity
+from airflow_provider.spark.unknown_sinks import UnknownSinks
 from airflow_provider.spark.wrapping import put_in_place
 from airflow_provider.spark.write_watch import watched_write
 from airflow_provider.spark.writers import WRITERS
@@ -54,6 +55,7 @@ class _Sinks:
         self._context = context
         self._output = output
         self._identity = SinkIdentity(context)
+        self._unknown = UnknownSinks(context.master)
 
     def wrap(self, stack: ExitStack) -> None:
         from pyspark.sql import SparkSession
@@ -64,9 +66,11 @@ class _Sinks:
             original = getattr(DataFrameWriter, name, None)
             if original is not None:
                 stack.callback(put_in_place(DataFrameWriter, name, self._setting(original, name)))
-        for name in (*TO_PATHS, *TO_TABLES):
-            original = getattr(DataFrameWriter, name)
-            stack.callback(put_in_place(DataFrameWriter, name, self._write(original, name)))
+        for name in (*TO_PATHS, *TO_TABLES, *TO_OTHERS):
+            original = getattr(DataFrameWriter, name, None)
+            if original is not None:  # Spark 3.5 has no xml
+                stack.callback(put_in_place(DataFrameWriter, name, self._write(original, name)))
+        self._unknown.wrap(stack)
 
     def _setting(self, original: Any, name: str) -> Any:
         @functools.wraps(original)
@@ -80,11 +84,13 @@ class _Sinks:
     def _write(self, original: Any, name: str) -> Any:
         @functools.wraps(original)
         def write(writer: Any, *args: Any, **kwargs: Any) -> Any:
+            spark, made = writer._df.sparkSession, getattr(writer, _MADE, ())
             setattr(writer, _WRITING, True)
             try:
                 return self._once(
-                    writer._df.sparkSession,
-                    lambda: self._identity.of_writer(writer, getattr(writer, _MADE, ()), name, args, kwargs),
+                    spark,
+                    lambda: self._identity.of_writer(writer, made, name, args, kwargs),
+                    lambda: self._identity.unknown_writer(spark, made, name, args, kwargs),
                     lambda: original(writer, *args, **kwargs),
                     lambda _: None,
                 )
@@ -99,26 +105,41 @@ class _Sinks:
             def write() -> Any:
                 return original(spark, sqlQuery, *args, **kwargs)
 
-            if not isinstance(sqlQuery, str) or args or kwargs or not hasattr(spark, "_jsparkSession"):
+            if not isinstance(sqlQuery, str) or not hasattr(spark, "_jsparkSession"):
                 return write()
             command = WritingCommand.parse(spark, sqlQuery)
             if command is None or not self._guarded(lambda: command.table):
-                return write()
-            return self._once(spark, lambda: self._identity.of_command(spark, command, sqlQuery), write, _no_rows)
+                merged = merged_table(spark, sqlQuery)
+                return self._unknown.write(spark, f"table {merged}", write) if merged else write()
+            if args or kwargs:
+                adds = not command.overwrites and not command.creates
+                return self._unknown.write(spark, f"table {command.table}", write) if adds else write()
+            return self._once(
+                spark, lambda: self._identity.of_command(spark, command, sqlQuery), lambda: "", write, _no_rows
+            )
 
         return sql
 
     def _once(
-        self, spark: Any, sink_of: Callable[[], Sink | None], write: Callable[[], Any], left_out: Callable[[Any], Any]
+        self,
+        spark: Any,
+        sink_of: Callable[[], Sink | None],
+        unknown_of: Callable[[], str],
+        write: Callable[[], Any],
+        left_out: Callable[[Any], Any],
     ) -> Any:
         """Write, unless that was done.
 
+        :param unknown_of: where rows are added that nobody can look for, if it is no sink
         :param left_out: what the script gets instead
         """
         self._guarded(lambda: self._output.prepare(spark))
         sink = self._guarded(sink_of)
         if sink is None:
-            return write()
+            unknown = self._guarded(unknown_of)
+            return self._unknown.write(spark, unknown, write) if unknown else write()
+        if sink.mode == "append" and self._guarded(lambda: not sink.place.locate() and not sink.place.new()):
+            return self._unknown.write(spark, sink.place.target, write)
         before = self._guarded(lambda: self._files(spark, sink))
         if sink.repeated:
             self._say_repeated(sink)

@@ -55,7 +55,7 @@ def _hidden(path: Path) -> bool:
     [
         ("append_1", "append_2", "parts_2"),
         ("error_1", "error_2"),
-        ("random_1", "random_2"),
+        ("random_2",),
         ("insert_into", "sql_insert"),
         ("overwrite_2", "dynamic_1"),
         ("ctas",),
@@ -63,6 +63,7 @@ def _hidden(path: Path) -> bool:
         ("new_table",),
         ("appended_table",),
         ("replaced_table",),
+        pytest.param(("random_1",), marks=pytest.mark.walk),
         pytest.param(("parts_1", "dynamic_2"), marks=pytest.mark.walk),
     ],
     ids=lambda kinds: "-".join(kinds),
