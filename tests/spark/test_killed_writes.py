@@ -95,3 +95,12 @@ def test_rows_of_others_stay(tmp_path: Path) -> None:
     assert second.code == 0, second.log
     assert job.ids("append_2") == [*ONCE, 1000, 1001]
     assert "WARNING spark-recovery: sink" not in second.log
+
+
+def test_pending_tasks_are_never_shared(tmp_path: Path) -> None:
+    """With ``sinks=repeat`` nothing is taken back, and yet a commit does not bring in the tasks of a dead driver."""
+    job = Job(tmp_path, "append_1")
+    assert job.run(sinks="repeat").code == KILLED
+    second = job.run(sinks="repeat")
+    assert second.code == 0, second.log
+    assert job.ids("append_1") == ONCE
