@@ -130,6 +130,7 @@ def _run(request: RunRequest, application: Path) -> int:
     from airflow_provider.spark.reading import hadoop_root
     from airflow_provider.spark.sinks import guarded_sinks
     from airflow_provider.spark.sinks_once import sinks_once
+    from airflow_provider.spark.take_back import OutputAttempt
     from airflow_provider.storage.uris import open_store
 
     if os.environ.get(FAULT):
@@ -142,8 +143,15 @@ def _run(request: RunRequest, application: Path) -> int:
         return 0
     watch_parent()
     context = RecoveryContext(master, hadoop_root(store.uri))
+    output = OutputAttempt(master)
     try:
-        with recovering(context), guarded_sinks(master.check_now), auto_mode(context), sinks_once(context):
+        with (
+            recovering(context),
+            guarded_sinks(master.check_now),
+            output.in_force(),
+            auto_mode(context),
+            sinks_once(context, output),
+        ):
             error = run_script(application, request.arguments, master.check)
         if error is not None and lost_the_store(master, error):
             log.warning(
