@@ -29,6 +29,7 @@ class UnfinishedWrite:
     :ivar creates: whether there was no such table before
     :ivar repeated: whether each attempt writes it
     :ivar writes: Spark's names of it, UUIDs, as far as they are known
+    :ivar replaces: names of writes of earlier attempts that it takes the place of, once it is committed
     """
 
     title: str
@@ -42,6 +43,7 @@ class UnfinishedWrite:
     creates: bool = False
     repeated: bool = False
     writes: tuple[str, ...] = ()
+    replaces: tuple[str, ...] = ()
 
     @classmethod
     def from_state(cls, state: object) -> Self | None:
@@ -61,17 +63,24 @@ class UnfinishedWrite:
                 creates=bool(state["creates"]),
                 repeated=bool(state["repeated"]),
                 writes=tuple(str(write) for write in state["writes"]),
+                replaces=replaced_by(state),
             )
         except (KeyError, TypeError, ValueError):
             return None
 
     def to_state(self) -> dict[str, Any]:
         """Return plain JSON."""
-        return {"status": WRITING, **asdict(self), "writes": list(self.writes)}
+        return {"status": WRITING, **asdict(self), "writes": list(self.writes), "replaces": list(self.replaces)}
 
     def known_as(self, writes: set[str]) -> Self:
         """Return it with more of Spark's names of it."""
         return replace(self, writes=tuple(sorted({*self.writes, *writes})))
+
+
+def replaced_by(state: Mapping[str, object]) -> tuple[str, ...]:
+    """Return the writes of earlier attempts that a write, finished or not, was to take the place of."""
+    replaced = state.get("replaces")
+    return tuple(str(write) for write in replaced) if isinstance(replaced, list) else ()
 
 
 def unfinished_writes(coordinators: Mapping[str, object], epoch: int) -> dict[str, UnfinishedWrite]:

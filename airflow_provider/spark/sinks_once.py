@@ -18,10 +18,11 @@ from airflow_provider.recovery.causes import one_line
 from airflow_provider.recovery.errors import Fenced
 from airflow_provider.recovery.faults import AFTER_SINK_COMMIT, fault_point
 from airflow_provider.recovery.sinks import Commit, OutputFile, listing_digest, write_of
-from airflow_provider.recovery.unfinished_write import UnfinishedWrite
+from airflow_provider.recovery.unfinished_write import UnfinishedWrite, replaced_by
 from airflow_provider.spark.jvm.commands import WritingCommand, merged_table
 from airflow_provider.spark.jvm.output import output_files
 from airflow_provider.spark.jvm.pending_output import PendingOutput
+from airflow_provider.spark.rdd_sinks import RddSinks
 from airflow_provider.spark.sink_identity import TO_OTHERS, TO_PATHS, TO_TABLES, Sink, SinkIdentity
 from airflow_provider.spark.unknown_sinks import UnknownSinks
 from airflow_provider.spark.wrapping import put_in_place
@@ -47,6 +48,7 @@ def sinks_once(context: RecoveryContext, output: OutputAttempt) -> Iterator[None
         return
     with ExitStack() as stack:
         _Sinks(context, output).wrap(stack)
+        RddSinks(context.master, output).wrap(stack)
         yield
 
 
@@ -141,23 +143,38 @@ class _Sinks:
         if sink.mode == "append" and self._guarded(lambda: not sink.place.locate() and not sink.place.new()):
             return self._unknown.write(spark, sink.place.target, write)
         before = self._guarded(lambda: self._files(spark, sink))
+        replaced: tuple[str, ...] = ()
         if sink.repeated:
-            self._say_repeated(sink)
+            replaced = self._guarded(lambda: self._say_repeated(spark, sink)) or ()
         elif before is not None and self._guarded(lambda: self._written(sink, before)):
             return left_out(spark)
         with ExitStack() as stack:
             if before is not None:
-                self._guarded(lambda: self._begin(spark, sink, before, stack))
+                self._guarded(lambda: self._begin(spark, sink, before, replaced, stack))
             result = write()
         fault_point(AFTER_SINK_COMMIT)
-        self._guarded(lambda: self._returned(spark, sink, before))
+        self._guarded(lambda: self._returned(spark, sink, before, replaced))
         return result
 
-    def _say_repeated(self, sink: Sink) -> None:
-        """Say why each attempt writes it; warn where an earlier one has added its rows already."""
+    def _say_repeated(self, spark: Any, sink: Sink) -> tuple[str, ...]:
+        """Say why each attempt writes it; returns the writes of earlier attempts that it is to replace."""
         known = self._context.master.coordinator(sink.coordinator)
-        if known is None or known.get("status") != "REPEATED" or sink.overwrites:
+        commit = Commit.from_state(known) if known is not None else None
+        replaced = tuple(dict.fromkeys((*replaced_by(known or {}), *([commit.write] if commit else []))))
+        if known is None or sink.overwrites or (known.get("status") != "REPEATED" and not replaced):
             log.info("sink %s is written by each attempt: %s", sink.title, sink.repeated)
+            return ()
+        if sink.mode == "error":  # Spark refuses to write where something is
+            if not sink.place.table:
+                PendingOutput(spark, sink.place.locate(), self._output.number).remove_writes(replaced, whole=True)
+            return ()
+        if replaced:
+            log.info(
+                "sink %s: an earlier attempt has added its rows already. They are written again, because they may not "
+                "be the same (%s), and take the place of those.",
+                sink.title,
+                sink.repeated,
+            )
         else:
             log.warning(
                 "sink %s: attempt %s has added its rows already. They are added again, because they may not be the "
@@ -166,8 +183,11 @@ class _Sinks:
                 known.get("attempt"),
                 sink.repeated,
             )
+        return replaced
 
-    def _begin(self, spark: Any, sink: Sink, before: list[OutputFile], stack: ExitStack) -> None:
+    def _begin(
+        self, spark: Any, sink: Sink, before: list[OutputFile], replaced: tuple[str, ...], stack: ExitStack
+    ) -> None:
         """Remember that it is about to be written, and watch it until *stack* is left."""
         location = sink.place.locate()
         creates = not location
@@ -187,6 +207,7 @@ class _Sinks:
             table=sink.place.table,
             creates=creates,
             repeated=bool(sink.repeated),
+            replaces=replaced,
         )
         remember = self._context.master.remember
         remember(sink.coordinator, write.to_state())
@@ -237,15 +258,20 @@ class _Sinks:
         log.info("sink %s: already written by attempt %s, not written again", sink.title, known.get("attempt"))
         return True
 
-    def _returned(self, spark: Any, sink: Sink, before: list[OutputFile] | None) -> None:
-        """Remember what was written, now that Spark says that it is committed."""
-        if sink.repeated:
-            self._remember(sink, "REPEATED", {})
-            return
+    def _returned(self, spark: Any, sink: Sink, before: list[OutputFile] | None, replaced: tuple[str, ...]) -> None:
+        """Remember what was written, now that Spark says that it is committed, and remove what it has replaced."""
         if before is None:
+            if sink.repeated:
+                self._remember(sink, "REPEATED", {})
             return
         now = self._files(spark, sink)
         commit = Commit.between(before, now) or self._own_commit(sink, set(now) - set(before))
+        if sink.repeated:
+            state: dict[str, Any] = commit.to_state() if commit is not None else {}
+            self._remember(sink, "REPEATED", {**state, "replaces": list(replaced)})
+            if replaced:
+                PendingOutput(spark, sink.place.locate(), self._output.number).remove_writes(replaced)
+            return
         if commit is None:
             log.info("sink %s: what this write has left cannot be told from others; a retry writes again", sink.title)
             self._remember(sink, "UNKNOWN", {})

@@ -128,7 +128,8 @@ class OutputAttempt:
             )
         if write.mode == "append" and not names:
             self._warn_of_unknown(write, output_files(spark, write.location))
-        self._master.remember(name, {"status": TAKEN_BACK, "attempt": self._master.epoch})
+        state = {"status": TAKEN_BACK, "attempt": self._master.epoch, "replaces": list(write.replaces)}
+        self._master.remember(name, state)
 
     def _committed_writes(self) -> set[str]:
         """Return the names of writes that are known to have been committed."""

@@ -8,7 +8,7 @@ below ``<target>/.spark-staging-<write>``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 from airflow_provider.recovery.sinks import write_of
@@ -91,6 +91,21 @@ class PendingOutput:
     def remove_files(self, paths: Iterable[str]) -> int:
         """Remove files; returns how many were there."""
         return sum(bool(self._system.delete(self._path(path), False)) for path in paths)
+
+    def remove_writes(self, writes: Collection[str], *, whole: bool = False) -> None:
+        """Remove the files of committed writes.
+
+        :param whole: the target, too, if it then holds nothing else
+        """
+        if not writes or not self.exists():
+            return
+        files = self._system.listFiles(self._target, True)
+        paths = []
+        while files.hasNext():
+            paths.append(str(files.next().getPath().toString()))
+        self.remove_files(path for path in paths if write_of(path) in writes)
+        if whole:
+            self.remove_target()
 
     def remove_target(self) -> bool:
         """Remove the target if it holds nothing but empty folders and Spark's mark of success; whether it did."""

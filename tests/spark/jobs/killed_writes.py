@@ -89,6 +89,10 @@ def save_as_table(mode: str) -> Callable[[str], None]:
     return write
 
 
+def of_an_rdd(kind: str) -> None:
+    rows(kind, target / kind).rdd.map(lambda row: str(row.id)).saveAsTextFile(str(target / kind))
+
+
 WRITES = {
     "append_1": to_path("append", 1),
     "append_2": to_path("append", 2),
@@ -98,6 +102,8 @@ WRITES = {
     "parts_2": to_path("append", 2, parts=True),
     "random_1": to_path("append", 1, random=True),
     "random_2": to_path("append", 2, random=True),
+    "random_error": to_path("error", 1, random=True),
+    "rdd": of_an_rdd,
     "overwrite_2": to_path("overwrite", 2),
     "dynamic_1": to_path("overwrite", 1, parts=True),
     "dynamic_2": to_path("overwrite", 2, parts=True),

@@ -1,0 +1,92 @@
+"""Files that RDDs write themselves: what a killed write has left does not stand in the way of the next attempt.
+
+Each attempt writes them. They refuse to write where something is, so all that is needed is that a folder which holds
+nothing but a dead driver's pending tasks goes; it is taken back as other outputs are.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections import Counter
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider.recovery.causes import one_line
+from airflow_provider.recovery.digest import digest
+from airflow_provider.recovery.errors import Fenced
+from airflow_provider.recovery.sinks import listing_digest
+from airflow_provider.recovery.unfinished_write import SINK, UnfinishedWrite
+from airflow_provider.spark.jvm.output import qualified
+from airflow_provider.spark.jvm.pending_output import PendingOutput
+from airflow_provider.spark.wrapping import put_in_place
+
+if TYPE_CHECKING:
+    from airflow_provider.spark.job_master import JobMaster
+    from airflow_provider.spark.take_back import OutputAttempt
+
+log = logging.getLogger(__name__)
+
+WRITES = (
+    "saveAsTextFile",
+    "saveAsPickleFile",
+    "saveAsSequenceFile",
+    "saveAsHadoopFile",
+    "saveAsNewAPIHadoopFile",
+)
+
+
+class RddSinks:
+    """The files that RDDs of one attempt write."""
+
+    def __init__(self, master: JobMaster, output: OutputAttempt) -> None:
+        self._master = master
+        self._output = output
+        self._occurrences: Counter[str] = Counter()
+
+    def wrap(self, stack: ExitStack) -> None:
+        """Look at the methods of RDDs that write files, until *stack* is left."""
+        from pyspark import RDD
+
+        for name in WRITES:
+            stack.callback(put_in_place(RDD, name, self._write(getattr(RDD, name))))
+
+    def _write(self, original: Any) -> Any:
+        @functools.wraps(original)
+        def write(rdd: Any, path: str, *args: Any, **kwargs: Any) -> None:
+            self._master.check_now()
+            name = self._begin(str(path))
+            original(rdd, path, *args, **kwargs)
+            if name:
+                self._master.remember(name, {"status": "RETURNED", "attempt": self._master.epoch})
+
+        return write
+
+    def _begin(self, path: str) -> str:
+        """Remember what is about to be written; returns under which name, empty text if it is not remembered."""
+        from pyspark.sql import SparkSession
+
+        spark = SparkSession._instantiatedSession
+        if spark is None or not self._master.usable:
+            return ""
+        try:
+            location = qualified(spark, path)
+            self._occurrences[location] += 1
+            name = f"{SINK}{digest('rdd', location, str(self._occurrences[location]))[:32]}"
+            write = UnfinishedWrite(
+                title=location,
+                attempt=self._master.epoch,
+                number=self._output.number,
+                location=location,
+                existed=PendingOutput(spark, location, self._output.number).exists(),
+                before=listing_digest([]),
+                mode="error",
+                repeated=True,
+            )
+            self._master.remember(name, write.to_state())
+        except Fenced:
+            raise
+        except Exception as error:  # noqa: BLE001 - it is written as it would have been
+            log.debug("What an RDD writes to %s cannot be remembered: %s", path, one_line(error))
+            return ""
+        return name
