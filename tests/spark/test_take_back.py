@@ -81,7 +81,7 @@ def test_killed_inside_the_job_commit(
     with caplog.at_level(logging.INFO, "airflow_provider"), retry(attempts) as (context, output):
         output.prepare(spark)
         assert left(target) == {str(file.relative_to(target)) for file in kept}
-        assert context.master.coordinator("sink/it") == {"status": "TAKEN_BACK", "attempt": 2}
+        assert context.master.coordinator("sink/it") == {"status": "TAKEN_BACK", "attempt": 2, "replaces": []}
         output.prepare(spark)
     assert caplog.text.count("attempt 1 died while it wrote; 2 of its files and its pending tasks removed") == 1
     assert "WARNING" not in caplog.text
