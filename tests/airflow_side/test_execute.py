@@ -43,7 +43,7 @@ from airflow_provider.storage.uris import open_store
 runner = next(i for i, text in enumerate(sys.argv) if text.endswith("spark_recovery_runner.py"))
 request = parse_run_arguments(sys.argv[runner + 1 :])
 store, prefix = open_store(request.event_store), request.job.prefix
-claim = Claims(store, prefix).claim()
+claim = Claims(store, prefix).claim(request.options.lease)
 writer = JobEventWriter(store, prefix, claim, request.options, on_fenced=print, on_broken=print)
 writer.begin(lambda _: ev.AttemptStarted(epoch=claim.epoch, fresh=bool(request.fresh), reason=request.fresh))
 {end}
