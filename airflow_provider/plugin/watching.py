@@ -36,6 +36,7 @@ class Seen:
 
     :ivar view: see :func:`airflow_provider.recovery.job_view.job_view`; ``None`` if nothing is recorded
     :ivar pulse: ``alive``, ``watching`` (not known yet), ``silent`` for the time-out, the driver's last word, ``none``
+    :ivar patience: seconds of silence after which the driver counts as lost; 0 without a driver
     :ivar claimed: newest claimed attempt, 0 without one; it may have recorded nothing yet
     """
 
@@ -44,6 +45,7 @@ class Seen:
     claimed: int
     host: str
     discard: Discard | None
+    patience: float = 0.0
 
 
 _PULSES = {Life.WATCHING: "watching", Life.ALIVE: "alive", Life.SILENT: "silent", Life.GONE: "silent"}
@@ -102,7 +104,7 @@ class WatchedJob:
             self._liveness = Liveness(self.store, self._job.prefix, self._newest, self._timeout)
         pulse = _PULSES.get(self._liveness.look(), self._liveness.word)
         found = discard_in_force(self.store, self._job.prefix, graph, before=epoch + 1)
-        return Seen(self._view, pulse, epoch, self._newest.host, found)
+        return Seen(self._view, pulse, epoch, self._newest.host, found, self._liveness.patience)
 
 
 class WatchedJobs:

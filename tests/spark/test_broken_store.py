@@ -1,4 +1,4 @@
-"""When the store fails for good while a job runs, the job goes on, and fails at its write: nobody can say whose it is."""
+"""When the store fails for good while a job runs, the job goes on and fails at its write."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def failed_at_its_write(breaking: BreakingStore, outcome: Outcome) -> None:
 
 @pytest.mark.walk
 def test_the_store_is_gone_in_the_middle_of_a_vertex(breaking: BreakingStore, orders: Path) -> None:
-    """No answer any more from the third partition on: all is computed, the write waits and fails with one clear line."""
+    """No answer any more from the third partition on: all is computed; the write waits and fails with a clear line."""
     puts = 0
 
     def third(request: Request) -> bool:
