@@ -48,9 +48,9 @@ class BreakingStore:
     def out(self) -> Path:
         return self.driver.folder / "out"
 
-    def run(self, orders: Path) -> Outcome:
+    def run(self, orders: Path, *arguments: str) -> Outcome:
         began = time.monotonic()
-        outcome = self.driver.run("two_vertices.py", str(orders), str(self.out), options=LEASE)
+        outcome = self.driver.run("two_vertices.py", str(orders), str(self.out), *arguments, options=LEASE)
         self.seconds = time.monotonic() - began
         return outcome
 
@@ -90,11 +90,14 @@ def test_the_store_is_gone_in_the_middle_of_a_vertex(breaking: BreakingStore, or
 
 
 def test_the_store_is_gone_after_the_first_vertex(breaking: BreakingStore, orders: Path) -> None:
-    """What was stored cannot be read back any more: it is computed again, and the write waits and fails as well."""
+    """What was stored cannot be read back any more: it is computed again in the same driver; the write waits, and fails
+    as well.
+    """
     breaking.server.fault = gone_after(lambda request: is_partition(request, "graded-"))
-    outcome = breaking.run(orders)
-    failed_at_its_write(breaking, outcome)
+    outcome = breaking.run(orders, "count")
     assert "The script runs again from the top, without recovery" in outcome.log
+    assert f"{len(expected(orders))} graded" in outcome.log
+    failed_at_its_write(breaking, outcome)
     assert breaking.seconds < 150, outcome.log
 
 
