@@ -8,7 +8,7 @@ import signal
 import subprocess
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -16,14 +16,16 @@ from pathlib import Path
 import pyarrow.dataset as ds
 import pytest
 
+from airflow_provider import cli
 from airflow_provider.recovery.job import JobId
 from airflow_provider.recovery.options import StorageOptions
 from airflow_provider.recovery.run_request import EXIT_FAILED, EXIT_FENCED
 from airflow_provider.storage.cancelling import cancel
-from airflow_provider.storage.claims import Claim, Claims
+from airflow_provider.storage.claims import Claim, Claims, process_is_gone
+from airflow_provider.storage.heartbeat import heartbeat_key
 from airflow_provider.storage.object_store import ObjectStore
 from airflow_provider.storage.uris import open_store
-from tests.support.driver import DriverHarness
+from tests.support.driver import SPARK_SETTINGS, DriverHarness
 from tests.support.http_faults import Answer, Drop, Fault, FaultyServer, Stall
 from tests.support.s3_gateway import S3Server
 from tests.support.waiting import process_tree, signal_tree, wait_until
@@ -32,6 +34,16 @@ pytestmark = pytest.mark.process
 
 LEASE = {"previous-worker-recovery-timeout": "3s", "ownership-timeout": "3s", "sinks": "repeat"}
 """Beats every second, and each write is made by whoever may make it."""
+
+
+class Submitted(DriverHarness):
+    """Starts drivers by ``spark-submit``, whose JVM then is the parent of the Python driver."""
+
+    def command(self, script: str | Path, *arguments: str, options: Mapping[str, str] | None = None) -> list[str]:
+        run = super().command(script, *arguments, options=options)
+        settings = {**SPARK_SETTINGS, **self.settings}
+        flags = [text for name, value in settings.items() for text in ("--conf", f"{name}={value}")]
+        return [str(Path(self.python).with_name("spark-submit")), *flags, cli.__file__, *run[3:]]
 
 
 class Appends:
@@ -166,27 +178,38 @@ def test_a_write_waits_for_a_store_that_is_away(remote: tuple[Appends, FaultySer
     assert appends.rows() == ONCE
 
 
-def test_a_fenced_driver_ends_although_its_jvm_is_paused(appends: Appends) -> None:
-    """It ends the JVM by a signal and does not ask it: within seconds both are gone."""
+@pytest.mark.parametrize("starts", ["python", "spark-submit"])
+def test_a_fenced_driver_ends_although_its_jvm_is_paused(appends: Appends, starts: str) -> None:
+    """It ends the JVM by a signal and does not ask it: within seconds both are gone, whichever started the other."""
+    if starts == "spark-submit":
+        appends.driver = Submitted(appends.driver.folder, appends.driver.event_store)
     with appends.start() as process:
         jvm = the_jvm(process.pid)
         os.kill(jvm, signal.SIGSTOP)
         began = time.monotonic()
         assert cancel(appends.store, appends.prefix, 1) is not None
         log, _ = process.communicate(timeout=30)
-        assert process.returncode == EXIT_FENCED, log
         assert time.monotonic() - began < 10
+        assert process.returncode == (EXIT_FENCED if starts == "python" else -signal.SIGKILL), log
+        assert "Attempt 1 is fenced: attempt 2 owns job" in log
         assert not is_alive(jvm)
+        claim = appends.claim(1)
+        assert claim is not None
+        wait_until(lambda: process_is_gone(claim), "the driver to end", timeout=10)
+        assert b"FENCED" in appends.store.get(heartbeat_key(appends.prefix, 1))
     assert appends.rows() == []
 
 
-@pytest.mark.parametrize("paused", ["driver and JVM", "JVM of a dead driver"])
+@pytest.mark.parametrize("paused", ["driver and JVM", "driver of spark-submit and JVM", "JVM of a dead driver"])
 def test_what_is_left_of_a_driver_on_this_machine_is_ended_before_it_is_replaced(appends: Appends, paused: str) -> None:
     """A driver that was paused, and a JVM whose driver was killed, are ended before the next attempt begins."""
+    if "spark-submit" in paused:
+        appends.driver = Submitted(appends.driver.folder, appends.driver.event_store)
     with appends.start() as old:
-        tree = process_tree(old.pid)
+        claim = appends.claim(1)
+        assert claim is not None
         jvm = the_jvm(old.pid)
-        if paused == "driver and JVM":
+        if paused != "JVM of a dead driver":
             signal_tree(old, signal.SIGSTOP)
         else:
             os.kill(jvm, signal.SIGSTOP)
@@ -197,7 +220,7 @@ def test_what_is_left_of_a_driver_on_this_machine_is_ended_before_it_is_replaced
             log, _ = new.communicate(timeout=120)
             assert new.returncode == 0, log
         old.wait(timeout=10)
-        assert [pid for pid in {old.pid, jvm} & set(tree) if is_alive(pid)] == []
+        assert [pid for pid in (claim.pid, jvm) if is_alive(pid)] == []
     assert appends.rows() == ONCE
 
 
