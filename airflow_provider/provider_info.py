@@ -110,6 +110,12 @@ def _connection_fields() -> dict[str, Any]:
             "once",
             "repeat",
         ),
+        "unknown_sinks": choice(
+            "Unknown sinks",
+            "Before a retry adds rows again to a table that cannot be asked whether they are there. Default: warn",
+            "warn",
+            "fail",
+        ),
         "failover_strategy": choice(
             "Failover strategy", "What is restarted inside the application. Default: region", "region", "full"
         ),

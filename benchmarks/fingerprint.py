@@ -21,9 +21,9 @@ def compare(rounds: int) -> dict[str, Any]:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     from pyspark.sql import SparkSession
 
-    from airflow_provider.spark.functions import FunctionReader
+    from airflow_provider.spark.application import ApplicationState
+    from airflow_provider.spark.draws import Draws
     from airflow_provider.spark.jvm.plan_identity import PlanReader
-    from airflow_provider.spark.watching import Watched
 
     spark = (
         SparkSession.builder.master("local[2]")
@@ -39,7 +39,7 @@ def compare(rounds: int) -> dict[str, Any]:
             df = df.union(other)
         analyzed = df._jdf.queryExecution().analyzed()
         nodes = analyzed.toJSON().count('"class":"org.apache.spark.sql.catalyst.plans.logical.')
-        reader = PlanReader(spark, SimpleNamespace(watched=Watched(), functions=FunctionReader({})))
+        reader = PlanReader(spark, SimpleNamespace(application=ApplicationState(), draws=Draws()))
         ours, json = [], []
         for _ in range(rounds):
             started = time.perf_counter()

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import os
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook, mask_secret
 
 from airflow_provider.recovery.errors import ConfigurationError, StoreUnavailable
-from airflow_provider.recovery.options import StorageOptions
+from airflow_provider.recovery.options import ACCESS_KEY, SECRET_KEY, SESSION_TOKEN, StorageOptions
 
 if TYPE_CHECKING:
     import logging
 
     import boto3
     from airflow.providers.amazon.aws.hooks.base_aws import AwsBaseHook
-
-_TOKENS = ("AWS_SESSION_TOKEN", "AWS_SECURITY_TOKEN")
 
 
 class AwsAccess:
@@ -94,6 +91,9 @@ class AwsAccess:
     def driver_environment(self, log: logging.Logger) -> dict[str, str]:
         """Return the environment that gives a driver on this machine the connection's credentials, and nobody else.
 
+        Under names of our own: Spark makes ``AWS_ACCESS_KEY_ID`` and its like the S3 credentials of all that the job
+        reads and writes (``SparkHadoopUtil.appendS3CredentialsFromEnvironment``), which are the script's own affair.
+
         Empty where the connection holds none of its own: the driver then finds what the worker finds, by boto3's own
         chain, and can renew it; copies could not be renewed.
         """
@@ -114,11 +114,8 @@ class AwsAccess:
                 self._conn_id,
             )
         values = {
-            "AWS_ACCESS_KEY_ID": keys.access_key,
-            "AWS_SECRET_ACCESS_KEY": keys.secret_key,
-            "AWS_SESSION_TOKEN": keys.token,
-            "AWS_DEFAULT_REGION": self.session.region_name,
+            ACCESS_KEY: keys.access_key,
+            SECRET_KEY: keys.secret_key,
+            SESSION_TOKEN: keys.token,
         }
-        # A token of the worker's own does not belong to these keys; empty text counts as none.
-        foreign = {name: "" for name in _TOKENS if name in os.environ}
-        return foreign | {name: value for name, value in values.items() if value}
+        return {name: value for name, value in values.items() if value}

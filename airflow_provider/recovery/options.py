@@ -15,6 +15,11 @@ from typing import Any, Self
 from airflow_provider.recovery.errors import ConfigurationError
 from airflow_provider.recovery.lease import Lease
 
+ACCESS_KEY, SECRET_KEY, SESSION_TOKEN = (
+    f"SPARK_RECOVERY_AWS_{name}" for name in ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY", "SESSION_TOKEN")
+)
+"""Environment variables of a driver: the event store's credentials, which are none of the job's own."""
+
 _DURATION_UNITS = {
     "ms": 0.001,
     "s": 1,
@@ -134,6 +139,9 @@ class RecoveryOptions(_Options):
     """Seconds that auto mode may spend on copying map outputs for one second of computing."""
     sinks: str = "once"
     """``once``: an output that an earlier attempt has committed is not written again; ``repeat``: it is."""
+    unknown_sinks: str = "warn"
+    """What a retry does before it adds rows again where nobody can tell whether an earlier attempt has: ``warn`` or
+    ``fail``."""
     failover_strategy: str = "region"
     """What is restarted inside the application when a vertex fails: ``region`` or ``full``.
     [jobmanager.execution.failover-strategy]"""
@@ -263,6 +271,7 @@ _READERS: dict[str, Callable[[object, str], Any]] = {
     "recovery_points": _one_of("auto", "explicit"),
     "overhead_budget": _number(0, 1e9),
     "sinks": _one_of("once", "repeat"),
+    "unknown_sinks": _one_of("warn", "fail"),
     "failover_strategy": _one_of("region", "full"),
     "restart_strategy": _one_of("none", "fixed-delay", "failure-rate", "exponential-delay"),
     "restart_strategy_fixed_delay_attempts": _count,

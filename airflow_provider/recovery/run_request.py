@@ -109,6 +109,7 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
         "recovery_points": "auto: keep what shuffles have written, too; explicit: only checkpoint() and its like",
         "overhead_budget": "seconds that auto mode may spend on copying map outputs for one second of computing",
         "sinks": "once: an output that an earlier attempt has committed is not written again; repeat: it is",
+        "unknown_sinks": "warn or fail before rows are added again where nobody can tell whether they are there",
         "previous_worker_recovery_timeout": "how long this driver owns the job after a confirmed heartbeat",
         "ownership_timeout": "how long a write waits for the store when that time is over",
         "write_buffer_size": "size of the event buffer that triggers a flush",

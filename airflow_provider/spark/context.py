@@ -14,29 +14,25 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider.recovery.errors import ConfigurationError
 from airflow_provider.recovery.executions import Executions
-from airflow_provider.spark.functions import FunctionReader
+from airflow_provider.spark.application import ApplicationState, CurrentApplication
+from airflow_provider.spark.draws import Draws
 from airflow_provider.spark.recovery_point import vertex_identity
-from airflow_provider.spark.watching import Watched, watch
+from airflow_provider.spark.watching import watch
 from airflow_provider.storage.state_files import StateFiles
 
 if TYPE_CHECKING:
     from airflow_provider.recovery.partitions import StoredPartition
     from airflow_provider.spark.job_master import JobMaster
-    from airflow_provider.spark.recovery_point import RecoveryPoint
 
 
 @dataclass
 class RecoveryContext:
     """What the checkpoints of one driver share.
 
-    :ivar watched: what was learnt from watching the script make its DataFrames
-    :ivar functions: tells Python functions apart
-    :ivar executors_ready: application id → what its executors lack; empty text for nothing
+    :ivar draws: draws that the script left to Spark
     :ivar names: fingerprints seen under the name of each step, in order
     :ivar called: vertex → how this attempt calls it, for what it has come to and for what is hidden by that
     :ivar done: vertex → its partitions, for vertices that this attempt has already come to
-    :ivar points: vertex → the recovery point as the script reached it
-    :ivar recomputed: vertices that a failover has computed again, so that older DataFrames read what is gone
     :ivar executions: the state and version of each vertex's execution
     :ivar failing_over: held by the thread that handles a failure
     :ivar hadoop_root: the event store's root as Hadoop's file systems write it
@@ -44,20 +40,22 @@ class RecoveryContext:
 
     master: JobMaster
     hadoop_root: str
-    watched: Watched = field(default_factory=Watched)
-    executors_ready: dict[str, str] = field(default_factory=dict)
+    draws: Draws = field(default_factory=Draws)
     names: dict[str, list[str]] = field(default_factory=dict)
     called: dict[str, str] = field(default_factory=dict)
     done: dict[str, dict[int, StoredPartition]] = field(default_factory=dict)
-    points: dict[str, RecoveryPoint] = field(default_factory=dict)
-    recomputed: set[str] = field(default_factory=set)
     executions: Executions = field(default_factory=Executions)
     failing_over: Any = field(default_factory=threading.RLock)
     lock: Any = field(default_factory=threading.RLock)
 
     def __post_init__(self) -> None:
-        self.functions = FunctionReader(self.watched.broadcasts)
+        self._application = CurrentApplication()
         self.state_files = StateFiles(self.master.store, self.master.prefix)
+
+    @property
+    def application(self) -> ApplicationState:
+        """What is known of the Spark application that the script has now."""
+        return self._application.state()
 
     def unique_name(self, name: str, fingerprint: str) -> str:
         """Return *name*, or ``name#2`` and so on where it was already used for something else in this attempt."""
@@ -128,7 +126,7 @@ def require_name(function: str, name: object) -> None:
 def recovering(context: RecoveryContext) -> Iterator[None]:
     """Let the checkpoints inside use *context*, and watch how the script makes its DataFrames."""
     global _active
-    restore = watch(context.watched)
+    restore = watch(lambda: context.application, context.draws)
     _active = context
     try:
         yield

@@ -52,15 +52,15 @@ def require_on_driver(event_store: str) -> None:
 
 def executors_ready(context: RecoveryContext, spark: SparkSession) -> str:
     """Return what the executors of this application lack, or empty text; asks them once per application."""
-    application = spark.sparkContext.applicationId
+    application = context.application
     with context.lock:
-        if application not in context.executors_ready:
+        if application.lack is None:
             _introduce(context, spark)
             lack = _ask_executors(context, spark)
             if not lack and not is_local(spark):
                 lack = _ask_for_the_store(context, spark)
-            context.executors_ready[application] = lack
-        return context.executors_ready[application]
+            application.lack = lack
+        return application.lack
 
 
 def _introduce(context: RecoveryContext, spark: SparkSession) -> None:

@@ -68,13 +68,14 @@ def compute(
 
 def up_to_date(context: RecoveryContext, df: DataFrame) -> DataFrame:
     """Return *df* so that it reads the partitions that vertices have now, after some were computed again."""
-    if not context.recomputed:
+    application = context.application
+    if not application.recomputed:
         return df
     return with_sources(
         df,
         {
-            vertex: partial(read_partitions, context, context.points[vertex], context.done[vertex])
-            for vertex in context.recomputed
+            vertex: partial(read_partitions, context, application.points[vertex], context.done[vertex])
+            for vertex in application.recomputed
         },
     )
 
@@ -88,11 +89,11 @@ def _handle(context: RecoveryContext, point: RecoveryPoint, error: Exception) ->
         for key in unreadable_partitions(error)
         if (partition := StoredPartition.from_key(key, 0)) and master.give_up(partition)
     }
-    result = master.failed_vertex(point.vertex, one_line(error), causes(error), lost, list(context.points))
+    result = master.failed_vertex(point.vertex, one_line(error), causes(error), lost, list(context.application.points))
     if result.refused:
         log.error("%s failed: %s. It is not restarted: %s.", point.title, result.error.rstrip("."), result.refused)
     else:
-        names = ", ".join(repr(context.points[vertex].name) for vertex in result.vertices_to_restart)
+        names = ", ".join(repr(context.application.points[vertex].name) for vertex in result.vertices_to_restart)
         log.warning(
             "%s failed: %s. Restarting %s in %.1f s (failure %d of this job).",
             point.title,
@@ -108,7 +109,7 @@ def _restart(context: RecoveryContext, result: FailureHandlingResult) -> None:
     """Cancel what still runs of the region, wait, and compute what the failed vertex reads; itself it comes last."""
     for execution in context.executions.at_work(list(result.vertices_to_restart)):
         context.executions.move(execution, ExecutionState.CANCELING)
-        context.points[execution.vertex].df.sparkSession.sparkContext.cancelJobsWithTag(tag_of(execution))
+        context.application.points[execution.vertex].df.sparkSession.sparkContext.cancelJobsWithTag(tag_of(execution))
         context.executions.move(execution, ExecutionState.CANCELED)
     _wait(context, result.delay)
     if context.master.request.options.failover_strategy == "full":
@@ -116,9 +117,9 @@ def _restart(context: RecoveryContext, result: FailureHandlingResult) -> None:
             context.master.start_over(vertex, "restarted after a failure; the failover strategy is full")
     for vertex in result.vertices_to_restart:
         if vertex != result.failed:
-            point = context.points[vertex]
+            point = context.application.points[vertex]
             context.done[vertex] = compute(context, replace(point, df=up_to_date(context, point.df)))
-            context.recomputed.add(vertex)
+            context.application.recomputed.add(vertex)
 
 
 def _wait(context: RecoveryContext, seconds: float) -> None:

@@ -23,8 +23,8 @@ from airflow_provider.spark.recovery_point import fingerprint_of, name_of
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from airflow_provider.spark.functions import FunctionReader
-    from airflow_provider.spark.watching import Watched
+    from airflow_provider.spark.application import ApplicationState
+    from airflow_provider.spark.draws import Draws
 
 FORMAT = "3"
 """Raise it when the stored partitions or the fingerprint itself change meaning."""
@@ -58,12 +58,14 @@ _SHOWN = re.compile(r"[\w ./:,+-]{0,100}")
 class Known(Protocol):
     """What was learnt of the script beside its plans: a recovery context has it.
 
-    :ivar watched: what was learnt from watching the script make its DataFrames
-    :ivar functions: tells Python functions apart
+    :ivar draws: draws that the script left to Spark
     """
 
-    watched: Watched
-    functions: FunctionReader
+    draws: Draws
+
+    @property
+    def application(self) -> ApplicationState:
+        """What is known of the Spark application that the script has now."""
 
 
 @dataclass(frozen=True)

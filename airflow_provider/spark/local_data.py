@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-def watch_local_data(known: dict[int, str]) -> Callable[[], None]:
-    """Note in *known* (RDD id → digest) what ``SparkSession.createDataFrame`` is given; returns the way back."""
+def watch_local_data(known: Callable[[], dict[int, str]]) -> Callable[[], None]:
+    """Note in *known()* (RDD id → digest) what ``SparkSession.createDataFrame`` is given; returns the way back."""
     from pyspark.sql import SparkSession
 
     original = SparkSession.createDataFrame
@@ -30,7 +30,7 @@ def watch_local_data(known: dict[int, str]) -> Callable[[], None]:
         if content and hasattr(df, "_jdf"):
             plan = df._jdf.queryExecution().analyzed()
             if plan.getClass().getSimpleName() == "LogicalRDD":
-                known[plan.rdd().id()] = digest(content, df.schema.json())
+                known()[plan.rdd().id()] = digest(content, df.schema.json())
         return df
 
     return put_in_place(SparkSession, "createDataFrame", create)

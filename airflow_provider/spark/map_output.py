@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING
 from airflow_provider.recovery.errors import CorruptObject
 from airflow_provider.recovery.faults import AFTER_PARTITION_PUT, fault_point
 from airflow_provider.recovery.partitions import MAP_OUTPUT, StoredPartition
+from airflow_provider.spark.scratch import leave_room
 
 if TYPE_CHECKING:
     from airflow_provider.spark.partition_io import Place
@@ -154,6 +155,7 @@ def restore_map_output(
 
     :raises CorruptObject: it is damaged, which is marked in the store
     :raises ObjectNotFound: it is not there any more
+    :raises NoRoom: the local disk would be full
     """
     try:
         with _temporary(dirs) as folder:
@@ -161,6 +163,7 @@ def restore_map_output(
             store.fetch(partition, path)
             offsets, checksums, written = _read_description(path.read_bytes(), partition)
             if offsets[-1]:
+                leave_room(folder, offsets[-1])
                 blocks = folder / "blocks"
                 store.fetch_blocks(partition, blocks)
                 if blocks.stat().st_size != offsets[-1] or _computed(blocks, offsets) != checksums:
@@ -190,10 +193,11 @@ def _describe(offsets: Sequence[int], checksums: Sequence[int], written: Written
 def _read_description(content: bytes, partition: StoredPartition) -> tuple[tuple[int, ...], tuple[int, ...], Written]:
     try:
         magic, rows, size, checksum, reducers = _HEADER.unpack_from(content)
-        numbers = zlib.decompress(content[_HEADER.size :])
+        size_of_numbers = (2 * reducers + 1) * _OFFSET
+        numbers = zlib.decompressobj().decompress(content[_HEADER.size :], size_of_numbers)
         offsets = struct.unpack_from(f">{reducers + 1}q", numbers)
         checksums = struct.unpack_from(f">{reducers}Q", numbers, (reducers + 1) * _OFFSET)
-    except (struct.error, zlib.error) as error:
+    except (struct.error, zlib.error, OverflowError) as error:
         raise _not_one(partition) from error
     if magic != _MAGIC or offsets[0] != 0 or any(start > end for start, end in pairwise(offsets)):
         raise _not_one(partition)

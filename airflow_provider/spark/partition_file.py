@@ -10,8 +10,11 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from airflow_provider.spark.scratch import NoRoom
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,14 +32,16 @@ class _ChecksummedFile:
     """A file to write to that knows its CRC-32 and size when it is done."""
 
     def __init__(self, path: Path) -> None:
-        self._file = path.open("wb")
+        with _on_disk():
+            self._file = path.open("wb")
         self.checksum = 0
         self.size = 0
         self.closed = False
 
     def write(self, data: Any) -> int:
         self.checksum = zlib.crc32(data, self.checksum)
-        count = self._file.write(data)
+        with _on_disk():
+            count = self._file.write(data)
         self.size += count
         return count
 
@@ -44,11 +49,22 @@ class _ChecksummedFile:
         return self.size
 
     def flush(self) -> None:
-        self._file.flush()
+        with _on_disk():
+            self._file.flush()
 
     def close(self) -> None:
-        self._file.close()
+        with _on_disk():
+            self._file.close()
         self.closed = True
+
+
+@contextmanager
+def _on_disk() -> Iterator[None]:
+    """Tell what the disk fails with from what the rows' own computation fails with."""
+    try:
+        yield
+    except OSError as error:
+        raise NoRoom(error.errno, f"the local disk does not take it: {error.strerror}") from error
 
 
 def write_partition(
@@ -57,6 +73,7 @@ def write_partition(
     """Write all batches as one Parquet file; return rows, CRC-32 and bytes.
 
     :param schema: Arrow schema, serialised, for a partition without rows
+    :raises NoRoom: the disk does not take it
     """
     import pyarrow as pa
 

@@ -6,12 +6,10 @@ the failure, and the driver computes the vertex the ordinary way.
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider.recovery.errors import CorruptObject, RecoveryError
@@ -19,6 +17,7 @@ from airflow_provider.recovery.faults import AFTER_PARTITION_PUT, fault_point
 from airflow_provider.recovery.options import StorageOptions
 from airflow_provider.recovery.partitions import StoredPartition
 from airflow_provider.spark.partition_file import read_partition, write_partition
+from airflow_provider.spark.scratch import NoRoom, scratch_folder
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -76,22 +75,23 @@ def store_partition(
     :returns: the partition, and why it is not stored; empty text if it is
     """
     started = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="spark-recovery-") as folder:
-        path = Path(folder) / "partition.parquet"
-        rows, checksum, size = write_partition(batches, path, schema)
-        partition = StoredPartition(
-            **vars(place),
-            rows=rows,
-            checksum=f"{checksum:08x}",
-            millis=int((time.monotonic() - started) * 1000),
-            bytes=size,
-        )
-        try:
-            open_store().put(partition, path)
-        except (RecoveryError, OSError) as failure:
-            return partition, str(failure)
-        fault_point(AFTER_PARTITION_PUT)
-        return partition, ""
+
+    def made(rows: int, checksum: int, size: int) -> StoredPartition:
+        millis = int((time.monotonic() - started) * 1000)
+        return StoredPartition(**vars(place), rows=rows, checksum=f"{checksum:08x}", millis=millis, bytes=size)
+
+    try:
+        with scratch_folder() as folder:
+            path = folder / "partition.parquet"
+            partition = made(*write_partition(batches, path, schema))
+            try:
+                open_store().put(partition, path)
+            except (RecoveryError, OSError) as failure:
+                return partition, str(failure)
+            fault_point(AFTER_PARTITION_PUT)
+            return partition, ""
+    except NoRoom as failure:
+        return made(0, 0, 0), str(failure)
 
 
 def stored_rows(store: PartitionStore, partition: StoredPartition) -> Iterator[pa.RecordBatch]:
@@ -99,8 +99,8 @@ def stored_rows(store: PartitionStore, partition: StoredPartition) -> Iterator[p
 
     :raises CorruptObject: it is damaged, which is marked in the store, so that the next attempt computes it again
     """
-    with tempfile.TemporaryDirectory(prefix="spark-recovery-") as folder:
-        path = Path(folder) / "partition.parquet"
+    with scratch_folder() as folder:
+        path = folder / "partition.parquet"
         try:
             store.fetch(partition, path)
         except CorruptObject:

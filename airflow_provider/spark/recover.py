@@ -62,7 +62,7 @@ def recover(
         False: (*identity.not_deterministic, "the script says that it is not deterministic"),
     }[deterministic]
     with active_session(df.sparkSession):
-        df = unsliced(df, context.watched.ranges)
+        df = unsliced(df, context.application.ranges)
         return _go_on_from(context, RecoveryPoint(df, name, vertex, identity, not_deterministic))
 
 
@@ -98,7 +98,7 @@ def _skip(context: RecoveryContext, df: DataFrame, name: str, reason: str) -> Da
 def _go_on_from(context: RecoveryContext, point: RecoveryPoint) -> DataFrame:
     """Reuse, complete or compute the vertex; return a DataFrame that reads it."""
     master = context.master
-    context.points[point.vertex] = point
+    context.application.points[point.vertex] = point
     known = master.vertex(point.vertex)
     if known is not None and known.finished and point.vertex in context.done:
         return _reading(context, point, context.done[point.vertex])

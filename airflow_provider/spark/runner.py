@@ -132,20 +132,28 @@ def _run(request: RunRequest, application: Path) -> int:
     from airflow_provider.spark.reading import hadoop_root
     from airflow_provider.spark.sinks import guarded_sinks
     from airflow_provider.spark.sinks_once import sinks_once
+    from airflow_provider.spark.take_back import OutputAttempt
     from airflow_provider.storage.uris import open_store
 
     if os.environ.get(FAULT):
         os.environ.setdefault(FAULT_PID, str(os.getpid()))
     store = open_store(request.event_store, request.storage)
-    master = JobMaster(request, store, on_fenced=lambda _: _stop_fenced(master), jvm=driver_jvm)
+    master = JobMaster(request, store, on_fenced=lambda newer: _stop_fenced(master, newer), jvm=driver_jvm)
     if not master.start():
         if not request.supervised:
             master.acknowledge()
         return 0
     watch_parent()
     context = RecoveryContext(master, hadoop_root(store.uri))
+    output = OutputAttempt(master)
     try:
-        with recovering(context), guarded_sinks(master.check_now), auto_mode(context), sinks_once(context):
+        with (
+            recovering(context),
+            guarded_sinks(master.check_now),
+            output.in_force(),
+            auto_mode(context),
+            sinks_once(context, output),
+        ):
             error = run_script(application, request.arguments, master.check)
         if error is not None and lost_the_store(master, error):
             log.warning(
@@ -223,19 +231,21 @@ def _note_damage(master: object, error: BaseException) -> None:
 _stopping = threading.Lock()
 
 
-def _stop_fenced(master: object) -> None:
+def _stop_fenced(master: object, newer: int = 0) -> None:
     """End this process and its JVM at once: nothing of a fenced attempt may be committed. Does not return.
 
     Several threads may come here; the first one ends the process, and takes the others with it. The last word lets the
     successor begin, so it is said only when the JVM has certainly ended.
     """
     from airflow_provider.spark.job_master import JobMaster
-    from airflow_provider.spark.jvm.driver_jvm import end_jvm
+    from airflow_provider.spark.jvm.driver_jvm import end_jvm, say_through_jvm
 
     assert isinstance(master, JobMaster)  # noqa: S101 - typed loosely to keep the import lazy
     _stopping.acquire()  # never released
     # Whatever waits for the JVM breaks now; its stack traces would hide the one line that says why.
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+    if newer:
+        say_through_jvm(f"ERROR spark-recovery: Attempt {master.epoch} is fenced: attempt {newer} owns the job now.")
     if end_jvm():
         master.stop_heartbeat("FENCED")
     logging.shutdown()

@@ -2,78 +2,60 @@
 
 Skipped is only what is certain to be the same and to be whole: the identity of the write is equal (fingerprint of the
 DataFrame, target, format, mode, options, partitioning, and which of several such writes of the script it is), the
-event that its commit had returned is in the store, and all files of that commit are still there, unchanged. An attempt
-that dies between the commit and that event leaves an intent behind: its successor cannot tell whose files the new ones
-are, writes again, and says so where that may be twice.
+event that its commit had returned is in the store, and all files of that commit are still there, unchanged. What is
+about to be written is remembered before, so that a later attempt can take back what a killed one has left.
 """
 
 from __future__ import annotations
 
 import functools
 import logging
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider.recovery.causes import one_line
-from airflow_provider.recovery.digest import digest
 from airflow_provider.recovery.errors import Fenced
 from airflow_provider.recovery.faults import AFTER_SINK_COMMIT, fault_point
-from airflow_provider.recovery.sinks import Commit, OutputFile, listing_digest
-from airflow_provider.spark.fingerprint import fingerprint
-from airflow_provider.spark.jvm.commands import WritingCommand
-from airflow_provider.spark.jvm.output import FILE_FORMATS, output_files, qualified, table_location, unspread
+from airflow_provider.recovery.sinks import Commit, OutputFile, listing_digest, write_of
+from airflow_provider.recovery.unfinished_write import UnfinishedWrite
+from airflow_provider.spark.jvm.commands import WritingCommand, merged_table
+from airflow_provider.spark.jvm.output import output_files
+from airflow_provider.spark.jvm.pending_output import PendingOutput
+from airflow_provider.spark.sink_identity import TO_OTHERS, TO_PATHS, TO_TABLES, Sink, SinkIdentity
+from airflow_provider.spark.unknown_sinks import UnknownSinks
 from airflow_provider.spark.wrapping import put_in_place
+from airflow_provider.spark.write_watch import watched_write
 from airflow_provider.spark.writers import WRITERS
 
 if TYPE_CHECKING:
     from airflow_provider.spark.context import RecoveryContext
+    from airflow_provider.spark.take_back import OutputAttempt
 
 log = logging.getLogger(__name__)
 
-_TO_PATHS = ("save", "parquet", "json", "csv", "orc", "text")
-_TO_TABLES = ("saveAsTable", "insertInto")
 _MADE = "_spark_recovery_settings"
 _WRITING = "_spark_recovery_writing"
-_PREFIX = "sink/"
-
-
-@dataclass(frozen=True)
-class _Sink:
-    """One write of the script.
-
-    :ivar coordinator: under which it is remembered
-    :ivar title: what the log calls it
-    :ivar locate: where its files are now; empty text if nowhere
-    :ivar overwrites: whether it replaces what is there
-    :ivar repeated: why each attempt writes it; empty if its rows are certain to be the same
-    """
-
-    coordinator: str
-    title: str
-    locate: Callable[[], str]
-    overwrites: bool
-    repeated: str = ""
 
 
 @contextmanager
-def sinks_once(context: RecoveryContext) -> Iterator[None]:
+def sinks_once(context: RecoveryContext, output: OutputAttempt) -> Iterator[None]:
     """Let the writes of ``df.write`` and of SQL inside happen once per job, if the job's options say so."""
     options = context.master.request.options
     if not options.enabled or options.sinks != "once":
         yield
         return
     with ExitStack() as stack:
-        _Sinks(context).wrap(stack)
+        _Sinks(context, output).wrap(stack)
         yield
 
 
 class _Sinks:
-    def __init__(self, context: RecoveryContext) -> None:
+    def __init__(self, context: RecoveryContext, output: OutputAttempt) -> None:
         self._context = context
-        self._occurrences: Counter[str] = Counter()
+        self._output = output
+        self._identity = SinkIdentity(context)
+        self._unknown = UnknownSinks(context.master)
 
     def wrap(self, stack: ExitStack) -> None:
         from pyspark.sql import SparkSession
@@ -84,9 +66,11 @@ class _Sinks:
             original = getattr(DataFrameWriter, name, None)
             if original is not None:
                 stack.callback(put_in_place(DataFrameWriter, name, self._setting(original, name)))
-        for name in (*_TO_PATHS, *_TO_TABLES):
-            original = getattr(DataFrameWriter, name)
-            stack.callback(put_in_place(DataFrameWriter, name, self._write(original, name)))
+        for name in (*TO_PATHS, *TO_TABLES, *TO_OTHERS):
+            original = getattr(DataFrameWriter, name, None)
+            if original is not None:  # Spark 3.5 has no xml
+                stack.callback(put_in_place(DataFrameWriter, name, self._write(original, name)))
+        self._unknown.wrap(stack)
 
     def _setting(self, original: Any, name: str) -> Any:
         @functools.wraps(original)
@@ -100,11 +84,13 @@ class _Sinks:
     def _write(self, original: Any, name: str) -> Any:
         @functools.wraps(original)
         def write(writer: Any, *args: Any, **kwargs: Any) -> Any:
+            spark, made = writer._df.sparkSession, getattr(writer, _MADE, ())
             setattr(writer, _WRITING, True)
             try:
                 return self._once(
-                    writer._df.sparkSession,
-                    lambda: self._sink(writer, name, args, kwargs),
+                    spark,
+                    lambda: self._identity.of_writer(writer, made, name, args, kwargs),
+                    lambda: self._identity.unknown_writer(spark, made, name, args, kwargs),
                     lambda: original(writer, *args, **kwargs),
                     lambda _: None,
                 )
@@ -119,40 +105,58 @@ class _Sinks:
             def write() -> Any:
                 return original(spark, sqlQuery, *args, **kwargs)
 
-            if not isinstance(sqlQuery, str) or args or kwargs or not hasattr(spark, "_jsparkSession"):
+            if not isinstance(sqlQuery, str) or not hasattr(spark, "_jsparkSession"):
                 return write()
             command = WritingCommand.parse(spark, sqlQuery)
             if command is None or not self._guarded(lambda: command.table):
-                return write()
-            return self._once(spark, lambda: self._sink_of_command(spark, command, sqlQuery), write, _no_rows)
+                merged = merged_table(spark, sqlQuery)
+                return self._unknown.write(spark, f"table {merged}", write) if merged else write()
+            if args or kwargs:
+                adds = not command.overwrites and not command.creates
+                return self._unknown.write(spark, f"table {command.table}", write) if adds else write()
+            return self._once(
+                spark, lambda: self._identity.of_command(spark, command, sqlQuery), lambda: "", write, _no_rows
+            )
 
         return sql
 
     def _once(
-        self, spark: Any, sink_of: Callable[[], _Sink | None], write: Callable[[], Any], left_out: Callable[[Any], Any]
+        self,
+        spark: Any,
+        sink_of: Callable[[], Sink | None],
+        unknown_of: Callable[[], str],
+        write: Callable[[], Any],
+        left_out: Callable[[Any], Any],
     ) -> Any:
         """Write, unless that was done.
 
+        :param unknown_of: where rows are added that nobody can look for, if it is no sink
         :param left_out: what the script gets instead
         """
+        self._guarded(lambda: self._output.prepare(spark))
         sink = self._guarded(sink_of)
-        if sink is not None and sink.repeated:
-            return self._repeat(sink, write)
-        before = self._guarded(lambda: self._files(spark, sink)) if sink is not None else None
-        if before is None:
-            return write()
-        if self._guarded(lambda: self._written(sink, before)):
+        if sink is None:
+            unknown = self._guarded(unknown_of)
+            return self._unknown.write(spark, unknown, write) if unknown else write()
+        if sink.mode == "append" and self._guarded(lambda: not sink.place.locate() and not sink.place.new()):
+            return self._unknown.write(spark, sink.place.target, write)
+        before = self._guarded(lambda: self._files(spark, sink))
+        if sink.repeated:
+            self._say_repeated(sink)
+        elif before is not None and self._guarded(lambda: self._written(sink, before)):
             return left_out(spark)
-        self._guarded(lambda: self._remember(sink, "WRITING", {"before": listing_digest(before)}))
-        result = write()
+        with ExitStack() as stack:
+            if before is not None:
+                self._guarded(lambda: self._begin(spark, sink, before, stack))
+            result = write()
         fault_point(AFTER_SINK_COMMIT)
-        self._guarded(lambda: self._committed(spark, sink, before))
+        self._guarded(lambda: self._returned(spark, sink, before))
         return result
 
-    def _repeat(self, sink: _Sink, write: Callable[[], Any]) -> Any:
-        """Write what each attempt writes; warn where an earlier one has added its rows already."""
+    def _say_repeated(self, sink: Sink) -> None:
+        """Say why each attempt writes it; warn where an earlier one has added its rows already."""
         known = self._context.master.coordinator(sink.coordinator)
-        if known is None or sink.overwrites:
+        if known is None or known.get("status") != "REPEATED" or sink.overwrites:
             log.info("sink %s is written by each attempt: %s", sink.title, sink.repeated)
         else:
             log.warning(
@@ -162,9 +166,33 @@ class _Sinks:
                 known.get("attempt"),
                 sink.repeated,
             )
-        result = write()
-        self._guarded(lambda: self._remember(sink, "REPEATED", {}))
-        return result
+
+    def _begin(self, spark: Any, sink: Sink, before: list[OutputFile], stack: ExitStack) -> None:
+        """Remember that it is about to be written, and watch it until *stack* is left."""
+        location = sink.place.locate()
+        creates = not location
+        location = location or sink.place.new()
+        if not location:  # a table of which only Spark knows where it is
+            self._remember(sink, "BEGUN", {})
+            return
+        pending = PendingOutput(spark, location, self._output.number)
+        write = UnfinishedWrite(
+            title=sink.title,
+            attempt=self._context.master.epoch,
+            number=self._output.number,
+            location=location,
+            existed=pending.exists(),
+            before=listing_digest(before),
+            mode=sink.mode,
+            table=sink.place.table,
+            creates=creates,
+            repeated=bool(sink.repeated),
+        )
+        remember = self._context.master.remember
+        remember(sink.coordinator, write.to_state())
+        stack.enter_context(
+            watched_write(pending.a_write, lambda names: remember(sink.coordinator, write.known_as(names).to_state()))
+        )
 
     def _guarded(self, do: Callable[[], Any]) -> Any:
         """Return what *do* returns, ``None`` where it fails: then the output is written as it always is."""
@@ -176,78 +204,21 @@ class _Sinks:
             log.info("Whether an output was written already cannot be told: %s", one_line(error))
             return None
 
-    def _sink(self, writer: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Sink | None:
-        """Return what the script is about to write; ``None`` for what is always written."""
-        df = writer._df
-        if not self._usable(df):
-            return None
-        made = getattr(writer, _MADE, ())
-        given = _given(made, name, args, kwargs)
-        if given["mode"] == "ignore" or (name in _TO_PATHS and given["format"] not in FILE_FORMATS | {""}):
-            return None
-        if not given["target"]:
-            return None
-        spark = df.sparkSession
-        if name in _TO_PATHS:
-            if not given["format"] and spark.conf.get("spark.sql.sources.default") not in FILE_FORMATS:
-                return None
-            path = qualified(spark, given["target"])
-            target, locate = path, lambda: path
-        else:
-            target, locate = self._table(spark, given["target"])
-        what = (name, repr(made), repr(args), repr(sorted(kwargs.items())))
-        return self._identified(df, target, locate, what, overwrites=given["mode"] == "overwrite")
-
-    def _sink_of_command(self, spark: Any, command: WritingCommand, text: str) -> _Sink | None:
-        df = command.query()
-        if not self._usable(df):
-            return None
-        target, locate = self._table(spark, command.table)
-        return self._identified(df, target, locate, (text,), overwrites=command.overwrites)
-
-    def _usable(self, df: Any) -> bool:
-        self._context.master.check()
-        return self._context.master.usable and not df.isStreaming
-
-    def _table(self, spark: Any, name: str) -> tuple[str, Callable[[], str]]:
-        return f"table {name} of {spark.catalog.currentDatabase()}", lambda: table_location(spark, name)
-
-    def _identified(
-        self, df: Any, target: str, locate: Callable[[], str], what: tuple[str, ...], *, overwrites: bool
-    ) -> _Sink:
-        """Return the sink of a DataFrame's rows."""
-        identity = fingerprint(df, self._context)
-        not_deterministic = identity.not_deterministic
-        rows = unspread(df) if not_deterministic else df  # coalesce(1) before a write does not change its rows
-        if rows is not df:
-            not_deterministic = fingerprint(rows, self._context).not_deterministic
-        reason = "; ".join((*identity.opaque, *not_deterministic))
-        key = digest("repeated" if reason else identity.digest, target, *what)
-        self._occurrences[key] += 1
-        occurrence = self._occurrences[key]
-        return _Sink(
-            f"{_PREFIX}{digest(key, str(occurrence))[:32]}",
-            target if occurrence == 1 else f"{target} (write {occurrence})",
-            locate,
-            overwrites,
-            reason,
-        )
-
-    def _files(self, spark: Any, sink: _Sink) -> list[OutputFile]:
-        location = sink.locate()
+    def _files(self, spark: Any, sink: Sink) -> list[OutputFile]:
+        location = sink.place.locate()
         return output_files(spark, location) if location else []
 
-    def _written(self, sink: _Sink, now: list[OutputFile]) -> bool:
+    def _written(self, sink: Sink, now: list[OutputFile]) -> bool:
         """Whether an earlier attempt has written it, and it is there as that attempt left it."""
         known = self._context.master.coordinator(sink.coordinator)
         if known is None:
             return False
         commit = Commit.from_state(known)
         if commit is None:
-            if known.get("before") != listing_digest(now) and not sink.overwrites:
+            if known.get("status") == "UNKNOWN" and sink.mode == "append":
                 log.warning(
-                    "sink %s: attempt %s died while it wrote, and files have arrived since. Whether they are its own "
-                    "cannot be told, so it is written again; rows may be there twice.",
+                    "sink %s: attempt %s has written it, but its files cannot be told from those of others, so it is "
+                    "written again; rows may be there twice.",
                     sink.title,
                     known.get("attempt"),
                 )
@@ -266,14 +237,29 @@ class _Sinks:
         log.info("sink %s: already written by attempt %s, not written again", sink.title, known.get("attempt"))
         return True
 
-    def _committed(self, spark: Any, sink: _Sink, before: list[OutputFile]) -> None:
-        commit = Commit.between(before, self._files(spark, sink))
+    def _returned(self, spark: Any, sink: Sink, before: list[OutputFile] | None) -> None:
+        """Remember what was written, now that Spark says that it is committed."""
+        if sink.repeated:
+            self._remember(sink, "REPEATED", {})
+            return
+        if before is None:
+            return
+        now = self._files(spark, sink)
+        commit = Commit.between(before, now) or self._own_commit(sink, set(now) - set(before))
         if commit is None:
             log.info("sink %s: what this write has left cannot be told from others; a retry writes again", sink.title)
+            self._remember(sink, "UNKNOWN", {})
             return
         self._remember(sink, "WRITTEN", commit.to_state())
 
-    def _remember(self, sink: _Sink, status: str, state: dict[str, Any]) -> None:
+    def _own_commit(self, sink: Sink, new: set[OutputFile]) -> Commit | None:
+        """Tell the files of this write from others that arrived at the same time, if its name was seen."""
+        write = UnfinishedWrite.from_state(self._context.master.coordinator(sink.coordinator))
+        if write is None or len(write.writes) != 1:
+            return None
+        return Commit.between([], [file for file in new if write_of(file[0]) == write.writes[0]])
+
+    def _remember(self, sink: Sink, status: str, state: dict[str, Any]) -> None:
         master = self._context.master
         master.remember(sink.coordinator, {"status": status, "attempt": master.epoch, **state})
 
@@ -283,31 +269,3 @@ def _no_rows(spark: Any) -> Any:
     from pyspark.sql.types import StructType
 
     return spark.createDataFrame([], StructType())
-
-
-def _given(made: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, str]:
-    """Return mode, format and target (path or table) as the script gave them; empty texts for defaults."""
-    mode = format_ = path = ""
-    for setting, given, named in made:
-        values = [*given, *named.values()]
-        if setting == "mode" and values[0]:
-            mode = str(values[0])
-        elif setting == "format":
-            format_ = str(values[0])
-        elif setting == "option" and str(given[0] if given else named.get("key")).lower() == "path":
-            path = str(given[1] if len(given) > 1 else named.get("value"))
-        elif setting == "options":
-            path = str(named.get("path", path))
-    first = args[0] if args else kwargs.get("path", kwargs.get("name", kwargs.get("tableName")))
-    second = args[1] if len(args) > 1 else None
-    third = args[2] if len(args) > 2 else None
-    if name == "insertInto":
-        overwrite = second if second is not None else kwargs.get("overwrite")
-        mode = mode if overwrite is None else "overwrite" if overwrite else "append"
-    elif name in ("save", "saveAsTable"):
-        format_ = str(second or kwargs.get("format") or format_)
-        mode = str(third or kwargs.get("mode") or mode)
-    else:
-        format_ = name
-        mode = str((second if name != "text" else None) or kwargs.get("mode") or mode)
-    return {"mode": mode.lower(), "format": format_.lower(), "target": str(first or path or "")}

@@ -45,7 +45,7 @@ def step_identity(
         Pickler(buffer).dump((fn, args))  # type: ignore[no-untyped-call]
     except Exception as error:  # noqa: BLE001 - whatever an object's own way of being pickled raises
         return digest("opaque"), (f"its function or arguments cannot be taken apart: {error}",)
-    identity = context.functions.read(buffer.getvalue())
+    identity = context.application.functions.read(buffer.getvalue())
     return digest("function", identity.digest), (*opaque, *identity.opaque)
 
 

@@ -12,61 +12,30 @@ import functools
 import re
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from airflow_provider.spark.draws import Draws
 from airflow_provider.spark.functions import watch_broadcasts
-from airflow_provider.spark.jvm.class_shapes import ClassShape
 from airflow_provider.spark.jvm.scala import seed_of
 from airflow_provider.spark.local_data import watch_local_data
 from airflow_provider.spark.wrapping import classic_frame, put_in_place
 
+if TYPE_CHECKING:
+    from airflow_provider.spark.application import ApplicationState
+    from airflow_provider.spark.draws import Draws
 
-@dataclass
-class Watched:
-    """What was learnt.
 
-    :ivar local_data: RDD id → digest of rows given to ``createDataFrame``
-    :ivar broadcasts: broadcast id → the broadcast variable
-    :ivar draws: draws that the script left to Spark
-    :ivar ranges: expression ids of ranges whose number of slices the script left open
-    :ivar shapes: class of the JVM → what it holds
+def watch(application: Callable[[], ApplicationState], draws: Draws) -> Callable[[], None]:
+    """Begin to note what the script's DataFrames do not tell; returns the way back.
+
+    :param application: returns what is known of the application that the script has now
+    :param draws: of the whole script
     """
-
-    local_data: dict[int, str] = field(default_factory=dict)
-    broadcasts: dict[int, Any] = field(default_factory=dict)
-    draws: Draws = field(default_factory=Draws)
-    ranges: set[int] = field(default_factory=set)
-    shapes: dict[str, ClassShape] = field(default_factory=dict)
-
-
-def watch(watched: Watched) -> Callable[[], None]:
-    """Begin to fill *watched*; returns the way back."""
     stack = ExitStack()
-    stack.callback(watch_local_data(watched.local_data))
-    stack.callback(watch_broadcasts(watched.broadcasts))
-    _watch_draws(watched.draws, stack)
-    _watch_ranges(watched.ranges, stack)
-    _watch_stop(watched, stack)
+    stack.callback(watch_local_data(lambda: application().local_data))
+    stack.callback(watch_broadcasts(lambda: application().broadcasts))
+    _watch_draws(draws, stack)
+    _watch_ranges(lambda: application().ranges, stack)
     return stack.close
-
-
-def _watch_stop(watched: Watched, stack: ExitStack) -> None:
-    """Forget what is known by an id of Spark's when its application ends: the next one counts from 0 again."""
-    from pyspark import SparkContext
-
-    original = SparkContext.stop
-
-    @functools.wraps(original)
-    def stop(self: Any) -> None:
-        original(self)
-        watched.local_data.clear()
-        watched.broadcasts.clear()
-        watched.ranges.clear()
-        watched.shapes.clear()
-
-    stack.callback(put_in_place(SparkContext, "stop", stop))
 
 
 def _watch_draws(draws: Draws, stack: ExitStack) -> None:
@@ -139,7 +108,7 @@ def _note_sample(df: Any, draws: Draws) -> None:
             draws.note(seed)
 
 
-def _watch_ranges(ranges: set[int], stack: ExitStack) -> None:
+def _watch_ranges(ranges: Callable[[], set[int]], stack: ExitStack) -> None:
     """Note the ranges whose number of slices the script leaves open: explicit recovery points pin how they are cut."""
     from pyspark.sql import SparkSession
 
@@ -149,7 +118,7 @@ def _watch_ranges(ranges: set[int], stack: ExitStack) -> None:
     def range_(self: Any, start: int, end: int | None = None, step: int = 1, numPartitions: int | None = None) -> Any:  # noqa: N803
         df = original(self, start, end, step, numPartitions)
         if numPartitions is None and hasattr(df, "_jdf"):
-            ranges.add(int(df._jdf.queryExecution().analyzed().output().head().exprId().id()))
+            ranges().add(int(df._jdf.queryExecution().analyzed().output().head().exprId().id()))
         return df
 
     stack.callback(put_in_place(SparkSession, "range", range_))

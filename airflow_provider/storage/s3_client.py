@@ -20,7 +20,7 @@ from botocore.config import Config
 from botocore.utils import parse_timestamp
 
 from airflow_provider.recovery.errors import ConfigurationError
-from airflow_provider.recovery.options import StorageOptions
+from airflow_provider.recovery.options import ACCESS_KEY, SECRET_KEY, SESSION_TOKEN, StorageOptions
 from airflow_provider.storage.retry import RetryPolicy
 from airflow_provider.storage.s3_errors import Address, translate
 
@@ -47,7 +47,7 @@ def s3_client(options: StorageOptions, session: boto3.Session | None = None) -> 
     if session is not None:
         return _new_client(options, session)
     # Other credentials or another process: another client. The secrets in the key are this process's own environment.
-    environment = tuple(sorted(item for item in os.environ.items() if item[0].startswith("AWS_")))
+    environment = tuple(sorted(item for item in os.environ.items() if "AWS_" in item[0]))
     key = (os.getpid(), options, environment)
     with _lock:
         client = _clients.pop(key, None) or _new_client(options)
@@ -96,7 +96,13 @@ def _new_client(options: StorageOptions, session: boto3.Session | None = None) -
 def _new_session() -> boto3.Session:
     core = botocore.session.get_session()
     core.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=read_timestamp)
-    return boto3.Session(botocore_session=core)
+    # The event store's own credentials, where there are any; else what boto3 finds on this machine.
+    return boto3.Session(
+        aws_access_key_id=os.environ.get(ACCESS_KEY) or None,
+        aws_secret_access_key=os.environ.get(SECRET_KEY) or None,
+        aws_session_token=os.environ.get(SESSION_TOKEN) or None,
+        botocore_session=core,
+    )
 
 
 def read_timestamp(value: Any) -> datetime:

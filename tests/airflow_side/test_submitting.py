@@ -98,13 +98,13 @@ def test_credentials_reach_the_driver_through_its_environment_only(
     assert "secret" not in " ".join(command)
     assert "secret" not in repr(hook._conf)
     assert hook._env is not None
-    assert hook._env["AWS_SECRET_ACCESS_KEY"] == "very/secret/key"
-    assert hook._env["AWS_ACCESS_KEY_ID"] == "AKIDEXAMPLE"
+    assert hook._env["SPARK_RECOVERY_AWS_SECRET_ACCESS_KEY"] == "very/secret/key"
+    assert hook._env["SPARK_RECOVERY_AWS_ACCESS_KEY_ID"] == "AKIDEXAMPLE"
+    assert not [name for name in hook._env if name.startswith("AWS_")], "Spark would take them for the job's own"
     assert hook._env["OWN"] == "value"
     assert hook._env["PYTHONHASHSEED"] == "0"
     request = parse_run_arguments(command[[text.endswith("_runner.py") for text in command].index(True) + 1 :])
     assert (request.storage.region, request.storage.endpoint_url) == ("eu-central-1", "http://127.0.0.1:9")
-    assert hook._env["AWS_DEFAULT_REGION"] == "eu-central-1"
 
 
 def test_a_token_of_the_worker_does_not_spoil_the_connections_keys(
@@ -119,7 +119,10 @@ def test_a_token_of_the_worker_does_not_spoil_the_connections_keys(
     monkeypatch.setenv("AWS_SESSION_TOKEN", "of-the-worker")
     hook = SparkRecoveryHook()
     submitted(hook, str(script), monkeypatch)
-    code = "import boto3; found = boto3.Session().get_credentials(); print(found.access_key, repr(found.token or None))"
+    code = (
+        "from airflow_provider.storage.s3_client import _new_session; found = _new_session().get_credentials(); "
+        "print(found.access_key, repr(found.token or None))"
+    )
     done = subprocess.run(
         [sys.executable, "-c", code],
         env={**os.environ, **(hook._env or {})},
@@ -150,8 +153,8 @@ def test_the_credentials_of_a_profile(
     assert hook.storage.region == "eu-south-2"
     assert hook._env == {
         "PYTHONHASHSEED": "0",
-        "AWS_ACCESS_KEY_ID": "AKIDPROFILE",
-        "AWS_SECRET_ACCESS_KEY": "of/the/profile",
+        "SPARK_RECOVERY_AWS_ACCESS_KEY_ID": "AKIDPROFILE",
+        "SPARK_RECOVERY_AWS_SECRET_ACCESS_KEY": "of/the/profile",
         "AWS_DEFAULT_REGION": "us-east-1",
     }
     assert masked == ["of/the/profile"]

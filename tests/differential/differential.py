@@ -12,11 +12,13 @@ from random import Random
 
 from airflow_provider.recovery import faults
 from tests.differential.bundle import Bundle
-from tests.differential.event_log import plan_differences, read_events
+from tests.differential.event_log import Run, plan_differences, read_events
 from tests.differential.processes import Ended, Folder, Stop
 from tests.differential.records import Difference, differences, read
 
 MOMENT = r'r\.moment\("([^"]*)"\)'
+MORE_PLAIN_RUNS = 3
+"""How often plain Spark runs again to see whether a plan's difference is its own."""
 SETTLED = 1.0
 """Seconds for which a driver waits where it is killed between two actions: what was kept meanwhile has arrived."""
 FAULTS = (
@@ -167,13 +169,14 @@ class Differential:
     def _plans(self, bundle: Bundle, mode: str, plain: Ended, other: Ended, again: Folder | None = None) -> None:
         """Executed plans, jobs, stages, tasks and bytes shuffled, from Spark's event logs.
 
-        :param again: where plain Spark runs once more if there are differences, to see whether they are its own
+        :param again: where plain Spark runs again if there are differences, to see whether they are its own
         """
         one = read_events(plain.events)
-        found = plan_differences(one, read_events(other.events))
-        if found and again:
-            second = read_events(again.run(recovered=False).events)
-            found = plan_differences(one, read_events(other.events), again=second)
+        two, more = read_events(other.events), list[Run]()
+        found = plan_differences(one, two)
+        while found and again and len(more) < MORE_PLAIN_RUNS:
+            more.append(read_events(again.run(recovered=False).events))
+            found = plan_differences(one, two, again=more)
         self.outcome.queries += len(one.queries)
         self.say(f"bundle {bundle.number} {mode}: {len(one.queries)} queries, {len(found)} differences")
         if found:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,12 +18,15 @@ _PLAN = (
     (re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"), "<uuid>"),
     (re.compile(r"@[0-9a-f]+\b"), "@<hash>"),
     (
-        re.compile(r"\b(RDD|rdd|QueryStage|subquery|dynamicpruning|Subquery|lambda_?\w*?|x_|a_|i_|_gen_alias_)\D?\d+"),
+        re.compile(
+            r"\b(RDD|rdd|\w*QueryStage|subquery|dynamicpruning|Subquery|lambda_?\w*?|x_|a_|i_|_gen_alias_)\D?\d+"
+        ),
         r"\1<>",
     ),
     (re.compile(r"-?\b\d{12,}\b"), "<seed>"),
     (re.compile(r"Sample ([\d.]+), ([\d.]+), (\w+), -?\d+"), r"Sample \1, \2, \3, <seed>"),
     (re.compile(r"0x[0-9a-f]+"), "0x<hash>"),
+    (re.compile(r"WholeStageCodegen \(\d+\)"), "WholeStageCodegen (<>)"),  # numbered as the stages end
 )
 
 
@@ -32,6 +35,7 @@ class Query:
     """One SQL execution.
 
     :ivar plan: the plan as it was at the end, a line for each node
+    :ivar initial: the plan as it was at the beginning
     """
 
     description: str
@@ -41,6 +45,7 @@ class Query:
     tasks: int = 0
     records: int = 0
     bytes: int = 0
+    initial: str = ""
 
 
 @dataclass
@@ -77,7 +82,8 @@ def _application(file: Path, run: Run) -> None:
     for event in _events(file):
         kind = event["Event"].rpartition(".")[2]
         if kind == "SparkListenerSQLExecutionStart":
-            queries[event["executionId"]] = Query(event["description"], _plan(event["sparkPlanInfo"]))
+            plan = _plan(event["sparkPlanInfo"])
+            queries[event["executionId"]] = Query(event["description"], plan, initial=plan)
         elif kind == "SparkListenerSQLAdaptiveExecutionUpdate" and event["executionId"] in queries:
             queries[event["executionId"]].plan = _plan(event["sparkPlanInfo"])
         elif kind == "SparkListenerJobStart":
@@ -118,24 +124,27 @@ def _plan(info: dict[str, Any], depth: int = 0) -> str:
     return "\n".join([*lines, *(_plan(child, depth + 1) for child in info["children"])])
 
 
-def plan_differences(plain: Run, other: Run, *, again: Run | None = None, tolerance: float = 0.02) -> list[str]:
+def plan_differences(plain: Run, other: Run, *, again: Sequence[Run] = (), tolerance: float = 0.02) -> list[str]:
     """Say which executions of plain Spark another run has not, and the reverse.
 
-    :param again: a second run of plain Spark. What AQE makes of a plan can depend on which of two stages ends first, so
-        that plain Spark does not always have equal plans; what either of its runs has is plain Spark's
+    :param again: other runs of plain Spark. What AQE makes of a plan can depend on which of two stages ends first, so
+        that plain Spark does not always have equal plans: what one of its runs has is plain Spark's, and where its
+        runs differ among themselves, only the plan that AQE begins with has to be equal
     :param tolerance: by which the bytes of a shuffle may differ, since rows are compressed in the order they come
     """
     lost, more = _unmatched(plain, other, tolerance)
-    if again:
-        lost_again, _ = _unmatched(again, other, tolerance)
-        _, unknown = _unmatched(again, Run(more), tolerance)
+    unsteady: set[str] = set()
+    for run in again:
+        gone, new = _unmatched(plain, run, tolerance)
+        unsteady |= {query.initial for query in gone} & {query.initial for query in new}
+        lost_again, _ = _unmatched(run, other, tolerance)
         lost = [query for query in lost if any(_equal(query, one, tolerance) for one in lost_again)]
-        more = unknown
-    found = [f"only plain: {_shown(query)}" for query in lost]
-    found += [f"only the other: {_shown(query)}" for query in more]
-    if len(other.queries) not in {len(run.queries) for run in (plain, again or plain)}:
+        _, more = _unmatched(run, Run(more), tolerance)
+    found = [f"only plain: {_shown(query)}" for query in lost if query.initial not in unsteady]
+    found += [f"only the other: {_shown(query)}" for query in more if query.initial not in unsteady]
+    if len(other.queries) not in {len(run.queries) for run in (plain, *again)}:
         found.append(f"{len(plain.queries)} queries by plain Spark, {len(other.queries)} by the other")
-    if plain.other != other.other and (again is None or again.other != other.other):
+    if other.other not in [run.other for run in (plain, *again)]:
         found.append(f"outside of queries: {dict(plain.other)} and {dict(other.other)}")
     return found
 
@@ -153,8 +162,8 @@ def _unmatched(plain: Run, other: Run, tolerance: float) -> tuple[list[Query], l
 
 
 def _equal(one: Query, other: Query, tolerance: float) -> bool:
-    same = (one.plan, one.jobs, one.stages, one.tasks, one.records)
-    if same != (other.plan, other.jobs, other.stages, other.tasks, other.records):
+    same = (one.initial, one.plan, one.jobs, one.stages, one.tasks, one.records)
+    if same != (other.initial, other.plan, other.jobs, other.stages, other.tasks, other.records):
         return False
     return abs(one.bytes - other.bytes) <= max(200, tolerance * one.bytes)
 

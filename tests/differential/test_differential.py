@@ -41,7 +41,7 @@ def test_generated_scripts_see_what_plain_spark_shows(tmp_path: Path, data: Path
     after kills.
     """
     runs = run(tmp_path, data)
-    for bundle in bundles(SEED, 48, 24):
+    for bundle in bundles(SEED, 24, 24):
         runs.compare(bundle, kills=2 if bundle.number == 0 else 0)
     nothing_found(runs)
 
@@ -49,12 +49,11 @@ def test_generated_scripts_see_what_plain_spark_shows(tmp_path: Path, data: Path
 @pytest.mark.process
 @pytest.mark.timeout(900)
 def test_fixed_cases_see_what_plain_spark_shows(tmp_path: Path, data: Path) -> None:
-    """What was found once stays fixed, without a failure and killed at some of the moments that the cases name."""
+    """What was found once stays fixed, without a failure and killed at one of the moments that the cases name."""
     runs = run(tmp_path, data)
     for bundle in of_cases(fixed_cases()):
         places = moments(bundle)
-        chosen = sorted(Random(SEED).sample(range(len(places)), min(2, len(places))))
-        runs.compare(bundle, stops=[places[place] for place in chosen])
+        runs.compare(bundle, stops=Random(SEED).sample(places, min(1, len(places))))
     nothing_found(runs)
 
 

@@ -31,6 +31,9 @@ def spark() -> Iterator[SparkSession]:
         .config("spark.sql.shuffle.partitions", "4")
         .config("spark.driver.memory", "1g")
         .config("spark.driver.extraJavaOptions", QUICK_JVM)
+        # After a lost shuffle file a local master's only executor is refused when it registers its block manager again;
+        # its heartbeats fail from then on, and 60 of them, in ten minutes, would end the JVM that all tests share.
+        .config("spark.executor.heartbeat.maxFailures", str(2**31 - 1))
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("ERROR")

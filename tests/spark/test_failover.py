@@ -117,7 +117,7 @@ def test_what_failed_by_chance_is_restarted_and_what_was_stored_is_kept(
         assert runs["3"] == 2
         # On two cores the last of four starts when two others have ended; one may have been cancelled beside it.
         assert sum(count == 1 for count in runs.values()) >= 2
-        [vertex] = context.points
+        [vertex] = context.application.points
         assert context.executions.state(vertex) is ExecutionState.FINISHED
         assert context.master.graph.attempts[1].restarts == 1
 
@@ -265,8 +265,8 @@ def test_jobs_of_the_region_are_cancelled_before_the_restart(
         at_the_end.callback(Path(gate).touch)  # or a failure of this test would wait for ever
         slow = spark.range(0, 10, 1, 1).mapInPandas(wait, "id long")
         other = pool.submit(checkpoint, slow, "slow")
-        wait_until(lambda: bool(context.points), "the thread has come to its checkpoint")
-        [vertex] = context.points
+        wait_until(lambda: bool(context.application.points), "the thread has come to its checkpoint")
+        [vertex] = context.application.points
         wait_until(lambda: context.executions.state(vertex) is ExecutionState.RUNNING, "its job runs")
         before = context.executions.at_work([vertex])
         cancelled: list[object] = []

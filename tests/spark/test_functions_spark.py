@@ -25,7 +25,7 @@ def identify(spark: SparkSession) -> Iterator[Identify]:
     """Returns the identity of the one Python function in a DataFrame's plan."""
     broadcasts: dict[int, Any] = {}
     reader = FunctionReader(broadcasts)
-    restore = watch_broadcasts(broadcasts)
+    restore = watch_broadcasts(lambda: broadcasts)
 
     def one(df: DataFrame) -> FunctionIdentity:
         found = {str(function): function for function in _functions(df._jdf.queryExecution().analyzed())}
@@ -168,7 +168,7 @@ def test_broadcasting_is_as_before_when_it_is_no_longer_watched(spark: SparkSess
     from pyspark import SparkContext
 
     before = SparkContext.broadcast
-    restore = watch_broadcasts({})
+    restore = watch_broadcasts(dict)
     assert SparkContext.broadcast is not before
     restore()
     assert SparkContext.broadcast is before

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import pytest
 
+from airflow_provider.spark.application import CurrentApplication
 from airflow_provider.spark.draws import Draws
-from airflow_provider.spark.watching import Watched, watch
+
+
+class Context:
+    """Stands for a ``SparkContext``."""
 
 
 def test_nothing_of_it_is_believed_of_the_next_application(monkeypatch: pytest.MonkeyPatch) -> None:
     """Spark counts its RDDs and broadcast variables from 0 again, so an id would stand for other rows."""
     from pyspark import SparkContext
 
-    monkeypatch.setattr(SparkContext, "stop", lambda _: None)
-    watched = Watched(local_data={7: "rows"}, broadcasts={3: object()}, ranges={5})
-    restore = watch(watched)
-    try:
-        SparkContext.stop(object())  # type: ignore[arg-type]
-    finally:
-        restore()
-    assert (watched.local_data, watched.broadcasts, watched.ranges) == ({}, {}, set())
+    first, second = Context(), Context()
+    current = CurrentApplication()
+    states = []
+    for now in (first, first, None, second):
+        monkeypatch.setattr(SparkContext, "_active_spark_context", now)
+        states.append(current.state())
+    assert states[0] is states[1]
+    assert len({id(state) for state in states}) == 3
 
 
 def test_a_draw_has_one_name_for_its_script() -> None:

@@ -41,6 +41,8 @@ _NOTED = 16
 """So many queries that became RDDs are looked at, the newest ones."""
 _NOTED_FOR = 3600.0
 """Seconds after which a query that became an RDD is forgotten, so that Spark may clean up after it."""
+_FAILURES = 5
+"""Looks in a row that may fail before an application is left alone: a busy JVM answers again."""
 _SHARE = 5
 """A look that takes long is followed by a pause so many times as long, so that looking costs little of a core."""
 
@@ -175,17 +177,20 @@ class Watcher:
             return self._application
 
     def _run(self) -> None:
-        pause = _PAUSE
+        pause, failures = _PAUSE, 0
         while not self._ended.wait(pause):
             began = time.monotonic()
             try:
                 application = self.application()
                 if application is not None and self._context.master.usable:
                     application.look()
+                failures = 0
             except Fenced:
                 return
-            except Exception as error:  # noqa: BLE001 - whatever is wrong here, the script needs none of it
-                if self._still_runs():
+            except Exception as error:
+                failures += 1
+                log.debug("Looking failed", exc_info=error)
+                if failures >= _FAILURES and self._still_runs():
                     with self._lock:
                         self._application, self._broken = None, True
                     self._give_up(error)

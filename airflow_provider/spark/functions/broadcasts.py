@@ -11,10 +11,10 @@ from typing import Any
 from airflow_provider.spark.wrapping import put_in_place
 
 
-def watch_broadcasts(known: dict[int, Any]) -> Callable[[], None]:
-    """Note in *known* (id → broadcast variable) what ``SparkContext.broadcast`` makes; returns the way back.
+def watch_broadcasts(known: Callable[[], dict[int, Any]]) -> Callable[[], None]:
+    """Note in *known()* (id → broadcast variable) what ``SparkContext.broadcast`` makes; returns the way back.
 
-    PySpark broadcasts the commands of large functions by the same method. The variables are held as long as *known* is;
+    PySpark broadcasts the commands of large functions by the same method. The variables are held as long as that is;
     their values lie in files of Spark's and are read only when asked for.
     """
     from pyspark import SparkContext
@@ -24,7 +24,7 @@ def watch_broadcasts(known: dict[int, Any]) -> Callable[[], None]:
     @functools.wraps(original)
     def broadcast(self: Any, value: Any) -> Any:
         variable = original(self, value)
-        known[variable._jbroadcast.id()] = variable
+        known()[variable._jbroadcast.id()] = variable
         return variable
 
     return put_in_place(SparkContext, "broadcast", broadcast)

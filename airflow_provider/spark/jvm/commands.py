@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 _MAY_WRITE = re.compile(
     r"^(?:\s|--[^\n]*\n|/\*.*?\*/)*(?:INSERT|CREATE|REPLACE|WITH|FROM)\b", re.IGNORECASE | re.DOTALL
 )
+_MERGES = re.compile(r"^(?:\s|--[^\n]*\n|/\*.*?\*/)*(?:MERGE|WITH)\b", re.IGNORECASE | re.DOTALL)
 _POSITION_OF_QUERY = {
     "InsertIntoStatement": 0,
     "InsertIntoDir": 0,
@@ -55,8 +56,7 @@ class WritingCommand:
         named = self._command.table() if kind == "InsertIntoStatement" else self._command.name()
         if named.getClass().getSimpleName() not in ("UnresolvedRelation", "UnresolvedIdentifier"):
             return ""  # IDENTIFIER(…)
-        parts = named.multipartIdentifier() if kind == "InsertIntoStatement" else named.nameParts()
-        return ".".join(f"`{str(part).replace('`', '``')}`" for part in items(parts))
+        return _quoted(named.multipartIdentifier() if kind == "InsertIntoStatement" else named.nameParts())
 
     @property
     def statement(self) -> Any:
@@ -69,6 +69,25 @@ class WritingCommand:
         kind = self._command.getClass().getSimpleName()
         return kind == "ReplaceTableAsSelect" or (kind == "InsertIntoStatement" and bool(self._command.overwrite()))
 
+    @property
+    def creates(self) -> bool:
+        """Whether it makes its table."""
+        return self._command.getClass().getSimpleName() in ("CreateTableAsSelect", "ReplaceTableAsSelect")
+
+    @property
+    def location(self) -> str:
+        """Where it makes its table, if the statement says so."""
+        return self._specified("location")
+
+    @property
+    def provider(self) -> str:
+        """The format of the table that it makes, in small letters, if the statement says so."""
+        return self._specified("provider").lower()
+
+    def _specified(self, name: str) -> str:
+        value = getattr(self._command.tableSpec(), name)() if self.creates else None
+        return str(value.get()) if value is not None and value.isDefined() else ""
+
     def query(self) -> DataFrame:
         """Return its query as a DataFrame."""
         query = list(items(self._command.children()))[self._at]
@@ -76,3 +95,25 @@ class WritingCommand:
 
     def _with(self, query: Any) -> Any:
         return self._common.withNewChildren(to_seq(self._spark._jvm, [query]))
+
+
+def merged_table(spark: Any, text: str) -> str:
+    """Return the table that a ``MERGE`` statement changes, quoted; empty text for any other statement."""
+    if not _MERGES.match(text):
+        return ""
+    try:
+        plan = spark._jsparkSession.sessionState().sqlParser().parsePlan(text)
+        if plan.getClass().getSimpleName() == "UnresolvedWith":
+            plan = plan.child()
+        if plan.getClass().getSimpleName() != "MergeIntoTable":
+            return ""
+        table = plan.targetTable()
+        while table.getClass().getSimpleName() == "SubqueryAlias":
+            table = table.child()
+        return _quoted(table.multipartIdentifier())
+    except Exception:  # noqa: BLE001 - Spark itself says what is wrong with it
+        return ""
+
+
+def _quoted(parts: Any) -> str:
+    return ".".join(f"`{str(part).replace('`', '``')}`" for part in items(parts))

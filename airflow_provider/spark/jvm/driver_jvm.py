@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
+from pathlib import Path
 
 from airflow_provider.storage.processes import Process, process
 
@@ -27,3 +29,14 @@ def end_jvm(patience: float = 10.0) -> bool:
     """
     jvm = driver_jvm()
     return jvm is None or jvm.kill(patience)
+
+
+def say_through_jvm(line: str) -> None:
+    """Write a line where ``spark-submit`` writes to, if that has started this driver.
+
+    What this process prints passes through that JVM, and is lost when it is ended at once, or is paused.
+    """
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:
+        return
+    with suppress(OSError), Path(f"/proc/{os.getppid()}/fd/2").open("a") as output:
+        output.write(f"{line}\n")

@@ -9,17 +9,17 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from airflow_provider.spark.jvm.reflection import of_environment
 from airflow_provider.spark.jvm.scala import items, to_seq
 from airflow_provider.spark.map_output import LocalDirs
+from airflow_provider.spark.scratch import LOCAL_DIRS
 
 DRIVER = "driver"
 """The id of the one executor of a local master."""
 
-_DIRS = "SPARK_LOCAL_DIRS"
-"""Environment variable in which Spark tells its Python workers the block manager's directories."""
 _ALL = 2**31 - 1
 
 Work = TypeVar("Work")
@@ -74,7 +74,7 @@ def on_executors(
 
         context = TaskContext.get()
         assert context is not None  # noqa: S101 - Spark sets it in every task
-        here = LocalDirs(tuple(os.environ[_DIRS].split(",")), fanout)
+        here = LocalDirs(tuple(os.environ[LOCAL_DIRS].split(",")), fanout)
         for own in parts:
             for answer in do(here, own):
                 yield context.stageId(), context.attemptNumber(), context.taskAttemptId(), answer
@@ -104,9 +104,10 @@ def _block_manager(spark: Any) -> Any:
 
 
 def _where(spark: Any, stages: set[int]) -> dict[int, str]:
-    """Return on which executor each task of *stages* ran."""
+    """Return on which executor each task of *stages* ran, as far as that is known."""
     context = spark._jsc.sc()
-    context.listenerBus().waitUntilEmpty()
+    with suppress(Exception):  # listeners that are far behind: what they have not seen yet is not known
+        context.listenerBus().waitUntilEmpty()
     attempts = itertools.product(stages, range(4))
     tasks = (
         task for stage, attempt in attempts for task in items(context.statusStore().taskList(stage, attempt, _ALL))

@@ -35,18 +35,52 @@ def qualified(spark: Any, path: str) -> str:
 
 def table_location(spark: Any, name: str) -> str:
     """Return where a table of files keeps them; empty text if there is no such table, or it is of another kind."""
-    state = spark._jsparkSession.sessionState()
-    identifier = state.sqlParser().parseTableIdentifier(name)
-    catalog = identifier.catalog()
-    if str(catalog.get() if catalog.isDefined() else spark.catalog.currentCatalog()) != "spark_catalog":
+    catalog = spark._jsparkSession.sessionState().catalog()
+    identifier = _identifier(spark, name)
+    if identifier is None or not catalog.tableExists(identifier):
         return ""
-    if not state.catalog().tableExists(identifier):
-        return ""
-    table = state.catalog().getTableMetadata(identifier)
+    table = catalog.getTableMetadata(identifier)
     provider = table.provider()
     if not provider.isDefined() or str(provider.get()).lower() not in FILE_FORMATS:
         return ""
-    return str(table.location().toString())
+    return _text_of(spark, table.location())
+
+
+def new_table_location(spark: Any, name: str) -> str:
+    """Return where Spark puts the files of a new table; empty text in other catalogs than its own."""
+    identifier = _identifier(spark, name)
+    if identifier is None:
+        return ""
+    return qualified(spark, _text_of(spark, spark._jsparkSession.sessionState().catalog().defaultTablePath(identifier)))
+
+
+def table_exists(spark: Any, name: str) -> bool:
+    """Whether Spark's own catalog has a table."""
+    identifier = _identifier(spark, name)
+    return identifier is not None and bool(spark._jsparkSession.sessionState().catalog().tableExists(identifier))
+
+
+def qualified_table(spark: Any, name: str) -> str:
+    """Return the name of a table with its database; empty text in other catalogs than Spark's own."""
+    identifier = _identifier(spark, name)
+    if identifier is None:
+        return ""
+    database = identifier.database()
+    parts = (database.get() if database.isDefined() else spark.catalog.currentDatabase(), identifier.table())
+    return ".".join(f"`{str(part).replace('`', '``')}`" for part in parts)
+
+
+def _identifier(spark: Any, name: str) -> Any:
+    """Return a table's identifier; ``None`` in other catalogs than Spark's own."""
+    identifier = spark._jsparkSession.sessionState().sqlParser().parseTableIdentifier(name)
+    catalog = identifier.catalog()
+    current = catalog.get() if catalog.isDefined() else spark.catalog.currentCatalog()
+    return identifier if str(current) == "spark_catalog" else None
+
+
+def _text_of(spark: Any, uri: Any) -> str:
+    """Return a location as Hadoop's paths are written: without the escapes of a URI."""
+    return str(spark._jvm.org.apache.hadoop.fs.Path(uri).toString())
 
 
 def output_files(spark: Any, folder: str) -> list[OutputFile]:

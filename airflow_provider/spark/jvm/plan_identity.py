@@ -110,8 +110,9 @@ class _Reading:
         self._spark = spark
         self._jvm = spark._jvm
         self._known = known
-        shapes = ClassShapes(spark._jvm, known.watched.shapes)
-        self._plan = PlanWalk(spark, shapes, known.watched.local_data, self._name_seed)
+        self._application = known.application
+        shapes = ClassShapes(spark._jvm, self._application.shapes)
+        self._plan = PlanWalk(spark, shapes, self._application.local_data, self._name_seed)
         self._values = ValueDigest(shapes.of, self._seeds_of)
 
     def read(self, plan: Any) -> PlanDescription:
@@ -171,7 +172,7 @@ class _Reading:
 
     def _name_seed(self, seed: int | None) -> str:
         """Return what stands for the seed of a sample."""
-        draws = self._known.watched.draws
+        draws = self._known.draws
         if seed is None:
             return draws.unnamed()
         return draws.name(seed, left_open=False) if self._name_draws else f"seed {seed}"
@@ -186,7 +187,7 @@ class _Reading:
         left_open = value.get("hideSeed") == b"\1" if hidden else True
         if seed is None:
             return {}
-        return {holder: self._known.watched.draws.name(seed, left_open=left_open)}
+        return {holder: self._known.draws.name(seed, left_open=left_open)}
 
     # -- what follows ----------------------------------------------------------------------------------------------
 
@@ -212,7 +213,7 @@ class _Reading:
         if noted.varying:
             found.not_deterministic.append("Invoke: the method says that it is not deterministic")
         for name, command, deterministic in noted.functions:
-            function = PythonFunction(name, self._known.functions.read(command), deterministic)
+            function = PythonFunction(name, self._application.functions.read(command), deterministic)
             found.functions.append(function)
             found.opaque += [f"function {name!r}: {reason}" for reason in function.identity.opaque]
             if not deterministic:

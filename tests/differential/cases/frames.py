@@ -171,4 +171,4 @@ def computed(random: Random, frame: Frame) -> tuple[str, str]:
             (f'F.element_at("{name}", F.lit("p"))', "int"),
             (f'F.to_json(F.map_filter("{name}", lambda k, v: v > {random.randrange(6)}))', "str"),
         ]
-    return random.choice(choices)
+    return random.choice(choices or [(f"F.lit({random.randrange(99)})", "int")])

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from airflow_provider.spark.functions import FunctionReader
-from airflow_provider.spark.watching import Watched
+from airflow_provider.spark.application import ApplicationState
+from airflow_provider.spark.draws import Draws
 
 
 class Learnt:
     """Known to a reader of plans: nothing, until a test puts it in."""
 
     def __init__(self) -> None:
-        self.watched = Watched()
-        self.functions = FunctionReader(self.watched.broadcasts)
+        self.application = ApplicationState()
+        self.draws = Draws()

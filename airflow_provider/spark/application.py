@@ -1,0 +1,65 @@
+"""What is known of one Spark application: all that goes by numbers which the next one counts from 0 again.
+
+A script may stop its application and make another, in a loop over days, say. An id of the first then stands for
+something else, so everything that is kept by RDD, broadcast variable, expression or DataFrame has one owner, which is
+dropped whole.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider.spark.functions import FunctionReader
+
+if TYPE_CHECKING:
+    from airflow_provider.spark.jvm.class_shapes import ClassShape
+    from airflow_provider.spark.recovery_point import RecoveryPoint
+
+
+@dataclass
+class ApplicationState:
+    """One application's.
+
+    :ivar local_data: RDD id → digest of rows given to ``createDataFrame``
+    :ivar broadcasts: broadcast id → the broadcast variable
+    :ivar ranges: expression ids of ranges whose number of slices the script left open
+    :ivar shapes: class of the JVM → what it holds
+    :ivar points: vertex → the recovery point as the script reached it
+    :ivar recomputed: vertices that a failover has computed again, so that older DataFrames read what is gone
+    :ivar lack: what its executors lack, empty text for nothing; ``None`` as long as they were not asked
+    :ivar functions: tells Python functions apart
+    """
+
+    local_data: dict[int, str] = field(default_factory=dict)
+    broadcasts: dict[int, Any] = field(default_factory=dict)
+    ranges: set[int] = field(default_factory=set)
+    shapes: dict[str, ClassShape] = field(default_factory=dict)
+    points: dict[str, RecoveryPoint] = field(default_factory=dict)
+    recomputed: set[str] = field(default_factory=set)
+    lack: str | None = None
+
+    def __post_init__(self) -> None:
+        self.functions = FunctionReader(self.broadcasts)
+
+
+class CurrentApplication:
+    """The application that the script has now; it ends when PySpark has another ``SparkContext``, or none."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._context: weakref.ref[Any] | None = None
+        self._state = ApplicationState()
+
+    def state(self) -> ApplicationState:
+        """Return what is known of it."""
+        from pyspark import SparkContext
+
+        now = SparkContext._active_spark_context
+        with self._lock:
+            if now is not (self._context() if self._context is not None else None):
+                self._context = weakref.ref(now) if now is not None else None
+                self._state = ApplicationState()
+            return self._state

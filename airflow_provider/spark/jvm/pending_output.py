@@ -1,0 +1,123 @@
+"""What Hadoop's file committers have not brought to its place yet, and how it is removed.
+
+``FileOutputCommitter`` works in ``<target>/_temporary/<application attempt>``, where the number of the attempt is a
+setting of Hadoop's that Spark leaves at 0. So tasks that a killed driver had committed lie where the next driver's
+commit takes them for its own, unless each driver has a number of its own. A dynamic overwrite works in the same way
+below ``<target>/.spark-staging-<write>``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from airflow_provider.recovery.sinks import write_of
+
+APPLICATION_ATTEMPT = "mapreduce.job.application.attempt.id"
+_PENDING = "_temporary"
+_STAGING = ".spark-staging-"
+_MARKERS = frozenset({"_SUCCESS"})
+
+
+def set_application_attempt(spark: Any, number: int) -> None:
+    """Let this application's file writes work in a folder of their own.
+
+    :param number: positive, below 2³¹
+    """
+    spark._jsc.hadoopConfiguration().set(APPLICATION_ATTEMPT, str(number))
+
+
+class PendingOutput:
+    """One application attempt's pending output in one folder.
+
+    :param location: the folder that is written to; it need not exist
+    """
+
+    def __init__(self, spark: Any, location: str, number: int) -> None:
+        self._path = spark._jvm.org.apache.hadoop.fs.Path
+        self._target = self._path(location)
+        self._system = self._target.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())
+        self._number = str(number)
+
+    def exists(self) -> bool:
+        """Whether the target is there."""
+        return bool(self._system.exists(self._target))
+
+    def writes(self) -> set[str]:
+        """Return the names of the writes whose files are pending."""
+        found = set()
+        for folder in self._folders():
+            files = self._system.listFiles(folder, True)
+            while files.hasNext():
+                found.add(write_of(str(files.next().getPath().toString())))
+        return found - {""}
+
+    def a_write(self) -> set[str]:
+        """Return the name of the first write that is found, as :meth:`writes` does; cheap, and may miss some."""
+        for folder in self._folders():
+            files = self._system.listFiles(folder, True)
+            while files.hasNext():
+                write = write_of(str(files.next().getPath().toString()))
+                if write:
+                    return {write}
+        return set()
+
+    def _folders(self) -> Iterator[Any]:
+        """Pending tasks' folders that are there."""
+        for parent in (self._target, *self._staging()):
+            folder = self._path(self._path(parent, _PENDING), self._number)
+            if self._system.exists(folder):
+                yield folder
+
+    def _staging(self) -> list[Any]:
+        if not self._system.exists(self._target):
+            return []
+        paths = [status.getPath() for status in self._system.listStatus(self._target) if status.isDirectory()]
+        return [path for path in paths if str(path.getName()).startswith(_STAGING)]
+
+    def remove(self, writes: Iterable[str]) -> bool:
+        """Remove what is pending of this application attempt, and of *writes*; whether there was anything."""
+        own = {f"{_STAGING}{write}" for write in writes}
+        removed = False
+        for staging in self._staging():
+            pending = self._path(self._path(staging, _PENDING), self._number)
+            if str(staging.getName()) in own or self._system.exists(pending):
+                removed |= bool(self._system.delete(staging, True))
+        parent = self._path(self._target, _PENDING)
+        removed |= bool(self._system.delete(self._path(parent, self._number), True))
+        self._remove_empty(parent)
+        return removed
+
+    def remove_files(self, paths: Iterable[str]) -> int:
+        """Remove files; returns how many were there."""
+        return sum(bool(self._system.delete(self._path(path), False)) for path in paths)
+
+    def remove_target(self) -> bool:
+        """Remove the target if it holds nothing but empty folders and Spark's mark of success; whether it did."""
+        if not self.exists():
+            return False
+        folders = self._only_folders(self._target)
+        if folders is None:
+            return False
+        for marker in _MARKERS:
+            self._system.delete(self._path(self._target, marker), False)
+        return all(self._remove_empty(folder) for folder in reversed(folders))
+
+    def _only_folders(self, folder: Any) -> list[Any] | None:
+        """Return *folder* and all below it, each before its own; ``None`` if there is a file."""
+        found = [folder]
+        for status in self._system.listStatus(folder):
+            if status.isDirectory():
+                below = self._only_folders(status.getPath())
+                if below is None:
+                    return None
+                found += below
+            elif folder is not self._target or str(status.getPath().getName()) not in _MARKERS:
+                return None
+        return found
+
+    def _remove_empty(self, folder: Any) -> bool:
+        """Remove a folder unless there is something in it; another driver may write there at the same time."""
+        if not self._system.exists(folder) or len(self._system.listStatus(folder)):
+            return False
+        return bool(self._system.delete(folder, False))

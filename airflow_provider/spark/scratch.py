@@ -1,0 +1,55 @@
+"""Room for a file on its way to or from the store: Spark's own local directories, which are made for such things."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from airflow_provider.recovery.quantities import bytes_text
+
+LOCAL_DIRS = "SPARK_LOCAL_DIRS"
+"""Environment variable in which Spark tells its Python workers the block manager's directories."""
+
+
+_SPARE = 2**30
+"""Bytes that are left free on a local disk; of a small one a tenth."""
+
+
+class NoRoom(OSError):
+    """The local disk does not take a file; nothing is wrong with the job itself."""
+
+
+@contextmanager
+def scratch_folder() -> Iterator[Path]:
+    """Make a folder that goes with its block, on the executor's local disk that has most room.
+
+    On the driver, where Spark names none, it is the folder for temporary files (``TMPDIR``).
+
+    :raises NoRoom: it cannot be made
+    """
+    try:
+        folder = tempfile.TemporaryDirectory(prefix="spark-recovery-", dir=_roomiest(), ignore_cleanup_errors=True)
+    except OSError as error:
+        raise NoRoom(error.errno, f"no folder can be made for it: {error.strerror}", error.filename) from error
+    with folder as name:
+        yield Path(name)
+
+
+def leave_room(folder: Path, size: int) -> None:
+    """Make sure that *size* bytes more leave the job's own tasks some room on the disk of *folder*.
+
+    :raises NoRoom: they would not
+    """
+    disk = shutil.disk_usage(folder)
+    if disk.free - size < min(_SPARE, disk.total // 10):
+        raise NoRoom(errno.ENOSPC, f"the local disk has {bytes_text(disk.free)} left, which tasks will need")
+
+
+def _roomiest() -> str | None:
+    places = [place for place in os.environ.get(LOCAL_DIRS, "").split(",") if place and os.access(place, os.W_OK)]
+    return max(places, key=lambda place: shutil.disk_usage(place).free, default=None)

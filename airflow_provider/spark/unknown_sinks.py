@@ -1,0 +1,114 @@
+"""Say when a write is repeated of which nobody can tell whether an earlier attempt has committed it.
+
+Tables of other formats than files, and databases, do not say which write their rows come from. A retry that adds rows
+to them again says so in the task log, with the table's name, or fails, if the job's options say so.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import threading
+from collections import Counter
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider.recovery.causes import one_line
+from airflow_provider.recovery.digest import digest
+from airflow_provider.recovery.errors import Fenced
+from airflow_provider.recovery.failure import UnrecoverableError
+from airflow_provider.spark.wrapping import put_in_place
+
+if TYPE_CHECKING:
+    from airflow_provider.spark.job_master import JobMaster
+
+log = logging.getLogger(__name__)
+
+_BEGUN, _RETURNED = "BEGUN", "RETURNED"
+_TABLE = "_spark_recovery_table"
+
+
+class UnknownSinks:
+    """The writes of one attempt that add rows where nobody can tell whose they are."""
+
+    def __init__(self, master: JobMaster) -> None:
+        self._master = master
+        self._occurrences: Counter[str] = Counter()
+        self._lock = threading.Lock()
+
+    def wrap(self, stack: ExitStack) -> None:
+        """Look at ``df.writeTo(…).append()`` and ``df.mergeInto(…).merge()`` until *stack* is left."""
+        from pyspark.sql.readwriter import DataFrameWriterV2
+
+        self._watch(stack, DataFrameWriterV2, "append")
+        try:
+            from pyspark.sql.merge import MergeIntoWriter
+        except ImportError:  # Spark 3.5
+            return
+        self._watch(stack, MergeIntoWriter, "merge")
+
+    def _watch(self, stack: ExitStack, writer: Any, method: str) -> None:
+        """Look at a writer's method that adds rows to the table which the writer was made for."""
+        make, add = writer.__init__, getattr(writer, method)
+
+        @functools.wraps(make)
+        def init(self_: Any, df: Any, table: str, *args: Any, **kwargs: Any) -> None:
+            make(self_, df, table, *args, **kwargs)
+            setattr(self_, _TABLE, table)
+
+        @functools.wraps(add)
+        def added(self_: Any, *args: Any, **kwargs: Any) -> Any:
+            table = getattr(self_, _TABLE, "")
+            return self.write(self_._spark, f"table {table}", lambda: add(self_, *args, **kwargs))
+
+        stack.callback(put_in_place(writer, "__init__", init))
+        stack.callback(put_in_place(writer, method, added))
+
+    def write(self, spark: Any, title: str, write: Callable[[], Any]) -> Any:
+        """Write; before that, say if an earlier attempt has, or may have.
+
+        :raises UnrecoverableError: it has, and the job's options forbid to write it again
+        """
+        if not self._master.usable:
+            return write()
+        name = self._name(spark, title)
+        known = self._master.coordinator(name)
+        if known is not None and known.get("attempt") != self._master.epoch:
+            self._say(title, known)
+        self._remember(name, title, _BEGUN)
+        result = write()
+        self._remember(name, title, _RETURNED)
+        return result
+
+    def _say(self, title: str, known: dict[str, Any]) -> None:
+        attempt = known.get("attempt")
+        what = (
+            f"attempt {attempt} has written it"
+            if known.get("status") == _RETURNED
+            else f"attempt {attempt} died while it wrote, and may have committed"
+        )
+        if self._master.request.options.unknown_sinks == "fail":
+            raise UnrecoverableError(
+                f"sink {title}: {what}. To write it again may duplicate rows. Look at what is there, then start afresh "
+                "(resume=never), or set unknown_sinks=warn."
+            )
+        log.warning("sink %s: %s. It is written again; rows may be there twice.", title, what)
+
+    def _name(self, spark: Any, title: str) -> str:
+        """Return under which a write is remembered: where it goes, and which of several it is."""
+        context = spark._jsc.sc()
+        batch = (context.getLocalProperty("sql.streaming.queryId"), context.getLocalProperty("streaming.sql.batchId"))
+        key = digest(title, *(str(part) for part in batch))
+        with self._lock:
+            self._occurrences[key] += 1
+            return f"unknown-sink/{digest(key, str(self._occurrences[key]))[:32]}"
+
+    def _remember(self, name: str, title: str, status: str) -> None:
+        state = {"status": status, "attempt": self._master.epoch, "title": title}
+        try:
+            self._master.remember(name, state)
+        except Fenced:
+            raise
+        except Exception as error:  # noqa: BLE001 - the write itself comes out as without this
+            log.info("sink %s: that it is written cannot be remembered: %s", title, one_line(error))

@@ -1,0 +1,212 @@
+"""Taking back what a killed write has left, from every state that it may leave on disk."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from airflow_provider.recovery.sinks import listing_digest, write_of
+from airflow_provider.recovery.unfinished_write import UnfinishedWrite
+from airflow_provider.spark.context import RecoveryContext
+from airflow_provider.spark.sinks_once import sinks_once
+from airflow_provider.spark.take_back import OutputAttempt
+from tests.spark.attempts import Attempts
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+OWN, OTHER = str(uuid.uuid4()), str(uuid.uuid4())
+NUMBER = 123456
+
+
+def part(folder: Path, index: int, write: str) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / f"part-{index:05}-{write}-c000.csv"
+    file.write_text("1\n")
+    return file
+
+
+def unfinished(target: Path, **changes: Any) -> UnfinishedWrite:
+    known: dict[str, Any] = {"existed": True, "before": listing_digest([]), "mode": "append", **changes}
+    return UnfinishedWrite(title=f"file:{target}", attempt=1, number=NUMBER, location=f"file:{target}", **known)
+
+
+def left(target: Path) -> set[str]:
+    return {str(path.relative_to(target)) for path in target.rglob("*") if path.is_file()}
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> Path:
+    return tmp_path / "out"
+
+
+def die(attempts: Attempts, write: UnfinishedWrite) -> None:
+    """An attempt that has begun a write and ends."""
+    with attempts.attempt() as context:
+        context.master.remember("sink/it", write.to_state())
+
+
+@contextmanager
+def retry(attempts: Attempts) -> Iterator[tuple[RecoveryContext, OutputAttempt]]:
+    with attempts.attempt() as context:
+        output = OutputAttempt(context.master)
+        with sinks_once(context, output):
+            yield context, output
+
+
+@pytest.mark.parametrize("known", [(OWN,), ()], ids=["remembered", "seen in pending files"])
+def test_killed_inside_the_job_commit(
+    spark: SparkSession,
+    attempts: Attempts,
+    target: Path,
+    known: tuple[str, ...],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Two of four tasks' files were moved: those, the others and their folder go. What others have written, or are
+    writing at the moment, stays.
+    """
+    part(target, 0, OWN), part(target / "day=1", 1, OWN)
+    part(target / "_temporary" / str(NUMBER) / "task_2", 2, OWN)
+    part(target / "_temporary" / str(NUMBER) / "task_3", 3, OWN)
+    kept = {part(target, 0, OTHER), part(target / "day=1", 0, OTHER), part(target / "_temporary/0/task_1", 0, OTHER)}
+    die(attempts, unfinished(target, writes=known))
+    with caplog.at_level(logging.INFO, "airflow_provider"), retry(attempts) as (context, output):
+        output.prepare(spark)
+        assert left(target) == {str(file.relative_to(target)) for file in kept}
+        assert context.master.coordinator("sink/it") == {"status": "TAKEN_BACK", "attempt": 2}
+        output.prepare(spark)
+    assert caplog.text.count("attempt 1 died while it wrote; 2 of its files and its pending tasks removed") == 1
+    assert "WARNING" not in caplog.text
+
+
+def test_a_target_that_was_not_there_goes(spark: SparkSession, attempts: Attempts, target: Path) -> None:
+    """With Spark's mark of success and empty folders, so that a mode that wants nothing there passes."""
+    part(target / "day=1", 0, OWN)
+    (target / "_SUCCESS").touch()
+    die(attempts, unfinished(target, existed=False, mode="error", writes=(OWN,)))
+    with retry(attempts) as (_, output):
+        output.prepare(spark)
+        assert not target.exists()
+        spark.range(5).write.csv(str(target))
+    assert spark.read.csv(str(target)).count() == 5
+
+
+@pytest.mark.parametrize("strange", ["data.csv", "_temporary/0/task_0/part-0", ".hidden", "day=1/_SUCCESS"])
+def test_a_target_with_anything_else_stays(spark: SparkSession, attempts: Attempts, target: Path, strange: str) -> None:
+    """A file of whomever, hidden or pending, and whatever is beside it."""
+    (target / strange).parent.mkdir(parents=True)
+    (target / strange).write_text("theirs")
+    part(target, 0, OWN)
+    die(attempts, unfinished(target, existed=False, writes=(OWN,)))
+    with retry(attempts) as (_, output):
+        output.prepare(spark)
+    assert left(target) == {strange}
+
+
+def test_an_overwrite_loses_what_is_pending_alone(spark: SparkSession, attempts: Attempts, target: Path) -> None:
+    """What it has put in place is there until it is written again, for whoever reads it; its staging folder, that of
+    a dynamic overwrite, goes, and no other's.
+    """
+    moved = part(target / "day=1", 0, OWN)
+    part(target / f".spark-staging-{OWN}" / "day=2", 0, OWN)
+    third = str(uuid.uuid4())
+    part(target / f".spark-staging-{third}" / "_temporary" / str(NUMBER) / "task_0", 0, third)
+    theirs = part(target / f".spark-staging-{OTHER}" / "day=2", 0, OTHER)
+    die(attempts, unfinished(target, mode="overwrite", writes=(OWN,)))
+    with retry(attempts) as (_, output):
+        output.prepare(spark)
+    assert left(target) == {str(file.relative_to(target)) for file in (moved, theirs)}
+
+
+def test_what_may_be_somebody_elses_stays(
+    spark: SparkSession, attempts: Attempts, target: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Spark's name of the write is not known, and files have come: nothing is removed, and a warning says so."""
+    file = part(target, 0, OTHER)
+    die(attempts, unfinished(target))
+    with retry(attempts) as (_, output):
+        output.prepare(spark)
+    assert left(target) == {file.name}
+    assert "attempt 1 died while it wrote, and files have arrived since" in caplog.text
+
+
+def test_a_committed_write_is_nobodys_leftover(spark: SparkSession, attempts: Attempts, target: Path) -> None:
+    """A write whose commit is in the store is not removed, though another one that was killed saw its files."""
+    with retry(attempts) as (context, _):
+        spark.range(5).write.mode("append").csv(str(target))
+        seen = write_of(f"/{next(target.glob('part-*.csv')).name}")
+        context.master.remember("sink/it", unfinished(target, writes=(seen,)).to_state())
+    with retry(attempts) as (_, output):
+        output.prepare(spark)
+    assert spark.read.csv(str(target)).count() == 5
+
+
+def test_a_retry_of_whatever_kind_takes_back(spark: SparkSession, attempts: Attempts, target: Path) -> None:
+    """Also one that starts afresh; with ``sinks=repeat`` the outputs are left to the user."""
+    part(target, 0, OWN)
+    die(attempts, unfinished(target, writes=(OWN,)))
+    attempts.options = {"sinks": "repeat"}
+    with attempts.attempt() as context:
+        OutputAttempt(context.master).prepare(spark)
+    assert len(left(target)) == 1
+    attempts.options = {}
+    with retry(attempts) as (_, output):
+        output.prepare(spark)
+    assert left(target) == set()
+
+
+def test_a_failure_costs_the_write_nothing(
+    spark: SparkSession, attempts: Attempts, target: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A target that cannot be reached is said in the log, and looked at again by the next write."""
+    write = unfinished(target)
+    lost = UnfinishedWrite(**{**write.__dict__, "location": "no-such-system://out"})
+    die(attempts, lost)
+    with caplog.at_level(logging.INFO, "airflow_provider"), retry(attempts) as (_, output):
+        output.prepare(spark)
+        spark.range(5).write.csv(str(target))
+    assert caplog.text.count("what attempt 1 has left cannot be removed") == 2
+    assert spark.read.csv(str(target)).count() == 5
+
+
+def test_killed_when_the_table_was_made(
+    spark: SparkSession,
+    attempts: Attempts,
+    target: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Spark makes a new table when all of its files are there: the retry registers the partitions that the killed
+    driver had not come to, and does not write it again.
+    """
+    statement = (
+        f"CREATE TABLE made_and_died USING parquet PARTITIONED BY (half) LOCATION '{target}' "
+        "AS SELECT id, id % 2 half FROM range(9)"
+    )
+    try:
+        with retry(attempts) as (context, _):
+            remember = context.master.remember
+
+            def not_the_end(name: str, state: dict[str, Any]) -> bool:
+                return state["status"] == "WRITTEN" or remember(name, state)
+
+            monkeypatch.setattr(context.master, "remember", not_the_end)
+            spark.sql(statement)
+        spark.sql("ALTER TABLE made_and_died DROP PARTITION (half = 0)")
+        assert spark.table("made_and_died").count() == 4
+        with caplog.at_level(logging.INFO, "airflow_provider"), retry(attempts) as (_, output):
+            output.prepare(spark)
+            spark.sql(statement)
+        assert "attempt 1 has made the table and died" in caplog.text
+        assert "already written by attempt 1" in caplog.text
+        assert spark.table("made_and_died").count() == 9
+    finally:
+        spark.sql("DROP TABLE IF EXISTS made_and_died")

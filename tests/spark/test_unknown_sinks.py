@@ -1,0 +1,123 @@
+"""Writes of which nobody can tell whether an earlier attempt has committed them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import pytest
+
+from airflow_provider.recovery.failure import UnrecoverableError
+from airflow_provider.spark.jvm.commands import merged_table
+from airflow_provider.spark.sinks_once import sinks_once
+from airflow_provider.spark.take_back import OutputAttempt
+from tests.spark.attempts import Attempts
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+Write = Callable[["SparkSession", str], object]
+DERBY = "org.apache.derby.jdbc.EmbeddedDriver"
+
+
+def jdbc(spark: SparkSession, folder: str) -> None:
+    options = {"driver": DERBY}
+    spark.range(3).write.jdbc(f"jdbc:derby:{folder}/db;create=true", "added", "append", options)
+
+
+def jdbc_format(spark: SparkSession, folder: str) -> None:
+    writer = spark.range(3).write.format("jdbc").mode("append").option("driver", DERBY)
+    writer.options(url=f"jdbc:derby:{folder}/db;create=true", dbtable="added").save()
+
+
+def with_parameters(spark: SparkSession, folder: str) -> None:
+    spark.sql(f"CREATE TABLE IF NOT EXISTS with_parameters (id BIGINT) USING parquet LOCATION '{folder}/table'")
+    spark.sql("INSERT INTO with_parameters SELECT id FROM range(3) WHERE id < :most", args={"most": 3})
+
+
+def attempt(attempts: Attempts, spark: SparkSession, write: Write) -> None:
+    with attempts.attempt() as context, sinks_once(context, OutputAttempt(context.master)):
+        write(spark, str(attempts.folder / "out"))
+
+
+@pytest.mark.parametrize(
+    ("write", "title"),
+    [
+        (jdbc, "jdbc table added of a database"),
+        (jdbc_format, "jdbc added"),
+        (with_parameters, "table `with_parameters`"),
+    ],
+)
+def test_a_repeated_append_is_said(
+    spark: SparkSession, attempts: Attempts, caplog: pytest.LogCaptureFixture, write: Write, title: str
+) -> None:
+    """With its name, in a warning, from the second attempt on; the first one says nothing."""
+    (attempts.folder / "out").mkdir()
+    with caplog.at_level(logging.WARNING, "airflow_provider"):
+        attempt(attempts, spark, write)
+        assert "rows may be there twice" not in caplog.text
+        attempt(attempts, spark, write)
+    spark.sql("DROP TABLE IF EXISTS with_parameters")
+    assert f"sink {title}: attempt 1 has written it. It is written again; rows may be there twice." in caplog.text
+
+
+def test_what_adds_nothing_is_not_said(
+    spark: SparkSession, attempts: Attempts, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An overwrite, a format that keeps nothing, and two writes of one attempt."""
+
+    def write(spark: SparkSession, folder: str) -> None:
+        spark.range(3).write.mode("append").format("noop").save()
+        spark.range(3).write.mode("overwrite").format("noop").save()
+
+    with caplog.at_level(logging.WARNING, "airflow_provider"):
+        attempt(attempts, spark, write)
+        attempt(attempts, spark, write)
+    assert "rows may be there twice" not in caplog.text
+
+
+def test_a_retry_may_fail_there(spark: SparkSession, attempts: Attempts, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With ``unknown_sinks=fail`` nothing is written again, and no retry is asked for; an attempt that died inside of
+    the write may have committed.
+    """
+    attempts.options = {"unknown_sinks": "fail"}
+    (attempts.folder / "out").mkdir()
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    from pyspark.sql import DataFrameWriter
+
+    with monkeypatch.context() as patch:
+        patch.setattr(DataFrameWriter, "jdbc", killed)
+        with pytest.raises(KeyboardInterrupt):
+            attempt(attempts, spark, jdbc)
+    with pytest.raises(UnrecoverableError, match="attempt 1 died while it wrote, and may have committed"):
+        attempt(attempts, spark, jdbc)
+    assert not (attempts.folder / "out" / "db").exists()
+
+
+def test_a_merge_names_its_table(spark: SparkSession) -> None:
+    """Whatever stands before it; other statements merge nothing."""
+    merge = "MERGE INTO lake.t AS old USING new ON old.id = new.id WHEN NOT MATCHED THEN INSERT *"
+    assert merged_table(spark, merge) == "`lake`.`t`"
+    assert merged_table(spark, f"-- daily\n{merge}") == "`lake`.`t`"
+    assert merged_table(spark, "SELECT 1") == ""
+    assert merged_table(spark, "MERGE this") == ""
+
+
+def test_a_v2_append_is_said(spark: SparkSession, attempts: Attempts, caplog: pytest.LogCaptureFixture) -> None:
+    """``writeTo(…).append()`` with its table's name, whether or not it succeeds."""
+    from pyspark.errors import AnalysisException
+
+    def write(spark: SparkSession, folder: str) -> None:
+        with pytest.raises(AnalysisException):
+            spark.range(3).writeTo("nowhere.at_all").append()
+
+    with caplog.at_level(logging.WARNING, "airflow_provider"):
+        attempt(attempts, spark, write)
+        attempt(attempts, spark, write)
+    assert "sink table nowhere.at_all: attempt 1 died while it wrote, and may have committed" in caplog.text
