@@ -38,7 +38,7 @@ _OTHERS = (
 
 @contextmanager
 def guarded_sinks(check: Callable[[], None]) -> Iterator[None]:
-    """Call *check* before each write inside: of ``df.write``, ``df.writeTo`` and SQL, each merge, each save of an RDD."""
+    """Call *check* before each write inside: ``df.write``, ``df.writeTo``, SQL, merges, and RDDs that are saved."""
     from pyspark.sql import SparkSession, readwriter
 
     with ExitStack() as stack:
