@@ -21,7 +21,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--timeout",
         default=f"{RecoveryOptions().previous_worker_recovery_timeout:g} s",
         metavar="TIME",
-        help="how long a heartbeat must stand still before its driver counts as lost (default: 30 s)",
+        help="how long a heartbeat must stand still at least before its driver counts as lost (default: 30 s; never "
+        "less than the driver's own claim says)",
     )
     parser.add_argument("--yes", action="store_true", help="do it; what is discarded cannot be had back")
 

@@ -79,7 +79,10 @@ def _connection_fields() -> dict[str, Any]:
         "resume": choice("Resume", "auto (default): go on from what survived; never: start afresh", "auto", "never"),
         "previous_worker_recovery_timeout": text(
             "Previous worker recovery timeout",
-            "How long a driver's heartbeat must stand still before it counts as lost. Default: 30 s",
+            "How long a driver owns its job after a confirmed heartbeat. Default: 30 s",
+        ),
+        "ownership_timeout": text(
+            "Ownership timeout", "How long a write waits for the event store when that is over. Default: 5 min"
         ),
         "endpoint_url": text("S3 endpoint", "For S3-compatible stores; default: AWS, or the AWS connection's"),
         "region": text("Region", "Region of the bucket; default: the AWS connection's"),

@@ -15,6 +15,9 @@ from airflow_provider.recovery.report import JobReport, format_report
 from airflow_provider.recovery.run_request import EXIT_CONFIGURATION, EXIT_FAILED, EXIT_FENCED
 from airflow_provider.recovery.savings import savings_text
 
+_KILLED = (-9, 137)
+"""Exit codes of what was ended by SIGKILL: as Python says it, and as shells do."""
+
 
 def succeed(supervisor: JobSupervisor, log: logging.Logger) -> dict[str, Any] | None:
     """Report a job that has succeeded and take notice of it; return what goes to XCom.
@@ -81,7 +84,9 @@ def explain(
         exit_code = int(told[1])
     if exit_code == EXIT_CONFIGURATION:
         return AirflowFailException(driver_error or str(failure))
-    if driver_error and exit_code in (EXIT_FAILED, EXIT_FENCED):
+    # A fenced driver ends its JVM by a signal, and that may have been spark-submit itself.
+    fenced = exit_code in _KILLED and " is fenced: " in driver_error
+    if driver_error and (exit_code in (EXIT_FAILED, EXIT_FENCED) or fenced):
         return AirflowException(driver_error)
     return failure
 

@@ -104,7 +104,9 @@ class Deferring(_Submitting):
 
         def _get_hook(self) -> SparkRecoveryHook: ...
 
-        def _execute(self, context: Context, hook: SparkRecoveryHook, lost: int = 0) -> dict[str, Any] | None: ...
+        def _execute(
+            self, context: Context, hook: SparkRecoveryHook, lost: int = 0, beat: int = -1
+        ) -> dict[str, Any] | None: ...
 
     # -- handing over -----------------------------------------------------------------------------------------------
 
@@ -229,7 +231,7 @@ class Deferring(_Submitting):
         if word == _SUCCEEDED:
             return succeed(supervisor, self._task_log)
         if deferral.attached:
-            return self._execute(context, hook, lost=outcome.epoch)
+            return self._execute(context, hook, lost=outcome.epoch, beat=outcome.beat)
         what = f"The Spark driver was lost, {outcome.message}." if outcome.epoch else "No driver has claimed the job."
         failure = AirflowException(" ".join(filter(None, (what, account, "A retry resumes the job."))))
         raise explain(

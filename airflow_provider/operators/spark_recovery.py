@@ -154,7 +154,9 @@ class SparkRecoveryOperator(Deferring, SparkSubmitOperator):
         self._run_options = run_options(getattr(context.get("dag_run"), "conf", None))
         return self._get_hook()
 
-    def _execute(self, context: Context, hook: SparkRecoveryHook, lost: int = 0) -> dict[str, Any] | None:
+    def _execute(
+        self, context: Context, hook: SparkRecoveryHook, lost: int = 0, beat: int = -1
+    ) -> dict[str, Any] | None:
         self.aws_event_store = "" if hook.storage.endpoint_url else hook.settings.event_store
         publish(self, context["ti"], hook.location, self._task_log)
         hook.store.check()
@@ -162,6 +164,7 @@ class SparkRecoveryOperator(Deferring, SparkSubmitOperator):
         if problem := lost_between_tries(self, options.retention):
             self.log.warning(problem)
         supervisor = JobSupervisor(hook.store, job_of(context), options, self._task_log)
+        supervisor.last_beat = beat
         last = supervisor.last_attempt(lost)
         decision = decide(last, options.resume)
         while isinstance(decision, Attach):
@@ -230,6 +233,7 @@ class SparkRecoveryOperator(Deferring, SparkSubmitOperator):
             "job": job_of(context),
             "fresh": decision.reason if fresh and last_epoch else "",
             "previous_lost": last_epoch,
+            "previous_beat": supervisor.last_beat,
         }
         self._hook = None
         if self.deferrable:

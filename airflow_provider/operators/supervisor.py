@@ -9,7 +9,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 
-from airflow_provider.operators.driver import SignsOfLife
 from airflow_provider.operators.progress import Progress
 from airflow_provider.recovery.errors import StoreError
 from airflow_provider.recovery.graph import ExecutionGraph, JobState
@@ -19,10 +18,10 @@ from airflow_provider.recovery.report import JobReport, build_report
 from airflow_provider.recovery.takeover import LastAttempt
 from airflow_provider.storage.acknowledgement import take_notice
 from airflow_provider.storage.cancelling import cancel
-from airflow_provider.storage.claims import Claim, Claims, process_is_gone
+from airflow_provider.storage.claims import Claim, Claims
 from airflow_provider.storage.event_store import JobEventLog
-from airflow_provider.storage.heartbeat import watch
 from airflow_provider.storage.inspection import look_at_last
+from airflow_provider.storage.liveness import Life, Liveness, wait_for_end
 from airflow_provider.storage.object_store import ObjectStore
 from airflow_provider.storage.partition_store import PartitionStore
 
@@ -56,6 +55,8 @@ class JobSupervisor:
         self._events = JobEventLog(store, self._prefix)
         self._told: set[str] = set()
         self._progress: Progress | None = None
+        self.last_beat = -1
+        """Number of the last heartbeat of the attempt that was found lost; -1 if none was."""
 
     @property
     def job(self) -> str:
@@ -80,22 +81,32 @@ class JobSupervisor:
             self._wait_for_cancelled(claim.epoch)
             return False
         who = f"Attempt {claim.epoch} (process {claim.pid} on {claim.host or 'an unknown host'})"
-        if process_is_gone(claim):
+        liveness = self._liveness(claim)
+        life = liveness.look()
+        if life is Life.WATCHING:
+            self._log.info(
+                "%s did not say how it ended; watching its heartbeat for up to %g s.", who, liveness.patience
+            )
+            life = liveness.wait()
+        if life is Life.GONE:
             self._log.info("%s is gone.", who)
-            return False
-        timeout = self._options.previous_worker_recovery_timeout
-        self._log.info("%s did not say how it ended; watching its heartbeat for up to %g s.", who, timeout)
-        return watch(self._store, self._prefix, claim.epoch, timeout)
+        if life in (Life.GONE, Life.SILENT):
+            liveness.end_what_is_left(self._log)
+        if life.over:
+            self.last_beat = liveness.beat.number
+        return not life.over
+
+    def _liveness(self, claim: Claim) -> Liveness:
+        return Liveness(self._store, self._prefix, claim, self._options.previous_worker_recovery_timeout)
 
     def _wait_for_cancelled(self, epoch: int) -> None:
-        """Return when the driver that *epoch* has fenced is not at work any more; it sees so at its next heartbeat."""
-        driver = self._claims.driver_before(epoch)
-        if driver is None or process_is_gone(driver):
-            return
-        self._log.info("Attempt %d was cancelled; making sure that its driver has ended.", driver.epoch)
-        timeout = self._options.previous_worker_recovery_timeout
-        while watch(self._store, self._prefix, driver.epoch, timeout):
-            self._log.info("Attempt %d is still at work; waiting for it to notice that it is fenced.", driver.epoch)
+        """Return when the drivers that *epoch* has fenced are not at work any more; they see so when they beat next."""
+        newest = self.replay().newest
+        began = max(newest.epoch, 1) if newest is not None else 1
+        drivers = [self._liveness(claim) for claim in self._claims.drivers_before(epoch, down_to=began)]
+        if drivers:
+            self._log.info("Attempt %d was cancelled; making sure that its driver has ended.", drivers[0].claim.epoch)
+            wait_for_end(drivers, self._log)
 
     def fence(self, claim: Claim) -> None:
         """End a driver that cannot be reached from here: it sees at its next heartbeat that it is fenced."""
@@ -125,13 +136,16 @@ class JobSupervisor:
         :raises StoreError: the store cannot be read; the driver goes on
         """
         progress = self._progress = Progress(self._events, self._log, after=claim.epoch - 1)
-        life = SignsOfLife(self._store, self._prefix, claim, self._options.previous_worker_recovery_timeout)
+        liveness = self._liveness(claim)
         while not cancelled():
-            last_word = life.last_word()  # before the events: whatever it stored before its end is then seen
+            life = liveness.look()  # before the events: whatever it stored before its end is then seen
             progress.read()
             state = progress.state(claim.epoch)
-            if state.terminal or last_word:
-                return _ending(str(state) if state.terminal else last_word)
+            if state.terminal or life.over:
+                if life in (Life.SILENT, Life.GONE) and not state.terminal:
+                    liveness.end_what_is_left(self._log)
+                self.last_beat = liveness.beat.number
+                return _ending(str(state) if state.terminal else liveness.word)
             time.sleep(_POLL)
         return Ending.LOST
 

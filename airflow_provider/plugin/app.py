@@ -93,7 +93,7 @@ def create_app() -> FastAPI:
             "missing": missing,
             "remedy": remedy,
             "problem": problem,
-            "location": _told(location, task) if location is not None else None,
+            "location": _told(location, task, seen) if location is not None else None,
             **_told_of(seen),
         }
         return _unless_known(request, json.dumps(answer, separators=(",", ":")).encode(), "application/json")
@@ -173,12 +173,12 @@ def _row(jobs: WatchedJobs | None, job: Job) -> dict[str, Any]:
     }
 
 
-def _told(location: Location, task: TaskInstanceRef) -> dict[str, Any]:
+def _told(location: Location, task: TaskInstanceRef, seen: Seen | None) -> dict[str, Any]:
     return {
         "recovery_conn_id": location.recovery_conn_id,
         "event_store": location.event_store,
         "prefix": task.job.prefix,
-        "timeout": location.timeout,
+        "timeout": (seen.patience if seen is not None else 0.0) or location.timeout,
         "has_history": bool(location.history_server),
         "console": store_console(location.event_store, task.job),
     }

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from airflow_provider.hooks.spark_recovery import SparkRecoveryHook
 from airflow_provider.plugin.location import Location
-from airflow_provider.recovery.errors import ObjectNotFound, RecoveryError
+from airflow_provider.recovery.errors import RecoveryError
 from airflow_provider.recovery.graph import ExecutionGraph
 from airflow_provider.recovery.history import JobHistory
 from airflow_provider.recovery.job import JobId
@@ -21,7 +19,7 @@ from airflow_provider.storage.claims import Claim, Claims
 from airflow_provider.storage.discarding import Discard, discard_in_force
 from airflow_provider.storage.event_log import JobEventLog
 from airflow_provider.storage.follower import JobFollower
-from airflow_provider.storage.heartbeat import ALIVE, heartbeat_key
+from airflow_provider.storage.liveness import Life, Liveness
 from airflow_provider.storage.object_store import ObjectStore
 
 _PAUSE = 1.0
@@ -38,6 +36,7 @@ class Seen:
 
     :ivar view: see :func:`airflow_provider.recovery.job_view.job_view`; ``None`` if nothing is recorded
     :ivar pulse: ``alive``, ``watching`` (not known yet), ``silent`` for the time-out, the driver's last word, ``none``
+    :ivar patience: seconds of silence after which the driver counts as lost; 0 without a driver
     :ivar claimed: newest claimed attempt, 0 without one; it may have recorded nothing yet
     """
 
@@ -46,35 +45,10 @@ class Seen:
     claimed: int
     host: str
     discard: Discard | None
+    patience: float = 0.0
 
 
-class Pulse:
-    """Whether a driver lives, judged by whether its heartbeat changes from one look to the next."""
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._epoch = 0
-        self._beat: bytes | None = None
-        self._changed_at = 0.0
-        self._moved = False
-
-    def look(self, epoch: int, beat: bytes | None, timeout: float) -> str:
-        """Return what is to be said of attempt *epoch*, whose heartbeat is *beat* now."""
-        if not epoch:
-            return "none"
-        if epoch != self._epoch:
-            self._epoch, self._beat, self._changed_at, self._moved = epoch, beat, self._clock(), False
-        elif beat != self._beat:
-            self._beat, self._changed_at, self._moved = beat, self._clock(), True
-        try:
-            word = str(json.loads(beat or b"{}").get("state", ALIVE))
-        except (ValueError, AttributeError):
-            word = ALIVE
-        if word != ALIVE:
-            return word
-        if self._clock() - self._changed_at > timeout:
-            return "silent"
-        return "alive" if self._moved else "watching"
+_PULSES = {Life.WATCHING: "watching", Life.ALIVE: "alive", Life.SILENT: "silent", Life.GONE: "silent"}
 
 
 class WatchedJob:
@@ -93,7 +67,7 @@ class WatchedJob:
             before=lambda event: self._history.observe(event, self._follower.graph),
             begin=self._begin,
         )
-        self._pulse = Pulse()
+        self._liveness: Liveness | None = None
         self._newest: Claim | None = None
         self._viewed = -1
         self._view: dict[str, Any] | None = None
@@ -126,12 +100,11 @@ class WatchedJob:
         if self._newest is None:
             return Seen(self._view, "none", 0, "", None)
         epoch = self._newest.epoch
-        try:
-            beat = self.store.get(heartbeat_key(self._job.prefix, epoch))
-        except ObjectNotFound:
-            beat = None
+        if self._liveness is None or self._liveness.claim != self._newest:
+            self._liveness = Liveness(self.store, self._job.prefix, self._newest, self._timeout)
+        pulse = _PULSES.get(self._liveness.look(), self._liveness.word)
         found = discard_in_force(self.store, self._job.prefix, graph, before=epoch + 1)
-        return Seen(self._view, self._pulse.look(epoch, beat, self._timeout), epoch, self._newest.host, found)
+        return Seen(self._view, pulse, epoch, self._newest.host, found, self._liveness.patience)
 
 
 class WatchedJobs:

@@ -77,6 +77,12 @@ class Fenced(RecoveryError):
     """A newer attempt owns the job; this one must stop and commit nothing."""
 
 
+class OwnershipUnconfirmed(RecoveryError):
+    """An attempt cannot find out whether it still owns its job, so it must not write anything."""
+
+    retryable = True
+
+
 class JobAlreadyRunning(RecoveryError):
     """An earlier attempt's driver still lives although it has been fenced."""
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, Self
 
 from airflow_provider.recovery.errors import ConfigurationError
+from airflow_provider.recovery.lease import Lease
 
 ACCESS_KEY, SECRET_KEY, SESSION_TOKEN = (
     f"SPARK_RECOVERY_AWS_{name}" for name in ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY", "SESSION_TOKEN")
@@ -118,7 +119,10 @@ class RecoveryOptions(_Options):
     enabled: bool = True
     """Record and recover at all. [execution.batch.job-recovery.enabled]"""
     previous_worker_recovery_timeout: float = 30.0
-    """Seconds a heartbeat must stand still before its driver is taken for lost. [….previous-worker.recovery.timeout]"""
+    """Seconds for which a driver owns its job after a confirmed heartbeat: its lease. Others take the job over no
+    sooner than one heartbeat after that. [….previous-worker.recovery.timeout]"""
+    ownership_timeout: float = 300.0
+    """Most seconds that a write waits for the store when the lease has run out; then the attempt fails."""
     write_buffer_size: int = 1024**2
     """Bytes of events that trigger a flush. [job-event.store.write-buffer.size]"""
     write_buffer_flush_interval: float = 1.0
@@ -167,9 +171,14 @@ class RecoveryOptions(_Options):
     """Restarts until the delay starts over, or ``infinite``. [….exponential-delay.attempts-before-reset-backoff]"""
 
     @property
+    def lease(self) -> Lease:
+        """How often a driver beats, and for how long it owns its job after that."""
+        return Lease.lasting(self.previous_worker_recovery_timeout)
+
+    @property
     def heartbeat_interval(self) -> float:
-        """Seconds between two heartbeats: three fit into the timeout, and idle jobs stay at most at one per 10 s."""
-        return min(10.0, self.previous_worker_recovery_timeout / 3)
+        """Seconds between two heartbeats."""
+        return self.lease.interval
 
 
 @dataclass(frozen=True)
@@ -253,6 +262,7 @@ def _number(lowest: float, highest: float) -> Callable[[object, str], float]:
 _READERS: dict[str, Callable[[object, str], Any]] = {
     "enabled": parse_flag,
     "previous_worker_recovery_timeout": _positive_duration,
+    "ownership_timeout": parse_duration,
     "write_buffer_size": parse_size,
     "write_buffer_flush_interval": parse_duration,
     "snapshot_min_pause": parse_duration,

@@ -32,6 +32,8 @@ class RunRequest:
     :ivar arguments: its arguments
     :ivar fresh: reason for reusing nothing; empty text to resume
     :ivar previous_lost: newest epoch that the operator has already watched and found lost; 0 if it has not looked
+    :ivar previous_beat: number of that one's last heartbeat, 0 without one; if it has beaten since, it is watched
+        again. -1 where the operator did not say, which is believed
     :ivar supervised: an operator acknowledges success and releases the partitions; otherwise the runner does
     :ivar keep_partitions: leave the partitions in place after success (only when not supervised)
     """
@@ -44,6 +46,7 @@ class RunRequest:
     storage: StorageOptions = field(default_factory=StorageOptions)
     fresh: str = ""
     previous_lost: int = 0
+    previous_beat: int = -1
     supervised: bool = False
     keep_partitions: bool = False
 
@@ -60,6 +63,8 @@ class RunRequest:
             line.append(f"--fresh={self.fresh}")
         if self.previous_lost:
             line.append(f"--previous-lost={self.previous_lost}")
+        if self.previous_beat >= 0:
+            line.append(f"--previous-beat={self.previous_beat}")
         if self.supervised:
             line.append("--supervised")
         if self.keep_partitions:
@@ -105,7 +110,8 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
         "overhead_budget": "seconds that auto mode may spend on copying map outputs for one second of computing",
         "sinks": "once: an output that an earlier attempt has committed is not written again; repeat: it is",
         "unknown_sinks": "warn or fail before rows are added again where nobody can tell whether they are there",
-        "previous_worker_recovery_timeout": "how long a heartbeat must stand still before its driver counts as lost",
+        "previous_worker_recovery_timeout": "how long this driver owns the job after a confirmed heartbeat",
+        "ownership_timeout": "how long a write waits for the store when that time is over",
         "write_buffer_size": "size of the event buffer that triggers a flush",
         "write_buffer_flush_interval": "how long an event waits at most to be flushed",
         "snapshot_min_pause": "least time between two snapshots of the job's state, unless a vertex ends",
@@ -131,6 +137,7 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--fresh", default="", metavar="REASON", help="reuse nothing, for the reason given")
     group.add_argument("--previous-lost", type=int, default=0, metavar="EPOCH", help=argparse.SUPPRESS)
+    group.add_argument("--previous-beat", type=int, default=-1, metavar="NUMBER", help=argparse.SUPPRESS)
     group.add_argument("--supervised", action="store_true", help=argparse.SUPPRESS)
     # One positional for both: a separate one for the script would swallow a "--" among its arguments.
     parser.add_argument(
@@ -160,6 +167,7 @@ def run_request(arguments: argparse.Namespace) -> RunRequest:
         storage=storage_options(arguments),
         fresh=arguments.fresh,
         previous_lost=arguments.previous_lost,
+        previous_beat=arguments.previous_beat,
         supervised=arguments.supervised,
         keep_partitions=arguments.keep_partitions,
     )

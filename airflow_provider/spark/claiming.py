@@ -10,10 +10,10 @@ import logging
 from airflow_provider.recovery.graph import ExecutionGraph
 from airflow_provider.recovery.run_request import RunRequest
 from airflow_provider.recovery.takeover import Decision, StartAfresh, decide
-from airflow_provider.storage.claims import Claim, Claims, process_is_gone
+from airflow_provider.storage.claims import Claim, Claims
 from airflow_provider.storage.event_store import JobEventLog
-from airflow_provider.storage.heartbeat import watch
 from airflow_provider.storage.inspection import look_at_last
+from airflow_provider.storage.liveness import Life, Liveness, wait_for_end
 from airflow_provider.storage.object_store import ObjectStore
 
 log = logging.getLogger(__name__)
@@ -43,27 +43,30 @@ def decide_alone(request: RunRequest, store: ObjectStore) -> Decision:
 
 
 def wait_for_previous(request: RunRequest, store: ObjectStore, claim: Claim) -> None:
-    """Return when the previous attempt's driver is certainly not at work any more.
+    """Return when no earlier attempt's driver is at work any more.
 
-    A driver that lives notices the new claim at its next heartbeat, stops, and says so. One that was killed leaves a
-    heartbeat that stands still.
+    An attempt that has recorded its start had waited for all before it; those that claimed later may have died while
+    they waited, so each of them is looked at. What the operator has found lost is not watched again if its heartbeat is
+    the same *after* our claim: a beat that is sent later is not confirmed any more (``storage.heartbeat``).
 
     :raises StoreError: the store cannot be read
     """
     prefix = request.job.prefix
-    previous = Claims(store, prefix).driver_before(claim.epoch)
-    if previous is None or previous.epoch <= request.previous_lost or process_is_gone(previous):
-        return
     newest = read_graph(store, prefix).newest
-    if newest is not None and newest.epoch == previous.epoch and newest.state.terminal:
-        return
-    timeout = request.options.previous_worker_recovery_timeout
-    log.info(
-        "Attempt %d (process %d on %s) did not say how it ended; watching its heartbeat for up to %g s.",
-        previous.epoch,
-        previous.pid,
-        previous.host,
-        timeout,
-    )
-    while watch(store, prefix, previous.epoch, timeout):
-        log.info("Attempt %d is still at work; waiting for it to notice that it is fenced.", previous.epoch)
+    began = newest.epoch if newest is not None else 0
+    watched = []
+    for previous in Claims(store, prefix).drivers_before(claim.epoch, down_to=max(began, 1)):
+        if newest is not None and newest.epoch == previous.epoch and newest.state.terminal:
+            continue
+        if previous.epoch <= request.previous_lost and request.previous_beat < 0:
+            continue
+        liveness = Liveness(store, prefix, previous, request.options.previous_worker_recovery_timeout)
+        life = liveness.look()
+        if life is Life.STOPPED:
+            continue
+        known = previous.epoch == request.previous_lost and liveness.beat.number == request.previous_beat
+        if life is Life.GONE or known:
+            liveness.end_what_is_left(log)
+            continue
+        watched.append(liveness)
+    wait_for_end(watched, log)

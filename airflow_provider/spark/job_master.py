@@ -15,7 +15,7 @@ from typing import Any
 
 from airflow_provider.recovery import events as ev
 from airflow_provider.recovery.classify import Need, classify
-from airflow_provider.recovery.errors import Fenced, RecoveryError, StoreError
+from airflow_provider.recovery.errors import Fenced, RecoveryError
 from airflow_provider.recovery.failover import FailureHandlingResult, handle_failure
 from airflow_provider.recovery.failure import Cause
 from airflow_provider.recovery.faults import (
@@ -45,6 +45,7 @@ from airflow_provider.storage.claims import Claims
 from airflow_provider.storage.heartbeat import Heartbeat
 from airflow_provider.storage.object_store import ObjectStore
 from airflow_provider.storage.partition_store import PartitionStore
+from airflow_provider.storage.processes import Process
 from airflow_provider.storage.retry import requests_repeated
 
 log = logging.getLogger(__name__)
@@ -56,9 +57,16 @@ class JobMaster:
     :param request: what to run
     :param store: the object store that it names
     :param on_fenced: called once, from any thread, with the epoch that took over; should end the process
+    :param jvm: the driver's JVM, as far as there is one
     """
 
-    def __init__(self, request: RunRequest, store: ObjectStore, on_fenced: Callable[[int], None]) -> None:
+    def __init__(
+        self,
+        request: RunRequest,
+        store: ObjectStore,
+        on_fenced: Callable[[int], None],
+        jvm: Callable[[], Process | None] = lambda: None,
+    ) -> None:
         self.request = request
         self.store = store
         self.prefix = request.job.prefix
@@ -72,6 +80,7 @@ class JobMaster:
         self._partitions = PartitionStore(store, self.prefix)
         self._survivors = Survivors(store, self.prefix, self.partitions_reset)
         self._succeeded = False
+        self._jvm = jvm
         self._heartbeat: Heartbeat | None = None
 
     @property
@@ -102,11 +111,18 @@ class JobMaster:
             if isinstance(decision, StartAfresh):
                 fresh = decision.reason
 
-        claim = Claims(self.store, self.prefix).claim()
+        lease = self.request.options.lease
+        claim = Claims(self.store, self.prefix).claim(lease)
         self._record.epoch = claim.epoch
         log.info("Attempt %d of job %s: CREATED. Event store: %s", claim.epoch, self.request.job, self.store.uri)
         self._heartbeat = Heartbeat(
-            self.store, self.prefix, claim, self.request.options.heartbeat_interval, self._record.fence
+            self.store,
+            self.prefix,
+            claim,
+            lease.interval,
+            self._record.fence,
+            patience=self.request.options.ownership_timeout,
+            jvm=self._jvm,
         )
         self._heartbeat.start()
         try:
@@ -140,16 +156,20 @@ class JobMaster:
         self._record.check()
 
     def check_now(self) -> None:
-        """Ask the store whether a newer attempt owns the job; before something is committed outside of it."""
+        """Make sure that this attempt owns the job, before something is committed outside of the store.
+
+        Costs no request while the lease lasts; after that it waits for the store, whether that records or not.
+
+        :raises Fenced: a newer attempt owns the job
+        :raises OwnershipUnconfirmed: the store did not say so within ``ownership_timeout``
+        """
         self.check()
-        if self._heartbeat is not None and self.usable:
+        if self._heartbeat is not None:
             try:
-                self._heartbeat.check()
+                self._heartbeat.confirm()
             except Fenced as error:
                 self._record.fence(int(str(error.ids["newer"])))
                 raise
-            except StoreError as error:
-                log.warning("Cannot see whether a newer attempt owns the job: %s", error)
 
     def vertex(self, identity: str) -> Vertex | None:
         """Return what is known of a vertex."""

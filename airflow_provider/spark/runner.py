@@ -115,6 +115,7 @@ def watch_parent() -> None:
     def watch() -> None:
         while os.getppid() == parent:
             time.sleep(1)
+        _stopping.acquire()  # a fenced driver ends its JVM itself, and says why
         log.error("The driver's JVM is gone; this driver ends.")
         logging.shutdown()
         os._exit(EXIT_FAILED)
@@ -126,6 +127,7 @@ def _run(request: RunRequest, application: Path) -> int:
     from airflow_provider.spark.auto.mode import auto_mode
     from airflow_provider.spark.context import RecoveryContext, recovering
     from airflow_provider.spark.job_master import JobMaster
+    from airflow_provider.spark.jvm.driver_jvm import driver_jvm
     from airflow_provider.spark.out_of_reach import lost_the_store, new_session
     from airflow_provider.spark.reading import hadoop_root
     from airflow_provider.spark.sinks import guarded_sinks
@@ -136,7 +138,7 @@ def _run(request: RunRequest, application: Path) -> int:
     if os.environ.get(FAULT):
         os.environ.setdefault(FAULT_PID, str(os.getpid()))
     store = open_store(request.event_store, request.storage)
-    master = JobMaster(request, store, on_fenced=lambda _: _stop_fenced(master))
+    master = JobMaster(request, store, on_fenced=lambda newer: _stop_fenced(master, newer), jvm=driver_jvm)
     if not master.start():
         if not request.supervised:
             master.acknowledge()
@@ -160,7 +162,8 @@ def _run(request: RunRequest, application: Path) -> int:
                 one_line(error),
             )
             new_session()
-            error = run_script(application, request.arguments, master.check)
+            with guarded_sinks(master.check_now):
+                error = run_script(application, request.arguments, master.check)
         if error is None:
             master.finished()
             return 0
@@ -228,19 +231,22 @@ def _note_damage(master: object, error: BaseException) -> None:
 _stopping = threading.Lock()
 
 
-def _stop_fenced(master: object) -> None:
+def _stop_fenced(master: object, newer: int = 0) -> None:
     """End this process and its JVM at once: nothing of a fenced attempt may be committed. Does not return.
 
-    Several threads may come here; the first one ends the process, and takes the others with it.
+    Several threads may come here; the first one ends the process, and takes the others with it. The last word lets the
+    successor begin, so it is said only when the JVM has certainly ended.
     """
     from airflow_provider.spark.job_master import JobMaster
-    from airflow_provider.spark.jvm.execution import halt_jvm
+    from airflow_provider.spark.jvm.driver_jvm import end_jvm, say_through_jvm
 
     assert isinstance(master, JobMaster)  # noqa: S101 - typed loosely to keep the import lazy
     _stopping.acquire()  # never released
     # Whatever waits for the JVM breaks now; its stack traces would hide the one line that says why.
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-    halt_jvm(EXIT_FENCED)
-    master.stop_heartbeat("FENCED")
+    if newer:
+        say_through_jvm(f"ERROR spark-recovery: Attempt {master.epoch} is fenced: attempt {newer} owns the job now.")
+    if end_jvm():
+        master.stop_heartbeat("FENCED")
     logging.shutdown()
     os._exit(EXIT_FENCED)

@@ -76,7 +76,12 @@ def _check_create_only(store: ObjectStore, key: str, other: bytes) -> None:
         store.put_new(key, other)
     except ObjectExists:
         return
-    raise StoreError(
+    raise ignores_create_only(store, key)
+
+
+def ignores_create_only(store: ObjectStore, key: str) -> StoreError:
+    """Return what to say of a store that has created an object a second time."""
+    return StoreError(
         f"{store.uri} replaced an object although it was told to create it only if there is none.",
         remedy="Recovery needs conditional writes (PutObject with If-None-Match: *) to keep two drivers apart: "
         "use AWS S3, a newer version of this store, or a file:// event store.",

@@ -13,12 +13,15 @@ import os
 import socket
 import time
 import uuid
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 from airflow_provider.recovery.errors import ObjectExists, ObjectNotFound
+from airflow_provider.recovery.lease import Lease
+from airflow_provider.storage.checks import ignores_create_only
 from airflow_provider.storage.object_store import ObjectStore, already_there
+from airflow_provider.storage.processes import Process, machine, start_of
 
 log = logging.getLogger(__name__)
 
@@ -32,6 +35,8 @@ class Claim:
     :ivar pid_started: start time of the process in the kernel's ticks since boot, which with ``pid`` names it for good
     :ivar claimed_at: seconds since the Unix epoch on the owner's clock; for people only
     :ivar cancels: no driver's claim: somebody ends the one before it (see ``storage.cancelling``)
+    :ivar beat_interval: seconds between two heartbeats
+    :ivar lease: seconds for which it owns the job after a confirmed heartbeat (see ``recovery.lease``)
     """
 
     epoch: int
@@ -42,6 +47,13 @@ class Claim:
     pid_started: int
     claimed_at: float
     cancels: bool = False
+    beat_interval: float = Lease.interval
+    lease: float = Lease.duration
+
+    @property
+    def terms(self) -> Lease:
+        """How often its driver beats, and for how long it owns the job after a beat."""
+        return Lease(self.beat_interval, self.lease)
 
 
 class Claims:
@@ -51,33 +63,44 @@ class Claims:
         self._store = store
         self._prefix = prefix
 
-    def claim(self) -> Claim:
+    def claim(self, lease: Lease | None = None) -> Claim:
         """Claim the next epoch for this process and fence all earlier ones.
 
-        Every round either succeeds or meets an object that another has created, so it ends.
+        Every round either succeeds or meets an object that another has created, so it ends. The claim is then created
+        once more: a store that does not refuse that keeps no two drivers apart. The same bytes are written, so that
+        it harms nobody.
 
-        :raises StoreError: the store failed; the epoch may have been taken, which harms nobody
+        :param lease: what the driver will keep to
+        :raises StoreError: the store failed, or does not honour create-only puts; the epoch may have been taken
         """
         epoch = max(self._epochs(), default=0) + 1
-        while (claim := self.take(epoch)) is None:
+        while (claim := self.take(epoch, lease=lease)) is None:
             epoch += 1
-        return claim
+        try:
+            self._store.put_new(self._key(epoch), _encode(asdict(claim)))
+        except ObjectExists:
+            return claim
+        raise ignores_create_only(self._store, self._key(epoch))
 
-    def take(self, epoch: int, *, cancels: bool = False) -> Claim | None:
+    def take(self, epoch: int, *, cancels: bool = False, lease: Lease | None = None) -> Claim | None:
         """Claim *epoch* and no other; ``None`` if somebody else holds it.
 
         :param cancels: only to fence the epoch before it
+        :param lease: what the owner will keep to
         :raises StoreError: the store failed; the epoch may have been taken, which harms nobody
         """
+        terms = lease or Lease()
         claim = Claim(
             epoch=epoch,
             owner=uuid.uuid4().hex,
             host=socket.gethostname(),
-            boot_id=_boot_id(),
+            boot_id=machine(),
             pid=os.getpid(),
-            pid_started=_started(os.getpid()) or 0,
+            pid_started=start_of(os.getpid()) or 0,
             claimed_at=time.time(),
             cancels=cancels,
+            beat_interval=terms.interval,
+            lease=terms.duration,
         )
         try:
             self._store.put_new(self._key(epoch), _encode(asdict(claim)))
@@ -104,11 +127,17 @@ class Claims:
 
     def driver_before(self, epoch: int) -> Claim | None:
         """Return the newest claim before *epoch* that a driver holds, ``None`` if there is none."""
-        for earlier in range(epoch - 1, 0, -1):
+        return next(self.drivers_before(epoch), None)
+
+    def drivers_before(self, epoch: int, down_to: int = 1) -> Iterator[Claim]:
+        """Yield the claims before *epoch* that drivers hold, the newest first; one listing, then a request each.
+
+        :param down_to: the earliest epoch to look at
+        """
+        for earlier in sorted({known for known in self._epochs() if down_to <= known < epoch}, reverse=True):
             claim = self.get(earlier)
             if claim is not None and not claim.cancels:
-                return claim
-        return None
+                yield claim
 
     def taken(self, epoch: int) -> bool:
         """Whether somebody has claimed *epoch*; one small request."""
@@ -168,57 +197,12 @@ def _unknown(epoch: int) -> Claim:
 
 def same_machine(claim: Claim) -> bool:
     """Whether the claim's process id means a process of this machine, in this boot and PID name space."""
-    return bool(claim.boot_id) and claim.pid > 0 and (claim.host, claim.boot_id) == (socket.gethostname(), _boot_id())
+    return bool(claim.boot_id) and claim.pid > 0 and (claim.host, claim.boot_id) == (socket.gethostname(), machine())
 
 
 def process_is_gone(claim: Claim) -> bool:
-    """Whether the claim's process certainly has ended. ``False`` also means that it cannot be told from here.
-
-    Certain only on the same host, in the same boot and the same PID name space: there the process id either is free,
-    belongs to a process that started at another time, or is a zombie without a living thread.
-    """
-    if not same_machine(claim):
-        return False
-    try:
-        os.kill(claim.pid, 0)  # sends nothing; unlike /proc it is not hidden by the mount option hidepid
-    except ProcessLookupError:
-        return True
-    except PermissionError:
-        pass
-    started = _started(claim.pid)
-    if started is None or not claim.pid_started:
-        return False
-    return started != claim.pid_started or _is_zombie(claim.pid)
-
-
-def _boot_id() -> str:
-    """Return what two processes share only if they see each other's process ids."""
-    try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        return f"{boot}/{os.readlink('/proc/self/ns/pid')}"
-    except OSError:
-        return ""
-
-
-def _status(pid: int) -> list[str]:
-    """Return the fields of ``/proc/<pid>/stat`` from the third (the state) on; see proc(5)."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
-    except OSError:
-        return []
-
-
-def _started(pid: int) -> int | None:
-    fields = _status(pid)
-    return int(fields[19]) if len(fields) > 19 else None
-
-
-def _is_zombie(pid: int) -> bool:
-    """Whether nothing of the process runs any more; its first thread may end before the others."""
-    try:
-        return _status(pid)[:1] == ["Z"] and len(os.listdir(f"/proc/{pid}/task")) <= 1
-    except OSError:
-        return False
+    """Whether the claim's process certainly has ended. ``False`` also means that it cannot be told from here."""
+    return same_machine(claim) and Process(claim.pid, claim.pid_started).is_gone()
 
 
 def _encode(value: dict[str, Any]) -> bytes:
@@ -227,6 +211,9 @@ def _encode(value: dict[str, Any]) -> bytes:
 
 def _decode(body: bytes, epoch: int) -> Claim:
     value = json.loads(body)
+    if not isinstance(value, dict):
+        raise TypeError(f"it is a {type(value).__name__}")
+    lease = Lease.read(value.get("beat_interval"), value.get("lease"))
     claim = Claim(
         epoch=int(value["epoch"]),
         owner=str(value["owner"]),
@@ -236,6 +223,8 @@ def _decode(body: bytes, epoch: int) -> Claim:
         pid_started=int(value["pid_started"]),
         claimed_at=float(value["claimed_at"]),
         cancels=value.get("cancels") is True,
+        beat_interval=lease.interval,
+        lease=lease.duration,
     )
     if claim.epoch != epoch or not claim.owner:
         raise ValueError(f"it speaks of epoch {claim.epoch}")

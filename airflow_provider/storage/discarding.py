@@ -20,9 +20,9 @@ from dataclasses import dataclass
 
 from airflow_provider.recovery.errors import ConfigurationError, JobAlreadyRunning, ObjectExists, ObjectNotFound
 from airflow_provider.recovery.graph import ExecutionGraph
-from airflow_provider.storage.claims import Claims, process_is_gone
+from airflow_provider.storage.claims import Claims
 from airflow_provider.storage.event_log import JobEventLog
-from airflow_provider.storage.heartbeat import watch
+from airflow_provider.storage.liveness import Life, Liveness
 from airflow_provider.storage.object_store import ObjectStore
 from airflow_provider.storage.partition_store import PartitionStore
 from airflow_provider.storage.state_files import StateFiles
@@ -86,10 +86,10 @@ def discard_in_force(store: ObjectStore, prefix: str, graph: ExecutionGraph, bef
 def discard(store: ObjectStore, prefix: str, *, by: str, timeout: float) -> Discard:
     """Let the next attempt start afresh; nothing is deleted. Again is harmless: the first one stays.
 
-    Takes up to *timeout* seconds if the newest attempt did not say how it ended.
+    Takes as long as a driver may be silent by its claim if the newest attempt did not say how it ended.
 
     :param by: who wants it, for people
-    :param timeout: seconds that a heartbeat must stand still before its driver counts as lost
+    :param timeout: seconds that a heartbeat must stand still at least before its driver counts as lost
     :raises ConfigurationError: nobody has ever claimed the job
     :raises JobAlreadyRunning: a driver is at work, or has begun at the same moment; nothing that it needs was touched
     :raises StoreError: the store failed; doing it again is harmless
@@ -100,7 +100,7 @@ def discard(store: ObjectStore, prefix: str, *, by: str, timeout: float) -> Disc
         raise ConfigurationError("The job has stored nothing yet.", remedy="There is nothing to discard.")
     attempt = JobEventLog(store, prefix).replay().graph.newest
     ended = attempt is not None and attempt.epoch == newest.epoch and attempt.state.terminal
-    if not ended and not process_is_gone(newest) and watch(store, prefix, newest.epoch, timeout):
+    if not ended and Liveness(store, prefix, newest, timeout).wait() is Life.ALIVE:
         raise JobAlreadyRunning(
             f"Attempt {newest.epoch} is at work on {newest.host or 'an unknown host'}: its heartbeat moves.",
             remedy="End it first (mark the task failed in Airflow), then try again.",

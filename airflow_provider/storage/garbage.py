@@ -19,7 +19,8 @@ from airflow_provider.recovery.errors import Fenced
 from airflow_provider.recovery.job import JOB_FOLDER
 from airflow_provider.recovery.options import RecoveryOptions
 from airflow_provider.storage.claims import Claims
-from airflow_provider.storage.heartbeat import Heartbeat, heartbeat_key, watch
+from airflow_provider.storage.heartbeat import Heartbeat, heartbeat_key
+from airflow_provider.storage.liveness import Life, Liveness
 from airflow_provider.storage.object_store import ObjectInfo, ObjectStore
 
 ROOT = "jobs/"
@@ -98,12 +99,14 @@ def judge(store: ObjectStore, job: StoredJob, now: float, older_than: float, tim
 
     :param now: the store's clock
     :param older_than: seconds without a change from which on a job is garbage
-    :param timeout: seconds that a heartbeat must stand still before its driver counts as lost
+    :param timeout: seconds that a heartbeat must stand still at least before its driver counts as lost
     """
     idle = now - job.modified_at
     if idle < older_than:
         return Verdict(job, idle, "keep", "younger than the retention")
-    if idle < _RECENT and job.epoch and watch(store, job.prefix, job.epoch, timeout):
+    claim = Claims(store, job.prefix).get(job.epoch) if job.epoch else None
+    recent = claim is not None and not claim.cancels and idle < max(_RECENT, claim.terms.silence)
+    if claim is not None and recent and Liveness(store, job.prefix, claim, timeout).wait() is Life.ALIVE:
         return Verdict(job, idle, "keep", "its driver is at work")
     return Verdict(job, idle, "delete")
 
@@ -113,7 +116,7 @@ def remove_job(store: ObjectStore, job: StoredJob, options: RecoveryOptions) -> 
 
     :raises StoreError: the store failed; the rest of the job is found again next time
     """
-    claim = Claims(store, job.prefix).take(job.epoch + 1)
+    claim = Claims(store, job.prefix).take(job.epoch + 1, lease=options.lease)
     if claim is None:
         return False
     heartbeat = Heartbeat(store, job.prefix, claim, options.heartbeat_interval, on_fenced=lambda _: None)

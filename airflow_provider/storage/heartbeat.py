@@ -1,8 +1,16 @@
-"""Signs of life of a job's owner, and how they are watched.
+"""Signs of life of a job's owner, and its lease: whether it may still write.
 
-The owner rewrites one small object every interval. An observer judges by whether it *changes* within a time-out on the
-observer's own monotonic clock: clocks of two machines are never compared. At the default interval of 10 s this costs
-two requests, 0.2 a second.
+The owner rewrites one small object every interval, and looks before each beat whether somebody has claimed the next
+epoch. A beat counts as **confirmed** once a look that came *after* it has found no newer claim; the owner then owns the
+job from the moment before it sent that beat, for as long as its lease lasts. Nobody can take the job over within that
+time (``storage.liveness``):
+
+* Who watches the heartbeat waits from the moment after it has read the beat, and longer than the lease.
+* Who claims reads the heartbeat once more *after* its claim. A beat that was sent before is seen there, and watched
+  again; one that is sent later is not confirmed, because the look that follows it finds the claim.
+
+Each look confirms the beat before it. So at the default interval of 10 s all of this costs two requests, 0.2 a second,
+and a write that falls into the lease costs none.
 """
 
 from __future__ import annotations
@@ -12,42 +20,106 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
-from airflow_provider.recovery.errors import Fenced, ObjectNotFound, StoreError
+from airflow_provider.recovery.errors import Fenced, OwnershipUnconfirmed, StoreError
 from airflow_provider.storage.claims import Claim, Claims
 from airflow_provider.storage.object_store import ObjectStore
+from airflow_provider.storage.processes import Process
 
 log = logging.getLogger(__name__)
 
 ALIVE = "ALIVE"
 """State in the heartbeat of an owner that goes on; any other one is its last word."""
+PATIENCE = 300.0
+"""Most seconds that a write waits for the store, if nothing else is said."""
+_HURRY = 1.0
+"""Most seconds between two attempts while a write waits."""
+_ONE_LOOK = 5.0
+"""Least seconds that a write waits, also in an outage that another one has waited for."""
+
+
+def now() -> float:
+    """Return seconds on a clock that goes on while the machine sleeps: leases run out meanwhile."""
+    try:
+        return time.clock_gettime(time.CLOCK_BOOTTIME)
+    except (AttributeError, OSError):  # not Linux
+        return time.monotonic()
+
+
+@dataclass(frozen=True)
+class Beat:
+    """What a heartbeat says.
+
+    :ivar number: grows with each beat; 0 where there is no heartbeat
+    :ivar jvm: the driver's JVM, where that is known
+    """
+
+    number: int = 0
+    state: str = ALIVE
+    jvm: Process | None = None
+
+    @classmethod
+    def parse(cls, body: bytes | None) -> Beat:
+        """Read a heartbeat; one that cannot be read is a sign of life without a number."""
+        try:
+            told = json.loads(body or b"{}")
+            pid, started = int(told.get("jvm_pid", 0)), int(told.get("jvm_started", 0))
+            jvm = Process(pid, started) if pid > 0 else None
+            return cls(int(told.get("beat", 0)), str(told.get("state", ALIVE)), jvm)
+        except (ValueError, TypeError, AttributeError):
+            return cls()
 
 
 class Heartbeat:
-    """Beats for one claim in a daemon thread, and looks at each beat whether somebody has claimed the next epoch.
+    """Beats for one claim in a daemon thread, and says whether its owner may write.
 
     A failing store stops neither the thread nor the job: it warns once per outage and goes on trying. A fenced owner
-    goes on beating until :meth:`stop`, so that its successor can see when it has really stopped.
+    that is not ended goes on beating until :meth:`stop`, so that its successor can see when it has really stopped.
 
     :param interval: seconds between two beats
     :param on_fenced: called once, in the thread, with the epoch of the newer owner
+    :param patience: seconds that a write waits for the store when the lease has run out
+    :param jvm: the driver's JVM, as far as there is one; told in the beats
     """
 
     def __init__(
-        self, store: ObjectStore, prefix: str, claim: Claim, interval: float, on_fenced: Callable[[int], None]
+        self,
+        store: ObjectStore,
+        prefix: str,
+        claim: Claim,
+        interval: float,
+        on_fenced: Callable[[int], None],
+        *,
+        patience: float = PATIENCE,
+        jvm: Callable[[], Process | None] = lambda: None,
+        clock: Callable[[], float] = now,
     ) -> None:
         self._store = store
         self._key = heartbeat_key(prefix, claim.epoch)
+        self._job = prefix.removeprefix("jobs/").removesuffix("/@job")
         self._claims = Claims(store, prefix)
         self._claim = claim
         self._interval = interval
         self._on_fenced = on_fenced
-        self._fenced_by: int | None = None
+        self._patience = patience
+        self._jvm = jvm
+        self._clock = clock
         self._told = False
         self._beats = 0
+        self._sent_at: float | None = None
+        """When the beat was sent that is not confirmed yet."""
         self._failing = False
-        self._ending = threading.Event()
         self._ended = False
+        # Everything below is guarded by the condition.
+        self._changed = threading.Condition()
+        self._confirmed_at: float | None = None
+        self._fenced_by: int | None = None
+        self._error: Exception | None = None
+        self._waiting = 0
+        self._give_up_at: float | None = None
+        """When writes stop waiting for this outage."""
+        self._ending = False
         self._thread = threading.Thread(target=self._run, name=f"heartbeat-{claim.epoch}", daemon=True)
 
     def start(self) -> None:
@@ -61,12 +133,65 @@ class Heartbeat:
         :raises StoreError: the store cannot say
         """
         if self._look() is not None:
-            raise Fenced(
-                f"Attempt {self._claim.epoch} has been replaced by attempt {self._fenced_by}.",
-                remedy="Nothing is to be done: the newer attempt goes on with the job.",
-                epoch=self._claim.epoch,
-                newer=self._fenced_by,
-            )
+            raise self._fenced()
+
+    def confirm(self) -> None:
+        """Return while the lease lasts, without a request; else wait until ownership is confirmed again.
+
+        :raises Fenced: somebody else owns the job
+        :raises OwnershipUnconfirmed: the store did not say within the patience
+        """
+        with self._changed:
+            if self._settled():
+                return
+            arrived = self._clock()
+            if self._give_up_at is None:
+                self._give_up_at = arrived + self._patience
+                if self._confirmed_at is not None:
+                    log.warning(
+                        "Attempt %d cannot confirm that it still owns its job; the write waits up to %g s for the "
+                        "event store. %s",
+                        self._claim.epoch,
+                        self._patience,
+                        self._error or "",
+                    )
+            give_up_at = max(self._give_up_at, arrived + min(self._patience, _ONE_LOOK))
+            self._waiting += 1
+            self._changed.notify_all()
+            try:
+                while not self._settled():
+                    if (left := give_up_at - self._clock()) <= 0 or self._ending:
+                        raise self._unconfirmed()
+                    self._changed.wait(left)
+            finally:
+                self._waiting -= 1
+
+    def _settled(self) -> bool:
+        """Whether this claim owns the job. :raises Fenced: another one is known to"""
+        if self._fenced_by is not None:
+            raise self._fenced()
+        if self._ending:  # its last word lets a successor begin at once
+            return False
+        return self._confirmed_at is not None and self._clock() < self._confirmed_at + self._claim.lease
+
+    def _fenced(self) -> Fenced:
+        return Fenced(
+            f"Attempt {self._claim.epoch} has been replaced by attempt {self._fenced_by}.",
+            remedy="Nothing is to be done: the newer attempt goes on with the job.",
+            epoch=self._claim.epoch,
+            newer=self._fenced_by,
+        )
+
+    def _unconfirmed(self) -> OwnershipUnconfirmed:
+        if self._ending:
+            return OwnershipUnconfirmed(f"Attempt {self._claim.epoch} has ended. Nothing was written.")
+        since = "" if self._confirmed_at is None else f" for {self._clock() - self._confirmed_at:.0f} s"
+        return OwnershipUnconfirmed(
+            f"Attempt {self._claim.epoch} cannot confirm that it owns job {self._job}: the event store "
+            f"{self._store.uri} has not said so{since} ({self._error or 'no answer yet'}). Nothing was written.",
+            remedy="Make the event store reachable for the driver, and retry: the job resumes.",
+            epoch=self._claim.epoch,
+        )
 
     def stop(self, state: str) -> None:
         """Stop beating and leave *state* (FINISHED, FAILED, FENCED) as the last word. Again does nothing.
@@ -77,7 +202,9 @@ class Heartbeat:
         if self._ended:
             return
         self._ended = True
-        self._ending.set()
+        with self._changed:
+            self._ending = True
+            self._changed.notify_all()
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join()
         try:
@@ -88,79 +215,71 @@ class Heartbeat:
     def _run(self) -> None:
         while True:
             began = time.monotonic()
-            self._beat_and_look()
-            if self._ending.wait(max(0.0, self._interval - (time.monotonic() - began))):
-                return
+            self._look_and_beat()
+            with self._changed:
+                while not self._ending:
+                    pause = min(self._interval, _HURRY) if self._waiting else self._interval
+                    if (left := pause - (time.monotonic() - began)) <= 0:
+                        break
+                    self._changed.wait(left)
+                if self._ending:
+                    return
 
-    def _beat_and_look(self) -> None:
+    def _look_and_beat(self) -> None:
+        """Look, which confirms the last beat; beat; and look again where a write could not wait for the next look."""
         try:
+            self._look_and_tell()
+            sent_at = self._clock()
             self._beat(ALIVE)
-            if not self._told and (newer := self._look()) is not None:
-                self._told = True
-                self._on_fenced(newer)
+            self._sent_at = sent_at
+            if not self._told and not self._lasts():
+                self._look_and_tell()
         except Exception as error:  # noqa: BLE001  nothing may end the signs of life of a living driver
             if not self._failing:
                 log.warning("Heartbeat of attempt %d: %s Trying again.", self._claim.epoch, error)
             self._failing = True
+            with self._changed:
+                self._error = error
         else:
             self._failing = False
 
+    def _lasts(self) -> bool:
+        """Whether the lease lasts until the next look."""
+        return (
+            self._confirmed_at is not None
+            and not self._waiting
+            and self._clock() + self._interval < self._confirmed_at + self._claim.lease
+        )
+
+    def _look_and_tell(self) -> None:
+        newer = self._look()
+        if newer is None and self._sent_at is not None:
+            with self._changed:
+                self._confirmed_at, self._sent_at = self._sent_at, None
+                self._error = self._give_up_at = None
+                self._changed.notify_all()
+        elif newer is not None and not self._told:
+            self._told = True
+            self._on_fenced(newer)
+
     def _beat(self, state: str) -> None:
         self._beats += 1
-        body = {"owner": self._claim.owner, "beat": self._beats, "state": state}
+        body: dict[str, object] = {"owner": self._claim.owner, "beat": self._beats, "state": state}
+        jvm = self._jvm()
+        if jvm is not None:
+            body |= {"jvm_pid": jvm.pid, "jvm_started": jvm.started}
         self._store.put(self._key, json.dumps(body, sort_keys=True).encode())
 
     def _look(self) -> int | None:
         """Return the epoch of the newer owner, if there is one."""
         if self._fenced_by is None and self._claims.taken(self._claim.epoch + 1):
             newest = self._claims.newest()
-            self._fenced_by = max(newest.epoch if newest else 0, self._claim.epoch + 1)
+            with self._changed:
+                self._fenced_by = max(newest.epoch if newest else 0, self._claim.epoch + 1)
+                self._changed.notify_all()
         return self._fenced_by
 
 
 def heartbeat_key(prefix: str, epoch: int) -> str:
     """Return the key of the heartbeat of *epoch*."""
     return f"{prefix}/heartbeats/{epoch:08d}.json"
-
-
-def watch(store: ObjectStore, prefix: str, epoch: int, timeout: float, *, poll: float | None = None) -> bool:
-    """Return whether the owner of *epoch* lives.
-
-    ``True`` as soon as the heartbeat is seen to change, or to appear; ``False`` once it says that its owner has
-    stopped, or once it was the same, or absent, from a first read to one at least *timeout* seconds later.
-
-    :param timeout: seconds
-    :param poll: seconds between two reads; by default a fifteenth of the time-out, at most 2 s
-    :raises StoreError: the store cannot be read, so that nothing can be said
-    """
-    pause = poll if poll is not None else min(2.0, timeout / 15)
-    key = heartbeat_key(prefix, epoch)
-    deadline = time.monotonic() + timeout
-    first = _read(store, key)
-    while True:
-        if _has_stopped(first):
-            return False
-        before = time.monotonic()
-        if before < deadline:
-            time.sleep(min(pause, deadline - before))
-            before = time.monotonic()
-        seen = _read(store, key)
-        # One that is gone was removed with its job: nothing beats there.
-        if seen is not None and seen != first:
-            return not _has_stopped(seen)
-        if before >= deadline:
-            return False
-
-
-def _read(store: ObjectStore, key: str) -> bytes | None:
-    try:
-        return store.get(key)
-    except ObjectNotFound:
-        return None
-
-
-def _has_stopped(body: bytes | None) -> bool:
-    try:
-        return body is not None and str(json.loads(body)["state"]) != ALIVE
-    except (ValueError, KeyError, TypeError):
-        return False

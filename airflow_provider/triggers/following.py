@@ -6,13 +6,12 @@ import logging
 import time
 from collections.abc import Callable
 
-from airflow_provider.operators.driver import LOST as NO_LAST_WORD
-from airflow_provider.operators.driver import SignsOfLife
 from airflow_provider.operators.progress import Progress
 from airflow_provider.recovery.graph import JobState
 from airflow_provider.recovery.job import JobId
 from airflow_provider.storage.claims import Claim, Claims
 from airflow_provider.storage.event_log import JobEventLog
+from airflow_provider.storage.liveness import Life, Liveness
 from airflow_provider.storage.object_store import ObjectStore
 from airflow_provider.triggers.order import FAILED, FINISHED, LOST, SILENT, UNCLAIMED, Order, Outcome
 
@@ -42,7 +41,7 @@ class JobWatch:
         self._claims = Claims(store, self._prefix)
         self._since = clock()
         self._claim: Claim | None = None
-        self._life: SignsOfLife | None = None
+        self._liveness: Liveness | None = None
         self._progress: Progress | None = None
         self._state = JobState.CREATED
 
@@ -53,7 +52,7 @@ class JobWatch:
 
     def start_over(self) -> None:
         """Judge the driver's life anew: while the store could not be read, nothing could be seen to change."""
-        self._life = None
+        self._liveness = None
 
     def look(self) -> Outcome | None:
         """Look once; return how it has ended, ``None`` while it goes on.
@@ -64,18 +63,18 @@ class JobWatch:
             if self._clock() - self._since < self._order.claim_within:
                 return None
             return Outcome(UNCLAIMED, 0)
-        word = self._last_word()
-        if not word:
-            return None
+        life, word, beat = self._look()
         if (kind := _KINDS.get(word)) is not None:
             return Outcome(kind, self.epoch)
+        if not life.over:
+            return None
         newest = self._claims.newest()
         if newest is not None and newest.epoch > self.epoch and not newest.cancels:
             self._log.info("Attempt %d has been replaced by attempt %d; following that.", self.epoch, newest.epoch)
             self._follow(newest)
             return None
-        if word == NO_LAST_WORD:
-            return Outcome(SILENT, self.epoch, f"attempt {self.epoch}: its heartbeat has stopped")
+        if life is not Life.STOPPED:
+            return Outcome(SILENT, self.epoch, f"attempt {self.epoch}: its heartbeat has stopped", beat)
         return Outcome(LOST, self.epoch, f"attempt {self.epoch}: its last word was {word}")
 
     def _find(self) -> bool:
@@ -90,16 +89,17 @@ class JobWatch:
 
     def _follow(self, claim: Claim) -> None:
         self._claim = claim
-        self._life = None
+        self._liveness = None
         events = JobEventLog(self._store, self._prefix)
         self._progress = Progress(events, self._log, after=claim.epoch - 1, peek_every=_PEEK_EVERY)
 
-    def _last_word(self) -> str:
+    def _look(self) -> tuple[Life, str, int]:
+        """Return whether the driver lives, what it said of its end, and the number of its last heartbeat."""
         assert self._claim is not None  # noqa: S101 - for the type checker
         assert self._progress is not None  # noqa: S101
-        if self._life is None:
-            self._life = SignsOfLife(self._store, self._prefix, self._claim, self._order.timeout)
-        word = self._life.last_word()  # before the events: whatever it stored before its end is then seen
+        if self._liveness is None:
+            self._liveness = Liveness(self._store, self._prefix, self._claim, self._order.timeout, clock=self._clock)
+        life = self._liveness.look()  # before the events: whatever it stored before its end is then seen
         self._progress.read()
         state = self._progress.state(self._claim.epoch)
-        return str(state) if state.terminal else word
+        return life, str(state) if state.terminal else self._liveness.word, self._liveness.beat.number

@@ -55,7 +55,7 @@ class Order:
     :ivar settings: what the task says of the store over the connection: names and addresses, never credentials
     :ivar epoch: the attempt to follow; 0 for one that has not claimed the job yet
     :ivar after: newest epoch when that one was submitted
-    :ivar timeout: seconds a heartbeat must stand still before its driver counts as lost
+    :ivar timeout: seconds a heartbeat must stand still at least before its driver counts as lost
     :ivar pause: seconds between two looks
     :ivar claim_within: seconds after which it is told that nobody has claimed the job
     """
@@ -94,11 +94,13 @@ class Outcome:
 
     :ivar kind: one of the words above
     :ivar epoch: the attempt that it is about; 0 if none has claimed the job
+    :ivar beat: number of the last heartbeat of a driver that is silent; -1 if that was not told
     """
 
     kind: str
     epoch: int
     message: str = ""
+    beat: int = -1
 
     def to_payload(self) -> dict[str, Any]:
         """Return the payload of a trigger's event."""
@@ -109,7 +111,10 @@ class Outcome:
         """Read what :meth:`to_payload` of any release wrote; what is not understood counts as lost."""
         if not isinstance(payload, Mapping):
             return cls(LOST, 0, f"the trigger answered {payload!r}")
-        epoch = payload.get("epoch")
+        epoch, beat = payload.get("epoch"), payload.get("beat")
         return cls(
-            str(payload.get("kind", LOST)), epoch if isinstance(epoch, int) else 0, str(payload.get("message", ""))
+            str(payload.get("kind", LOST)),
+            epoch if isinstance(epoch, int) else 0,
+            str(payload.get("message", "")),
+            beat if isinstance(beat, int) else -1,
         )

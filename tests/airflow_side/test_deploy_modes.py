@@ -28,6 +28,7 @@ from airflow_provider.operators.spark_recovery import SparkRecoveryOperator
 from airflow_provider.recovery import events as ev
 from airflow_provider.recovery.errors import ConfigurationError
 from airflow_provider.recovery.graph import ExecutionGraph
+from airflow_provider.recovery.lease import Lease
 from airflow_provider.recovery.options import RecoveryOptions
 from airflow_provider.storage.claims import Claims
 from airflow_provider.storage.event_store import JobEventWriter
@@ -254,7 +255,7 @@ def task(kind: str, server: ResourceManager | Kubernetes, operator: Make, submit
 
 def attempt(store: ObjectStore, *events: Callable[[int], ev.JobEvent], host: str = "elsewhere") -> Heartbeat:
     """Claim the job and record events, as a driver on another machine does; return its heartbeat, not yet beating."""
-    claim = Claims(store, JOB.prefix).claim()
+    claim = Claims(store, JOB.prefix).claim(Lease.lasting(0.3))
     key = f"{JOB.prefix}/claims/{claim.epoch:08d}.json"
     store.put(key, json.dumps({**json.loads(store.get(key)), "host": host}).encode())
     options = RecoveryOptions(write_buffer_flush_interval=0.01)

@@ -43,7 +43,7 @@ from airflow_provider.storage.uris import open_store
 runner = next(i for i, text in enumerate(sys.argv) if text.endswith("spark_recovery_runner.py"))
 request = parse_run_arguments(sys.argv[runner + 1 :])
 store, prefix = open_store(request.event_store), request.job.prefix
-claim = Claims(store, prefix).claim()
+claim = Claims(store, prefix).claim(request.options.lease)
 writer = JobEventWriter(store, prefix, claim, request.options, on_fenced=print, on_broken=print)
 writer.begin(lambda _: ev.AttemptStarted(epoch=claim.epoch, fresh=bool(request.fresh), reason=request.fresh))
 {end}
@@ -207,6 +207,12 @@ def test_the_report_goes_to_xcom_as_json_and_is_kept(
             AirflowException,
             "Attempt 1 is fenced.",
         ),
+        (
+            "print('12:00:00 ERROR spark-recovery: Attempt 1 is fenced: attempt 2 owns the job.', flush=True); "
+            "import os; os.kill(os.getpid(), 9)",
+            AirflowException,
+            "Attempt 1 is fenced: attempt 2 owns the job.",
+        ),
         ("sys.exit(137)", AirflowException, "Cannot execute: "),
     ],
 )
@@ -326,7 +332,8 @@ def test_a_process_that_is_not_the_claims_is_never_ended(
     own = claims(tmp_path).claim()
     elsewhere = Claim(**{**vars(own), "host": "elsewhere"})
     earlier = Claim(**{**vars(own), "pid_started": own.pid_started - 1})
-    monkeypatch.setattr("airflow_provider.operators.driver.os.kill", lambda _, number: number and never())
+    monkeypatch.setattr("airflow_provider.storage.processes.os.kill", lambda _, number: number and never())
+    monkeypatch.setattr("airflow_provider.storage.processes.signal.pidfd_send_signal", never)
     assert not end_driver(elsewhere, logging.getLogger("test"))
     assert "runs on elsewhere" in caplog.text
     assert end_driver(earlier, logging.getLogger("test"))

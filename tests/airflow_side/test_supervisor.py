@@ -42,7 +42,7 @@ def supervisor(store: ObjectStore) -> JobSupervisor:
 
 def attempt(store: ObjectStore, *events: Callable[[int], ev.JobEvent], fresh: bool = False) -> Claim:
     """Claim the job and record events, as a driver does; then be gone without a word."""
-    claim = Claims(store, JOB.prefix).claim()
+    claim = Claims(store, JOB.prefix).claim(OPTIONS.lease)
     writer = JobEventWriter(store, JOB.prefix, claim, OPTIONS, on_fenced=lambda _: None, on_broken=lambda _: None)
 
     def first(_: ExecutionGraph) -> ev.AttemptStarted:
@@ -125,7 +125,7 @@ def test_a_dead_process_of_this_machine_is_known_at_once(store: ObjectStore, mon
     def never(*_: object, **__: object) -> bool:
         raise AssertionError("the heartbeat was watched")
 
-    monkeypatch.setattr("airflow_provider.operators.supervisor.watch", never)
+    monkeypatch.setattr("airflow_provider.operators.supervisor.Liveness.wait", never)
     assert isinstance(decision(store), Resume)
 
 
@@ -146,7 +146,7 @@ def test_a_fresh_start_that_died_before_its_first_event_stays_fresh(store: Objec
     attempt(store, finished)
     watched = supervisor(store)
     watched.acknowledge(watched.report())
-    Claims(store, JOB.prefix).claim()
+    Claims(store, JOB.prefix).claim(OPTIONS.lease)
     assert isinstance(decision(store), StartAfresh)
 
 
@@ -214,7 +214,7 @@ def test_who_was_lost_is_not_watched_again_but_a_successor_is(
         raise AssertionError("the heartbeat was watched")
 
     with monkeypatch.context() as patch:
-        patch.setattr("airflow_provider.operators.supervisor.watch", never)
+        patch.setattr("airflow_provider.operators.supervisor.Liveness.wait", never)
         assert isinstance(decide(supervisor(store).last_attempt(lost=lost.epoch), "auto"), Resume)
     successor = Heartbeat(store, JOB.prefix, attempt(store), 0.02, on_fenced=lambda _: None)
     successor.start()
@@ -293,7 +293,7 @@ def test_a_success_of_an_earlier_attempt_is_not_taken_for_the_newest(store: Obje
     attempt(store, finished)
     watched = supervisor(store)
     assert watched.recorded(watched.report())
-    Claims(store, JOB.prefix).claim()
+    Claims(store, JOB.prefix).claim(OPTIONS.lease)
     assert not watched.recorded(watched.report())
 
 

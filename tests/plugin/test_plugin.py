@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from airflow_provider.plugin.location import Instance, Location, parse_location, what_is_missing
-from airflow_provider.plugin.watching import Pulse
 from airflow_provider.provider_info import get_provider_info
 
 
@@ -75,20 +74,3 @@ def test_why_there_is_nothing_to_show() -> None:
     cases = [None, Instance("", 0, 0, ours), Instance("failed", 1, 0, "PythonOperator"), Instance("failed", 1, 0, ours)]
     assert len({what_is_missing(instance, None) for instance in cases}) == 4
     assert what_is_missing(cases[3], location) == ("", "")
-
-
-def test_a_pulse_is_judged_by_change_alone() -> None:
-    """Unknown at first, alive once it moves, silent after the time-out, and what the driver said last."""
-    now = [0.0]
-    pulse = Pulse(lambda: now[0])
-    assert pulse.look(0, None, 30) == "none"
-    assert pulse.look(1, b'{"state": "ALIVE", "beat": 1}', 30) == "watching"
-    now[0] = 29
-    assert pulse.look(1, b'{"state": "ALIVE", "beat": 2}', 30) == "alive"
-    now[0] = 58
-    assert pulse.look(1, b'{"state": "ALIVE", "beat": 2}', 30) == "alive"
-    now[0] = 60
-    assert pulse.look(1, b'{"state": "ALIVE", "beat": 2}', 30) == "silent"
-    assert pulse.look(2, None, 30) == "watching", "another attempt begins anew"
-    assert pulse.look(2, b"[damaged", 30) == "alive", "whatever it says, somebody wrote it"
-    assert pulse.look(2, b'{"state": "FAILED", "beat": 9}', 30) == "FAILED"

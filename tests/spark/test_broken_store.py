@@ -1,4 +1,4 @@
-"""When the store fails for good while a job runs, the job still finishes, unrecorded and with a warning."""
+"""When the store fails for good while a job runs, the job goes on and fails at its write."""
 
 from __future__ import annotations
 
@@ -10,12 +10,15 @@ from pathlib import Path
 
 import pytest
 
+from airflow_provider.recovery.run_request import EXIT_FAILED
 from tests.spark.test_crashes import expected, result
 from tests.support.driver import DriverHarness, Outcome
 from tests.support.http_faults import Answer, Drop, Fault, FaultyServer, Request
 from tests.support.s3_gateway import S3Server
 
 pytestmark = pytest.mark.process
+
+LEASE = {"previous-worker-recovery-timeout": "6s", "ownership-timeout": "3s"}
 
 
 def is_partition(request: Request, vertex: str = "") -> bool:
@@ -41,9 +44,13 @@ class BreakingStore:
     driver: DriverHarness
     seconds: float = 0.0
 
-    def run(self, orders: Path) -> Outcome:
+    @property
+    def out(self) -> Path:
+        return self.driver.folder / "out"
+
+    def run(self, orders: Path, *arguments: str) -> Outcome:
         began = time.monotonic()
-        outcome = self.driver.run("two_vertices.py", str(orders), str(self.driver.folder / "out"))
+        outcome = self.driver.run("two_vertices.py", str(orders), str(self.out), *arguments, options=LEASE)
         self.seconds = time.monotonic() - began
         return outcome
 
@@ -57,9 +64,17 @@ def breaking(driver: DriverHarness, moto: S3Server) -> Iterator[BreakingStore]:
         yield BreakingStore(server, driver)
 
 
+def failed_at_its_write(breaking: BreakingStore, outcome: Outcome) -> None:
+    """One line says why, and nothing was written."""
+    assert outcome.code == EXIT_FAILED, outcome.log
+    (line,) = [line for line in outcome.log.splitlines() if " ERROR spark-recovery: " in line]
+    assert "Attempt 1 cannot confirm that it owns job" in line
+    assert not breaking.out.exists()
+
+
 @pytest.mark.walk
 def test_the_store_is_gone_in_the_middle_of_a_vertex(breaking: BreakingStore, orders: Path) -> None:
-    """No answer any more from the third partition on: right result, exit code 0, a warning, and no endless waiting."""
+    """No answer any more from the third partition on: all is computed; the write waits and fails with a clear line."""
     puts = 0
 
     def third(request: Request) -> bool:
@@ -69,21 +84,21 @@ def test_the_store_is_gone_in_the_middle_of_a_vertex(breaking: BreakingStore, or
 
     breaking.server.fault = gone_after(third)
     outcome = breaking.run(orders)
-    assert outcome.code == 0, outcome.log
-    assert result(breaking.driver.folder / "out") == expected(orders)
     assert "WARNING spark-recovery: checkpoint 'totals' is not stored" in outcome.log
-    assert "the event store could not record it" in outcome.log
+    failed_at_its_write(breaking, outcome)
     assert breaking.seconds < 120, outcome.log
 
 
 def test_the_store_is_gone_after_the_first_vertex(breaking: BreakingStore, orders: Path) -> None:
-    """What was stored cannot be read back any more: it is computed again, and the job finishes all the same."""
+    """What was stored cannot be read back any more: it is computed again in the same driver; the write waits, and fails
+    as well.
+    """
     breaking.server.fault = gone_after(lambda request: is_partition(request, "graded-"))
-    outcome = breaking.run(orders)
-    assert outcome.code == 0, outcome.log
-    assert result(breaking.driver.folder / "out") == expected(orders)
+    outcome = breaking.run(orders, "count")
     assert "The script runs again from the top, without recovery" in outcome.log
-    assert breaking.seconds < 150, outcome.log
+    assert f"{len(expected(orders))} graded" in outcome.log
+    failed_at_its_write(breaking, outcome)
+    assert breaking.seconds < 175, outcome.log
 
 
 @pytest.mark.walk

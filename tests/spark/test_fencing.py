@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -55,6 +56,11 @@ class Race:
         files = [*self.out.rglob("*"), *self.object("events").iterdir()]
         return {str(file): (file.stat().st_mtime_ns, file.read_bytes()) for file in files if file.is_file()}
 
+    def elsewhere(self) -> None:
+        """Let the first driver look as if it ran on another machine, where nobody can end it."""
+        claim = self.object("claims/00000001.json")
+        claim.write_text(json.dumps({**json.loads(claim.read_text()), "host": "elsewhere"}))
+
     def check_result(self) -> None:
         assert sorted(pq.read_table(self.out)["id"].to_pylist()) == [2 * i for i in range(400)]
         assert len([*self.out.glob("part-*.parquet")]) == 1
@@ -101,11 +107,14 @@ def test_of_two_living_drivers_the_older_one_stops(race: Race) -> None:
 
 
 def test_a_driver_that_wakes_up_after_it_was_replaced_commits_nothing(race: Race) -> None:
-    """A driver that was suspended right before its write is replaced; when it goes on, it stops without writing."""
+    """A driver of another machine that was suspended right before its write is replaced; when it goes on, it stops
+    without writing.
+    """
     race.vertex_gate.touch()
     with race.start() as old:
         wait_until(lambda: len(race.driver.partitions("doubled")) == 4, "the vertex is stored")
         wait_until(lambda: any(type(event).__name__ == "VertexFinished" for event in race.events()), "and recorded")
+        race.elsewhere()
         stopped = signal_tree(old, signal.SIGSTOP)
         race.output_gate.touch()
         with race.start() as new:

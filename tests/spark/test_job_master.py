@@ -194,6 +194,8 @@ def test_a_fenced_attempt_leaves_what_arrives_to_the_owner(driver: Driver) -> No
         driver.compute(zombie, "v-f", 0)
         with driver.attempt() as owner:
             late = driver.put("v-f", 1, 1)
+            assert zombie._heartbeat is not None
+            zombie._heartbeat._look_and_beat()
             with pytest.raises(Fenced):
                 zombie.check_now()
             with pytest.raises(Fenced):

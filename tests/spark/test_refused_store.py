@@ -5,13 +5,14 @@ from __future__ import annotations
 import subprocess
 import time
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from airflow_provider.recovery.run_request import EXIT_CONFIGURATION, EXIT_FAILED
 from tests.support.driver import DriverHarness
-from tests.support.http_faults import Answer, FaultyServer
+from tests.support.http_faults import Answer, Fault, FaultyServer, Request
 from tests.support.s3_gateway import S3Server
 
 pytestmark = pytest.mark.process
@@ -20,21 +21,29 @@ RETRIED = 6
 """Requests that the retry policy sends in all."""
 
 
+def without_condition(request: Request) -> Fault:
+    """A store that does not know ``If-None-Match`` and replaces what is there."""
+    for name in [name for name in request.headers if name.lower() == "if-none-match"]:
+        del request.headers[name]
+    return None
+
+
 @pytest.mark.parametrize(
     ("fault", "bucket", "thing", "remedy", "code", "requests"),
     [
         (Answer(400, "ExpiredToken"), "", "credentials", "Renew them", EXIT_CONFIGURATION, 1),
         (Answer(403, "AccessDenied"), "", "Access denied", "Allow s3:ListBucket", EXIT_CONFIGURATION, 1),
         (None, "nobody-has-made-this", "'nobody-has-made-this' does not exist", "Create it", EXIT_CONFIGURATION, 1),
+        (without_condition, "", "replaced an object although", "use AWS S3", EXIT_CONFIGURATION, 4),
         (Answer(503, "SlowDown"), "", "kept failing", "Look at its health", EXIT_FAILED, RETRIED),
     ],
-    ids=["expired credentials", "access denied", "missing bucket", "503 for ever"],
+    ids=["expired credentials", "access denied", "missing bucket", "no create-only", "503 for ever"],
 )
 def test_one_line_on_standard_error(
     driver: DriverHarness,
     moto: S3Server,
     tmp_path: Path,
-    fault: Answer | None,
+    fault: Answer | Callable[[Request], Fault] | None,
     bucket: str,
     thing: str,
     remedy: str,
@@ -45,7 +54,7 @@ def test_one_line_on_standard_error(
     script = tmp_path / "script.py"
     script.write_text("print('the script has run')")
     with FaultyServer(moto.endpoint).running() as server:
-        server.fault = lambda request: fault
+        server.fault = fault if callable(fault) else lambda request: fault
         driver.event_store = f"s3://{bucket or moto.create_bucket('refused-store')}/{uuid.uuid4().hex}"
         driver.storage = {"endpoint-url": server.endpoint, "region": "us-east-1"}
         driver.environment = moto.environment

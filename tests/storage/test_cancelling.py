@@ -13,9 +13,10 @@ from airflow_provider.spark.job_master import JobMaster
 from airflow_provider.storage.cancelling import CANCELLED, cancel, cancel_unclaimed
 from airflow_provider.storage.claims import Claims
 from airflow_provider.storage.files import FileObjectStore
-from airflow_provider.storage.heartbeat import heartbeat_key, watch
+from airflow_provider.storage.heartbeat import heartbeat_key
 from airflow_provider.storage.object_store import ObjectStore
 from tests.support.small_driver import REQUEST, VERTICES, computed, run_job, run_vertices
+from tests.support.watching import watch
 
 PREFIX = REQUEST.job.prefix
 SUBMITTED = replace(REQUEST, supervised=True)

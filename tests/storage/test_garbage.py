@@ -29,7 +29,7 @@ def make_job(store: ObjectStore, name: str, *, ended: bool = True) -> str:
     """A job with one attempt, as a driver leaves it: claim, heartbeat, block, partition, acknowledgement."""
     prefix = f"jobs/{name}/@job"
     claims = Claims(store, prefix)
-    claim = claims.claim()
+    claim = claims.claim(OPTIONS.lease)
     writer = JobEventWriter(store, prefix, claim, OPTIONS, on_fenced=lambda _: None, on_broken=lambda _: None)
     writer.begin(lambda graph: AttemptStarted(epoch=claim.epoch))
     writer.close()

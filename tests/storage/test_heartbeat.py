@@ -9,14 +9,16 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from airflow_provider.recovery.errors import Fenced, StoreUnavailable
+from airflow_provider.recovery.errors import Fenced, OwnershipUnconfirmed, StoreUnavailable
+from airflow_provider.recovery.lease import Lease
 from airflow_provider.recovery.options import RecoveryOptions
 from airflow_provider.storage.claims import Claims
 from airflow_provider.storage.files import FileObjectStore
-from airflow_provider.storage.heartbeat import Heartbeat, heartbeat_key, watch
+from airflow_provider.storage.heartbeat import Heartbeat, heartbeat_key
 from airflow_provider.storage.object_store import ObjectStore
 from tests.storage.conftest import PREFIX, wait_until
 from tests.support.stores import WatchedStore
+from tests.support.watching import watch
 
 
 class Fence:
@@ -36,7 +38,7 @@ def _never(epoch: int) -> None:
 
 
 def test_a_beating_owner_is_seen_alive_and_a_stopped_one_is_not(store: ObjectStore) -> None:
-    """watch() returns as soon as the heartbeat changes, and at once when it says that it has stopped."""
+    """Watching ends as soon as the heartbeat changes, and at once when it says that it has stopped."""
     claim = Claims(store, PREFIX).claim()
     heartbeat = Heartbeat(store, PREFIX, claim, 0.05, _never)
     heartbeat.start()
@@ -167,8 +169,8 @@ def test_an_outage_is_survived_and_said_once(
     heartbeat.start()
     wait_until(lambda: watched.calls["exists"] >= 2)
     failing.set()
-    before = watched.calls["put"]
-    wait_until(lambda: watched.calls["put"] >= before + 5)
+    before = watched.calls["exists"]
+    wait_until(lambda: watched.calls["exists"] >= before + 5)
     assert len(caplog.records) == 1
     assert str(error) in caplog.text
     failing.clear()
@@ -227,13 +229,146 @@ def test_a_last_word_that_cannot_be_written_is_only_logged(
 
 
 def test_an_idle_job_costs_at_most_a_fifth_of_a_request_per_second(files: FileObjectStore) -> None:
-    """Two requests per beat, ten seconds between beats by default; nothing else."""
+    """Two requests per beat, ten seconds between beats by default; one more to begin with, and nothing else. A write
+    that falls into the lease asks nothing.
+    """
     assert 2 / RecoveryOptions().heartbeat_interval <= 0.2
     claim = Claims(files, PREFIX).claim()
     watched = WatchedStore(files)
     heartbeat = Heartbeat(watched, PREFIX, claim, 0.02, _never)
     heartbeat.start()
     wait_until(lambda: watched.calls["put"] >= 5)
+    for _ in range(100):
+        heartbeat.confirm()
     heartbeat.stop("FINISHED")
     beats = watched.calls["put"] - 1
-    assert watched.calls == {"put": beats + 1, "exists": beats}
+    assert watched.calls == {"put": beats + 1, "exists": beats + 1}
+
+
+class Time:
+    """A clock that stands still."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def refuse(operation: str, key: str) -> None:
+    raise StoreUnavailable("down")
+
+
+def test_the_owner_looks_before_it_beats(files: FileObjectStore) -> None:
+    """One that wakes up after it was replaced learns of that before it leaves a sign of life."""
+    called: list[str] = []
+    claim = Claims(files, PREFIX).claim()
+    Claims(files, PREFIX).claim()
+    fence = Fence()
+
+    def note(operation: str, key: str) -> None:
+        called.append(operation)
+
+    heartbeat = Heartbeat(WatchedStore(files, note), PREFIX, claim, 60, fence)
+    heartbeat.start()
+    assert fence.event.wait(10)
+    heartbeat.stop("FENCED")
+    assert called[0] == "exists"
+    assert "put" not in called[: called.index("get")]
+
+
+def test_a_lease_lasts_from_before_the_confirmed_beat(files: FileObjectStore) -> None:
+    """Within it ownership needs no store; the moment it is over, ownership cannot be confirmed without one."""
+    clock = Time()
+    claim = Claims(files, PREFIX).claim(Lease(interval=1, duration=3))
+    watched = WatchedStore(files)
+
+    def slow(operation: str, key: str) -> None:
+        if operation == "put":
+            clock.now += 2  # on its way to the store
+
+    watched.before = slow
+    heartbeat = Heartbeat(watched, PREFIX, claim, 3600, _never, patience=0, clock=clock)
+    heartbeat._look_and_beat()
+    watched.before = refuse
+    clock.now += 0.5
+    heartbeat.confirm()
+    clock.now += 0.5
+    with pytest.raises(OwnershipUnconfirmed, match=r"Attempt 1 cannot confirm that it owns job .* Nothing was written"):
+        heartbeat.confirm()
+
+
+def test_a_beat_without_a_look_behind_it_prolongs_no_lease(files: FileObjectStore) -> None:
+    """The claim that came between the look and the beat may belong to somebody who saw no beat."""
+    clock = Time()
+    claims = Claims(files, PREFIX)
+    claim = claims.claim(Lease(interval=1, duration=3))
+    watched = WatchedStore(files)
+    fence = Fence()
+    heartbeat = Heartbeat(watched, PREFIX, claim, 3600, fence, patience=0, clock=clock)
+    heartbeat._look_and_beat()
+    clock.now += 2
+
+    def claimed_meanwhile(operation: str, key: str) -> None:
+        if operation == "put":
+            watched.before = refuse
+            claims.claim()
+
+    watched.before = claimed_meanwhile
+    heartbeat._look_and_beat()
+    clock.now += 1
+    with pytest.raises(OwnershipUnconfirmed):
+        heartbeat.confirm()
+    watched.before = lambda operation, key: None
+    heartbeat._look_and_beat()
+    with pytest.raises(Fenced):
+        heartbeat.confirm()
+    assert fence.epochs == [2]
+
+
+def test_a_read_that_succeeds_is_no_lease_where_beats_fail(files: FileObjectStore) -> None:
+    """Observers see beats and nothing else: an owner that may read and not write loses its lease."""
+    claim = Claims(files, PREFIX).claim(Lease(interval=0.01, duration=0.05))
+
+    def read_only(operation: str, key: str) -> None:
+        if operation == "put":
+            raise StoreUnavailable("read only")
+
+    heartbeat = Heartbeat(WatchedStore(files, read_only), PREFIX, claim, 0.01, _never, patience=0.2)
+    heartbeat.start()
+    with pytest.raises(OwnershipUnconfirmed, match="read only"):
+        heartbeat.confirm()
+    heartbeat.stop("FAILED")
+
+
+def test_a_write_waits_for_the_store_and_goes_on_at_once(files: FileObjectStore) -> None:
+    """While it waits the store is asked again and again, whatever the interval."""
+    claim = Claims(files, PREFIX).claim(Lease(interval=0.01, duration=0.03))
+    watched = WatchedStore(files)
+    heartbeat = Heartbeat(watched, PREFIX, claim, 3600, _never, patience=60)
+    heartbeat.start()
+    heartbeat.confirm()
+    watched.before = refuse
+    before = watched.calls["exists"]
+    wait_until(lambda: not heartbeat._lasts())
+    with ThreadPoolExecutor(2) as pool:
+        runs_out = time.monotonic() + 0.05
+        wait_until(lambda: time.monotonic() > runs_out)
+        writes = [pool.submit(heartbeat.confirm) for _ in range(2)]
+        wait_until(lambda: watched.calls["exists"] > before)
+        assert not any(write.done() for write in writes)
+        watched.before = lambda operation, key: None
+        for write in writes:
+            write.result(10)
+    heartbeat.stop("FINISHED")
+
+
+def test_an_attempt_that_has_said_its_last_word_writes_nothing(files: FileObjectStore) -> None:
+    """Its successor begins at once."""
+    claim = Claims(files, PREFIX).claim()
+    heartbeat = Heartbeat(files, PREFIX, claim, 60, _never)
+    heartbeat.start()
+    heartbeat.confirm()
+    heartbeat.stop("FAILED")
+    with pytest.raises(OwnershipUnconfirmed, match="has ended"):
+        heartbeat.confirm()

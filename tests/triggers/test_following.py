@@ -39,6 +39,16 @@ def master_of(store: ObjectStore) -> JobMaster:
     return JobMaster(REQUEST, store, on_fenced=lambda _: None)
 
 
+def fall_silent(master: JobMaster) -> None:
+    """Beat no more, as if the process had been killed."""
+    heartbeat = master._heartbeat
+    assert heartbeat is not None
+    with heartbeat._changed:
+        heartbeat._ending = True
+        heartbeat._changed.notify_all()
+    heartbeat._thread.join()
+
+
 def test_progress_is_told_until_the_end(
     files: FileObjectStore, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -82,11 +92,11 @@ def test_a_driver_that_falls_silent_is_lost(files: FileObjectStore) -> None:
     master.start()
     watch = JobWatch(files, ORDER, LOG)
     assert watch.look() is None
-    assert master._heartbeat is not None
-    master._heartbeat._ending.set()  # as if the process had been killed
+    fall_silent(master)
     found: list[Outcome] = []
     wait_until(lambda: (seen := watch.look()) is not None and not found.append(seen), "the loss", timeout=20)
-    assert found[0] == Outcome(SILENT, 1, "attempt 1: its heartbeat has stopped")
+    assert replace(found[0], beat=-1) == Outcome(SILENT, 1, "attempt 1: its heartbeat has stopped")
+    assert found[0].beat > 0
 
 
 def test_a_cancelled_driver_is_lost_and_a_replaced_one_leads_to_its_successor(files: FileObjectStore) -> None:
@@ -128,9 +138,8 @@ def test_after_an_outage_of_the_store_life_is_judged_anew(files: FileObjectStore
     master.start()
     watch = JobWatch(files, replace(ORDER, timeout=0.3), LOG)
     assert watch.look() is None
-    assert master._heartbeat is not None
-    master._heartbeat._ending.set()
-    deadline = time.monotonic() + 0.4
+    fall_silent(master)
+    deadline = time.monotonic() + REQUEST.options.lease.silence
     wait_until(lambda: time.monotonic() > deadline, "the outage to last longer than the time-out")
     watch.start_over()
     assert watch.look() is None

@@ -112,6 +112,7 @@ def _sql(original: Any, restorer: Restorer) -> Any:
             return original(spark, sqlQuery, *args, **kwargs)
         from pyspark.sql.types import StructType
 
+        restorer.confirm_ownership()
         run_command(spark, execution)
         return spark.createDataFrame([], StructType())
 
@@ -130,6 +131,14 @@ def _writers(stack: ExitStack, restorer: Restorer) -> None:
 _writing = threading.local()
 
 
+def _before_write(restorer: Restorer, spark: Any, execution: Any) -> bool:
+    """Put back what survived; that may take long, so that ownership is asked for once more."""
+    restored = restorer.before(spark, execution)
+    if restored:
+        restorer.confirm_ownership()
+    return restored
+
+
 def _write(original: Any, restorer: Restorer) -> Callable[..., None]:
     """Let the JVM's writer make its command, and run it with a plan that begins with what survived."""
 
@@ -140,7 +149,7 @@ def _write(original: Any, restorer: Restorer) -> Callable[..., None]:
             return
         spark = writer._df.sparkSession
         _writing.inside = True
-        writer._jwrite = Writing(writer._jwrite, spark, functools.partial(restorer.before, spark))
+        writer._jwrite = Writing(writer._jwrite, spark, functools.partial(_before_write, restorer, spark))
         try:
             original(writer, *args, **kwargs)
         finally:

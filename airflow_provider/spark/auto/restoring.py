@@ -100,6 +100,13 @@ class Restorer:
             log.debug("Restoring failed", exc_info=error)
             return False
 
+    def confirm_ownership(self) -> None:
+        """Make sure, before a write, that this attempt still owns the job.
+
+        :raises RecoveryError: it does not, or cannot find out
+        """
+        self._context.master.check_now()
+
 
 class _Plan:
     """One query's plan."""

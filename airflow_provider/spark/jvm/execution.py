@@ -99,16 +99,3 @@ def leaf_parallelism(spark: Any, wanted: int) -> Iterator[int]:
         yield wanted
     finally:
         spark.conf.unset(_LEAF_PARALLELISM)
-
-
-def halt_jvm(exit_code: int) -> None:
-    """Stop the driver's JVM at once, without its shutdown hooks, so that no output can be committed any more."""
-    from pyspark import SparkContext
-
-    gateway = SparkContext._gateway
-    if gateway is None:
-        return
-    try:
-        gateway.jvm.java.lang.Runtime.getRuntime().halt(exit_code)
-    except Exception:  # noqa: BLE001 - the connection breaks because the JVM is gone, which is what was asked for
-        return

@@ -1,0 +1,45 @@
+"""The driver's JVM as a process: which one it is, and how it is ended."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import suppress
+
+from airflow_provider.storage.processes import Process, process
+
+
+def driver_jvm() -> Process | None:
+    """Return the JVM that this driver has started, or that has started it; ``None`` while there is none.
+
+    Imports nothing: the heartbeat's thread asks while the driver may be importing PySpark, which does not bear that.
+    """
+    context = getattr(sys.modules.get("pyspark"), "SparkContext", None)
+    started = getattr(getattr(context, "_gateway", None), "proc", None)
+    if started is not None:
+        return process(started.pid) if started.poll() is None else None
+    return process(os.getppid()) if "PYSPARK_GATEWAY_PORT" in os.environ else None
+
+
+def end_jvm(patience: float = 10.0) -> bool:
+    """End the driver's JVM at once, by SIGKILL: it need not answer, and can commit nothing any more.
+
+    :returns: whether it is known to have ended within *patience* seconds, or there was none
+    """
+    jvm = driver_jvm()
+    return jvm is None or jvm.kill(patience)
+
+
+def say_through_jvm(line: str) -> None:
+    """Write a line where ``spark-submit`` writes to, if that has started this driver.
+
+    What this process prints passes through that JVM, and is lost when it is ended at once, or is paused.
+    """
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:
+        return
+    with suppress(OSError):
+        output = os.open(f"/proc/{os.getppid()}/fd/2", os.O_WRONLY | os.O_NONBLOCK)  # nobody may read on
+        try:
+            os.write(output, f"{line}\n".encode())
+        finally:
+            os.close(output)

@@ -1,0 +1,157 @@
+"""Processes of this machine, named by id and start, so that a later process with the same id is never meant."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+_POLL = 0.02
+_GATEWAY = b"PYSPARK_GATEWAY_PORT="
+"""In the environment of a Python driver that a JVM has started."""
+
+
+@dataclass(frozen=True)
+class Process:
+    """A process of this machine.
+
+    :ivar started: its start in the kernel's ticks since boot; 0 if unknown, then nothing is done to it
+    """
+
+    pid: int
+    started: int
+
+    def is_gone(self) -> bool:
+        """Whether it certainly has ended; ``False`` also means that it cannot be told.
+
+        Certain if the id is free, belongs to a process that started at another time, or to a zombie without a living
+        thread.
+        """
+        try:
+            os.kill(self.pid, 0)  # sends nothing; unlike /proc it is not hidden by the mount option hidepid
+        except ProcessLookupError:
+            return True
+        except PermissionError:
+            pass
+        started = start_of(self.pid)
+        if started is None or not self.started:
+            return False
+        return started != self.started or _is_zombie(self.pid)
+
+    def send(self, number: signal.Signals) -> bool:
+        """Send a signal; whether it was sent. It can hit no other process, however soon an id is used again.
+
+        :raises PermissionError: it belongs to another user
+        """
+        if not self.started or self.pid <= 1:
+            return False
+        try:
+            handle = os.pidfd_open(self.pid)
+        except ProcessLookupError:
+            return False
+        except (OSError, AttributeError):  # a kernel before 5.3
+            if start_of(self.pid) != self.started:
+                return False
+            os.kill(self.pid, number)
+            return True
+        try:
+            # The handle is of whoever had the id when it was opened; only now is that one's start looked at.
+            if start_of(self.pid) != self.started:
+                return False
+            signal.pidfd_send_signal(handle, number)
+        except ProcessLookupError:
+            return False
+        finally:
+            os.close(handle)
+        return True
+
+    def kill(self, patience: float = 10.0) -> bool:
+        """SIGKILL, which also ends a process that is paused; whether it is known to have ended.
+
+        :param patience: seconds that the kernel may take
+        """
+        with suppress(PermissionError):
+            self.send(signal.SIGKILL)
+        return self.wait(patience)
+
+    def wait(self, patience: float) -> bool:
+        """Wait until it has ended; whether it has within *patience* seconds."""
+        deadline = time.monotonic() + patience
+        while not self.is_gone():
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(_POLL)
+        return True
+
+
+def process(pid: int) -> Process | None:
+    """Return the process that has this id now, ``None`` if that cannot be told."""
+    started = start_of(pid)
+    return Process(pid, started) if started is not None else None
+
+
+def start_of(pid: int) -> int | None:
+    """Return the start of a process in the kernel's ticks since boot."""
+    fields = _status(pid)
+    return int(fields[19]) if len(fields) > 19 else None
+
+
+def machine() -> str:
+    """Return what two processes share only if they see each other's process ids: boot and PID name space."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{boot}/{os.readlink('/proc/self/ns/pid')}"
+    except OSError:
+        return ""
+
+
+def lineage(pid: int) -> list[int]:
+    """Return a process and those above it."""
+    found = [pid]
+    while len(fields := _status(found[-1])) > 1 and int(fields[1]) > 0:
+        found.append(int(fields[1]))
+    return found
+
+
+def jvms_of(driver: Process) -> list[Process]:
+    """Return the JVMs of a Python driver that lives: those that it has started, and the one that has started it."""
+    pids = _descendants(driver.pid)
+    if _GATEWAY in _read(driver.pid, "environ"):
+        pids += lineage(driver.pid)[1:2]
+    found = [made for pid in pids if _read(pid, "comm").strip() == b"java" and (made := process(pid)) is not None]
+    return found if not driver.is_gone() else []
+
+
+def _descendants(pid: int) -> list[int]:
+    found = [pid]
+    for parent in found:
+        for children in Path(f"/proc/{parent}/task").glob("*/children"):
+            with suppress(OSError):  # it has just ended
+                found += [int(child) for child in children.read_text().split() if int(child) not in found]
+    return found[1:]
+
+
+def _read(pid: int, name: str) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/{name}").read_bytes()
+    except OSError:
+        return b""
+
+
+def _status(pid: int) -> list[str]:
+    """Return the fields of ``/proc/<pid>/stat`` from the third (the state) on; see proc(5)."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return []
+
+
+def _is_zombie(pid: int) -> bool:
+    """Whether nothing of the process runs any more; its first thread may end before the others."""
+    try:
+        return _status(pid)[:1] == ["Z"] and len(os.listdir(f"/proc/{pid}/task")) <= 1
+    except OSError:
+        return False

@@ -1,0 +1,64 @@
+"""Every way of writing asks first whether this attempt owns the job; reading asks nobody."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from airflow_provider.recovery.errors import OwnershipUnconfirmed
+from airflow_provider.spark.sinks import guarded_sinks
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def refuse() -> None:
+    raise OwnershipUnconfirmed("not ours")
+
+
+@contextmanager
+def table(spark: SparkSession, folder: Path) -> Iterator[None]:
+    spark.sql(f"CREATE TABLE guarded (id BIGINT) USING parquet LOCATION 'file:{folder}/guarded'")
+    try:
+        yield
+    finally:
+        spark.sql("DROP TABLE guarded")
+
+
+WRITES: list[Callable[[SparkSession, str], object]] = [
+    lambda spark, path: spark.range(3).write.parquet(path),
+    lambda spark, path: spark.range(3).write.insertInto("guarded"),
+    lambda spark, path: spark.range(3).writeTo("guarded").append(),
+    lambda spark, path: spark.sparkContext.parallelize(["a"], 1).saveAsTextFile(path),
+    lambda spark, path: spark.sql("INSERT INTO guarded VALUES (1)"),
+    lambda spark, path: spark.sql("INSERT INTO guarded VALUES (:n)", args={"n": 1}),
+    lambda spark, path: spark.sql("INSERT INTO guarded SELECT * FROM {rows}", rows=spark.range(3)),
+    lambda spark, path: spark.sql("WITH a AS (SELECT 1L AS id) INSERT INTO guarded SELECT * FROM a"),
+    lambda spark, path: spark.sql(f"CREATE TABLE made USING parquet LOCATION 'file:{path}' AS SELECT 1 AS id"),
+    lambda spark, path: spark.sql(f"INSERT OVERWRITE DIRECTORY '{path}' USING parquet SELECT 1"),
+]
+
+
+@pytest.mark.parametrize("write", WRITES)
+def test_a_write_that_is_not_confirmed_does_not_happen(
+    spark: SparkSession, tmp_path: Path, write: Callable[[SparkSession, str], object]
+) -> None:
+    """Of the DataFrame API and of SQL, with parameters and without."""
+    with table(spark, tmp_path):
+        with guarded_sinks(refuse), pytest.raises(OwnershipUnconfirmed):
+            write(spark, str(tmp_path / "out"))
+        assert spark.table("guarded").count() == 0
+        assert not (tmp_path / "out").exists()
+
+
+def test_reading_asks_nobody(spark: SparkSession, tmp_path: Path) -> None:
+    """Queries, views and settings."""
+    with table(spark, tmp_path), guarded_sinks(refuse):
+        assert spark.sql("SELECT count(*) FROM guarded").collect()[0][0] == 0
+        spark.sql("CREATE OR REPLACE TEMPORARY VIEW seen AS SELECT * FROM guarded")
+        spark.sql("SET spark.sql.shuffle.partitions")
+        assert spark.sql("SELECT {n} AS n", n=5).first() == (5,)

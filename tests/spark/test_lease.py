@@ -1,0 +1,238 @@
+"""Real drivers that lose sight of their store, are paused, or are replaced: at most one of them writes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pyarrow.dataset as ds
+import pytest
+
+from airflow_provider import cli
+from airflow_provider.recovery.job import JobId
+from airflow_provider.recovery.options import StorageOptions
+from airflow_provider.recovery.run_request import EXIT_FAILED, EXIT_FENCED
+from airflow_provider.storage.cancelling import cancel
+from airflow_provider.storage.claims import Claim, Claims, process_is_gone
+from airflow_provider.storage.heartbeat import heartbeat_key
+from airflow_provider.storage.object_store import ObjectStore
+from airflow_provider.storage.uris import open_store
+from tests.support.driver import SPARK_SETTINGS, DriverHarness
+from tests.support.http_faults import Answer, Drop, Fault, FaultyServer, Stall
+from tests.support.s3_gateway import S3Server
+from tests.support.waiting import process_tree, signal_tree, wait_until
+
+pytestmark = pytest.mark.process
+
+LEASE = {"previous-worker-recovery-timeout": "3s", "ownership-timeout": "3s", "sinks": "repeat"}
+"""Beats every second, and each write is made by whoever may make it."""
+
+
+class Submitted(DriverHarness):
+    """Starts drivers by ``spark-submit``, whose JVM then is the parent of the Python driver."""
+
+    def command(self, script: str | Path, *arguments: str, options: Mapping[str, str] | None = None) -> list[str]:
+        run = super().command(script, *arguments, options=options)
+        settings = {**SPARK_SETTINGS, **self.settings}
+        flags = [text for name, value in settings.items() for text in ("--conf", f"{name}={value}")]
+        return [str(Path(self.python).with_name("spark-submit")), *flags, cli.__file__, *run[3:]]
+
+
+class Appends:
+    """Drivers of one job that appends 100 rows, each behind a gate of its own."""
+
+    def __init__(self, driver: DriverHarness) -> None:
+        self.driver = driver
+        self.target = driver.folder / "out"
+        self.prefix = JobId.parse(driver.job_id).prefix
+
+    @property
+    def store(self) -> ObjectStore:
+        return open_store(self.driver.event_store, StorageOptions.from_mapping(self.driver.storage))
+
+    def gate(self, number: int) -> Path:
+        return self.driver.folder / f"gate-{number}"
+
+    @contextmanager
+    def start(self, how: str = "df", **options: str) -> Iterator[subprocess.Popen[str]]:
+        number = self.driver.attempts + 1
+        given = {**LEASE, **{name.replace("_", "-"): value for name, value in options.items()}}
+        # A warehouse of its own, because the driver's working directory is shared.
+        self.driver.settings = {"spark.sql.warehouse.dir": str(self.driver.folder / f"warehouse-{number}")}
+        process = self.driver.start("one_append.py", how, str(self.target), str(self.gate(number)), options=given)
+        tree: list[int] = []
+        try:
+            wait_until(lambda: process.poll() is not None or Path(f"{self.gate(number)}.reached").exists(), "the gate")
+            tree = process_tree(process.pid)
+            yield process
+        finally:
+            for pid in {*tree, *process_tree(process.pid)}:
+                if process.poll() is None or pid != process.pid:
+                    kill_quietly(pid)
+            process.communicate()
+
+    def elsewhere(self, epoch: int) -> None:
+        """Let a claim look as if its driver ran on another machine, out of reach."""
+        claim = Claims(self.store, self.prefix).get(epoch)
+        assert claim is not None
+        other = replace(claim, host="elsewhere", boot_id="another")
+        self.store.put(f"{self.prefix}/claims/{epoch:08d}.json", json.dumps(asdict(other)).encode())
+
+    def claim(self, epoch: int) -> Claim | None:
+        return Claims(self.store, self.prefix).get(epoch)
+
+    def rows(self) -> list[int]:
+        files = [str(path) for path in self.target.rglob("part-*.parquet")]
+        return sorted(ds.dataset(files).to_table()["id"].to_pylist()) if files else []
+
+
+ONCE = list(range(100))
+
+
+def kill_quietly(pid: int) -> None:
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+@pytest.fixture
+def appends(driver: DriverHarness) -> Appends:
+    return Appends(driver)
+
+
+@pytest.fixture
+def remote(
+    driver: DriverHarness, moto: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[tuple[Appends, FaultyServer]]:
+    """Drivers that reach S3 through a server that does harm."""
+    for name, value in moto.environment.items():
+        monkeypatch.setenv(name, value)
+    with FaultyServer(moto.endpoint).running() as server:
+        driver.event_store = f"s3://{moto.create_bucket('lease')}/{uuid.uuid4().hex}"
+        driver.storage = {"endpoint-url": server.endpoint, "addressing-style": "path"}
+        driver.environment = moto.environment
+        yield Appends(driver), server
+        server.reset()
+
+
+@pytest.mark.parametrize("how", ["df", "sql"])
+def test_a_driver_whose_role_has_expired_writes_nothing(
+    remote: tuple[Appends, FaultyServer], moto: S3Server, how: str
+) -> None:
+    """Another driver takes the job over and appends; the one that cannot ask who owns the job fails at its write,
+    with one clear line, and appends nothing.
+    """
+    appends, server = remote
+    with appends.start(how) as old:
+        appends.elsewhere(1)
+        server.fault = lambda request: Answer(400, "ExpiredToken")
+        appends.driver.storage = {"endpoint-url": moto.endpoint, "addressing-style": "path"}
+        appends.gate(2).touch()
+        with appends.start(how) as new:
+            new_log, _ = new.communicate(timeout=120)
+            assert new.returncode == 0, new_log
+        assert appends.rows() == ONCE
+        appends.gate(1).touch()
+        log, _ = old.communicate(timeout=120)
+    assert appends.rows() == ONCE, log
+    assert old.returncode == EXIT_FAILED, log
+    (line,) = [line for line in log.splitlines() if " ERROR spark-recovery: " in line]
+    assert "Attempt 1 cannot confirm that it owns job" in line
+    assert "Nothing was written" in line
+
+
+@pytest.mark.parametrize("fault", [Drop(), Stall(), Answer(403, "AccessDenied")], ids=["refused", "hanging", "denied"])
+def test_a_write_waits_for_a_store_that_is_away(remote: tuple[Appends, FaultyServer], fault: Fault) -> None:
+    """Nobody else has claimed the job: the write is late, and goes through once the store answers again."""
+    appends, server = remote
+    with appends.start(ownership_timeout="2min") as process:
+        server.fault = lambda request: fault
+        runs_out = time.monotonic() + 4
+        wait_until(lambda: time.monotonic() > runs_out, "the lease to run out")
+        appends.gate(1).touch()
+        log = ""
+        for line in process.stdout or ():
+            log += line
+            if "the write waits" in line:
+                assert appends.rows() == []
+                server.reset()
+        process.wait(timeout=120)
+    assert process.returncode == 0, log
+    assert "the write waits" in log
+    assert appends.rows() == ONCE
+
+
+@pytest.mark.parametrize("starts", ["python", "spark-submit"])
+def test_a_fenced_driver_ends_although_its_jvm_is_paused(appends: Appends, starts: str) -> None:
+    """It ends the JVM by a signal and does not ask it: within seconds both are gone, whichever started the other."""
+    if starts == "spark-submit":
+        appends.driver = Submitted(appends.driver.folder, appends.driver.event_store)
+    with appends.start() as process:
+        jvm = the_jvm(process.pid)
+        os.kill(jvm, signal.SIGSTOP)
+        began = time.monotonic()
+        assert cancel(appends.store, appends.prefix, 1) is not None
+        log, _ = process.communicate(timeout=30)
+        assert time.monotonic() - began < 10
+        assert process.returncode == (EXIT_FENCED if starts == "python" else -signal.SIGKILL), log
+        assert "Attempt 1 is fenced: attempt 2 owns " in log
+        assert not is_alive(jvm)
+        claim = appends.claim(1)
+        assert claim is not None
+        wait_until(lambda: process_is_gone(claim), "the driver to end", timeout=10)
+        assert b"FENCED" in appends.store.get(heartbeat_key(appends.prefix, 1))
+    assert appends.rows() == []
+
+
+@pytest.mark.parametrize("paused", ["driver and JVM", "driver of spark-submit and JVM", "JVM of a dead driver"])
+def test_what_is_left_of_a_driver_on_this_machine_is_ended_before_it_is_replaced(appends: Appends, paused: str) -> None:
+    """A driver that was paused, and a JVM whose driver was killed, are ended before the next attempt begins."""
+    if "spark-submit" in paused:
+        appends.driver = Submitted(appends.driver.folder, appends.driver.event_store)
+    with appends.start() as old:
+        claim = appends.claim(1)
+        assert claim is not None
+        jvm = the_jvm(old.pid)
+        if paused != "JVM of a dead driver":
+            signal_tree(old, signal.SIGSTOP)
+        else:
+            os.kill(jvm, signal.SIGSTOP)
+            os.kill(old.pid, signal.SIGKILL)
+        appends.gate(1).touch()
+        appends.gate(2).touch()
+        with appends.start() as new:
+            log, _ = new.communicate(timeout=120)
+            assert new.returncode == 0, log
+        old.wait(timeout=10)
+        assert [pid for pid in (claim.pid, jvm) if is_alive(pid)] == []
+    assert appends.rows() == ONCE
+
+
+def the_jvm(pid: int) -> int:
+    """The JVM that a driver has started."""
+    jvms = [child for child in process_tree(pid) if name_of(child) == "java"]
+    assert len(jvms) == 1
+    return jvms[0]
+
+
+def name_of(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    except OSError:
+        return ""
