@@ -54,7 +54,6 @@ class RddSinks:
     def _write(self, original: Any) -> Any:
         @functools.wraps(original)
         def write(rdd: Any, path: str, *args: Any, **kwargs: Any) -> None:
-            self._master.check_now()
             name = self._begin(str(path))
             original(rdd, path, *args, **kwargs)
             if name:
