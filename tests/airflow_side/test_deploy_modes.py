@@ -183,7 +183,7 @@ def test_the_command_of_each_deploy_mode(
     assert "airflow_provider_driver.zip" in command[command.index("--py-files") + 1]
     assert ("--files" in command) is not driver_here, "the script is shipped where the driver is elsewhere"
     environment = hook._env or {}
-    assert environment.get("AWS_SECRET_ACCESS_KEY") == ("very/secret/key" if driver_here else None)
+    assert environment.get("SPARK_RECOVERY_AWS_SECRET_ACCESS_KEY") == ("very/secret/key" if driver_here else None)
     assert environment.get("PYTHONHASHSEED") == ("0" if driver_here else None)
     assert "AWS_" not in line
     assert "secret" not in line

@@ -5,7 +5,13 @@ from __future__ import annotations
 import inspect
 
 from airflow_provider.recovery import errors
-from airflow_provider.recovery.errors import AccessDenied, ClaimsLost, RecoveryError, StoreUnavailable
+from airflow_provider.recovery.errors import (
+    AccessDenied,
+    ClaimsLost,
+    OwnershipUnconfirmed,
+    RecoveryError,
+    StoreUnavailable,
+)
 
 
 def test_an_error_names_the_thing_the_remedy_and_the_ids() -> None:
@@ -21,4 +27,4 @@ def test_there_is_one_hierarchy_and_it_says_what_is_worth_another_try() -> None:
     kinds = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if kind.__module__ == errors.__name__]
     assert len(kinds) > 5
     assert all(issubclass(kind, RecoveryError) for kind in kinds)
-    assert [kind for kind in kinds if kind.retryable] == [ClaimsLost, StoreUnavailable]
+    assert [kind for kind in kinds if kind.retryable] == [ClaimsLost, OwnershipUnconfirmed, StoreUnavailable]
