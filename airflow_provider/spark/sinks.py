@@ -7,18 +7,38 @@ its lease before each write of the DataFrame API and of SQL, which keeps it from
 from __future__ import annotations
 
 import functools
+import importlib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from importlib.util import find_spec
 from typing import Any
 
 from airflow_provider.recovery.sql_text import may_write
 from airflow_provider.spark.wrapping import put_in_place
 from airflow_provider.spark.writers import WRITERS
 
+_OTHERS = (
+    ("pyspark.sql.merge", "MergeIntoWriter", ("merge",)),  # since Spark 4.0
+    (
+        "pyspark",
+        "RDD",
+        (
+            "saveAsTextFile",
+            "saveAsPickleFile",
+            "saveAsSequenceFile",
+            "saveAsHadoopFile",
+            "saveAsHadoopDataset",
+            "saveAsNewAPIHadoopFile",
+            "saveAsNewAPIHadoopDataset",
+        ),
+    ),
+)
+"""Module, class, methods."""
+
 
 @contextmanager
 def guarded_sinks(check: Callable[[], None]) -> Iterator[None]:
-    """Call *check* before each write of ``df.write``, ``df.writeTo`` and SQL inside."""
+    """Call *check* before each write inside: ``df.write``, ``df.writeTo``, SQL, merges, and RDDs that are saved."""
     from pyspark.sql import SparkSession, readwriter
 
     with ExitStack() as stack:
@@ -28,6 +48,10 @@ def guarded_sinks(check: Callable[[], None]) -> Iterator[None]:
                 original = writer.__dict__.get(method)
                 if original is not None:
                     stack.callback(put_in_place(writer, method, _checked(original, check)))
+        for module, class_name, methods in _OTHERS:
+            writer = getattr(importlib.import_module(module), class_name) if find_spec(module) else None
+            for method in methods if writer is not None else ():
+                stack.callback(put_in_place(writer, method, _checked(getattr(writer, method), check)))
         stack.callback(put_in_place(SparkSession, "sql", _checked_sql(SparkSession.sql, check)))
         yield
 

@@ -33,6 +33,7 @@ WRITES: list[Callable[[SparkSession, str], object]] = [
     lambda spark, path: spark.range(3).write.parquet(path),
     lambda spark, path: spark.range(3).write.insertInto("guarded"),
     lambda spark, path: spark.range(3).writeTo("guarded").append(),
+    lambda spark, path: spark.sparkContext.parallelize(["a"], 1).saveAsTextFile(path),
     lambda spark, path: spark.sql("INSERT INTO guarded VALUES (1)"),
     lambda spark, path: spark.sql("INSERT INTO guarded VALUES (:n)", args={"n": 1}),
     lambda spark, path: spark.sql("INSERT INTO guarded SELECT * FROM {rows}", rows=spark.range(3)),

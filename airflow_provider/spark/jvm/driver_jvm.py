@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import suppress
-from pathlib import Path
 
 from airflow_provider.storage.processes import Process, process
 
@@ -38,5 +37,9 @@ def say_through_jvm(line: str) -> None:
     """
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
         return
-    with suppress(OSError), Path(f"/proc/{os.getppid()}/fd/2").open("a") as output:
-        output.write(f"{line}\n")
+    with suppress(OSError):
+        output = os.open(f"/proc/{os.getppid()}/fd/2", os.O_WRONLY | os.O_NONBLOCK)  # nobody may read on
+        try:
+            os.write(output, f"{line}\n".encode())
+        finally:
+            os.close(output)
