@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
 
     import boto3
     from airflow.providers.amazon.aws.hooks.base_aws import AwsBaseHook
+    from botocore.credentials import ReadOnlyCredentials
 
 
 class AwsAccess:
@@ -88,6 +91,29 @@ class AwsAccess:
             }
         )
 
+    @contextmanager
+    def lent_to_driver(self, log: logging.Logger) -> Iterator[dict[str, str]]:
+        """Yield the environment for a driver that this worker waits for: temporary credentials are renewed meanwhile.
+
+        Otherwise as :meth:`driver_environment`.
+        """
+        keys = self._own_keys()
+        if keys is None or not keys.token:
+            yield self.driver_environment(log)
+            return
+        from airflow_provider.storage.lent_credentials import lent
+
+        with lent(self.session, mask_secret) as environment:
+            yield environment
+
+    def _own_keys(self) -> ReadOnlyCredentials | None:
+        """Return the connection's credentials as they are now, ``None`` if it holds none of its own."""
+        config = self._hook.conn_config
+        if not (config.aws_access_key_id or config.role_arn or config.profile_name):
+            return None
+        found = self.session.get_credentials()
+        return found.get_frozen_credentials() if found is not None else None
+
     def driver_environment(self, log: logging.Logger) -> dict[str, str]:
         """Return the environment that gives a driver on this machine the connection's credentials, and nobody else.
 
@@ -97,20 +123,16 @@ class AwsAccess:
         Empty where the connection holds none of its own: the driver then finds what the worker finds, by boto3's own
         chain, and can renew it; copies could not be renewed.
         """
-        config = self._hook.conn_config
-        if not (config.aws_access_key_id or config.role_arn or config.profile_name):
+        keys = self._own_keys()
+        if keys is None:
             return {}
-        found = self.session.get_credentials()
-        if found is None:
-            return {}
-        keys = found.get_frozen_credentials()
         for secret in (keys.secret_key, keys.token):
             if secret:
                 mask_secret(secret)
         if keys.token:
             log.info(
-                "The driver gets temporary credentials of the AWS connection %r, which it cannot renew. If the job "
-                "outlives them, it goes on unrecorded.",
+                "The driver gets temporary credentials of the AWS connection %r, which nobody renews: it outlives this "
+                "task. If they end before the job does, its next write fails. Prefer the machines' own role.",
                 self._conn_id,
             )
         values = {

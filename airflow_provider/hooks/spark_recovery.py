@@ -81,6 +81,7 @@ class SparkRecoveryHook(SparkSubmitHook):
         self._run_options = run_options or {}
         self._attempt: dict[str, Any] | None = None
         self._output: Path | None = None
+        self._lent: dict[str, str] | None = None
         self.submitted = False
         self._driver_error = ""
         self._driver_exit_code: int | None = None
@@ -267,10 +268,23 @@ class SparkRecoveryHook(SparkSubmitHook):
             return super().submit(application, **kwargs)
         with self._wrapped(application) as runner:
             if self._output is None:
-                return super().submit(runner, **kwargs)
+                with self._credentials_lent():
+                    return super().submit(runner, **kwargs)
             command = self._build_spark_submit_command(runner)
             self._submit_sp = start_detached(command, self._env, self._output)
             return None
+
+    @contextmanager
+    def _credentials_lent(self) -> Iterator[None]:
+        """Renew the credentials of a driver of this machine while the block runs."""
+        if self._aws is None or self.cluster_mode:
+            yield
+            return
+        with self._aws.lent_to_driver(cast("logging.Logger", self.log)) as self._lent:
+            try:
+                yield
+            finally:
+                self._lent = None
 
     def do_not_wait(self, output: Path | None) -> None:
         """Let the next :meth:`submit` return as soon as the application is started, whatever becomes of it.
@@ -366,7 +380,9 @@ class SparkRecoveryHook(SparkSubmitHook):
             return super()._build_spark_submit_command(application)
         command = super()._build_spark_submit_command(application)
         log = cast("logging.Logger", self.log)
-        credentials = self._aws.driver_environment(log) if self._aws is not None else {}
+        credentials = self._lent
+        if credentials is None:
+            credentials = self._aws.driver_environment(log) if self._aws is not None else {}
         self._env = {_HASH_SEED: "0", **credentials, **(self._env or {})}
         return command
 

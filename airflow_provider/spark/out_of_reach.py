@@ -1,12 +1,8 @@
-"""When the store fails for good, what checkpoints had stored cannot be read back: run the script again without it.
-
-Until then a script's DataFrames read stored partitions, so going on unrecorded is not enough. The script is run again
-from the top, as a retry would, but in the same driver, and its checkpoints do nothing.
-"""
+"""When the store does not answer, what checkpoints have stored cannot be read back: tell that from other failures."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from airflow_provider.recovery.causes import STORED_PARTITION
 from airflow_provider.recovery.errors import StoreError
@@ -29,16 +25,3 @@ def lost_the_store(master: JobMaster, error: BaseException) -> bool:
     except StoreError:
         return True
     return False
-
-
-def new_session() -> None:
-    """Give the script a session without the views and settings of its first run, in the same Spark application."""
-    from pyspark.sql import SparkSession
-
-    old = SparkSession.getActiveSession()
-    if old is None:
-        return
-    fresh: Any = old.newSession()
-    for name in ("setActiveSession", "setDefaultSession"):
-        getattr(fresh._jvm.SparkSession, name)(fresh._jsparkSession)
-    SparkSession._instantiatedSession = fresh

@@ -128,7 +128,7 @@ def _run(request: RunRequest, application: Path) -> int:
     from airflow_provider.spark.context import RecoveryContext, recovering
     from airflow_provider.spark.job_master import JobMaster
     from airflow_provider.spark.jvm.driver_jvm import driver_jvm
-    from airflow_provider.spark.out_of_reach import lost_the_store, new_session
+    from airflow_provider.spark.out_of_reach import lost_the_store
     from airflow_provider.spark.reading import hadoop_root
     from airflow_provider.spark.sinks import guarded_sinks
     from airflow_provider.spark.sinks_once import sinks_once
@@ -155,19 +155,15 @@ def _run(request: RunRequest, application: Path) -> int:
             sinks_once(context, output),
         ):
             error = run_script(application, request.arguments, master.check)
-        if error is not None and lost_the_store(master, error):
-            log.warning(
-                "The event store failed for good, and with it what checkpoints had stored: %s The script runs again "
-                "from the top, without recovery.",
-                one_line(error),
-            )
-            new_session()
-            with guarded_sinks(master.check_now):
-                error = run_script(application, request.arguments, master.check)
         if error is None:
             master.finished()
             return 0
         _show(error)
+        if lost_the_store(master, error):
+            log.error(
+                "The event store does not answer, and what checkpoints have stored cannot be read. This attempt ends; "
+                "a retry goes on from there when the store answers."
+            )
         _note_damage(master, error)
         hopeless = unrecoverable(causes(error))
         if hopeless is not None:

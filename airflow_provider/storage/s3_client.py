@@ -21,6 +21,7 @@ from botocore.utils import parse_timestamp
 
 from airflow_provider.recovery.errors import ConfigurationError
 from airflow_provider.recovery.options import ACCESS_KEY, SECRET_KEY, SESSION_TOKEN, StorageOptions
+from airflow_provider.storage.lent_credentials import LentCredentials
 from airflow_provider.storage.retry import RetryPolicy
 from airflow_provider.storage.s3_errors import Address, translate
 
@@ -96,6 +97,7 @@ def _new_client(options: StorageOptions, session: boto3.Session | None = None) -
 def _new_session() -> boto3.Session:
     core = botocore.session.get_session()
     core.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=read_timestamp)
+    core.get_component("credential_provider").insert_before("env", LentCredentials())
     # The event store's own credentials, where there are any; else what boto3 finds on this machine.
     return boto3.Session(
         aws_access_key_id=os.environ.get(ACCESS_KEY) or None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from airflow_provider.hooks.spark_recovery import SparkRecoveryHook
 from airflow_provider.recovery.errors import ConfigurationError
 from airflow_provider.recovery.job import JobId
 from airflow_provider.recovery.run_request import EXIT_CONFIGURATION, RunRequest, parse_run_arguments
+from airflow_provider.storage.lent_credentials import LENT_CREDENTIALS
 from tests.airflow_side.conftest import Connect
 
 ODD_JOB = JobId.of_task_instance("dag ü", "scheduled__2026-01-01T00:00:00+00:00/é", "gruppe.aufgabe", 7)
@@ -131,6 +133,33 @@ def test_a_token_of_the_worker_does_not_spoil_the_connections_keys(
         check=True,
     )
     assert done.stdout.split() == ["AKIDEXAMPLE", "None"]
+
+
+def test_temporary_credentials_are_lent_through_a_file(
+    connect: Connect, script: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A driver that the task waits for reads them where they can be renewed; when it has ended, the file is gone."""
+    connect("spark_default", "spark", host="local[2]")
+    extra = {"region_name": "eu-west-1", "aws_session_token": "for/an/hour"}
+    connect("aws_default", "aws", login="AKIDEXAMPLE", password="very/secret/key", extra=extra)
+    connect(
+        "spark_recovery_default", "spark_recovery", extra={"event_store": "s3://bucket/p", "aws_conn_id": "aws_default"}
+    )
+    hook = SparkRecoveryHook()
+    seen: list[dict[str, str]] = []
+    build = hook._build_spark_submit_command
+
+    def read(application: str) -> list[str]:
+        command = build(application)
+        assert hook._env is not None
+        assert [name for name in hook._env if "AWS" in name] == [LENT_CREDENTIALS]
+        seen.append(json.loads(Path(hook._env[LENT_CREDENTIALS]).read_text()))
+        return command
+
+    monkeypatch.setattr(hook, "_build_spark_submit_command", read)
+    submitted(hook, str(script), monkeypatch)
+    assert seen == [{"access_key": "AKIDEXAMPLE", "secret_key": "very/secret/key", "token": "for/an/hour"}]
+    assert not Path((hook._env or {})[LENT_CREDENTIALS]).exists()
 
 
 def test_the_credentials_of_a_profile(
