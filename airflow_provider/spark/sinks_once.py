@@ -212,7 +212,10 @@ class _Sinks:
         remember = self._context.master.remember
         remember(sink.coordinator, write.to_state())
         stack.enter_context(
-            watched_write(pending.a_write, lambda names: remember(sink.coordinator, write.known_as(names).to_state()))
+            watched_write(
+                lambda: pending.a_write(staged=sink.overwrites),
+                lambda names: remember(sink.coordinator, write.known_as(names).to_state()),
+            )
         )
 
     def _guarded(self, do: Callable[[], Any]) -> Any:

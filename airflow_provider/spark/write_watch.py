@@ -13,13 +13,16 @@ from contextlib import contextmanager, suppress
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 1.0
 _SHARE = 0.02
+_LOOKING = 4
+"""A look that takes long, in a store of objects, is followed by a pause so many times as long."""
 
 
 @contextmanager
 def watched_write(look: Callable[[], set[str]], found: Callable[[set[str]], object]) -> Iterator[None]:
     """Call *found* once, as soon as *look* returns something, while the body runs; never after that.
 
-    The pauses grow with the time that has passed: a write whose tasks begin late has long tasks.
+    The pauses grow with the time that has passed, since a write whose tasks begin late has long tasks, and with what
+    a look takes.
 
     :param look: returns the names that can be seen; may fail
     :param found: remembers them; may fail
@@ -27,8 +30,9 @@ def watched_write(look: Callable[[], set[str]], found: Callable[[set[str]], obje
     ended, calling = threading.Event(), threading.Lock()
 
     def watch() -> None:
-        begun = time.monotonic()
-        while not ended.wait(min(_LONGEST_PAUSE, max(_FIRST_PAUSE, _SHARE * (time.monotonic() - begun)))):
+        begun, took = time.monotonic(), 0.0
+        while not ended.wait(pause_after(time.monotonic() - begun, took)):
+            looked = time.monotonic()
             with suppress(Exception):  # files come and go under the look; without a name a retry is more careful
                 names = look()
                 if names:
@@ -36,6 +40,7 @@ def watched_write(look: Callable[[], set[str]], found: Callable[[set[str]], obje
                         if not ended.is_set():
                             found(names)
                     return
+            took = time.monotonic() - looked
 
     thread = threading.Thread(target=watch, name="watch-write", daemon=True)
     thread.start()
@@ -45,3 +50,12 @@ def watched_write(look: Callable[[], set[str]], found: Callable[[set[str]], obje
         ended.set()
         with calling:  # what is remembered of the end comes after what is remembered of the course
             pass
+
+
+def pause_after(passed: float, took: float) -> float:
+    """Return the seconds until the next look.
+
+    :param passed: seconds since the write has begun
+    :param took: seconds of the last look
+    """
+    return max(_LOOKING * took, min(_LONGEST_PAUSE, max(_FIRST_PAUSE, _SHARE * passed)))

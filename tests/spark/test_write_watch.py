@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from airflow_provider.spark.write_watch import watched_write
+from airflow_provider.spark.write_watch import pause_after, watched_write
 
 
 def test_the_first_name_is_remembered_once() -> None:
@@ -56,3 +56,11 @@ def test_a_write_that_fails_fails_as_before() -> None:
     """Its own error comes out, and the thread ends with it."""
     with pytest.raises(ValueError, match="no space"), watched_write(set, lambda _: None):
         raise ValueError("no space")
+
+
+def test_looking_costs_little_where_a_look_is_slow() -> None:
+    """Pauses are short at first, and longer in a long write and where a look takes long, as in a store of objects."""
+    assert pause_after(0.0, 0.0) == 0.02
+    assert pause_after(10.0, 0.001) == pytest.approx(0.2)
+    assert pause_after(3600.0, 0.0) == 1.0
+    assert pause_after(0.0, 0.1) == pytest.approx(0.4)

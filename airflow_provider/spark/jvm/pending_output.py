@@ -52,9 +52,12 @@ class PendingOutput:
                 found.add(write_of(str(files.next().getPath().toString())))
         return found - {""}
 
-    def a_write(self) -> set[str]:
-        """Return the name of the first write that is found, as :meth:`writes` does; cheap, and may miss some."""
-        for folder in self._folders():
+    def a_write(self, *, staged: bool = True) -> set[str]:
+        """Return the name of the first write that is found, as :meth:`writes` does; cheap, and may miss some.
+
+        :param staged: also of a dynamic overwrite, for which all of the target has to be listed
+        """
+        for folder in self._folders(staged=staged):
             files = self._system.listFiles(folder, True)
             while files.hasNext():
                 write = write_of(str(files.next().getPath().toString()))
@@ -62,9 +65,9 @@ class PendingOutput:
                     return {write}
         return set()
 
-    def _folders(self) -> Iterator[Any]:
+    def _folders(self, *, staged: bool = True) -> Iterator[Any]:
         """Pending tasks' folders that are there."""
-        for parent in (self._target, *self._staging()):
+        for parent in (self._target, *(self._staging() if staged else ())):
             folder = self._path(self._path(parent, _PENDING), self._number)
             if self._system.exists(folder):
                 yield folder
