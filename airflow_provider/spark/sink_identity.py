@@ -14,6 +14,7 @@ from airflow_provider.spark.jvm.commands import WritingCommand
 from airflow_provider.spark.jvm.output import (
     FILE_FORMATS,
     new_table_location,
+    path_exists,
     qualified,
     qualified_table,
     table_location,
@@ -85,7 +86,7 @@ class SinkIdentity:
         if not self._usable(df):
             return None
         given = _given(made, name, args, kwargs)
-        if given["mode"] == "ignore" or (name in TO_PATHS and given["format"] not in FILE_FORMATS | {""}):
+        if name in TO_PATHS and given["format"] not in FILE_FORMATS | {""}:
             return None
         if not given["target"]:
             return None
@@ -98,6 +99,8 @@ class SinkIdentity:
             place = Place(path, lambda: path, lambda: path)
         else:
             place = self._table(spark, given["target"], given["path"], creates=files and name == "saveAsTable")
+        if given["mode"] == "ignore" and _is_there(spark, place):
+            return None  # Spark writes nothing
         what = (name, repr(made), repr(args), repr(sorted(kwargs.items())))
         mode = given["mode"] or ("append" if name == "insertInto" else "error")
         return self._identified(df, place, what, mode if mode in ("append", "overwrite") else "error")
@@ -196,3 +199,8 @@ def _given(made: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) 
         format_ = name
         mode = str((second if name != "text" else None) or kwargs.get("mode") or mode)
     return {"mode": mode.lower(), "format": format_.lower(), "target": str(first or path or ""), "path": path}
+
+
+def _is_there(spark: Any, place: Place) -> bool:
+    location = place.locate()
+    return bool(location) and (bool(place.table) or path_exists(spark, location))

@@ -19,16 +19,17 @@ _TRIES = 100
 """How often a directory that others keep removing, because it was empty, is made again."""
 
 
-def in_directory(path: Path, action: Callable[[], T], *, durable: bool = False) -> T:
+def in_directory(path: Path, action: Callable[[], T], *, durable: bool = False, mode: int = 0o777) -> T:
     """Make the directory of *path*, then act; again if somebody removes the directory in between.
 
     :param action: creates *path*; raises ``FileNotFoundError`` if its directory is not there
     :param durable: flush the new names to the disk
+    :param mode: of directories that are made, before the umask
     """
     for last in (*[False] * (_TRIES - 1), True):
         new = [directory for directory in path.parents if not directory.exists()] if durable else []
         try:
-            _make_directory(path.parent)
+            _make_directory(path.parent, mode)
             result = action()
         except FileNotFoundError:
             if last:
@@ -52,10 +53,14 @@ def prune(directory: Path, root: Path) -> None:
 
 
 def walk(directory: Path, parent: str, prefix: str) -> Iterator[ObjectInfo]:
-    """Yield files in the order of their whole keys, which a sort of each directory by name alone would not give."""
+    """Yield files in the order of their whole keys, which a sort of each directory by name alone would not give.
+
+    Symbolic links are neither followed nor listed: what they lead to is not ours to read or delete.
+    """
     try:
         with os.scandir(directory) as entries:
-            found = sorted((entry.name + "/" if entry.is_dir() else entry.name, entry) for entry in entries)
+            own = [entry for entry in entries if not entry.is_symlink()]
+        found = sorted((entry.name + "/" if entry.is_dir() else entry.name, entry) for entry in own)
     except (FileNotFoundError, NotADirectoryError):
         return
     for name, entry in found:
@@ -71,10 +76,14 @@ def walk(directory: Path, parent: str, prefix: str) -> Iterator[ObjectInfo]:
             yield ObjectInfo(key, status.st_size, status.st_mtime)
 
 
-def _make_directory(directory: Path) -> None:
+def _make_directory(directory: Path, mode: int) -> None:
     """Make it and its parents; :raises FileNotFoundError: somebody removed it meanwhile."""
     try:
-        directory.mkdir(parents=True, exist_ok=True)
+        missing = [directory, *directory.parents]
+        for each in reversed(missing[: next((n for n, path in enumerate(missing) if path.is_dir()), len(missing))]):
+            each.mkdir(mode, exist_ok=True)
+        if not directory.is_dir():
+            directory.mkdir(mode)
     except FileExistsError as error:
         if not directory.exists():
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(directory)) from error

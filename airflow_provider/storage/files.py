@@ -85,8 +85,8 @@ class FileObjectStore:
         target, temporary = self.path_of(key), self._temporary(key)
         with self._errors("write", key):
             try:
-                if linked(path, temporary):
-                    in_directory(target, lambda: os.replace(temporary, target))
+                if linked(path, temporary, self._mode()):
+                    in_directory(target, lambda: os.replace(temporary, target), mode=self._mode())
                     return
             finally:
                 self._discard(temporary)
@@ -127,8 +127,31 @@ class FileObjectStore:
         for key in keys:
             path = self.path_of(key)
             with self._errors("delete", key), suppress(*_NOTHING_THERE):
+                self._check_inside(path)
                 path.unlink()
                 prune(path.parent, self._root)
+
+    def _check_inside(self, path: Path) -> None:
+        """Refuse what a symbolic link leads out of the root.
+
+        :raises StoreError: one of its directories is such a link
+        """
+        if not path.parent.resolve().is_relative_to(self._root.resolve()):
+            raise StoreError(
+                f"{path} leads out of the event store through a symbolic link.",
+                remedy="Remove the link: somebody has put it there.",
+                path=path,
+            )
+
+    def _mode(self) -> int:
+        """Return the mode of directories before the umask: closed to others, unless the root is open for all to write.
+
+        What lies in a directory that others cannot enter they cannot read.
+        """
+        try:
+            return 0o777 if self._root.stat().st_mode & 0o002 else 0o770
+        except OSError:
+            return 0o770
 
     def abort_uploads(self, prefix: str, which: Callable[[str], bool] = every) -> int:
         """Remove what was being written under *prefix*, which fails its writer, and return how many files it was."""
@@ -171,11 +194,11 @@ class FileObjectStore:
         target, temporary = self.path_of(key), self._temporary(key)
         with self._errors("write", key):
             try:
-                with in_directory(temporary, lambda: temporary.open("xb")) as file:
+                with in_directory(temporary, lambda: temporary.open("xb"), mode=self._mode()) as file:
                     fill(file)
                     file.flush()
                     os.fsync(file.fileno())
-                in_directory(target, lambda: name(temporary, target), durable=True)
+                in_directory(target, lambda: name(temporary, target), durable=True, mode=self._mode())
             finally:
                 self._discard(temporary)
 
@@ -230,10 +253,13 @@ class FileObjectStore:
             raise _store_error(error, operation, path, key) from error
 
 
-def linked(source: Path, target: Path) -> bool:
-    """Give a file a second name; whether the file systems allow it."""
+def linked(source: Path, target: Path, mode: int = 0o777) -> bool:
+    """Give a file a second name; whether the file systems allow it.
+
+    :param mode: of directories that are made for it
+    """
     try:
-        in_directory(target, lambda: os.link(source, target))
+        in_directory(target, lambda: os.link(source, target), mode=mode)
     except OSError as error:
         if error.errno not in _NO_HARD_LINKS:
             raise

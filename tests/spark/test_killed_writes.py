@@ -56,7 +56,7 @@ def _hidden(path: Path) -> bool:
     "kinds",
     [
         ("append_1", "append_2", "parts_2"),
-        ("error_1", "error_2"),
+        ("error_1", "error_2", "ignore_2"),
         ("random_2", "random_error", "rdd"),
         ("insert_into", "sql_insert"),
         ("overwrite_2", "dynamic_1"),

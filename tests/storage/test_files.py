@@ -268,3 +268,35 @@ def test_a_source_that_is_missing_is_the_callers_error(files: FileObjectStore, t
     with pytest.raises(FileNotFoundError):
         files.upload("key", tmp_path / "missing")
     assert list(files.list("")) == []
+
+
+def test_links_do_not_lead_out_of_the_store(tmp_path: Path) -> None:
+    """A planted symbolic link is neither listed nor followed, so that nothing outside can be read or deleted by it."""
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "precious").write_text("theirs")
+    store = FileObjectStore(tmp_path / "root")
+    store.put("jobs/a/own", b"ours")
+    (tmp_path / "root" / "jobs" / "a" / "planted").symlink_to(outside)
+    (tmp_path / "root" / "jobs" / "file").symlink_to(outside / "precious")
+    assert [info.key for info in store.list("jobs/")] == ["jobs/a/own"]
+    with pytest.raises(StoreError, match="symbolic link"):
+        store.delete(["jobs/a/planted/precious"])
+    store.delete(info.key for info in store.list(""))
+    assert (outside / "precious").read_text() == "theirs"
+
+
+@pytest.mark.parametrize(("root_mode", "others"), [(None, 0), (0o755, 0), (0o777, 0o5)])
+def test_others_cannot_enter_the_store(tmp_path: Path, root_mode: int | None, others: int) -> None:
+    """Rows are for this user and group alone, unless the root was made for everybody to write."""
+    root = tmp_path / "root"
+    if root_mode is not None:
+        root.mkdir()
+        root.chmod(root_mode)
+    before = os.umask(0o022)
+    try:
+        FileObjectStore(root).put("jobs/a/own", b"ours")
+    finally:
+        os.umask(before)
+    assert (root / "jobs").stat().st_mode & 0o7 == others
+    assert (root / "jobs" / "a").stat().st_mode & 0o7 == others

@@ -33,6 +33,12 @@ def qualified(spark: Any, path: str) -> str:
     return str(hadoop_path.getFileSystem(_conf(spark)).makeQualified(hadoop_path).toString())
 
 
+def path_exists(spark: Any, path: str) -> bool:
+    """Whether there is anything at a path."""
+    hadoop_path = spark._jvm.org.apache.hadoop.fs.Path(path)
+    return bool(hadoop_path.getFileSystem(_conf(spark)).exists(hadoop_path))
+
+
 def table_location(spark: Any, name: str) -> str:
     """Return where a table of files keeps them; empty text if there is no such table, or it is of another kind."""
     catalog = spark._jsparkSession.sessionState().catalog()

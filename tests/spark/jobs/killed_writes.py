@@ -98,6 +98,7 @@ WRITES = {
     "append_2": to_path("append", 2),
     "error_1": to_path("error", 1),
     "error_2": to_path("errorifexists", 2),
+    "ignore_2": to_path("ignore", 2),
     "parts_1": to_path("append", 1, parts=True),
     "parts_2": to_path("append", 2, parts=True),
     "random_1": to_path("append", 1, random=True),
