@@ -102,6 +102,8 @@ class OutputAttempt:
         pending = PendingOutput(spark, write.location, write.number)
         names = ({*write.writes, *pending.writes()}) - self._committed_writes()
         files = output_files(spark, write.location)
+        if not names and write.mode == "error" and not write.existed and pending.begun():
+            names = _only_write(files)  # its driver has made the folder, which nobody else then writes to
         own = [file for file in files if write_of(file[0]) in names]
         exists = bool(write.table) and table_exists(spark, write.table)
         if write.creates and exists and write.mode != "overwrite":
@@ -144,6 +146,12 @@ class OutputAttempt:
                 write.title,
                 write.attempt,
             )
+
+
+def _only_write(files: list[OutputFile]) -> set[str]:
+    """Return the name of the one write that all files are of; empty if there are several, or others."""
+    names = {write_of(path) for path, _, _ in files}
+    return names if len(names) == 1 and "" not in names else set()
 
 
 def _register_partitions(spark: Any, table: str) -> None:

@@ -11,8 +11,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 1.0
-_SHARE = 0.02
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 0.25
+_SHARE = 0.005
 _LOOKING = 4
 """A look that takes long, in a store of objects, is followed by a pause so many times as long."""
 

@@ -99,6 +99,16 @@ def test_a_target_that_was_not_there_goes(spark: SparkSession, attempts: Attempt
     assert spark.read.csv(str(target)).count() == 5
 
 
+def test_what_nobody_else_can_have_written_goes(spark: SparkSession, attempts: Attempts, target: Path) -> None:
+    """Files of one write, of unknown name, in a folder that the killed driver has made and was still at work in."""
+    part(target, 0, OWN), part(target, 1, OWN)
+    (target / "_temporary" / str(NUMBER)).mkdir(parents=True)
+    die(attempts, unfinished(target, existed=False, mode="error"))
+    with retry(attempts) as (_, output):
+        output.prepare(spark)
+    assert not target.exists()
+
+
 @pytest.mark.parametrize("strange", ["data.csv", "_temporary/0/task_0/part-0", ".hidden", "day=1/_SUCCESS"])
 def test_a_target_with_anything_else_stays(spark: SparkSession, attempts: Attempts, target: Path, strange: str) -> None:
     """A file of whomever, hidden or pending, and whatever is beside it."""

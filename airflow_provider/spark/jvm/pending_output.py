@@ -43,6 +43,10 @@ class PendingOutput:
         """Whether the target is there."""
         return bool(self._system.exists(self._target))
 
+    def begun(self) -> bool:
+        """Whether this application attempt has begun to write, and has not cleaned up."""
+        return bool(self._system.exists(self._path(self._path(self._target, _PENDING), self._number)))
+
     def writes(self) -> set[str]:
         """Return the names of the writes whose files are pending."""
         found = set()
