@@ -10,24 +10,24 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
 from importlib.resources import files
 from typing import Annotated, Any
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import quote, urlencode
 
 from airflow.api_fastapi.common.db.common import SessionDep
 from airflow.api_fastapi.logging.decorators import action_logging
 from fastapi import Body, Depends, FastAPI, HTTPException, Request, Response, status
 from fastapi.exception_handlers import http_exception_handler
-from fastapi.responses import JSONResponse, RedirectResponse
+from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse
 
 from airflow_provider import __version__
 from airflow_provider.links.locations import store_console
 from airflow_provider.plugin.access import Run, Task, TaskInstanceRef, User, may, may_change, may_see
 from airflow_provider.plugin.location import Location, read_instance, read_location, read_run, what_is_missing
 from airflow_provider.plugin.run_view import MOST_ROWS, Job, in_order, summary
-from airflow_provider.plugin.watching import MOST_JOBS, Seen, WatchedJobs, open_location
+from airflow_provider.plugin.spark_ui import find_spark_ui, stated_address
+from airflow_provider.plugin.watching import MOST_JOBS, Seen, WatchedJobs
 from airflow_provider.recovery.errors import ConfigurationError, JobAlreadyRunning, RecoveryError
 from airflow_provider.storage.claims import Claims
 from airflow_provider.storage.discarding import discard, release
-from airflow_provider.storage.event_log import JobEventLog
 
 log = logging.getLogger(__name__)
 
@@ -112,14 +112,16 @@ def create_app() -> FastAPI:
     def spark_ui(task: Task, session: SessionDep) -> Response:
         location = read_location(session, task)
         session.commit()
-        target = _spark_ui(location, task) if location is not None else ""
-        if not target:
+        target = find_spark_ui(location, task) if location is not None else None
+        if target is None:
             raise HTTPException(
                 status.HTTP_404_NOT_FOUND,
                 "No Spark UI is known of the newest attempt: it has not started, it has ended and no history server is "
                 "configured (spark.yarn.historyServer.address), or its UI is disabled.",
             )
-        return RedirectResponse(target, status.HTTP_303_SEE_OTHER)
+        if not target.configured:
+            return HTMLResponse(stated_address(target.url))
+        return RedirectResponse(target.url, status.HTTP_303_SEE_OTHER)
 
     @app.post(
         "/api/discard",
@@ -231,29 +233,6 @@ def _give_up(
     return JSONResponse({"attempt": made.epoch, "by": made.by, "partitions_deleted": deleted})
 
 
-def _spark_ui(location: Location, task: TaskInstanceRef) -> str:
-    """Return the address of the newest attempt's Spark UI, or of its page on the history server."""
-    try:
-        attempt = JobEventLog(open_location(location), task.job.prefix).replay().graph.newest
-    except RecoveryError as error:
-        raise HTTPException(status.HTTP_502_BAD_GATEWAY, str(error)) from error
-    if attempt is None or not attempt.application_id:
-        return ""
-    if not attempt.state.terminal and urlsplit(attempt.ui_url).scheme in ("http", "https"):
-        return attempt.ui_url
-    server = location.history_server.rstrip("/")
-    if not server:
-        return ""
-    server = server if "://" in server else f"http://{server}"
-    known = urlsplit(server).scheme in ("http", "https")
-    return f"{server}/history/{quote(attempt.application_id, safe='')}/" if known else ""
-
-
-@cache
-def _content(name: str) -> bytes:
-    return files("airflow_provider.plugin").joinpath("page", name).read_bytes()
-
-
 def _serves(name: str) -> Callable[[Request], Response]:
     """Return the endpoint of a file that is the same for everybody."""
 
@@ -261,6 +240,11 @@ def _serves(name: str) -> Callable[[Request], Response]:
         return _file(request, name)
 
     return file
+
+
+@cache
+def _content(name: str) -> bytes:
+    return files("airflow_provider.plugin").joinpath("page", name).read_bytes()
 
 
 def _file(request: Request, name: str) -> Response:

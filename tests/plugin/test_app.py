@@ -6,6 +6,7 @@ import pytest
 
 from airflow_provider.operators import publication
 from airflow_provider.plugin import location
+from airflow_provider.plugin.spark_ui import stated_address
 from airflow_provider.recovery import events as ev
 from airflow_provider.recovery.options import RecoveryOptions
 from airflow_provider.storage.claims import Claims
@@ -203,6 +204,14 @@ def test_the_spark_ui(site: Site) -> None:
         answer = client.get("/spark-recovery/spark-ui", params=run.query())
     assert answer.status_code == 404
     assert "history server" in answer.json()["detail"]
+
+
+def test_an_address_that_a_driver_states_is_shown_before_anybody_goes_there() -> None:
+    """Airflow's address redirects to no address from the event store, and what is in it stays text."""
+    page = stated_address('http://driver:4040/"><script>alert(1)</script>')
+    assert "<strong>driver:4040</strong>" in page
+    assert 'href="http://driver:4040/&quot;&gt;&lt;script&gt;' in page
+    assert "<script>" not in page
 
 
 def test_airflow_shows_tab_and_links(failed: Run) -> None:

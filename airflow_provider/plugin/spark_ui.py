@@ -1,0 +1,56 @@
+"""Where a job's Spark UI is, and how people are led there."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import NamedTuple
+from urllib.parse import quote, urlsplit
+
+from fastapi import HTTPException, status
+
+from airflow_provider.plugin.access import TaskInstanceRef
+from airflow_provider.plugin.location import Location
+from airflow_provider.plugin.watching import open_location
+from airflow_provider.recovery.errors import RecoveryError
+from airflow_provider.storage.event_log import JobEventLog
+
+
+class SparkUi(NamedTuple):
+    """An address of a Spark UI.
+
+    :ivar configured: whether it is of the history server that somebody has configured; else a driver has said so
+    """
+
+    url: str
+    configured: bool
+
+
+def stated_address(url: str) -> str:
+    """Return a page that leads to what a driver says is its Spark UI.
+
+    Whoever can write to the event store can say so. Airflow's own address must not send anybody there unseen.
+    """
+    place, address = escape(urlsplit(url).netloc), escape(url, quote=True)
+    return (
+        '<!DOCTYPE html><html lang="en"><meta charset="utf-8"><title>Spark UI</title>'
+        f"<p>The driver says that its Spark UI is at <strong>{place}</strong>.</p>"
+        f'<p><a href="{address}" rel="noopener noreferrer nofollow">Open the Spark UI</a></p></html>'
+    )
+
+
+def find_spark_ui(location: Location, task: TaskInstanceRef) -> SparkUi | None:
+    """Return the address of the newest attempt's Spark UI, or of its page on the history server."""
+    try:
+        attempt = JobEventLog(open_location(location), task.job.prefix).replay().graph.newest
+    except RecoveryError as error:
+        raise HTTPException(status.HTTP_502_BAD_GATEWAY, str(error)) from error
+    if attempt is None or not attempt.application_id:
+        return None
+    if not attempt.state.terminal and urlsplit(attempt.ui_url).scheme in ("http", "https"):
+        return SparkUi(attempt.ui_url, configured=False)
+    server = location.history_server.rstrip("/")
+    if not server:
+        return None
+    server = server if "://" in server else f"http://{server}"
+    known = urlsplit(server).scheme in ("http", "https")
+    return SparkUi(f"{server}/history/{quote(attempt.application_id, safe='')}/", configured=True) if known else None
