@@ -44,6 +44,7 @@ def documented_queries(spark: SparkSession) -> Iterator[str]:
                 yield match[1].replace("_FUNC_", info.get().getName())
 
 
+@pytest.mark.walk
 def test_no_two_documented_queries_are_taken_for_one(
     spark: SparkSession, describe: Callable[[DataFrame], PlanDescription]
 ) -> None:

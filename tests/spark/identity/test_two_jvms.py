@@ -48,6 +48,7 @@ def compare(suite: QuerySuite, folder: Path) -> tuple[int, int]:
     return equal, len(pairs)
 
 
+@pytest.mark.walk
 def test_all_shuffles_of_tpch_are_found_again(tmp_path: Path) -> None:
     """Each shuffle of its 22 queries, at every level, subqueries included."""
     equal, all_ = compare(query_suite("tpch", 0.01, tmp_path), tmp_path)
