@@ -92,14 +92,14 @@ class AwsAccess:
         )
 
     @contextmanager
-    def lent_to_driver(self, log: logging.Logger) -> Iterator[dict[str, str]]:
+    def lent_to_driver(self) -> Iterator[dict[str, str]]:
         """Yield the environment for a driver that this worker waits for: temporary credentials are renewed meanwhile.
 
         Otherwise as :meth:`driver_environment`.
         """
         keys = self._own_keys()
         if keys is None or not keys.token:
-            yield self.driver_environment(log)
+            yield _environment(keys)
             return
         from airflow_provider.storage.lent_credentials import lent
 
@@ -124,20 +124,21 @@ class AwsAccess:
         chain, and can renew it; copies could not be renewed.
         """
         keys = self._own_keys()
-        if keys is None:
-            return {}
-        for secret in (keys.secret_key, keys.token):
-            if secret:
-                mask_secret(secret)
-        if keys.token:
+        if keys is not None and keys.token:
             log.info(
                 "The driver gets temporary credentials of the AWS connection %r, which nobody renews: it outlives this "
                 "task. If they end before the job does, its next write fails. Prefer the machines' own role.",
                 self._conn_id,
             )
-        values = {
-            ACCESS_KEY: keys.access_key,
-            SECRET_KEY: keys.secret_key,
-            SESSION_TOKEN: keys.token,
-        }
-        return {name: value for name, value in values.items() if value}
+        return _environment(keys)
+
+
+def _environment(keys: ReadOnlyCredentials | None) -> dict[str, str]:
+    """Return the environment that gives a driver these keys, which Airflow's logs then mask."""
+    if keys is None:
+        return {}
+    for secret in (keys.secret_key, keys.token):
+        if secret:
+            mask_secret(secret)
+    values = {ACCESS_KEY: keys.access_key, SECRET_KEY: keys.secret_key, SESSION_TOKEN: keys.token}
+    return {name: value for name, value in values.items() if value}

@@ -280,7 +280,7 @@ class SparkRecoveryHook(SparkSubmitHook):
         if self._aws is None or self.cluster_mode:
             yield
             return
-        with self._aws.lent_to_driver(cast("logging.Logger", self.log)) as self._lent:
+        with self._aws.lent_to_driver() as self._lent:
             try:
                 yield
             finally:

@@ -1,11 +1,10 @@
-"""Whether a SQL statement may change something outside of the session, told by its first words alone.
-
-What cannot be told counts as changing something: that costs nothing while the driver's lease lasts.
-"""
+"""What a SQL statement does, as far as its first words tell it."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from functools import cache
 
 _BEFORE = r"(?:\s|--[^\n]*(?:\n|$)|/\*.*?\*/|\()*"
 _READS = re.compile(
@@ -20,7 +19,25 @@ _INSERT = re.compile(r"\b(?:INSERT|MERGE|UPDATE|DELETE)\b", re.IGNORECASE)
 
 
 def may_write(text: str) -> bool:
-    """Return whether running the statement may write to a table, a folder or the catalog."""
+    """Return whether running the statement may write to a table, a folder or the catalog.
+
+    What cannot be told counts as writing: that costs nothing while the driver's lease lasts.
+    """
     if _READS.match(text) or not re.sub(_BEFORE, "", text, count=1, flags=re.DOTALL):
         return False
     return not _QUERY_OR_INSERT.match(text) or bool(_INSERT.search(text))
+
+
+def begins_with(text: str, *words: str) -> bool:
+    """Return whether a statement's first word is one of *words*; comments and white space do not count."""
+    return _beginning(words).match(text) is not None
+
+
+@cache
+def _beginning(words: tuple[str, ...]) -> re.Pattern[str]:
+    return re.compile(rf"{_BEFORE}(?:{'|'.join(words)})\b", re.IGNORECASE | re.DOTALL)
+
+
+def quoted_name(parts: Iterable[object]) -> str:
+    """Return a name of several parts as Spark's SQL reads it, whatever is in them."""
+    return ".".join(f"`{str(part).replace('`', '``')}`" for part in parts)

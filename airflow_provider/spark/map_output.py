@@ -13,10 +13,9 @@ from __future__ import annotations
 
 import shutil
 import struct
-import tempfile
 import zlib
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -25,7 +24,7 @@ from typing import TYPE_CHECKING
 from airflow_provider.recovery.errors import CorruptObject
 from airflow_provider.recovery.faults import AFTER_PARTITION_PUT, fault_point
 from airflow_provider.recovery.partitions import MAP_OUTPUT, StoredPartition
-from airflow_provider.spark.scratch import leave_room
+from airflow_provider.spark.scratch import leave_room, scratch_folder
 
 if TYPE_CHECKING:
     from airflow_provider.spark.partition_io import Place
@@ -128,7 +127,7 @@ def store_map_output(
         if offsets[-1] and data.stat().st_size != offsets[-1]:
             return None
         checksums = _checksums(dirs.file(output.checksums), data, offsets)
-        with _temporary(dirs) as folder:
+        with scratch_folder(dirs.paths[0]) as folder:
             path = folder / "map-output"
             description = _describe(offsets, checksums, written)
             path.write_bytes(description)
@@ -158,7 +157,7 @@ def restore_map_output(
     :raises NoRoom: the local disk would be full
     """
     try:
-        with _temporary(dirs) as folder:
+        with scratch_folder(dirs.paths[0]) as folder:
             path = folder / "map-output"
             store.fetch(partition, path)
             offsets, checksums, written = _read_description(path.read_bytes(), partition)
@@ -242,13 +241,6 @@ def _put(source: Path, target: Path) -> None:
     source.replace(target) if source.parent.stat().st_dev == target.parent.stat().st_dev else shutil.move(
         source, target
     )
-
-
-@contextmanager
-def _temporary(dirs: LocalDirs) -> Iterator[Path]:
-    """Yield a folder that is gone afterwards, on the disk that is meant for shuffles."""
-    with tempfile.TemporaryDirectory(prefix="spark-recovery-", dir=dirs.paths[0]) as folder:
-        yield Path(folder)
 
 
 def _offsets(index: bytes) -> tuple[int, ...]:

@@ -20,20 +20,13 @@ from airflow_provider.recovery.unfinished_write import SINK, UnfinishedWrite
 from airflow_provider.spark.jvm.output import qualified
 from airflow_provider.spark.jvm.pending_output import PendingOutput
 from airflow_provider.spark.wrapping import put_in_place
+from airflow_provider.spark.writers import RDD_TO_PATHS
 
 if TYPE_CHECKING:
     from airflow_provider.spark.job_master import JobMaster
     from airflow_provider.spark.take_back import OutputAttempt
 
 log = logging.getLogger(__name__)
-
-WRITES = (
-    "saveAsTextFile",
-    "saveAsPickleFile",
-    "saveAsSequenceFile",
-    "saveAsHadoopFile",
-    "saveAsNewAPIHadoopFile",
-)
 
 
 class RddSinks:
@@ -48,7 +41,7 @@ class RddSinks:
         """Look at the methods of RDDs that write files, until *stack* is left."""
         from pyspark import RDD
 
-        for name in WRITES:
+        for name in RDD_TO_PATHS:
             stack.callback(put_in_place(RDD, name, self._write(getattr(RDD, name))))
 
     def _write(self, original: Any) -> Any:

@@ -25,15 +25,18 @@ class NoRoom(OSError):
 
 
 @contextmanager
-def scratch_folder() -> Iterator[Path]:
-    """Make a folder that goes with its block, on the executor's local disk that has most room.
+def scratch_folder(place: str | None = None) -> Iterator[Path]:
+    """Make a folder that goes with its block.
 
-    On the driver, where Spark names none, it is the folder for temporary files (``TMPDIR``).
+    :param place: where; by default on the executor's local disk that has most room, and on the driver, where Spark
+        names none, in the folder for temporary files (``TMPDIR``)
 
     :raises NoRoom: it cannot be made
     """
     try:
-        folder = tempfile.TemporaryDirectory(prefix="spark-recovery-", dir=_roomiest(), ignore_cleanup_errors=True)
+        folder = tempfile.TemporaryDirectory(
+            prefix="spark-recovery-", dir=place or _roomiest(), ignore_cleanup_errors=True
+        )
     except OSError as error:
         raise NoRoom(error.errno, f"no folder can be made for it: {error.strerror}", error.filename) from error
     with folder as name:

@@ -15,23 +15,11 @@ from typing import Any
 
 from airflow_provider.recovery.sql_text import may_write
 from airflow_provider.spark.wrapping import put_in_place
-from airflow_provider.spark.writers import WRITERS
+from airflow_provider.spark.writers import RDD_BY_CONFIGURATION, RDD_TO_PATHS, WRITERS
 
 _OTHERS = (
     ("pyspark.sql.merge", "MergeIntoWriter", ("merge",)),  # since Spark 4.0
-    (
-        "pyspark",
-        "RDD",
-        (
-            "saveAsTextFile",
-            "saveAsPickleFile",
-            "saveAsSequenceFile",
-            "saveAsHadoopFile",
-            "saveAsHadoopDataset",
-            "saveAsNewAPIHadoopFile",
-            "saveAsNewAPIHadoopDataset",
-        ),
-    ),
+    ("pyspark", "RDD", (*RDD_TO_PATHS, *RDD_BY_CONFIGURATION)),
 )
 """Module, class, methods."""
 

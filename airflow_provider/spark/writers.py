@@ -1,4 +1,4 @@
-"""PySpark's writers: the methods that set one up, and those that write."""
+"""PySpark's writers: the methods that set one up, and those that write; and what RDDs write themselves."""
 
 from __future__ import annotations
 
@@ -23,3 +23,13 @@ WRITERS = {
     ),
 }
 """By the name of the class."""
+RDD_TO_PATHS = (
+    "saveAsTextFile",
+    "saveAsPickleFile",
+    "saveAsSequenceFile",
+    "saveAsHadoopFile",
+    "saveAsNewAPIHadoopFile",
+)
+"""Methods of an RDD whose first argument is the folder that they write to."""
+RDD_BY_CONFIGURATION = ("saveAsHadoopDataset", "saveAsNewAPIHadoopDataset")
+"""Methods of an RDD to which only a Hadoop configuration says where they write."""

@@ -118,20 +118,21 @@ def lineage(pid: int) -> list[int]:
 
 def jvms_of(driver: Process) -> list[Process]:
     """Return the JVMs of a Python driver that lives: those that it has started, and the one that has started it."""
-    pids = _descendants(driver.pid)
+    pids = process_tree(driver.pid)[1:]
     if _GATEWAY in _read(driver.pid, "environ"):
         pids += lineage(driver.pid)[1:2]
     found = [made for pid in pids if _read(pid, "comm").strip() == b"java" and (made := process(pid)) is not None]
     return found if not driver.is_gone() else []
 
 
-def _descendants(pid: int) -> list[int]:
-    found = [pid]
-    for parent in found:
+def process_tree(pid: int) -> list[int]:
+    """Return a process and all that descend from it, parents first."""
+    tree = [pid]
+    for parent in tree:
         for children in Path(f"/proc/{parent}/task").glob("*/children"):
             with suppress(OSError):  # it has just ended
-                found += [int(child) for child in children.read_text().split() if int(child) not in found]
-    return found[1:]
+                tree += [int(child) for child in children.read_text().split() if int(child) not in tree]
+    return tree
 
 
 def _read(pid: int, name: str) -> bytes:

@@ -26,13 +26,14 @@ from airflow_provider.recovery.partitions import MAP_OUTPUT, StoredPartition
 from airflow_provider.storage.claims import Claim, Claims, process_is_gone
 from airflow_provider.storage.object_store import ObjectStore
 from airflow_provider.storage.partition_store import PartitionStore
+from airflow_provider.storage.processes import process_tree
 from airflow_provider.storage.uris import open_store
 from tests.airflow_side.conftest import Connect, Tries, xcom
 from tests.support.driver import DriverHarness
 from tests.support.quick_jvm import QUICK_JVM
 from tests.support.s3_gateway import S3Server
 from tests.support.standalone import EXECUTOR_SETTINGS, StandaloneCluster
-from tests.support.waiting import process_tree, wait_until
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.process
 

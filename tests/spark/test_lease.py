@@ -24,11 +24,12 @@ from airflow_provider.storage.cancelling import cancel
 from airflow_provider.storage.claims import Claim, Claims, process_is_gone
 from airflow_provider.storage.heartbeat import heartbeat_key
 from airflow_provider.storage.object_store import ObjectStore
+from airflow_provider.storage.processes import process_tree
 from airflow_provider.storage.uris import open_store
 from tests.support.driver import SPARK_SETTINGS, DriverHarness
 from tests.support.http_faults import Answer, Drop, Fault, FaultyServer, Stall
 from tests.support.s3_gateway import S3Server
-from tests.support.waiting import process_tree, signal_tree, wait_until
+from tests.support.waiting import signal_tree, wait_until
 
 pytestmark = pytest.mark.process
 

@@ -19,9 +19,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from airflow_provider.storage.processes import process_tree
 from tests.support.quick_jvm import QUICK_JVM
 from tests.support.s3_gateway import die_with_parent
-from tests.support.waiting import process_tree, wait_until
+from tests.support.waiting import wait_until
 
 _START_TIMEOUT = 120.0
 _EXECUTOR = b"org.apache.spark.executor.CoarseGrainedExecutorBackend"

@@ -1,4 +1,4 @@
-"""Wait for conditions, and look at trees of processes."""
+"""Wait for conditions, and end trees of processes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import subprocess
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
+
+from airflow_provider.storage.processes import process_tree
 
 
 def wait_until(condition: Callable[[], object], what: str, timeout: float = 120.0) -> None:
@@ -21,16 +22,6 @@ def wait_until(condition: Callable[[], object], what: str, timeout: float = 120.
     while not condition():
         assert time.monotonic() < deadline, f"not within {timeout:g} s: {what}"
         time.sleep(0.05)
-
-
-def process_tree(pid: int) -> list[int]:
-    """The process and all that descend from it, parents first."""
-    tree = [pid]
-    for parent in tree:
-        for children in Path(f"/proc/{parent}/task").glob("*/children"):
-            with suppress(OSError):  # it has just ended
-                tree += [int(child) for child in children.read_text().split() if int(child) not in tree]
-    return tree
 
 
 def signal_tree(process: subprocess.Popen[str], number: signal.Signals) -> list[int]:

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider.recovery.sql_text import begins_with, quoted_name
 from airflow_provider.spark.jvm.relation import dataset
 from airflow_provider.spark.jvm.scala import items, to_seq
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_MAY_WRITE = re.compile(
-    r"^(?:\s|--[^\n]*\n|/\*.*?\*/)*(?:INSERT|CREATE|REPLACE|WITH|FROM)\b", re.IGNORECASE | re.DOTALL
-)
-_MERGES = re.compile(r"^(?:\s|--[^\n]*\n|/\*.*?\*/)*(?:MERGE|WITH)\b", re.IGNORECASE | re.DOTALL)
 _POSITION_OF_QUERY = {
     "InsertIntoStatement": 0,
     "InsertIntoDir": 0,
@@ -36,7 +32,7 @@ class WritingCommand:
     @classmethod
     def parse(cls, spark: Any, text: str) -> WritingCommand | None:
         """Return the command; ``None`` if it is another statement, or one that Spark cannot read."""
-        if not _MAY_WRITE.match(text):
+        if not begins_with(text, "INSERT", "CREATE", "REPLACE", "WITH", "FROM"):
             return None
         try:
             plan = spark._jsparkSession.sessionState().sqlParser().parsePlan(text)
@@ -56,7 +52,8 @@ class WritingCommand:
         named = self._command.table() if kind == "InsertIntoStatement" else self._command.name()
         if named.getClass().getSimpleName() not in ("UnresolvedRelation", "UnresolvedIdentifier"):
             return ""  # IDENTIFIER(…)
-        return _quoted(named.multipartIdentifier() if kind == "InsertIntoStatement" else named.nameParts())
+        parts = named.multipartIdentifier() if kind == "InsertIntoStatement" else named.nameParts()
+        return quoted_name(items(parts))
 
     @property
     def statement(self) -> Any:
@@ -99,7 +96,7 @@ class WritingCommand:
 
 def merged_table(spark: Any, text: str) -> str:
     """Return the table that a ``MERGE`` statement changes, quoted; empty text for any other statement."""
-    if not _MERGES.match(text):
+    if not begins_with(text, "MERGE", "WITH"):
         return ""
     try:
         plan = spark._jsparkSession.sessionState().sqlParser().parsePlan(text)
@@ -110,10 +107,6 @@ def merged_table(spark: Any, text: str) -> str:
         table = plan.targetTable()
         while table.getClass().getSimpleName() == "SubqueryAlias":
             table = table.child()
-        return _quoted(table.multipartIdentifier())
+        return quoted_name(items(table.multipartIdentifier()))
     except Exception:  # noqa: BLE001 - Spark itself says what is wrong with it
         return ""
-
-
-def _quoted(parts: Any) -> str:
-    return ".".join(f"`{str(part).replace('`', '``')}`" for part in items(parts))

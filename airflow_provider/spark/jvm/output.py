@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider.recovery.sql_text import quoted_name
 from airflow_provider.spark.jvm.relation import dataset
 from airflow_provider.spark.jvm.sources import FILE_STATUS
 
@@ -73,7 +74,7 @@ def qualified_table(spark: Any, name: str) -> str:
         return ""
     database = identifier.database()
     parts = (database.get() if database.isDefined() else spark.catalog.currentDatabase(), identifier.table())
-    return ".".join(f"`{str(part).replace('`', '``')}`" for part in parts)
+    return quoted_name(parts)
 
 
 def _identifier(spark: Any, name: str) -> Any:
