@@ -148,7 +148,7 @@ class JobMaster:
 
     @property
     def usable(self) -> bool:
-        """Whether the store still records; once it does not, jobs go on without recovery."""
+        """Whether the store records; while it does not, the job goes on without recovery."""
         return self._record.usable
 
     def check(self) -> None:
@@ -158,7 +158,8 @@ class JobMaster:
     def check_now(self) -> None:
         """Make sure that this attempt owns the job, before something is committed outside of the store.
 
-        Costs no request while the lease lasts; after that it waits for the store, whether that records or not.
+        Costs no request while the lease lasts; after that it waits for the store. What was to be recorded before is
+        waited for in any case, so that a retry knows of all that this attempt writes.
 
         :raises Fenced: a newer attempt owns the job
         :raises OwnershipUnconfirmed: the store did not say so within ``ownership_timeout``
@@ -170,6 +171,8 @@ class JobMaster:
             except Fenced as error:
                 self._record.fence(int(str(error.ids["newer"])))
                 raise
+        if self._record.away:
+            self._record.flush(self.request.options.ownership_timeout)
 
     def vertex(self, identity: str) -> Vertex | None:
         """Return what is known of a vertex."""
@@ -275,7 +278,7 @@ class JobMaster:
                 storing_seconds=round(storing_seconds, 3),
             )
         )
-        confirmed = self._record.flush()
+        confirmed = self._record.flush(self.request.options.ownership_timeout)
         fault_point(AFTER_VERTEX_FINISHED)
         return confirmed
 
@@ -358,7 +361,7 @@ class JobMaster:
         """Record the success; without an operator also acknowledge it and release the partitions."""
         fault_point(BEFORE_JOB_FINISHED)
         self._record.add(ev.JobFinished(epoch=self.epoch, at=time.time(), store_retries=requests_repeated()))
-        confirmed = self._record.flush()
+        confirmed = self._record.flush(self.request.options.ownership_timeout)
         fault_point(AFTER_JOB_FINISHED)
         self._succeeded = confirmed
         self._end(JobState.FINISHED)

@@ -18,11 +18,17 @@ from airflow_provider.recovery.executions import ExecutionState, ExecutionVersio
 from airflow_provider.recovery.partitions import StoredPartition
 from airflow_provider.spark.cut import Cut
 from airflow_provider.spark.jvm.carriers import to_carriers
-from airflow_provider.spark.jvm.execution import PreparedJob, job_properties, leaf_parallelism
+from airflow_provider.spark.jvm.execution import PreparedJob, job_properties, leaf_parallelism, tries_of_a_task
 from airflow_provider.spark.jvm.layout import CUTTING_SETTINGS, WHOLE
 from airflow_provider.spark.jvm.settings import settings_set
 from airflow_provider.spark.manifests import Delivering
-from airflow_provider.spark.partition_io import LAYOUT_PROPERTY, MANIFEST_SCHEMA, PARALLELISM_PROPERTY, partition_writer
+from airflow_provider.spark.partition_io import (
+    LAYOUT_PROPERTY,
+    MANIFEST_SCHEMA,
+    PARALLELISM_PROPERTY,
+    TRIES_PROPERTY,
+    partition_writer,
+)
 from airflow_provider.spark.reading import location
 from airflow_provider.spark.recovery_point import vertex_of
 from airflow_provider.spark.types import UnstorableType, refusal, schema_of
@@ -131,7 +137,11 @@ def materialize(
         context.executions.move(execution, ExecutionState.RUNNING)
         missing = _initialize(context, point, job, collector, because, cut)
         if missing:
-            properties = {LAYOUT_PROPERTY: _layout(point, job), PARALLELISM_PROPERTY: str(job.parallelism)}
+            properties = {
+                LAYOUT_PROPERTY: _layout(point, job),
+                PARALLELISM_PROPERTY: str(job.parallelism),
+                TRIES_PROPERTY: str(tries_of_a_task(spark.sparkContext)),
+            }
             with job_properties(spark.sparkContext, properties, description=description, tag=tag):
                 _run(job, missing, collector)
     lost = [index for index in range(job.parallelism) if index not in collector.stored]

@@ -1,7 +1,8 @@
 """What executors do: write a partition to the store, and read one back.
 
-Runs in Spark's Python workers inside ``mapInArrow``. The writer never fails the task because of the store: it reports
-the failure, and the driver computes the vertex the ordinary way.
+Runs in Spark's Python workers inside ``mapInArrow``. A task that cannot store its partition fails, so that Spark runs
+it again, as often as Spark runs any task again. Its last try reports the failure instead, and the driver computes the
+vertex the ordinary way: the store alone never fails a job.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ MANIFEST_SCHEMA = "key string, bytes long, error string"
 LAYOUT_PROPERTY = "spark.recovery.partition.layout"
 PARALLELISM_PROPERTY = "spark.recovery.partition.parallelism"
 """Known only when the plan has run its shuffles, so they travel as local properties of the job, not in the closure."""
+TRIES_PROPERTY = "spark.recovery.partition.tries"
+"""How often Spark runs a task that fails."""
 
 
 @dataclass(frozen=True)
@@ -139,6 +142,8 @@ def partition_writer(
         )
         started, waited = time.monotonic(), _Waited(batches)
         partition, error = store_partition(location.open, place, waited, schema)
+        if error and context.attemptNumber() + 1 < int(str(context.getLocalProperty(TRIES_PROPERTY))):
+            raise RecoveryError(f"Partition {place.index} cannot be stored, Spark runs its task again: {error}")
         key, seconds = "" if error else partition.key, time.monotonic() - started
         report(key, partition.bytes, error, seconds, seconds - waited.seconds)
         yield pa.RecordBatch.from_pydict({"key": [key], "bytes": [partition.bytes], "error": [error]})

@@ -50,8 +50,13 @@ class JobRecord:
 
     @property
     def usable(self) -> bool:
-        """Whether the store still records; once it does not, jobs go on without recovery."""
-        return self._writer is not None and self._writer.broken is None
+        """Whether the store records; while it does not, the job goes on without recovery."""
+        return self._writer is not None and self._writer.broken is None and self._writer.away is None
+
+    @property
+    def away(self) -> bool:
+        """Whether events wait in memory for a store that does not answer."""
+        return self._writer is not None and self._writer.away is not None
 
     def begin(self, claim: Claim, fresh: str) -> None:
         """Read what earlier attempts have told, and write this attempt's first block behind it.
@@ -127,12 +132,13 @@ class JobRecord:
             self._new, self._held, self._vertex_ended = 0, graph_size(self.graph), False
             self._snapshot_at, self._snapshot_block = time.monotonic(), writer.blocks
 
-    def flush(self) -> bool:
+    def flush(self, patience: float = 0.0) -> bool:
         """Wait until everything so far is stored (Flink's ``cutBlock``); return whether it is.
 
+        :param patience: seconds to wait for a store that does not answer
         :raises Fenced: a newer attempt owns the job
         """
-        confirmed = self._writer is not None and self._writer.flush()
+        confirmed = self._writer is not None and self._writer.flush(patience)
         self.check()
         return confirmed
 

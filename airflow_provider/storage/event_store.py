@@ -6,8 +6,10 @@ refused and it learns that it is fenced, or it came first and the successor read
 ever follows the first block of a newer one. Blocks may be deleted once snapshots hold what they told; what keeps the
 argument true is in ``storage.compaction``.
 
-Source: FLIP-383's ``JobEventManager`` and ``FileSystemJobEventStore`` (write buffer, flush interval, ``cutBlock``;
-a failure to write ends the recording, not the job).
+While the store does not answer, events wait in memory, and are stored in their order when it answers again. Any other
+failure to write ends the recording, not the job.
+
+Source: FLIP-383's ``JobEventManager`` and ``FileSystemJobEventStore`` (write buffer, flush interval, ``cutBlock``).
 """
 
 from __future__ import annotations
@@ -18,7 +20,14 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-from airflow_provider.recovery.errors import ClaimsLost, Fenced, ObjectExists, StoreError
+from airflow_provider.recovery.errors import (
+    AccessDenied,
+    ClaimsLost,
+    Fenced,
+    ObjectExists,
+    StoreError,
+    StoreUnavailable,
+)
 from airflow_provider.recovery.events import AttemptStarted, JobEvent, encode_event
 from airflow_provider.recovery.faults import AFTER_FLUSH, BEFORE_FIRST_EVENT, BEFORE_FLUSH, fault_point
 from airflow_provider.recovery.graph import ExecutionGraph
@@ -33,6 +42,11 @@ from airflow_provider.storage.snapshots import Snapshot, Snapshots
 __all__ = ["JobEventLog", "JobEventWriter", "LoggedEvents"]
 
 log = logging.getLogger(__name__)
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 10.0
+"""Seconds between two tries while the store does not answer; each pause is twice the last one."""
+_MOST_WAITING = 32 * 1024**2
+"""Bytes of events that wait for a store that does not answer: those of hours."""
 
 
 class JobEventWriter:
@@ -65,6 +79,7 @@ class JobEventWriter:
         self._fences: frozenset[int] = frozenset()
         self._compactor: Compactor | None = None
         self._broken: StoreError | None = None
+        self._away: StoreError | None = None
         self._fenced_by: int | None = None
         # Everything below is guarded by the condition.
         self._changed = threading.Condition()
@@ -85,6 +100,11 @@ class JobEventWriter:
     def broken(self) -> StoreError | None:
         """What ended the recording, ``None`` while it goes on."""
         return self._broken
+
+    @property
+    def away(self) -> StoreError | None:
+        """Why events wait in memory, ``None`` while the store takes them."""
+        return self._away
 
     @property
     def fenced_by(self) -> int | None:
@@ -158,7 +178,7 @@ class JobEventWriter:
         It is written in the background, once all of that is stored.
         """
         with self._changed:
-            if not self._stopped and not self._closing:
+            if not self._stopped and not self._closing and self._away is None:
                 self._marked.append((self._appended, graph))
                 self._offer_snapshot()
 
@@ -167,17 +187,23 @@ class JobEventWriter:
         """Number of the next block, which grows by one with each that is stored."""
         return self._next_block
 
-    def flush(self, timeout: float | None = None) -> bool:
+    def flush(self, patience: float = 0.0) -> bool:
         """Wait until everything appended so far is stored (Flink's ``cutBlock``).
 
-        :param timeout: seconds; by default as long as the store's own time-outs take
+        :param patience: seconds to wait for a store that does not answer, beside the store's own time-outs
         :returns: whether it is; ``False`` at once when recording has stopped or has not begun
         """
         with self._changed:
             target = self._appended
             self._wanted = max(self._wanted, target)
             self._changed.notify_all()
-            self._changed.wait_for(lambda: self._stored >= target or self._stopped or not self._running, timeout)
+
+            def ended() -> bool:
+                return self._stored >= target or self._stopped or not self._running
+
+            self._changed.wait_for(lambda: ended() or self._away is not None)
+            if patience > 0:
+                self._changed.wait_for(ended, patience)
             return self._stored >= target and self._broken is None
 
     def close(self) -> None:
@@ -209,6 +235,45 @@ class JobEventWriter:
             return None if there == body else decode_block(there, self._prefix, number)
         return None
 
+    def _put_patiently(self, batch: list[str]) -> Block | None:
+        """As :meth:`_put`; while the store does not answer, try again."""
+        pause, since = _FIRST_PAUSE, time.monotonic()
+        while True:
+            try:
+                taken = self._put(batch)
+            except (StoreUnavailable, AccessDenied) as error:  # expired credentials are renewed, too
+                if not self._may_wait(error, pause):
+                    raise
+                pause = min(2 * pause, _LONGEST_PAUSE)
+                continue
+            if self._away is not None:
+                with self._changed:
+                    self._away, waiting = None, len(batch) + len(self._pending)
+                log.warning(
+                    "The event store answers again after %.0f s; %d events that have waited are stored.",
+                    time.monotonic() - since,
+                    waiting,
+                )
+            return taken
+
+    def _may_wait(self, error: StoreError, pause: float) -> bool:
+        """Pause before the next try; ``False`` if there is none: at the end, and when too much is waiting."""
+        with self._changed:
+            if self._closing or self._pending_bytes > _MOST_WAITING:
+                return False
+            first = self._away is None
+            self._away = error
+            self._changed.notify_all()
+        if first:
+            log.warning(
+                "The event store takes no events: %s The job goes on; what is to be recorded waits in memory, and "
+                "nothing new is stored for a retry.",
+                error,
+            )
+        with self._changed:
+            self._changed.wait_for(lambda: self._closing, pause)
+        return True
+
     def _refuse_newer(self, epoch: int, owner: str) -> None:
         """Raise if what was read of *epoch*, the newest one, means that this attempt must not write."""
         if epoch < self._claim.epoch or (epoch, owner) == (self._claim.epoch, self._claim.owner):
@@ -233,7 +298,7 @@ class JobEventWriter:
         try:
             while (batch := self._next_batch()) is not None:
                 fault_point(BEFORE_FLUSH)
-                taken = self._put(batch)
+                taken = self._put_patiently(batch)
                 if taken is not None:
                     self._refused(taken)
                     return

@@ -1,4 +1,4 @@
-"""When the store fails for good while a job runs, the job goes on and fails at its write."""
+"""When the store fails while a job runs: for a moment, that costs nothing; for good, the job fails at its write."""
 
 from __future__ import annotations
 
@@ -70,6 +70,33 @@ def failed_at_its_write(breaking: BreakingStore, outcome: Outcome) -> None:
     (line,) = [line for line in outcome.log.splitlines() if " ERROR spark-recovery: " in line]
     assert "Attempt 1 cannot confirm that it owns job" in line
     assert not breaking.out.exists()
+
+
+def test_the_store_is_away_for_a_moment(breaking: BreakingStore, orders: Path) -> None:
+    """A partition that is refused is stored by its task's second try, events that are refused wait: the vertex is
+    whole, the job ends as ever, and all of it is recorded.
+    """
+    refused: list[str] = []
+
+    def once_each(request: Request) -> Fault:
+        kind = "partition" if is_partition(request) else "events" if "/events/" in request.path else ""
+        if request.method != "PUT" or not kind or (kind == "events" and "partition" not in refused):
+            return None
+        if refused.count(kind) >= 2:
+            return None
+        refused.append(kind)
+        return Answer(403, "AccessDenied")
+
+    breaking.server.fault = once_each
+    breaking.driver.settings = {**breaking.driver.settings, "spark.master": "local[2, 4]"}
+    outcome = breaking.run(orders)
+    assert outcome.code == 0, outcome.log
+    assert sorted(refused) == ["events"] * 2 + ["partition"] * 2
+    assert result(breaking.out) == expected(orders)
+    assert "is not stored" not in outcome.log
+    assert "The event store takes no events" in outcome.log
+    assert "The event store answers again after" in outcome.log
+    assert "Attempt 1: FINISHED" in outcome.log
 
 
 @pytest.mark.walk

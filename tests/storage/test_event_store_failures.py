@@ -18,18 +18,90 @@ from airflow_provider.recovery.errors import (
     StoreUnavailable,
 )
 from airflow_provider.recovery.events import AttemptStarted, JobFinished, VertexSkipped
+from airflow_provider.recovery.graph import ExecutionGraph
+from airflow_provider.storage import event_store
 from airflow_provider.storage.blocks import BlockHeader, encode_block
 from airflow_provider.storage.claims import Claims
 from airflow_provider.storage.event_store import JobEventLog, JobEventWriter
 from airflow_provider.storage.files import FileObjectStore
-from tests.storage.attempts import SLOW, Attempt, FailingStore, block_key, names
+from tests.storage.attempts import QUICK, SLOW, Attempt, FailingStore, block_key, names
 from tests.storage.conftest import PREFIX, wait_until
 from tests.support.stores import WatchedStore
 
 
-@pytest.mark.parametrize(
-    "error", [StoreUnavailable("the store is gone"), AccessDenied("not any more"), RuntimeError("a bug"), SystemExit(1)]
-)
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(event_store, "_FIRST_PAUSE", 0.01)
+
+
+@pytest.mark.parametrize("error", [StoreUnavailable("the store is gone"), AccessDenied("the role has expired")])
+def test_events_wait_for_a_store_that_does_not_answer(
+    files: FileObjectStore, caplog: pytest.LogCaptureFixture, error: StoreError
+) -> None:
+    """Nobody waits for it who does not want to, nothing is lost, and all is stored in its order once it answers."""
+    store = FailingStore(files, error)
+    attempt = Attempt(store, QUICK)
+    attempt.begin()
+    store.failing = True
+    attempt.append(1)
+    assert not attempt.writer.flush()
+    assert attempt.writer.away is error
+    attempt.append(2)
+    attempt.writer.snapshot(ExecutionGraph())
+    assert not attempt.writer.flush()
+    assert not attempt.writer.flush(patience=0.05)
+    with ThreadPoolExecutor(1) as pool:
+        patient = pool.submit(attempt.writer.flush, 20)
+        attempt.append(3)
+        store.failing = False
+        assert patient.result(20)
+    assert attempt.writer.flush(patience=20)
+    assert attempt.writer.away is None
+    attempt.writer.close()
+    assert attempt.broken + attempt.fenced == []
+    assert names(JobEventLog(files, PREFIX).read().events) == ["AttemptStarted", "event 1", "event 2", "event 3"]
+    assert [record.levelname for record in caplog.records] == ["WARNING"] * 2
+    assert str(error.args[0]) in caplog.text
+    assert "The event store answers again after" in caplog.text
+
+
+def test_a_successor_fences_whoever_could_not_write(files: FileObjectStore) -> None:
+    """Events that have waited are never written behind those of a newer attempt."""
+    store = FailingStore(files, StoreUnavailable("cut off"))
+    attempt = Attempt(store)
+    attempt.begin()
+    store.failing = True
+    attempt.append(1)
+    assert not attempt.writer.flush()
+    successor = Attempt(files)
+    successor.begin()
+    store.failing = False
+    wait_until(lambda: attempt.fenced)
+    assert attempt.fenced == [2]
+    for writer in (attempt.writer, successor.writer):
+        writer.close()
+    assert names(JobEventLog(files, PREFIX).read().events) == ["AttemptStarted"] * 2
+
+
+def test_only_so_much_waits(files: FileObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When the events take too much memory, recording ends; so it does at the end of the job, after one more try."""
+    monkeypatch.setattr(event_store, "_MOST_WAITING", 1000)
+    for many in (False, True):
+        store = FailingStore(files, StoreUnavailable("gone"))
+        attempt = Attempt(store)
+        attempt.begin()
+        store.failing = True
+        attempt.append(1)
+        assert not attempt.writer.flush()
+        assert attempt.broken == []
+        if many:
+            attempt.append(*range(2, 100))
+            wait_until(lambda attempt=attempt: attempt.broken)
+        attempt.writer.close()
+        assert attempt.broken == [store.error]
+
+
+@pytest.mark.parametrize("error", [StoreError("the bucket is gone"), RuntimeError("a bug"), SystemExit(1)])
 def test_a_store_that_fails_for_good_ends_the_recording_and_says_so(
     files: FileObjectStore, caplog: pytest.LogCaptureFixture, error: BaseException
 ) -> None:

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_provider.recovery.errors import StoreUnavailable
+from airflow_provider.recovery.errors import StoreError, StoreUnavailable
 from airflow_provider.recovery.events import AttemptStarted
 from airflow_provider.recovery.graph import ExecutionGraph
 from airflow_provider.recovery.options import RecoveryOptions
@@ -313,7 +313,7 @@ def test_closing_waits_for_a_snapshot_though_recording_has_stopped(files: FileOb
             reached.set()
             gate.wait(20)
         elif operation == "put_new" and broken.is_set():
-            raise StoreUnavailable("not now")
+            raise StoreError("not any more")
 
     attempt = Recorder(WatchedStore(files, hold))
     attempt.begin()

@@ -67,6 +67,11 @@ class PreparedJob:
             return list(rows)
 
 
+def tries_of_a_task(spark_context: Any) -> int:
+    """Return how often Spark runs a task that fails: ``spark.task.maxFailures``, but once with a local master."""
+    return int(spark_context._jsc.sc().taskScheduler().maxTaskFailures())
+
+
 @contextmanager
 def job_properties(context: Any, properties: dict[str, str], *, description: str, tag: str) -> Iterator[None]:
     """Set local properties, description and tag of the jobs started inside; put the old ones back afterwards."""
