@@ -81,3 +81,19 @@ def write_of(path: str) -> str:
     """Return the UUID of the write that made a file; empty text if its name does not tell."""
     found = _WRITE.search(path)
     return found[1] if found else ""
+
+
+def arrived(files: Collection[OutputFile], since: int) -> set[str]:
+    """Return the names of the writes all of whose files are as new as *since*, milliseconds since the Unix epoch."""
+    new = {write_of(path) for path, _, time in files if time >= since}
+    return new - {write_of(path) for path, _, time in files if time < since} - {""}
+
+
+def copies(files: Collection[OutputFile], write: str, other: str) -> list[tuple[str, str]] | None:
+    """Pair each file of a write with the file of another write that has its place, number and size.
+
+    :return: their paths; ``None`` if a file has no such partner, or if there are no files
+    """
+    sizes = {path: size for path, size, _ in files}
+    pairs = [(path, path.replace(write, other)) for path in sizes if write_of(path) == write]
+    return pairs if pairs and all(sizes[one] == sizes.get(two) for one, two in pairs) else None

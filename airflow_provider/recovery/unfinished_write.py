@@ -24,12 +24,14 @@ class UnfinishedWrite:
     :ivar location: the folder that it writes to
     :ivar existed: whether that folder was there before
     :ivar before: digest of the files that were there before
+    :ivar latest: when the newest of them was written, in milliseconds since the Unix epoch; 0 if there were none
     :ivar mode: ``append``, ``overwrite`` or ``error``
     :ivar table: its qualified name; empty text for a path
     :ivar creates: whether there was no such table before
     :ivar repeated: whether each attempt writes it
     :ivar writes: Spark's names of it, UUIDs, as far as they are known
     :ivar replaces: names of writes of earlier attempts that it takes the place of, once it is committed
+    :ivar suspects: names of writes of which one may be this write's own, by an attempt that died too early to learn it
     """
 
     title: str
@@ -44,6 +46,8 @@ class UnfinishedWrite:
     repeated: bool = False
     writes: tuple[str, ...] = ()
     replaces: tuple[str, ...] = ()
+    latest: int = 0
+    suspects: tuple[str, ...] = ()
 
     @classmethod
     def from_state(cls, state: object) -> Self | None:
@@ -62,15 +66,18 @@ class UnfinishedWrite:
                 table=str(state["table"]),
                 creates=bool(state["creates"]),
                 repeated=bool(state["repeated"]),
-                writes=tuple(str(write) for write in state["writes"]),
+                writes=_names(state, "writes"),
                 replaces=replaced_by(state),
+                latest=int(state.get("latest", 2**63)),  # what wrote no such field suspects nothing
+                suspects=suspected_by(state),
             )
         except (KeyError, TypeError, ValueError):
             return None
 
     def to_state(self) -> dict[str, Any]:
         """Return plain JSON."""
-        return {"status": WRITING, **asdict(self), "writes": list(self.writes), "replaces": list(self.replaces)}
+        names = {name: list(getattr(self, name)) for name in ("writes", "replaces", "suspects")}
+        return {"status": WRITING, **asdict(self), **names}
 
     def known_as(self, writes: set[str]) -> Self:
         """Return it with more of Spark's names of it."""
@@ -79,8 +86,17 @@ class UnfinishedWrite:
 
 def replaced_by(state: Mapping[str, object]) -> tuple[str, ...]:
     """Return the writes of earlier attempts that a write, finished or not, was to take the place of."""
-    replaced = state.get("replaces")
-    return tuple(str(write) for write in replaced) if isinstance(replaced, list) else ()
+    return _names(state, "replaces")
+
+
+def suspected_by(state: Mapping[str, object]) -> tuple[str, ...]:
+    """Return the writes of which one may be this one's own, by an earlier attempt."""
+    return _names(state, "suspects")
+
+
+def _names(state: Mapping[str, object], field: str) -> tuple[str, ...]:
+    names = state.get(field)
+    return tuple(str(name) for name in names) if isinstance(names, list) else ()
 
 
 def unfinished_writes(coordinators: Mapping[str, object], epoch: int) -> dict[str, UnfinishedWrite]:

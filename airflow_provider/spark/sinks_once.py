@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider.recovery.causes import one_line
 from airflow_provider.recovery.errors import Fenced
 from airflow_provider.recovery.faults import AFTER_SINK_COMMIT, fault_point
-from airflow_provider.recovery.sinks import Commit, OutputFile, listing_digest, write_of
-from airflow_provider.recovery.unfinished_write import UnfinishedWrite, replaced_by
+from airflow_provider.recovery.sinks import Commit, OutputFile, copies, listing_digest, write_of
+from airflow_provider.recovery.unfinished_write import UnfinishedWrite, replaced_by, suspected_by
 from airflow_provider.spark.jvm.commands import WritingCommand, merged_table
 from airflow_provider.spark.jvm.output import output_files
 from airflow_provider.spark.jvm.pending_output import PendingOutput
@@ -145,7 +145,7 @@ class _Sinks:
         before = self._guarded(lambda: self._files(spark, sink))
         replaced: tuple[str, ...] = ()
         if sink.repeated:
-            replaced = self._guarded(lambda: self._say_repeated(spark, sink)) or ()
+            replaced = self._guarded(lambda: self._make_room(spark, sink)) or ()
         elif before is not None and self._guarded(lambda: self._written(sink, before)):
             return left_out(spark)
         with ExitStack() as stack:
@@ -156,8 +156,11 @@ class _Sinks:
         self._guarded(lambda: self._returned(spark, sink, before, replaced))
         return result
 
-    def _say_repeated(self, spark: Any, sink: Sink) -> tuple[str, ...]:
-        """Say why each attempt writes it; returns the writes of earlier attempts that it is to replace."""
+    def _make_room(self, spark: Any, sink: Sink) -> tuple[str, ...]:
+        """Say why each attempt writes it; where Spark would refuse to, remove what an earlier attempt has written.
+
+        :return: the writes of earlier attempts that go when this one is committed
+        """
         known = self._context.master.coordinator(sink.coordinator)
         commit = Commit.from_state(known) if known is not None else None
         replaced = tuple(dict.fromkeys((*replaced_by(known or {}), *([commit.write] if commit else []))))
@@ -196,6 +199,7 @@ class _Sinks:
             self._remember(sink, "BEGUN", {})
             return
         pending = PendingOutput(spark, location, self._output.number)
+        known = self._context.master.coordinator(sink.coordinator)
         write = UnfinishedWrite(
             title=sink.title,
             attempt=self._context.master.epoch,
@@ -203,11 +207,13 @@ class _Sinks:
             location=location,
             existed=pending.exists(),
             before=listing_digest(before),
+            latest=max((time for _, _, time in before), default=0),
             mode=sink.mode,
             table=sink.place.table,
             creates=creates,
             repeated=bool(sink.repeated),
             replaces=replaced,
+            suspects=suspected_by(known or {}),
         )
         remember = self._context.master.remember
         remember(sink.coordinator, write.to_state())
@@ -268,7 +274,10 @@ class _Sinks:
                 self._remember(sink, "REPEATED", {})
             return
         now = self._files(spark, sink)
+        suspects = suspected_by(self._context.master.coordinator(sink.coordinator) or {})
         commit = Commit.between(before, now) or self._own_commit(sink, set(now) - set(before))
+        if suspects:
+            self._settle(spark, sink, suspects, commit, now)
         if sink.repeated:
             state: dict[str, Any] = commit.to_state() if commit is not None else {}
             self._remember(sink, "REPEATED", {**state, "replaces": list(replaced)})
@@ -280,6 +289,33 @@ class _Sinks:
             self._remember(sink, "UNKNOWN", {})
             return
         self._remember(sink, "WRITTEN", commit.to_state())
+
+    def _settle(
+        self, spark: Any, sink: Sink, suspects: tuple[str, ...], commit: Commit | None, now: list[OutputFile]
+    ) -> None:
+        """Remove what attempts that died before they knew Spark's name of this write have committed of it.
+
+        That is told by the bytes: each of its files is equal to the one of the same number that was written now.
+        """
+        present = {write_of(path) for path, _, _ in now}.intersection(suspects)
+        if not present:
+            return
+        output = PendingOutput(spark, sink.place.locate(), self._output.number)
+
+        def own(suspect: str) -> bool:
+            pairs = copies(now, suspect, commit.write) if commit is not None else None
+            return pairs is not None and all(output.same_bytes(*pair) for pair in pairs)
+
+        twins = {suspect for suspect in present if self._guarded(functools.partial(own, suspect))}
+        if twins:
+            output.remove_writes(twins)
+            log.info("sink %s: an attempt that died had written the same files already; they were removed", sink.title)
+        else:
+            log.warning(
+                "sink %s: an attempt died while it wrote, and other files have arrived since. Whether they are its own "
+                "cannot be told: they are not equal to what is written now. Rows may be there twice.",
+                sink.title,
+            )
 
     def _own_commit(self, sink: Sink, new: set[OutputFile]) -> Commit | None:
         """Tell the files of this write from others that arrived at the same time, if its name was seen."""

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider.recovery.causes import one_line
 from airflow_provider.recovery.errors import Fenced
-from airflow_provider.recovery.sinks import Commit, listing_digest, write_of
+from airflow_provider.recovery.sinks import Commit, arrived, listing_digest, write_of
 from airflow_provider.recovery.unfinished_write import TAKEN_BACK, UnfinishedWrite, unfinished_writes
 from airflow_provider.spark.jvm.output import output_files, table_exists
 from airflow_provider.spark.jvm.pending_output import PendingOutput, set_application_attempt
@@ -102,8 +102,14 @@ class OutputAttempt:
         pending = PendingOutput(spark, write.location, write.number)
         names = ({*write.writes, *pending.writes()}) - self._committed_writes()
         files = output_files(spark, write.location)
-        if not names and write.mode == "error" and not write.existed and pending.begun():
-            names = _only_write(files)  # its driver has made the folder, which nobody else then writes to
+        if not names and write.mode == "error" and not write.existed:
+            # Its driver has made the folder, which nobody else then writes to.
+            only = _only_write(files) - self._committed_writes()
+            if only and not pending.begun() and not write.table:
+                # Spark clears the pending tasks away when all files are in their place.
+                self._adopt(name, write, Commit.between([], files))
+                return
+            names = only if pending.begun() else names
         own = [file for file in files if write_of(file[0]) in names]
         exists = bool(write.table) and table_exists(spark, write.table)
         if write.creates and exists and write.mode != "overwrite":
@@ -111,8 +117,7 @@ class OutputAttempt:
             commit = None if write.repeated else Commit.between([], own or ([] if write.existed else files))
             if commit is not None:
                 _register_partitions(spark, write.table)
-                self._master.remember(name, {"status": "WRITTEN", "attempt": write.attempt, **commit.to_state()})
-                log.info("sink %s: attempt %d has made the table and died", write.title, write.attempt)
+                self._adopt(name, write, commit)
                 return
         # A table that was made and may not be again is Spark's to refuse; its rows stay.
         made = write.creates and exists and write.mode == "error"
@@ -128,24 +133,23 @@ class OutputAttempt:
                 write.attempt,
                 " and ".join([f"{removed} of its files", *(["its pending tasks"] if was_pending else [])]),
             )
-        if write.mode == "append" and not names:
-            self._warn_of_unknown(write, output_files(spark, write.location))
-        state = {"status": TAKEN_BACK, "attempt": self._master.epoch, "replaces": list(write.replaces)}
-        self._master.remember(name, state)
+        suspects = set(write.suspects)
+        if write.mode == "append" and not names and listing_digest(files) != write.before:
+            suspects |= arrived(files, write.latest) - self._committed_writes()
+        others = {"replaces": list(write.replaces), "suspects": sorted(suspects)}
+        self._master.remember(name, {"status": TAKEN_BACK, "attempt": self._master.epoch, **others})
+
+    def _adopt(self, name: str, write: UnfinishedWrite, commit: Commit | None) -> None:
+        """Remember a write as committed that came to its end without an event that says so."""
+        status = "REPEATED" if write.repeated else "WRITTEN"
+        state = commit.to_state() if commit is not None else {}
+        self._master.remember(name, {"status": status, "attempt": write.attempt, **state})
+        log.info("sink %s: attempt %d has written all of it and died", write.title, write.attempt)
 
     def _committed_writes(self) -> set[str]:
         """Return the names of writes that are known to have been committed."""
         states = [state for state in self._master.graph.coordinators.values() if isinstance(state, dict)]
         return {commit.write for state in states if (commit := Commit.from_state(state)) is not None}
-
-    def _warn_of_unknown(self, write: UnfinishedWrite, now: list[OutputFile]) -> None:
-        if listing_digest(now) != write.before:
-            log.warning(
-                "sink %s: attempt %d died while it wrote, and files have arrived since. Whether they are its own "
-                "cannot be told, so it is written again; rows may be there twice.",
-                write.title,
-                write.attempt,
-            )
 
 
 def _only_write(files: list[OutputFile]) -> set[str]:

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 0.25
 _SHARE = 0.005
-_LOOKING = 4
+_LOOKING = 20
 """A look that takes long, in a store of objects, is followed by a pause so many times as long."""
 
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from airflow_provider.recovery import events as ev
 from airflow_provider.recovery.graph import ExecutionGraph
+from airflow_provider.recovery.sinks import arrived
 from airflow_provider.recovery.unfinished_write import UnfinishedWrite, unfinished_writes
 
-WRITE = UnfinishedWrite("file:/out", 1, 77, "file:/out", existed=False, before="d", mode="append", writes=("u",))
+WRITE = UnfinishedWrite(
+    "file:/out", 1, 77, "file:/out", existed=False, before="d", mode="append", writes=("u",), suspects=("s",)
+)
 
 
 def attempt(epoch: int, *, fresh: bool = False) -> ev.AttemptStarted:
@@ -30,6 +33,15 @@ def test_a_write_is_remembered_with_all_that_its_end_needs() -> None:
     assert UnfinishedWrite.from_state({"status": "WRITING", "attempt": 1, "before": ""}) is None
     assert UnfinishedWrite.from_state({**WRITE.to_state(), "status": "WRITTEN"}) is None
     assert UnfinishedWrite.from_state("WRITING") is None
+
+
+def test_what_older_releases_remembered_suspects_nothing() -> None:
+    """They did not say how new the files were that were there before."""
+    known = {name: value for name, value in WRITE.to_state().items() if name not in ("latest", "suspects")}
+    write = UnfinishedWrite.from_state(known)
+    assert write is not None
+    assert arrived([("/part-0-0f8fad5b-d9cb-469f-a165-70867728950e-c000.orc", 1, 2**62)], write.latest) == set()
+    assert write.suspects == ()
 
 
 def test_only_earlier_attempts_are_unfinished() -> None:

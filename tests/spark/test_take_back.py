@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.sql import functions as F
 
 from airflow_provider.recovery.sinks import listing_digest, write_of
 from airflow_provider.recovery.unfinished_write import UnfinishedWrite
+from airflow_provider.spark import write_watch
 from airflow_provider.spark.context import RecoveryContext
-from airflow_provider.spark.sinks_once import sinks_once
+from airflow_provider.spark.sinks_once import _Sinks, sinks_once
 from airflow_provider.spark.take_back import OutputAttempt
 from tests.spark.attempts import Attempts
 
@@ -81,7 +83,12 @@ def test_killed_inside_the_job_commit(
     with caplog.at_level(logging.INFO, "airflow_provider"), retry(attempts) as (context, output):
         output.prepare(spark)
         assert left(target) == {str(file.relative_to(target)) for file in kept}
-        assert context.master.coordinator("sink/it") == {"status": "TAKEN_BACK", "attempt": 2, "replaces": []}
+        assert context.master.coordinator("sink/it") == {
+            "status": "TAKEN_BACK",
+            "attempt": 2,
+            "replaces": [],
+            "suspects": [],
+        }
         output.prepare(spark)
     assert caplog.text.count("attempt 1 died while it wrote; 2 of its files and its pending tasks removed") == 1
     assert "WARNING" not in caplog.text
@@ -136,16 +143,86 @@ def test_an_overwrite_loses_what_is_pending_alone(spark: SparkSession, attempts:
     assert left(target) == {str(file.relative_to(target)) for file in (moved, theirs)}
 
 
+@contextmanager
+def unseen() -> Iterator[None]:
+    """Writes inside end as if their driver were killed behind Spark's commit, before it knew Spark's name of them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(write_watch, "pause_after", lambda *_: 60.0)
+        patch.setattr(_Sinks, "_returned", lambda *_: None)
+        yield
+
+
+@pytest.mark.parametrize("parts", [False, True], ids=["flat", "partitioned"])
+@pytest.mark.parametrize("form", ["parquet", "orc", "json", "csv"])
+def test_a_write_that_nobody_saw_is_told_by_its_bytes(
+    spark: SparkSession, attempts: Attempts, target: Path, form: str, parts: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its rows are there once after the retry, beside what was there before and what others have appended since; so
+    they are if the retry dies in the same way.
+    """
+
+    def write(rows: int = 20) -> None:
+        df = spark.range(0, rows, 1, 3).withColumn("half", F.col("id") % 2)
+        writer = df.write.mode("append").format(form)
+        (writer.partitionBy("half") if parts else writer).save(str(target))
+
+    write(30)
+    for _ in range(2):
+        with unseen(), retry(attempts):
+            write()
+    write(40)
+    with caplog.at_level(logging.INFO, "airflow_provider"), retry(attempts):
+        write()
+    assert spark.read.schema("id BIGINT, half BIGINT").format(form).load(str(target)).count() == 90
+    assert caplog.text.count("an attempt that died had written the same files already; they were removed") == 1
+    assert "WARNING" not in caplog.text
+    with caplog.at_level(logging.INFO, "airflow_provider"), retry(attempts):
+        write()
+    assert "already written by attempt 3, not written again" in caplog.text
+
+
 def test_what_may_be_somebody_elses_stays(
     spark: SparkSession, attempts: Attempts, target: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Spark's name of the write is not known, and files have come: nothing is removed, and a warning says so."""
-    file = part(target, 0, OTHER)
-    die(attempts, unfinished(target))
-    with retry(attempts) as (_, output):
-        output.prepare(spark)
-    assert left(target) == {file.name}
-    assert "attempt 1 died while it wrote, and files have arrived since" in caplog.text
+    """Spark's name of a killed write is not known, and files have come that are not what is written again: they stay,
+    and a warning says so. It does not if they are not named as Spark names files.
+    """
+    strange = target / "strange.csv"
+    with unseen(), retry(attempts):
+        spark.range(5).write.mode("append").csv(str(target))
+    for file in target.iterdir():
+        file.unlink()
+    strange.write_text("7\n")
+    with unseen(), retry(attempts):
+        spark.range(5).write.mode("append").csv(str(target))
+    assert "WARNING" not in caplog.text
+    for file in target.glob("part-*"):
+        file.write_text("8\n")
+    with retry(attempts):
+        spark.range(5).write.mode("append").csv(str(target))
+    assert caplog.text.count("and other files have arrived since. Whether they are its own cannot be told") == 1
+    assert strange.exists()
+
+
+@pytest.mark.parametrize("random", [False, True], ids=["", "random"])
+def test_a_folder_that_nobody_saw_made_does_not_refuse_the_retry(
+    spark: SparkSession, attempts: Attempts, target: Path, random: bool
+) -> None:
+    """Spark's default mode refuses to write where something is. What the killed driver has made and completed there
+    is kept; rows that are drawn are written again.
+    """
+
+    def write() -> None:
+        df = spark.range(20).withColumn("drawn", F.rand() if random else F.lit(0.5))
+        df.write.parquet(str(target))
+
+    with unseen(), retry(attempts):
+        write()
+    before = left(target)
+    with retry(attempts):
+        write()
+    assert spark.read.parquet(str(target)).count() == 20
+    assert (left(target) == before) is not random
 
 
 def test_a_committed_write_is_nobodys_leftover(spark: SparkSession, attempts: Attempts, target: Path) -> None:
@@ -215,7 +292,7 @@ def test_killed_when_the_table_was_made(
         with caplog.at_level(logging.INFO, "airflow_provider"), retry(attempts) as (_, output):
             output.prepare(spark)
             spark.sql(statement)
-        assert "attempt 1 has made the table and died" in caplog.text
+        assert "attempt 1 has written all of it and died" in caplog.text
         assert "already written by attempt 1" in caplog.text
         assert spark.table("made_and_died").count() == 9
     finally:

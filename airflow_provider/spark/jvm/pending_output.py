@@ -9,6 +9,8 @@ below ``<target>/.spark-staging-<write>``.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
+from itertools import islice
+from pathlib import Path
 from typing import Any
 
 from airflow_provider.recovery.sinks import write_of
@@ -35,9 +37,11 @@ class PendingOutput:
 
     def __init__(self, spark: Any, location: str, number: int) -> None:
         self._path = spark._jvm.org.apache.hadoop.fs.Path
+        self._bytes = spark._jvm.org.apache.commons.io.IOUtils
         self._target = self._path(location)
         self._system = self._target.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())
         self._number = str(number)
+        self._local = Path(f"/{location.removeprefix('file:').lstrip('/')}") if location.startswith("file:") else None
 
     def exists(self) -> bool:
         """Whether the target is there."""
@@ -45,36 +49,45 @@ class PendingOutput:
 
     def begun(self) -> bool:
         """Whether this application attempt has begun to write, and has not cleaned up."""
-        return bool(self._system.exists(self._path(self._path(self._target, _PENDING), self._number)))
+        return bool(self._system.exists(self._pending(self._target)))
 
     def writes(self) -> set[str]:
         """Return the names of the writes whose files are pending."""
-        found = set()
-        for folder in self._folders():
-            files = self._system.listFiles(folder, True)
-            while files.hasNext():
-                found.add(write_of(str(files.next().getPath().toString())))
-        return found - {""}
+        return {write for folder in self._folders() for path in self._files(folder) if (write := write_of(path))}
 
     def a_write(self, *, staged: bool = True) -> set[str]:
         """Return the name of the first write that is found, as :meth:`writes` does; cheap, and may miss some.
 
         :param staged: also of a dynamic overwrite, for which all of the target has to be listed
         """
-        for folder in self._folders(staged=staged):
-            files = self._system.listFiles(folder, True)
-            while files.hasNext():
-                write = write_of(str(files.next().getPath().toString()))
-                if write:
-                    return {write}
-        return set()
+        if self._local is not None:
+            paths = self._local_files(self._local, staged=staged)
+        else:
+            paths = (path for folder in self._folders(staged=staged) for path in self._files(folder))
+        return set(islice((write for path in paths if (write := write_of(path))), 1))
+
+    def _local_files(self, target: Path, *, staged: bool) -> Iterator[str]:
+        """The paths of files in :meth:`_folders`, of local files, without the JVM: a look costs next to nothing."""
+        for parent in (target, *(target.glob(f"{_STAGING}*") if staged else ())):
+            for file in (parent / _PENDING / self._number).rglob("part-*"):
+                yield str(file)
 
     def _folders(self, *, staged: bool = True) -> Iterator[Any]:
         """Pending tasks' folders that are there."""
         for parent in (self._target, *(self._staging() if staged else ())):
-            folder = self._path(self._path(parent, _PENDING), self._number)
+            folder = self._pending(parent)
             if self._system.exists(folder):
                 yield folder
+
+    def _pending(self, parent: Any) -> Any:
+        """Where this application attempt's tasks work below a folder."""
+        return self._path(self._path(parent, _PENDING), self._number)
+
+    def _files(self, folder: Any) -> Iterator[str]:
+        """The paths of all files below a folder, one after another."""
+        files = self._system.listFiles(folder, True)
+        while files.hasNext():
+            yield str(files.next().getPath().toString())
 
     def _staging(self) -> list[Any]:
         if not self._system.exists(self._target):
@@ -87,12 +100,10 @@ class PendingOutput:
         own = {f"{_STAGING}{write}" for write in writes}
         removed = False
         for staging in self._staging():
-            pending = self._path(self._path(staging, _PENDING), self._number)
-            if str(staging.getName()) in own or self._system.exists(pending):
+            if str(staging.getName()) in own or self._system.exists(self._pending(staging)):
                 removed |= bool(self._system.delete(staging, True))
-        parent = self._path(self._target, _PENDING)
-        removed |= bool(self._system.delete(self._path(parent, self._number), True))
-        self._remove_empty(parent)
+        removed |= bool(self._system.delete(self._pending(self._target), True))
+        self._remove_empty(self._path(self._target, _PENDING))
         return removed
 
     def remove_files(self, paths: Iterable[str]) -> int:
@@ -106,13 +117,18 @@ class PendingOutput:
         """
         if not writes or not self.exists():
             return
-        files = self._system.listFiles(self._target, True)
-        paths = []
-        while files.hasNext():
-            paths.append(str(files.next().getPath().toString()))
-        self.remove_files(path for path in paths if write_of(path) in writes)
+        self.remove_files([path for path in self._files(self._target) if write_of(path) in writes])
         if whole:
             self.remove_target()
+
+    def same_bytes(self, one: str, other: str) -> bool:
+        """Whether two files hold the same bytes."""
+        streams = [self._system.open(self._path(path)) for path in (one, other)]
+        try:
+            return bool(self._bytes.contentEquals(*streams))
+        finally:
+            for stream in streams:
+                stream.close()
 
     def remove_target(self) -> bool:
         """Remove the target if it holds nothing but empty folders and Spark's mark of success; whether it did."""
