@@ -29,7 +29,7 @@ class Demo:
         name, _, value = self.mark.partition("=")
         with self.output.open("wb") as output:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "airflow_provider.cli", "demo", "--months", "2"],
+                [sys.executable, "-m", "airflow_provider.cli", "demo", "--months", "1"],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,

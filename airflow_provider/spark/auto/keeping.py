@@ -82,6 +82,8 @@ class KeptShuffle:
         self._counted: dict[int, Written] = {}
         self._metrics = {name: int(self._counts.apply(name).id()) for name in (ROWS, SIZE)}
         self._seconds = 0.0
+        self._too_high_for = 0
+        """So many map outputs were there when all of them together cost too much."""
         self.worth = 0.0
         self.over = self._vertex is not None and self._vertex.sealed
 
@@ -97,11 +99,15 @@ class KeptShuffle:
                 return
         maps = self._maps
         if stored < available:
+            if available == self._too_high_for:
+                return
             measured = self._measured(maps)
             written = int(self._counts.apply(_BYTES).value())
             self.worth = measured.seconds / max(1, written)
             too_high = self._tools.cost.too_high(measured.seconds, written)
             if too_high:
+                if measured.ended >= available:
+                    self._too_high_for = available
                 if available == maps and measured.ended >= maps:
                     self._leave_alone(too_high, worth_saying=measured.seconds >= _WORTH_SAYING)
                 return

@@ -19,7 +19,7 @@ from airflow_provider.spark.cut import Cut
 from airflow_provider.spark.fingerprint import exchange_fingerprint
 from airflow_provider.spark.jvm.exchanges import functions_of_whole_partitions
 from airflow_provider.spark.jvm.layout import CUTTING_SETTINGS, WHOLE, describe_layout
-from airflow_provider.spark.jvm.scala import has_member, items
+from airflow_provider.spark.jvm.scala import items
 from airflow_provider.spark.jvm.settings import settings_set
 from airflow_provider.spark.recovery_point import vertex_identity
 
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 ROWS = "shuffleRecordsWritten"
 SIZE = "dataSize"
 """The metrics of an exchange by which adaptive execution decides."""
+_NAMED = {"AttributeReference", "Alias"}
 _PARTITIONINGS = {"HashPartitioning", "SinglePartition"}
 _TOTALS = "shuffle/"
 """Begins the name under which the totals of a complete shuffle are remembered."""
@@ -103,10 +104,14 @@ class ShuffleIdentity:
 def title_of(exchange: Any) -> str:
     """Return what the log calls a shuffle, by what it shuffles."""
     partitioning = exchange.outputPartitioning()
-    keys = items(partitioning.expressions()) if has_member(partitioning, "expressions") else ()
-    names = ", ".join(str(key.name() if has_member(key, "name") else key.prettyName()) for key in keys)
+    hashed = partitioning.getClass().getSimpleName() == "HashPartitioning"
+    names = ", ".join(_name_of(key) for key in items(partitioning.expressions())) if hashed else ""
     text = f"{SHUFFLE}({names})" if names else SHUFFLE
     return text if len(text) <= 60 else f"{text[:58]}…)"
+
+
+def _name_of(key: Any) -> str:
+    return str(key.name() if key.getClass().getSimpleName() in _NAMED else key.prettyName())
 
 
 @dataclass

@@ -35,8 +35,8 @@ log = logging.getLogger(__name__)
 
 _PAUSE = 0.3
 """Seconds between two looks."""
-_LOOKS = 20
-"""How often a shuffle is looked for in the plans that run before it counts as one without a plan, an RDD's."""
+_LOOKS = 32
+"""After so many looks a shuffle that no plan has shown counts as one without a plan, an RDD's."""
 _NOTED = 16
 """So many queries that became RDDs are looked at, the newest ones."""
 _NOTED_FOR = 3600.0
@@ -84,7 +84,7 @@ class Application:
         """See what is new, and keep what is worth it."""
         numbers = self._tools.tracker.shuffles()
         self._forget(numbers)
-        if any(self._unseen[number] < _LOOKS for number in numbers - self._kept.keys()):
+        if any(_is_due(self._unseen[number]) for number in numbers - self._kept.keys()):
             self._find()
             for number in numbers - self._kept.keys():
                 self._unseen[number] += 1
@@ -115,6 +115,13 @@ class Application:
             work[place].append(output)
         if work:
             on_executors(self._spark, work, _remove_here)
+
+
+def _is_due(looks: int) -> bool:
+    """Whether the plans are searched for a shuffle that *looks* before this have not found: each time after twice as
+    many.
+    """
+    return looks < _LOOKS and looks & (looks - 1) == 0
 
 
 def _remove_here(dirs: LocalDirs, outputs: Sequence[MapOutput]) -> list[int]:

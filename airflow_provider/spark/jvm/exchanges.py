@@ -75,23 +75,23 @@ def shuffles_of(plan: Any, spark: Any, known: set[int]) -> Iterator[RunningShuff
 
     :param plan: a physical plan; its adaptive parts are seen as they are now
     """
-    pending, seen = [(plan, None)], set()
+    pending, seen = [(plan, None, True)], set()
     subqueries = spark._jvm.org.apache.spark.sql.catalyst.trees.TreePattern.PLAN_EXPRESSION()
     while pending:
-        node, canonical = pending.pop()
+        node, canonical, may_hold_plans = pending.pop()
         name = kind(node)
         if name == "ShuffleQueryStageExec":
-            pending.append((node.plan(), node._canonicalized()))
+            pending.append((node.plan(), node._canonicalized(), True))
         elif name in _STAGES:
-            pending.append((node.plan(), None))
+            pending.append((node.plan(), None, True))
         elif name == ADAPTIVE:
-            pending.append((node.executedPlan(), None))
+            pending.append((node.executedPlan(), None, True))
         elif name == "ReusedExchangeExec":
-            pending.append((node.child(), canonical))
+            pending.append((node.child(), canonical, True))
         elif name == "InMemoryTableScanExec":
-            pending.append((node.relation().cachedPlan(), None))
+            pending.append((node.relation().cachedPlan(), None, True))
         elif name == "CommandResultExec":
-            pending.append((node.commandPhysicalPlan(), None))
+            pending.append((node.commandPhysicalPlan(), None, True))
         else:
             if name == SHUFFLE_EXCHANGE:
                 dependency = private_field(node, "shuffleDependency")
@@ -101,9 +101,9 @@ def shuffles_of(plan: Any, spark: Any, known: set[int]) -> Iterator[RunningShuff
                         continue
                     seen.add(number)
                     yield RunningShuffle(number, node, dependency, canonical or node.canonicalized())
-            if node.containsPattern(subqueries):
-                pending += [(subquery, None) for subquery in items(node.subqueries())]
-            pending += [(child, None) for child in items(node.children())]
+            if may_hold_plans := may_hold_plans and bool(node.containsPattern(subqueries)):  # here or further down
+                pending += [(subquery, None, True) for subquery in items(node.subqueries())]
+            pending += [(child, None, may_hold_plans) for child in items(node.children())]
 
 
 def functions_of_whole_partitions(canonical: Any) -> bool:

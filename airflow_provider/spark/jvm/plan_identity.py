@@ -47,6 +47,19 @@ _SEEDS = {
 """Expressions that draw → the field that holds their seed."""
 
 
+_ONE_ANSWER = 6000
+"""Bytes that py4j hands over in one piece. Of more, the second piece waits some 40 ms for TCP's delayed acknowledgement
+of the first."""
+
+
+def _bytes_of(stream: Any) -> bytes:
+    """Return what is in a stream of Java's."""
+    pieces: list[bytes] = []
+    while not pieces or len(pieces[-1]) == _ONE_ANSWER:
+        pieces.append(bytes(stream.readNBytes(_ONE_ANSWER)))
+    return b"".join(pieces)
+
+
 @dataclass(frozen=True)
 class PythonFunction:
     """A Python function in a plan, under the name that Spark shows."""
@@ -135,14 +148,14 @@ class _Reading:
 
     def _serialized(self) -> list[Value]:
         """Return what the plan's nodes hold, in the order in which it was put aside."""
-        output = self._jvm.java.io.ByteArrayOutputStream()
+        output = self._jvm.org.apache.commons.io.output.ByteArrayOutputStream()
         try:
             self._jvm.java.io.ObjectOutputStream(output).writeObject(self._plan.values)
         except Exception as error:
             match = _NOT_SERIALIZABLE.search(str(error))
             what = f"it holds a {match[1]}" if match else "it is nested too deeply, or cannot be serialized"
             raise Unreadable(f"{what}, which recovery cannot look at") from error
-        (read,) = read_stream(bytes(output.toByteArray()))
+        (read,) = read_stream(_bytes_of(output.toInputStream()))
         if not isinstance(read, JavaObject) or len(read.parts[-1].extra) != self._plan.count + 1:
             raise Unreadable("the plan's values cannot be read")
         return read.parts[-1].extra[1:]

@@ -27,6 +27,7 @@ from airflow_provider.spark.jvm.sources import Source, read_rows, read_scan, rea
 
 _TREE = "org.apache.spark.sql.catalyst.trees.TreeNode"
 _PLAN = "org.apache.spark.sql.catalyst.plans.QueryPlan"
+_SEVERAL = ("scala.collection.Seq", "scala.Option")
 _CURRIED = {"Alias": ("exprId", "qualifier", "explicitMetadata"), "AttributeReference": ("exprId", "qualifier")}
 _SOURCES = {
     ("LogicalRelation", "relation"): read_source,
@@ -130,7 +131,9 @@ class PlanWalk:
         self._shapes = shapes
         self._local_data = local_data
         self._name_seed = name_seed
+        self._subqueries = spark._jvm.org.apache.spark.sql.catalyst.trees.TreePattern.PLAN_EXPRESSION()
         self._has_subqueries = False
+        self._kinds: dict[str, str] = {}
         self.values = spark._jvm.java.util.ArrayList()
         self.count = 0
         self.classes: set[str] = set()
@@ -141,8 +144,7 @@ class PlanWalk:
 
     def walk(self, root: Any) -> Iterator[Item]:
         """Yield what makes the plan, from the top down; nodes and what holds plans are taken apart."""
-        pattern = self._jvm.org.apache.spark.sql.catalyst.trees.TreePattern.PLAN_EXPRESSION()
-        self._has_subqueries = bool(root.containsPattern(pattern))
+        self._has_subqueries = bool(root.containsPattern(self._subqueries))
         pending: list[_Pending] = [_Node(root, bool(root.isCanonicalizedPlan()))]
         while pending:
             item = pending.pop()
@@ -228,12 +230,11 @@ class PlanWalk:
 
     def _held(self, value: Any, positional: bool, order: str) -> Iterator[_Pending]:
         """Take apart what holds a plan, down to the plan; what holds none is serialized whole."""
-        is_a = self._is_a
-        if is_a(value, _PLAN):
+        kind = self._kind_of(value)
+        if kind == _PLAN:
             yield _Node(value, positional)
-        elif is_a(value, _TREE):
-            pattern = self._jvm.org.apache.spark.sql.catalyst.trees.TreePattern.PLAN_EXPRESSION()
-            if not value.containsPattern(pattern):
+        elif kind == _TREE:
+            if not value.containsPattern(self._subqueries):
                 yield self._serialize(value, positional)
                 return
             name = str(value.getClass().getName())
@@ -256,19 +257,27 @@ class PlanWalk:
                 elif short not in _CURRIED and parameter not in left_out:
                     self.opaque.append(f"{short} has a {parameter}, which recovery does not look at")
             yield CLOSE
-        elif is_a(value, "scala.collection.Seq") or is_a(value, "scala.Option"):
+        elif kind in _SEVERAL:
             yield Open("several", order)
-            for item in items(value):
+            for item in items(value.toList()):
                 yield _Held(item, positional)
             yield CLOSE
         else:
             yield self._serialize(value, positional)
 
-    def _is_a(self, value: Any, name: str) -> bool:
+    def _kind_of(self, value: Any) -> str:
+        """Return what a value is, of those that are taken apart; empty text for any other."""
         from py4j.java_gateway import JavaObject as Reference
         from py4j.java_gateway import is_instance_of
 
-        return isinstance(value, Reference) and bool(is_instance_of(self._spark._sc._gateway, value, name))
+        if not isinstance(value, Reference):
+            return ""
+        name = str(value.getClass().getName())
+        if name not in self._kinds:
+            gateway = self._spark._sc._gateway
+            kinds = (_PLAN, _TREE, *_SEVERAL)
+            self._kinds[name] = next((kind for kind in kinds if is_instance_of(gateway, value, kind)), "")
+        return self._kinds[name]
 
     def _serialize(self, value: Any, positional: bool) -> _Pending:
         self.values.add(value)

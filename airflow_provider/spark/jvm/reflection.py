@@ -17,13 +17,25 @@ def private_field(owner: Any, name: str) -> Any:
 
     :raises NoSuchMember: neither the object's class nor one that it extends has such a field
     """
+    return field_of(owner, name).get(owner)
+
+
+def field_of(owner: Any, name: str) -> Any:
+    """Return a private field of an object's class, which reads it of any object of that class.
+
+    :raises NoSuchMember: neither the class nor one that it extends has such a field
+    """
+    from py4j.protocol import Py4JJavaError
+
     kind = owner.getClass()
     while kind is not None:
-        for field in kind.getDeclaredFields():
-            if field.getName() == name:
-                field.setAccessible(True)
-                return field.get(owner)
-        kind = kind.getSuperclass()
+        try:
+            field = kind.getDeclaredField(name)
+        except Py4JJavaError:
+            kind = kind.getSuperclass()
+        else:
+            field.setAccessible(True)
+            return field
     raise NoSuchMember(f"{owner.getClass().getName()} has no field {name}")
 
 

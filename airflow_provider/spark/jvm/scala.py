@@ -8,12 +8,13 @@ from typing import Any
 
 def items(sequence: Any) -> Iterator[Any]:
     """Yield the elements of a Scala ``Seq`` or ``Array``."""
-    if hasattr(sequence, "__len__"):
+    from py4j.java_collections import JavaArray
+
+    if isinstance(sequence, JavaArray):
         yield from sequence
         return
-    iterator = sequence.iterator()
-    while iterator.hasNext():
-        yield iterator.next()
+    for index in range(int(sequence.length())):  # half of the requests that an iterator takes
+        yield sequence.apply(index)
 
 
 def has_member(java_object: Any, name: str) -> bool:

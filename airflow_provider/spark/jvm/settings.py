@@ -8,6 +8,8 @@ from typing import Any
 
 from airflow_provider.spark.jvm.scala import companion, items
 
+_BETWEEN = "\x01"
+
 
 @contextmanager
 def active_session(spark: Any) -> Iterator[None]:
@@ -29,17 +31,25 @@ def active_session(spark: Any) -> Iterator[None]:
 
 def settings_set(spark: Any, *prefixes: str) -> dict[str, str]:
     """Return the settings below *prefixes* whose value is not Spark's default, however they were set."""
-    found = {}
-    for pair in items(spark._jsparkSession.conf().getAll().toSeq()):
-        name, value = str(pair._1()), str(pair._2())
-        if name.startswith(prefixes) and value != _default(spark, name):
-            found[name] = value
-    return found
+    known = companion(spark._jvm.org.apache.spark.sql.internal, "SQLConf")
+    return {
+        name: value
+        for name, value in _all_settings(spark).items()
+        if name.startswith(prefixes) and value != _default(known, name)
+    }
 
 
-def _default(spark: Any, name: str) -> str | None:
+def _all_settings(spark: Any) -> dict[str, str]:
+    settings = spark._jsparkSession.conf().getAll()
+    printed = [text.partition(" -> ") for text in str(settings.mkString(_BETWEEN)).split(_BETWEEN)]
+    if len(printed) == int(settings.size()) and all(arrow for _, arrow, _ in printed):
+        return {name: value for name, _, value in printed}
+    return {str(pair._1()): str(pair._2()) for pair in items(settings.toSeq())}  # a value holds what stands between
+
+
+def _default(known: Any, name: str) -> str | None:
     """Return what a setting is if nobody sets it, ``None`` if Spark does not know it."""
-    entry = companion(spark._jvm.org.apache.spark.sql.internal, "SQLConf").getConfigEntry(name)
+    entry = known.getConfigEntry(name)
     return None if entry is None else str(entry.defaultValueString())
 
 

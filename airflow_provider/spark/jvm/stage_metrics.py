@@ -6,11 +6,15 @@ Spark's SQL tab keeps the metrics of every task of a stage as long as its execut
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from airflow_provider.spark.jvm.reflection import private_field
+from airflow_provider.spark.jvm.reflection import field_of, private_field
 from airflow_provider.spark.jvm.scala import items
+
+_METRIC = re.compile(r"(\d+)=\[J@")
+"""The id of a metric, as Java prints the entry of an array of numbers."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +47,7 @@ class StageMetricsReader:
         self._live = private_field(listener, "stageMetrics")
         self._stages = spark._jsc.sc().statusStore()
         self._arrays = spark._jvm.java.util.Arrays
+        self._fields: dict[str, Any] = {}
 
     def stage_of(self, metric: int, rdd: int) -> int | None:
         """Return the stage of a shuffle's map tasks; ``None`` if Spark does not know it, or not any more.
@@ -50,7 +55,7 @@ class StageMetricsReader:
         :param metric: id of an accumulator that its tasks count, as long as the query is under way
         :param rdd: id of the RDD that its tasks compute
         """
-        found = [int(live.stageId()) for live in self._stages_alive() if metric in _counted(live)]
+        found = [int(live.stageId()) for live in self._stages_alive() if metric in self._counted(live)]
         if found:
             return max(found)
         jvm, nothing = self._spark._jvm, self._spark.sparkContext._gateway.new_array(self._spark._jvm.double, 0)
@@ -67,24 +72,27 @@ class StageMetricsReader:
         """
         data = self._stages.lastStageAttempt(stage)
         values: dict[int, dict[int, int]] = {}
-        for live in self._stages_alive():
-            if int(live.stageId()) != stage or int(live.numTasks()) != maps:
-                continue
-            listed = str(private_field(live, "completedIndices").mkString(","))
+        live = self._live.get(stage)
+        if live is not None and int(live.numTasks()) == maps:
+            listed = str(self._field(live, "completedIndices").mkString(","))
             ended = [int(index) for index in listed.split(",") if index]
-            counted = _counted(live)
+            counted = self._counted(live)
             for metric in metrics:
-                if metric not in counted:
-                    continue
-                numbers = str(self._arrays.toString(counted[metric])).strip("[]").split(", ")
-                values[metric] = {index: int(numbers[index]) for index in ended if index < len(numbers)}
+                if metric in counted:
+                    numbers = str(self._arrays.toString(counted[metric].getValue())).strip("[]").split(", ")
+                    values[metric] = {index: int(numbers[index]) for index in ended if index < len(numbers)}
         return StageMetrics(stage, int(data.executorRunTime()) / 1000, int(data.numCompleteTasks()), values)
 
     def _stages_alive(self) -> list[Any]:
         """Return the stages of executions that are under way; they may end while we look."""
         return [live for live in list(self._live.values()) if live is not None]
 
+    def _counted(self, live: Any) -> dict[int, Any]:
+        """Return what the tasks of a stage have counted: metric's id → entry whose value is an array by task."""
+        entries = self._field(live, "taskMetrics").entrySet().toArray()
+        return dict(zip(map(int, _METRIC.findall(str(self._arrays.toString(entries)))), entries, strict=True))
 
-def _counted(live: Any) -> dict[int, Any]:
-    """Return what the tasks of a stage have counted: metric's id → array of Java's by index of the task."""
-    return {int(entry.getKey()): entry.getValue() for entry in private_field(live, "taskMetrics").entrySet()}
+    def _field(self, live: Any, name: str) -> Any:
+        if name not in self._fields:
+            self._fields[name] = field_of(live, name)
+        return self._fields[name].get(live)
