@@ -52,12 +52,11 @@ _ONE_ANSWER = 6000
 of the first."""
 
 
-def _bytes_of(stream: Any) -> bytes:
-    """Return what is in a stream of Java's."""
-    pieces: list[bytes] = []
-    while not pieces or len(pieces[-1]) == _ONE_ANSWER:
-        pieces.append(bytes(stream.readNBytes(_ONE_ANSWER)))
-    return b"".join(pieces)
+def _written_to(jvm: Any, output: Any) -> bytes:
+    """Return what was written to a ``ByteArrayOutputStream`` of Commons IO."""
+    stream, read = output.toInputStream(), jvm.org.apache.commons.io.IOUtils.toByteArray
+    size = int(output.size())
+    return b"".join(bytes(read(stream, min(_ONE_ANSWER, size - done))) for done in range(0, size, _ONE_ANSWER))
 
 
 @dataclass(frozen=True)
@@ -155,7 +154,7 @@ class _Reading:
             match = _NOT_SERIALIZABLE.search(str(error))
             what = f"it holds a {match[1]}" if match else "it is nested too deeply, or cannot be serialized"
             raise Unreadable(f"{what}, which recovery cannot look at") from error
-        (read,) = read_stream(_bytes_of(output.toInputStream()))
+        (read,) = read_stream(_written_to(self._jvm, output))
         if not isinstance(read, JavaObject) or len(read.parts[-1].extra) != self._plan.count + 1:
             raise Unreadable("the plan's values cannot be read")
         return read.parts[-1].extra[1:]
