@@ -155,9 +155,8 @@ def login_address(request: Request) -> str:
 def _look(jobs: WatchedJobs, location: Location, task: TaskInstanceRef) -> tuple[Seen | None, str]:
     """Look at a job; return what was seen, or in one sentence why it cannot be."""
     try:
-        return jobs.get(location, task.job).look(), ""
+        return jobs.look(location, task.job), ""
     except RecoveryError as error:
-        jobs.forget(location, task.job)
         return None, str(error)
 
 
@@ -227,7 +226,6 @@ def _give_up(
     except (JobAlreadyRunning, ConfigurationError) as error:
         raise HTTPException(status.HTTP_409_CONFLICT, str(error)) from error
     except RecoveryError as error:
-        jobs.forget(location, task.job)
         raise HTTPException(status.HTTP_502_BAD_GATEWAY, str(error)) from error
     log.info("%s has discarded what job %s stored up to attempt %d", user, task.job, made.epoch)
     return JSONResponse({"attempt": made.epoch, "by": made.by, "partitions_deleted": deleted})

@@ -17,6 +17,7 @@ from airflow_provider.recovery.options import RecoveryOptions
 
 LOCATION_KEY = "spark_recovery"
 """The XCom that the operator pushes; a test compares it with ``operators.publication``, which must not be imported."""
+_LONGEST_TIMEOUT = 86_400.0
 _OPERATOR = "SparkRecoveryOperator"
 _OPERATORS = (_OPERATOR, "SparkRecoveryDecoratedOperator")
 _INSTANCE = (TaskInstance.state, TaskInstance.try_number, TaskInstance.max_tries, TaskInstance.operator)
@@ -108,9 +109,11 @@ def parse_location(value: Any) -> Location | None:
     if not isinstance(value, dict):
         return None
     texts = [value.get(name) for name in ("recovery_conn_id", "event_store")]
-    timeout = value.get("timeout", RecoveryOptions().previous_worker_recovery_timeout)
+    usual = RecoveryOptions().previous_worker_recovery_timeout
+    timeout = value.get("timeout", usual)
     if not all(isinstance(text, str) and text for text in texts) or not isinstance(timeout, int | float):
         return None
+    timeout = timeout if 0 < timeout <= _LONGEST_TIMEOUT else usual  # nor is it NaN
     server = value.get("history_server", "")
     return Location(str(texts[0]), str(texts[1]), float(timeout), server if isinstance(server, str) else "")
 

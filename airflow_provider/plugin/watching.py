@@ -26,6 +26,12 @@ _PAUSE = 1.0
 """Least seconds between two looks at the same job."""
 MOST_JOBS = 32
 """That are kept in memory, and that are looked up for one DAG run."""
+_FAILED_FOR = 15.0
+"""Seconds for which a store that has failed is not asked again: a time-out takes longer than that."""
+_AT_ONCE = 8
+"""Looks that go on at the same time. Airflow's API server has forty threads for all that it does."""
+_TURN = 2.0
+"""Seconds that a look waits for its turn."""
 _LIFE = 600.0
 """Seconds after which a job is read anew, with a store of its own, because its connection may have changed."""
 
@@ -73,6 +79,7 @@ class WatchedJob:
         self._view: dict[str, Any] | None = None
         self._seen: Seen | None = None
         self._looked_at = 0.0
+        self._failure: tuple[float, RecoveryError] | None = None
 
     def _begin(self, graph: ExecutionGraph) -> None:
         self._history.clear()
@@ -81,14 +88,27 @@ class WatchedJob:
         """Return how the job stands; what is younger than a second is not looked up again.
 
         :param anew: something has just been changed: look in any case
-        :raises StoreError: the store cannot be read
+        :raises RecoveryError: the store cannot be read, or could not a moment ago
         """
         with self._lock:
             now = time.monotonic()
+            if self._failure is not None:
+                raise self._failure[1]
             if self._seen is None or anew or now - self._looked_at >= _PAUSE:
-                self._seen = self._look()
+                try:
+                    self._seen = self._look()
+                except RecoveryError as error:
+                    self._failure = (time.monotonic(), error)
+                    raise
                 self._looked_at = time.monotonic()
             return self._seen
+
+    @property
+    def over(self) -> bool:
+        """Whether the job is to be opened anew: it is looked at for long, or its store has failed some time ago."""
+        now = time.monotonic()
+        failed = self._failure is not None and now - self._failure[0] >= _FAILED_FOR
+        return failed or now - self.made_at >= _LIFE
 
     def _look(self) -> Seen:
         self._newest = self._claims.newest()
@@ -113,6 +133,19 @@ class WatchedJobs:
     def __init__(self) -> None:
         self._jobs: OrderedDict[tuple[Location, str], WatchedJob] = OrderedDict()
         self._lock = threading.Lock()
+        self._turns = threading.BoundedSemaphore(_AT_ONCE)
+
+    def look(self, location: Location, job: JobId) -> Seen:
+        """Return how a job stands. Whoever looks waits for a slow store, but a few only at a time.
+
+        :raises RecoveryError: the store cannot be opened or read, or could not a moment ago; or too many are looking
+        """
+        if not self._turns.acquire(timeout=_TURN):
+            raise RecoveryError("Too many look at event stores that answer slowly.", remedy="Look again in a moment.")
+        try:
+            return self.get(location, job).look()
+        finally:
+            self._turns.release()
 
     def get(self, location: Location, job: JobId) -> WatchedJob:
         """Return a job, which is opened if nobody has looked at it lately.
@@ -122,7 +155,7 @@ class WatchedJobs:
         key = (location, job.prefix)
         with self._lock:
             found = self._jobs.get(key)
-            if found is not None and time.monotonic() - found.made_at < _LIFE:
+            if found is not None and not found.over:
                 self._jobs.move_to_end(key)
                 return found
         opened = WatchedJob(open_location(location), job, location.timeout)
@@ -132,11 +165,6 @@ class WatchedJobs:
             while len(self._jobs) > MOST_JOBS:
                 self._jobs.popitem(last=False)
         return opened
-
-    def forget(self, location: Location, job: JobId) -> None:
-        """Open the job anew next time."""
-        with self._lock:
-            self._jobs.pop((location, job.prefix), None)
 
 
 def open_location(location: Location) -> ObjectStore:

@@ -61,10 +61,11 @@ def worth_repeating(error: BaseException) -> bool:
 
 @dataclass(frozen=True)
 class RetryPolicy:
-    """Exponential pauses with jitter. With the client's time-outs a call ends after at most about 30 s.
+    """Exponential pauses, of which chance decides one half: many that a store has slowed down at once do not come back
+    at once. With the client's time-outs a call ends after at most about 30 s.
 
     :ivar attempts: requests in all, the first one included
-    :ivar first_pause: seconds before the second request, doubled each time
+    :ivar first_pause: most seconds before the second request, doubled each time
     :ivar longest_pause: most seconds between two requests
     :ivar deadline: seconds after which no new request is sent
     """
@@ -78,8 +79,8 @@ class RetryPolicy:
         """Return what *request* returns, repeating it as long as that may help; raises its last error."""
         return tenacity.Retrying(
             stop=tenacity.stop_after_attempt(self.attempts) | tenacity.stop_before_delay(self.deadline),
-            wait=tenacity.wait_exponential(multiplier=self.first_pause, max=self.longest_pause)
-            + tenacity.wait_random(0, self.first_pause),
+            wait=tenacity.wait_exponential(multiplier=self.first_pause / 2, max=self.longest_pause / 2)
+            + tenacity.wait_random_exponential(multiplier=self.first_pause / 2, max=self.longest_pause / 2),
             retry=tenacity.retry_if_exception(worth_repeating),
             before_sleep=_count,
             reraise=True,

@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
+from botocore.exceptions import ConnectionClosedError
 
 from airflow_provider.recovery.errors import (
     ObjectExists,
@@ -80,7 +81,7 @@ def test_the_default_policy_gives_up_within_half_a_minute() -> None:
     """Six requests, pauses that double with jitter, none later than 15 s; a request waits at most 15 s for bytes."""
     policy = RetryPolicy()
     assert policy.attempts == 6
-    longest = sum(min(policy.longest_pause, policy.first_pause * 2**n) + policy.first_pause for n in range(5))
+    longest = sum(min(policy.longest_pause, policy.first_pause * 2**n) for n in range(5))
     assert longest < policy.deadline <= 15
     client = s3_store("http://127.0.0.1:1")._client
     assert client.meta.config.connect_timeout + client.meta.config.read_timeout + policy.deadline <= 35
@@ -104,3 +105,20 @@ def test_a_download_that_breaks_off_is_read_again(proxy: FaultyServer, tmp_path:
     assert (tmp_path / "file").read_bytes() == b"x" * 1000
     proxy.fault = times(1, BreakOff(999), "GET")
     assert store.get("a") == b"x" * 1000
+
+
+def test_many_that_fail_at_once_do_not_come_back_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of each pause one half is chance: hundred clients spread over it, and none comes back at once."""
+    pauses: list[float] = []
+    monkeypatch.setattr("tenacity.nap.time.sleep", pauses.append)
+
+    def fail() -> None:
+        raise ConnectionClosedError(endpoint_url="http://store")
+
+    for _ in range(100):
+        with pytest.raises(ConnectionClosedError):
+            RetryPolicy(attempts=5, first_pause=1.0, longest_pause=100.0).call(fail)
+    for turn, longest in enumerate((1.0, 2.0, 4.0, 8.0)):
+        of_turn = pauses[turn::4]
+        assert longest / 2 <= min(of_turn) < 0.6 * longest
+        assert 0.9 * longest < max(of_turn) <= longest

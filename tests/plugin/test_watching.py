@@ -1,0 +1,94 @@
+"""Looking at jobs for many people at once, over stores that fail or hang. No Airflow runs."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_provider.plugin import watching
+from airflow_provider.plugin.location import Location, parse_location
+from airflow_provider.plugin.watching import WatchedJobs
+from airflow_provider.recovery.errors import RecoveryError, StoreUnavailable
+from airflow_provider.recovery.job import JobId
+from airflow_provider.storage.claims import Claims
+from airflow_provider.storage.files import FileObjectStore
+from tests.support.stores import WatchedStore
+
+JOB = JobId(("dag", "run", "task", "-1"))
+LOCATION = Location("conn", "file:///somewhere", 30.0)
+
+
+class Slow:
+    """A store that does nothing until it is told how to end."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.asked, self.fails = 0, True
+        self.gate = threading.Event()
+        files = FileObjectStore(folder)
+        Claims(files, JOB.prefix).claim()
+        store = WatchedStore(files, self._before)
+        monkeypatch.setattr(watching, "open_location", lambda _: store)
+
+    def _before(self, operation: str, key: str) -> None:
+        self.asked += 1
+        self.gate.wait(20)
+        if self.fails:
+            raise StoreUnavailable("the store does not answer")
+
+
+@pytest.fixture
+def slow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Slow:
+    return Slow(tmp_path, monkeypatch)
+
+
+def test_a_store_that_fails_is_asked_once_for_all_who_look(slow: Slow, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever waits, and whoever comes soon after, is told what the first one was told; later it is asked again."""
+    jobs = WatchedJobs()
+    with ThreadPoolExecutor(6) as pool:
+        looks = [pool.submit(jobs.look, LOCATION, JOB) for _ in range(6)]
+        slow.gate.set()
+        assert all(isinstance(look.exception(20), StoreUnavailable) for look in looks)
+    with pytest.raises(StoreUnavailable):
+        jobs.look(LOCATION, JOB)
+    assert slow.asked == 1
+    slow.fails = False
+    monkeypatch.setattr(watching, "_FAILED_FOR", 0.0)
+    assert jobs.look(LOCATION, JOB).claimed == 1
+
+
+def test_a_store_that_hangs_holds_a_few_threads_only(slow: Slow, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of many who look at jobs in it, all but a few are soon told to look again."""
+    monkeypatch.setattr(watching, "_TURN", 0.05)
+    jobs, others = WatchedJobs(), [JobId(("dag", "run", f"task{number}", "-1")) for number in range(40)]
+    with ThreadPoolExecutor(40) as pool:
+        looks = [pool.submit(jobs.look, LOCATION, job) for job in others]
+        told: list[Any] = [look for look in looks if _soon(look) is not None]
+        assert len(told) == 40 - watching._AT_ONCE
+        slow.fails = False
+        slow.gate.set()
+        assert {type(look.exception(20)) for look in told} == {RecoveryError}
+        assert sum(look.exception(20) is None for look in looks) == watching._AT_ONCE
+
+
+def _soon(look: Any) -> BaseException | None:
+    """How a look failed, if it did within a moment."""
+    try:
+        error: BaseException | None = look.exception(1)
+    except TimeoutError:
+        return None
+    return error
+
+
+@pytest.mark.parametrize(
+    ("said", "timeout"),
+    [(40, 40.0), (86_400, 86_400.0), (1e12, 30.0), (float("nan"), 30.0), (float("inf"), 30.0), (-1, 30.0), (0, 30.0)],
+)
+def test_a_time_out_that_makes_no_sense_is_not_believed(said: float, timeout: float) -> None:
+    """Whoever can write an XCom cannot make the page wait for years."""
+    location = parse_location({"recovery_conn_id": "c", "event_store": "s3://b/p", "timeout": said})
+    assert location is not None
+    assert location.timeout == timeout
