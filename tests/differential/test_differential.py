@@ -42,7 +42,7 @@ def test_generated_scripts_see_what_plain_spark_shows(tmp_path: Path, data: Path
     """
     runs = run(tmp_path, data)
     for bundle in bundles(SEED, 24, 24):
-        runs.compare(bundle, kills=2 if bundle.number == 0 else 0)
+        runs.compare(bundle, kills=1 if bundle.number == 0 else 0)
     nothing_found(runs)
 
 

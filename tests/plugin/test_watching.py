@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,6 +16,7 @@ from airflow_provider.recovery.job import JobId
 from airflow_provider.storage.claims import Claims
 from airflow_provider.storage.files import FileObjectStore
 from tests.support.stores import WatchedStore
+from tests.support.waiting import wait_until
 
 JOB = JobId(("dag", "run", "task", "-1"))
 LOCATION = Location("conn", "file:///somewhere", 30.0)
@@ -66,21 +66,12 @@ def test_a_store_that_hangs_holds_a_few_threads_only(slow: Slow, monkeypatch: py
     jobs, others = WatchedJobs(), [JobId(("dag", "run", f"task{number}", "-1")) for number in range(40)]
     with ThreadPoolExecutor(40) as pool:
         looks = [pool.submit(jobs.look, LOCATION, job) for job in others]
-        told: list[Any] = [look for look in looks if _soon(look) is not None]
-        assert len(told) == 40 - watching._AT_ONCE
+        wait_until(lambda: sum(look.done() for look in looks) == 40 - watching._AT_ONCE, "the others to be told")
+        told = [look for look in looks if look.done()]
         slow.fails = False
         slow.gate.set()
         assert {type(look.exception(20)) for look in told} == {RecoveryError}
         assert sum(look.exception(20) is None for look in looks) == watching._AT_ONCE
-
-
-def _soon(look: Any) -> BaseException | None:
-    """How a look failed, if it did within a moment."""
-    try:
-        error: BaseException | None = look.exception(1)
-    except TimeoutError:
-        return None
-    return error
 
 
 @pytest.mark.parametrize(
