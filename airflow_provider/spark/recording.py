@@ -7,6 +7,7 @@ stored. Knows no Spark.
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from airflow_provider.recovery.errors import Fenced, StoreError
 from airflow_provider.recovery.events import AttemptStarted, JobEvent, VertexFinished
 from airflow_provider.recovery.finished import contradiction
 from airflow_provider.recovery.graph import ExecutionGraph
+from airflow_provider.recovery.redaction import redacted_event, secrets_of
 from airflow_provider.recovery.run_request import RunRequest
 from airflow_provider.recovery.snapshot import graph_size, is_due
 from airflow_provider.storage.claims import Claim
@@ -39,6 +41,7 @@ class JobRecord:
         self._store = store
         self._on_fenced = on_fenced
         self._writer: JobEventWriter | None = None
+        self._secrets = secrets_of(os.environ, request.arguments)
         self._fenced = threading.Event()
         self._new = 0
         """Events since the last snapshot."""
@@ -106,11 +109,12 @@ class JobRecord:
             log.info("Attempt %d starts afresh: %s.", self.epoch, own.reason)
 
     def add(self, event: JobEvent) -> None:
-        """Fold *event* into the graph and have it stored; never waits for the store.
+        """Fold *event*, without secrets, into the graph and have it stored; never waits for the store.
 
         :raises Fenced: a newer attempt is known to own the job
         """
         self.check()
+        event = redacted_event(event, self._secrets)
         with self.lock:
             self.graph.apply(event)
             if self._writer is not None:

@@ -229,3 +229,20 @@ def test_a_loss_is_dealt_with_once(driver: Driver) -> None:
     with driver.attempt():
         pass
     assert JobEventLog(driver.store, JOB.prefix).load().lost_blocks == []
+
+
+def test_no_secret_is_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What environment and arguments of the script keep secret is nowhere in the store, though an error quotes it."""
+    monkeypatch.setenv("DB_PASSWORD", "hunter22")
+    store = FileObjectStore(tmp_path / "store")
+    request = RunRequest(f"file://{tmp_path}/store", JOB, "script.py", arguments=("--token", "t0psecret"))
+    master = JobMaster(request, store, on_fenced=lambda _: None)
+    assert master.start()
+    master.vertex_skipped("a", "hunter22 is no table")
+    master.failed("cannot log in with hunter22 and t0psecret at https://bob:built@db/x")
+    (report,) = build_report(str(JOB), inspect_job(store, JOB)).attempts
+    assert report.error == "cannot log in with *** and *** at https://***@db/x"
+    stored = b"".join(file.read_bytes() for file in (tmp_path / "store").rglob("*") if file.is_file())
+    assert b"***" in stored
+    for secret in (b"hunter22", b"t0psecret", b"built"):
+        assert secret not in stored
