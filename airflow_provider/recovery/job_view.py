@@ -17,9 +17,12 @@ from airflow_provider.recovery.history import JobHistory
 from airflow_provider.recovery.report import LOST as LOST_ATTEMPT
 from airflow_provider.recovery.report import SkippedReport, skipped
 from airflow_provider.recovery.savings import RetrySavings, not_reusable, retry_savings
+from airflow_provider.recovery.sinks import doubts
 
 MOST_CELLS = 120_000
 """Cells of all grids together; a larger job shows several partitions in a cell."""
+_STEP = "step/"
+"""With what the coordinators of ``step`` begin."""
 MOST_VERTICES = 200
 MOST_ATTEMPTS = 50
 MOST_TEXT = 600
@@ -67,8 +70,11 @@ def job_view(job: str, graph: ExecutionGraph, history: JobHistory) -> dict[str, 
         "vertices_omitted": len(graph.vertices) - len(shown),
         "attempts": [_attempt(attempt, attempt is newest) for _, attempt in attempts],
         "attempts_omitted": len(graph.attempts) - len(attempts),
-        "kept": sorted(name for name in graph.coordinators if "/" in name)[:MOST_VERTICES],
+        "kept": sorted(name.removeprefix(_STEP) for name in graph.coordinators if name.startswith(_STEP))[
+            :MOST_VERTICES
+        ],
         "skipped": [_skipped(skip) for skip in skipped(newest.skipped if newest else [])[-MOST_VERTICES:]],
+        "doubts": [_cut(doubt) for doubt in doubts(graph.coordinators)[:20]],
         "problems": [_cut(problem) for problem in graph.problems[:20]],
         "events": [
             {

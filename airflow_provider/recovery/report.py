@@ -10,6 +10,7 @@ from typing import Any
 from airflow_provider.recovery.events import VertexSkipped
 from airflow_provider.recovery.graph import ExecutionGraph, JobState, Vertex
 from airflow_provider.recovery.savings import RetrySavings, not_reusable, retry_savings, reusable, savings_text
+from airflow_provider.recovery.sinks import doubts
 from airflow_provider.recovery.table import aligned
 
 RETURNED = "function/returned"
@@ -96,6 +97,7 @@ class JobReport:
     """The whole job; the sums are over the vertices that the newest attempt came to.
 
     :ivar restarts: how often recovery was abandoned and the job began from scratch
+    :ivar doubts: writes whose rows may be there twice, one sentence each
     :ivar retry: what a retry would save now
     :ivar returned: ``{"value": …}`` that a task function has returned in the newest attempt, if that has succeeded
     """
@@ -113,6 +115,7 @@ class JobReport:
     restarts: int = 0
     retry: RetrySavings = field(default_factory=RetrySavings)
     returned: dict[str, Any] | None = None
+    doubts: list[str] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain dictionaries and lists, ready for JSON and XCom."""
@@ -161,6 +164,7 @@ def build_report(job: str, graph: ExecutionGraph) -> JobReport:
         restarts=sum(attempt.abandoned for attempt in graph.attempts.values()),
         retry=retry_savings(graph, because),
         returned=_returned(graph),
+        doubts=doubts(graph.coordinators),
     )
 
 
@@ -262,6 +266,7 @@ def format_report(report: JobReport) -> str:
     lines += [f"  {phrase}" for phrase in skipped_texts(report.skipped)]
     if report.restarts:
         lines.append(f"  starts from scratch because recovery had to be abandoned: {report.restarts}")
+    lines += [f"  warning: {doubt}" for doubt in report.doubts]
     lines += [f"  note: {problem}" for problem in report.problems]
     lines.append(
         f"Reused {report.partitions_reused:,} partitions ({report.bytes_reused / 2**20:,.1f} MiB), "

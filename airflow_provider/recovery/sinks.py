@@ -7,7 +7,7 @@ from all others in a folder by one word, and what has to be remembered of them i
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
@@ -75,6 +75,16 @@ class Commit:
         """
         strange = [path for path, _, _ in now if write_of(path) != self.write]
         return f"{len(strange)} other files are there" if strange else ""
+
+
+DOUBT = "doubt"
+"""What is remembered of a write under this name says why its rows may be there twice."""
+
+
+def doubts(coordinators: Mapping[str, object]) -> list[str]:
+    """Return for each write whose rows may be there twice one sentence that says so."""
+    states = [state for state in coordinators.values() if isinstance(state, dict)]
+    return [str(state[DOUBT]) for state in states if state.get(DOUBT)]
 
 
 def write_of(path: str) -> str:

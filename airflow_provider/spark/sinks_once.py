@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider.recovery.causes import one_line
 from airflow_provider.recovery.errors import Fenced
 from airflow_provider.recovery.faults import AFTER_SINK_COMMIT, fault_point
-from airflow_provider.recovery.sinks import Commit, OutputFile, copies, listing_digest, write_of
+from airflow_provider.recovery.sinks import DOUBT, Commit, OutputFile, copies, listing_digest, write_of
 from airflow_provider.recovery.unfinished_write import UnfinishedWrite, replaced_by, suspected_by
 from airflow_provider.spark.jvm.commands import WritingCommand, merged_table
 from airflow_provider.spark.jvm.output import output_files
@@ -276,30 +276,31 @@ class _Sinks:
         now = self._files(spark, sink)
         suspects = suspected_by(self._context.master.coordinator(sink.coordinator) or {})
         commit = Commit.between(before, now) or self._own_commit(sink, set(now) - set(before))
-        if suspects:
-            self._settle(spark, sink, suspects, commit, now)
+        doubt = self._settle(spark, sink, suspects, commit, now) if suspects else ""
         if sink.repeated:
-            state: dict[str, Any] = commit.to_state() if commit is not None else {}
+            state: dict[str, Any] = {**(commit.to_state() if commit is not None else {}), DOUBT: doubt}
             self._remember(sink, "REPEATED", {**state, "replaces": list(replaced)})
             if replaced:
                 PendingOutput(spark, sink.place.locate(), self._output.number).remove_writes(replaced)
             return
         if commit is None:
             log.info("sink %s: what this write has left cannot be told from others; a retry writes again", sink.title)
-            self._remember(sink, "UNKNOWN", {})
+            self._remember(sink, "UNKNOWN", {DOUBT: doubt})
             return
-        self._remember(sink, "WRITTEN", commit.to_state())
+        self._remember(sink, "WRITTEN", {**commit.to_state(), DOUBT: doubt})
 
     def _settle(
         self, spark: Any, sink: Sink, suspects: tuple[str, ...], commit: Commit | None, now: list[OutputFile]
-    ) -> None:
+    ) -> str:
         """Remove what attempts that died before they knew Spark's name of this write have committed of it.
 
         That is told by the bytes: each of its files is equal to the one of the same number that was written now.
+
+        :return: why rows may be there twice; empty text if they are not
         """
         present = {write_of(path) for path, _, _ in now}.intersection(suspects)
         if not present:
-            return
+            return ""
         output = PendingOutput(spark, sink.place.locate(), self._output.number)
 
         def own(suspect: str) -> bool:
@@ -310,12 +311,13 @@ class _Sinks:
         if twins:
             output.remove_writes(twins)
             log.info("sink %s: an attempt that died had written the same files already; they were removed", sink.title)
-        else:
-            log.warning(
-                "sink %s: an attempt died while it wrote, and other files have arrived since. Whether they are its own "
-                "cannot be told: they are not equal to what is written now. Rows may be there twice.",
-                sink.title,
-            )
+            return ""
+        doubt = (
+            f"sink {sink.title}: an attempt died while it wrote, and other files have arrived since. Whether they are "
+            "its own cannot be told: they are not equal to what is written now. Rows may be there twice."
+        )
+        log.warning("%s", doubt)
+        return doubt
 
     def _own_commit(self, sink: Sink, new: set[OutputFile]) -> Commit | None:
         """Tell the files of this write from others that arrived at the same time, if its name was seen."""

@@ -18,6 +18,7 @@ from airflow_provider.recovery.causes import one_line
 from airflow_provider.recovery.digest import digest
 from airflow_provider.recovery.errors import Fenced
 from airflow_provider.recovery.failure import UnrecoverableError
+from airflow_provider.recovery.sinks import DOUBT
 from airflow_provider.spark.wrapping import put_in_place
 
 if TYPE_CHECKING:
@@ -74,14 +75,15 @@ class UnknownSinks:
             return write()
         name = self._name(spark, title)
         known = self._master.coordinator(name)
-        if known is not None and known.get("attempt") != self._master.epoch:
-            self._say(title, known)
-        self._remember(name, title, _BEGUN)
+        again = known is not None and known.get("attempt") != self._master.epoch
+        doubt = self._say(title, known) if known is not None and again else ""
+        self._remember(name, title, _BEGUN, doubt)
         result = write()
-        self._remember(name, title, _RETURNED)
+        self._remember(name, title, _RETURNED, doubt)
         return result
 
-    def _say(self, title: str, known: dict[str, Any]) -> None:
+    def _say(self, title: str, known: dict[str, Any]) -> str:
+        """Say that a write is repeated; returns what was said."""
         attempt = known.get("attempt")
         what = (
             f"attempt {attempt} has written it"
@@ -93,7 +95,9 @@ class UnknownSinks:
                 f"sink {title}: {what}. To write it again may duplicate rows. Look at what is there, then start afresh "
                 "(resume=never), or set unknown_sinks=warn."
             )
-        log.warning("sink %s: %s. It is written again; rows may be there twice.", title, what)
+        doubt = f"sink {title}: {what}. It is written again; rows may be there twice."
+        log.warning("%s", doubt)
+        return doubt
 
     def _name(self, spark: Any, title: str) -> str:
         """Return under which a write is remembered: where it goes, and which of several it is."""
@@ -104,8 +108,8 @@ class UnknownSinks:
             self._occurrences[key] += 1
             return f"unknown-sink/{digest(key, str(self._occurrences[key]))[:32]}"
 
-    def _remember(self, name: str, title: str, status: str) -> None:
-        state = {"status": status, "attempt": self._master.epoch, "title": title}
+    def _remember(self, name: str, title: str, status: str, doubt: str) -> None:
+        state = {"status": status, "attempt": self._master.epoch, "title": title, DOUBT: doubt}
         try:
             self._master.remember(name, state)
         except Fenced:

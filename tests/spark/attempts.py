@@ -9,11 +9,12 @@ from pathlib import Path
 
 from airflow_provider.recovery.job import JobId
 from airflow_provider.recovery.options import RecoveryOptions
-from airflow_provider.recovery.report import VertexReport, build_report
+from airflow_provider.recovery.report import JobReport, VertexReport, build_report
 from airflow_provider.recovery.run_request import RunRequest
 from airflow_provider.spark.context import RecoveryContext, recovering
 from airflow_provider.spark.job_master import JobMaster
 from airflow_provider.spark.reading import hadoop_root
+from airflow_provider.storage.inspection import inspect_job
 from airflow_provider.storage.uris import open_store
 
 
@@ -36,6 +37,11 @@ class Attempts:
             supervised=True,
             previous_lost=10**6,
         )
+
+    def report(self) -> JobReport:
+        """What the event store tells of the job."""
+        request = self.request()
+        return build_report("job", inspect_job(open_store(request.event_store, request.storage), request.job))
 
     @contextmanager
     def attempt(self) -> Iterator[RecoveryContext]:

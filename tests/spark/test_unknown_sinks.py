@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from airflow_provider.recovery.failure import UnrecoverableError
+from airflow_provider.recovery.report import format_report
 from airflow_provider.spark.jvm.commands import merged_table
 from airflow_provider.spark.sinks_once import sinks_once
 from airflow_provider.spark.take_back import OutputAttempt
@@ -59,9 +60,13 @@ def test_a_repeated_append_is_said(
     with caplog.at_level(logging.WARNING, "airflow_provider"):
         attempt(attempts, spark, write)
         assert "rows may be there twice" not in caplog.text
+        assert attempts.report().doubts == []
         attempt(attempts, spark, write)
     spark.sql("DROP TABLE IF EXISTS with_parameters")
-    assert f"sink {title}: attempt 1 has written it. It is written again; rows may be there twice." in caplog.text
+    doubt = f"sink {title}: attempt 1 has written it. It is written again; rows may be there twice."
+    assert doubt in caplog.text
+    assert attempts.report().doubts == [doubt]
+    assert f"  warning: {doubt}" in format_report(attempts.report())
 
 
 def test_what_adds_nothing_is_not_said(

@@ -450,6 +450,7 @@ function facts(answer) {
   const lists = [];
   const told = (title, items) => items.length && lists.push(make("h3", {}, title), make("ul", {}, ...items.map((item) => make("li", {}, item))));
   told("Skipped", view.skipped.map((skip) => `${skip.name}${skip.times > 1 ? ` (${count(skip.times)} times)` : ""}, because ${skip.reason}`));
+  told("Rows that may be there twice", view.doubts);
   told("Problems of the event store", view.problems);
   $("notes").replaceChildren(...lists);
 }
