@@ -21,13 +21,13 @@ from airflow_provider.recovery.sinks import doubts
 
 MOST_CELLS = 120_000
 """Cells of all grids together; a larger job shows several partitions in a cell."""
-_STEP = "step/"
-"""With what the coordinators of ``step`` begin."""
 MOST_VERTICES = 200
 MOST_ATTEMPTS = 50
 MOST_TEXT = 600
 """Characters of an error or a reason."""
 _MOST_REASONS = 8
+_STEP = "step/"
+"""With what the coordinators of ``step`` begin."""
 
 
 def job_view(job: str, graph: ExecutionGraph, history: JobHistory) -> dict[str, Any]:
