@@ -32,6 +32,10 @@ _AT_ONCE = 8
 """Looks that go on at the same time. Airflow's API server has forty threads for all that it does."""
 _TURN = 2.0
 """Seconds that a look waits for its turn."""
+_REST = 10
+"""To build the view of a large job takes seconds, in which Airflow's API server does nothing else. It is built anew
+after so many times as long.
+"""
 _LIFE = 600.0
 """Seconds after which a job is read anew, with a store of its own, because its connection may have changed."""
 
@@ -76,6 +80,7 @@ class WatchedJob:
         self._liveness: Liveness | None = None
         self._newest: Claim | None = None
         self._viewed = -1
+        self._rests_until = 0.0
         self._view: dict[str, Any] | None = None
         self._seen: Seen | None = None
         self._looked_at = 0.0
@@ -96,7 +101,7 @@ class WatchedJob:
                 raise self._failure[1]
             if self._seen is None or anew or now - self._looked_at >= _PAUSE:
                 try:
-                    self._seen = self._look()
+                    self._seen = self._look(anew=anew)
                 except RecoveryError as error:
                     self._failure = (time.monotonic(), error)
                     raise
@@ -110,13 +115,16 @@ class WatchedJob:
         failed = self._failure is not None and now - self._failure[0] >= _FAILED_FOR
         return failed or now - self.made_at >= _LIFE
 
-    def _look(self) -> Seen:
+    def _look(self, *, anew: bool) -> Seen:
         self._newest = self._claims.newest()
         self._follower.read()
         graph = self._follower.graph
-        if self._viewed != self._follower.version:
+        began = time.monotonic()
+        if self._viewed != self._follower.version and (anew or began >= self._rests_until):
             self._view = job_view(str(self._job), graph, self._history) if graph.attempts else None
             self._viewed = self._follower.version
+            now = time.monotonic()
+            self._rests_until = now + _REST * (now - began)
         if self._newest is None:
             return Seen(self._view, "none", 0, "", None)
         epoch = self._newest.epoch

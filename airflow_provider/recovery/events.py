@@ -67,6 +67,12 @@ class SparkApplicationStarted(JobEvent):
     default_parallelism: int = 0
 
 
+MOST_PARTITIONS = 1_000_000
+"""Of one vertex: whoever reads an event makes room for as many partitions as it claims. Spark's driver has no room for
+more tasks in a stage either.
+"""
+
+
 @dataclass(frozen=True, kw_only=True)
 class VertexInitialized(JobEvent):
     """A recovery point has been reached and its layout is known.
@@ -268,6 +274,8 @@ def decode_event(line: str) -> JobEvent:
                 _check_type(name, key, value, declared)
                 if isinstance(value, list):
                     body[key] = tuple(value)
+        if cls is VertexInitialized and not 0 <= body.get("parallelism", 0) <= MOST_PARTITIONS:
+            raise EventFormatError(f"{name} has {body['parallelism']} partitions, of {MOST_PARTITIONS} at most.")
         return cls(**body)
     except EventFormatError:
         raise

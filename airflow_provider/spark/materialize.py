@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
 from airflow_provider.recovery.errors import Fenced
-from airflow_provider.recovery.events import VertexInitialized
+from airflow_provider.recovery.events import MOST_PARTITIONS, VertexInitialized
 from airflow_provider.recovery.executions import ExecutionState, ExecutionVersion
 from airflow_provider.recovery.partitions import StoredPartition
 from airflow_provider.spark.cut import Cut
@@ -135,6 +135,8 @@ def materialize(
             job.pin(recorded.reads)
         cut = Cut(parallelism, settings, job.layout.reads)
         context.executions.move(execution, ExecutionState.RUNNING)
+        if job.parallelism > MOST_PARTITIONS:
+            raise NotStored(f"{job.parallelism:,} partitions are more than {MOST_PARTITIONS:,}")
         missing = _initialize(context, point, job, collector, because, cut)
         if missing:
             properties = {

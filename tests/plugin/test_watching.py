@@ -10,10 +10,13 @@ import pytest
 
 from airflow_provider.plugin import watching
 from airflow_provider.plugin.location import Location, parse_location
-from airflow_provider.plugin.watching import WatchedJobs
+from airflow_provider.plugin.watching import WatchedJob, WatchedJobs
 from airflow_provider.recovery.errors import RecoveryError, StoreUnavailable
+from airflow_provider.recovery.events import AttemptStarted, VertexSkipped
 from airflow_provider.recovery.job import JobId
+from airflow_provider.recovery.options import RecoveryOptions
 from airflow_provider.storage.claims import Claims
+from airflow_provider.storage.event_store import JobEventWriter
 from airflow_provider.storage.files import FileObjectStore
 from tests.support.stores import WatchedStore
 from tests.support.waiting import wait_until
@@ -83,3 +86,30 @@ def test_a_time_out_that_makes_no_sense_is_not_believed(said: float, timeout: fl
     location = parse_location({"recovery_conn_id": "c", "event_store": "s3://b/p", "timeout": said})
     assert location is not None
     assert location.timeout == timeout
+
+
+def test_a_view_that_takes_long_is_built_seldom(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After each change the view waits ten times as long as it took to build; a button's press does not wait."""
+    files, built, clock = FileObjectStore(tmp_path), list[int](), [0.0]
+    claim = Claims(files, JOB.prefix).claim()
+    writer = JobEventWriter(
+        files, JOB.prefix, claim, RecoveryOptions(), on_fenced=lambda _: None, on_broken=lambda _: None
+    )
+    writer.begin(lambda _: AttemptStarted(epoch=1))
+
+    def slowly(*_: object) -> dict[str, int]:
+        built.append(1)
+        clock[0] += 4.0
+        return {"number": len(built)}
+
+    monkeypatch.setattr(watching, "job_view", slowly)
+    monkeypatch.setattr(watching.time, "monotonic", lambda: clock[0])
+    watched = WatchedJob(files, JOB, 30.0)
+    assert watched.look().view == {"number": 1}
+    for number, (passed, anew) in enumerate([(20.0, False), (21.0, False), (2.0, True)]):
+        writer.append(VertexSkipped(epoch=1, name=f"{number}", reason=""))
+        assert writer.flush()
+        clock[0] += passed
+        watched.look(anew=anew)
+    assert len(built) == 3
+    writer.close()

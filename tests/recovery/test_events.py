@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from airflow_provider.recovery.errors import EventFormatError
 from airflow_provider.recovery.events import (
+    MOST_PARTITIONS,
     JobEvent,
     JobFailed,
     JobFinished,
@@ -40,7 +41,9 @@ _VALUES: dict[str, st.SearchStrategy[Any]] = {
 
 
 def any_event(kind: type[JobEvent]) -> st.SearchStrategy[JobEvent]:
-    return st.builds(kind, **{field.name: _VALUES[str(field.type)] for field in dataclasses.fields(kind)})
+    bounded = {"parallelism": st.integers(0, MOST_PARTITIONS)}
+    fields = {field.name: bounded.get(field.name, _VALUES[str(field.type)]) for field in dataclasses.fields(kind)}
+    return st.builds(kind, **fields)
 
 
 KINDS = JobEvent.__subclasses__()
@@ -177,3 +180,14 @@ def test_an_error_of_a_job_may_hold_anything() -> None:
     """Error messages come from users' code."""
     event = JobFailed(epoch=1, error='line\u2028 "quotes" \\ \x00 🚀')
     assert decode_event(encode_event(event)) == event
+
+
+@pytest.mark.parametrize("parallelism", [-1, MOST_PARTITIONS + 1, 10**8])
+def test_a_vertex_that_claims_too_much_is_not_read(parallelism: int) -> None:
+    """Whoever can write to the store cannot make its readers fill their memory with one line."""
+    fields: dict[str, Any] = {"vertex": "v", "name": "v", "fingerprint": "f", "layout": "l", "deterministic": True}
+    most = VertexInitialized(epoch=1, at=1.0, parallelism=MOST_PARTITIONS, **fields)
+    line = encode_event(most)
+    assert decode_event(line) == most
+    with pytest.raises(EventFormatError, match=f"has {parallelism} partitions"):
+        decode_event(line.replace(f'"parallelism":{MOST_PARTITIONS}', f'"parallelism":{parallelism}'))

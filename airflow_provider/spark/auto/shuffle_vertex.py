@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider.recovery import explain
 from airflow_provider.recovery.digest import digest
-from airflow_provider.recovery.events import SHUFFLE, VertexInitialized
+from airflow_provider.recovery.events import MOST_PARTITIONS, SHUFFLE, VertexInitialized
 from airflow_provider.spark.cut import Cut
 from airflow_provider.spark.fingerprint import exchange_fingerprint
 from airflow_provider.spark.jvm.exchanges import functions_of_whole_partitions
@@ -166,6 +166,8 @@ class ShuffleVertex:
             raise NotKept("Spark takes its rows for not deterministic")
         if reducers != int(exchange.outputPartitioning().numPartitions()) or not maps:
             raise NotKept("it has no map tasks, or another number of reducers than its plan says")
+        if maps > MOST_PARTITIONS:
+            raise NotKept(f"its {maps:,} map tasks are more than {MOST_PARTITIONS:,}")
         layout = describe_layout(spark, exchange.child())
         cut = layout.identity(maps)
         if cut == WHOLE:
