@@ -55,7 +55,7 @@ def _default(known: Any, name: str) -> str | None:
 
 def shuffle_settings(spark: Any) -> dict[str, str]:
     """Return the settings that decide how map outputs are written, each with the value that is in force."""
-    configured = spark.sparkContext.getConf()
+    configured = spark.sparkContext._conf  # getConf() copies it, setting by setting
     entries = companion(spark._jvm.org.apache.spark.internal.config, "package")
     return {
         "spark.shuffle.compress": configured.get("spark.shuffle.compress", _entry(entries.SHUFFLE_COMPRESS())),
