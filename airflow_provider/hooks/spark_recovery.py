@@ -244,18 +244,22 @@ class SparkRecoveryHook(SparkSubmitHook):
         """Send one more file along with ``--py-files``."""
         self._py_files = _listed(path, self._py_files)
 
-    def prepare(self, job: JobId, *, fresh: str = "", previous_lost: int = 0, previous_beat: int = -1) -> None:
+    def prepare(
+        self, job: JobId, *, fresh: str = "", previous_lost: int = 0, previous_beat: int = -1, run: str = ""
+    ) -> None:
         """Make the next :meth:`submit` an attempt at *job*.
 
         :param fresh: why nothing may be reused; empty text to resume
         :param previous_lost: newest epoch that has been watched and found lost, so that the driver need not watch it
         :param previous_beat: number of that one's last heartbeat; -1 if it is not known
+        :param run: tells the DAG run from others of the same name (see :mod:`airflow_provider.recovery.dag_run`)
         """
         self._attempt = {
             "job": job,
             "fresh": fresh,
             "previous_lost": previous_lost,
             "previous_beat": previous_beat,
+            "run": run,
         }
         if self.cluster_mode and not self._connection["deploy_mode"] and not self._yarn_track_via_rm_api:
             # Upstream overlooks the conf: it would take any end of a driver pod for a success, and capture no id.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
@@ -22,6 +22,7 @@ from airflow_provider.operators.publication import publish
 from airflow_provider.operators.retries import lost_between_tries
 from airflow_provider.operators.run_conf import run_options
 from airflow_provider.operators.supervisor import Ending, JobSupervisor
+from airflow_provider.recovery.dag_run import run_mark
 from airflow_provider.recovery.errors import RecoveryError
 from airflow_provider.recovery.job import JobId
 from airflow_provider.recovery.takeover import Attach, Resume, StartAfresh, Succeed, decide
@@ -163,7 +164,7 @@ class SparkRecoveryOperator(Deferring, SparkSubmitOperator):
         options = hook.settings.options
         if problem := lost_between_tries(self, options.retention):
             self.log.warning(problem)
-        supervisor = JobSupervisor(hook.store, job_of(context), options, self._task_log)
+        supervisor = JobSupervisor(hook.store, job_of(context), options, self._task_log, mark_of(context))
         supervisor.last_beat = beat
         last = supervisor.last_attempt(lost)
         decision = decide(last, options.resume)
@@ -234,6 +235,7 @@ class SparkRecoveryOperator(Deferring, SparkSubmitOperator):
             "fresh": decision.reason if fresh and last_epoch else "",
             "previous_lost": last_epoch,
             "previous_beat": supervisor.last_beat,
+            "run": mark_of(context),
         }
         self._hook = None
         if self.deferrable:
@@ -335,3 +337,10 @@ def job_of(context: Context) -> JobId:
     return JobId.of_task_instance(
         instance.dag_id, instance.run_id, instance.task_id, -1 if (index := instance.map_index) is None else index
     )
+
+
+def mark_of(context: Context) -> str:
+    """Return what tells the DAG run that *context* belongs to from others of its name; empty text if nothing does."""
+    run = context.get("dag_run")
+    began = getattr(run, "start_date", None)
+    return run_mark(began if isinstance(began, datetime) else None, getattr(run, "clear_number", 0))

@@ -8,9 +8,11 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 from airflow_provider.operators.progress import Progress
-from airflow_provider.recovery.errors import StoreError
+from airflow_provider.recovery.dag_run import is_another_run
+from airflow_provider.recovery.errors import JobAlreadyRunning, StoreError
 from airflow_provider.recovery.graph import ExecutionGraph, JobState
 from airflow_provider.recovery.job import JobId
 from airflow_provider.recovery.options import RecoveryOptions
@@ -43,14 +45,18 @@ class JobSupervisor:
     """Looks after one job from Airflow's side; never starts anything.
 
     :param log: the task's log
+    :param run: tells the DAG run from others of the same name; empty if that is not known
     """
 
-    def __init__(self, store: ObjectStore, job: JobId, options: RecoveryOptions, log: logging.Logger) -> None:
+    def __init__(
+        self, store: ObjectStore, job: JobId, options: RecoveryOptions, log: logging.Logger, run: str = ""
+    ) -> None:
         self._store = store
         self._job = job
         self._prefix = job.prefix
         self._options = options
         self._log = log
+        self._run = run
         self._claims = Claims(store, self._prefix)
         self._events = JobEventLog(store, self._prefix)
         self._told: set[str] = set()
@@ -67,14 +73,26 @@ class JobSupervisor:
         """Return what became of the newest attempt, watching its heartbeat if it did not say; ``None`` without one.
 
         :param lost: newest epoch that is known to be lost, and need not be watched
+        :raises JobAlreadyRunning: a driver of another DAG run of the same name is at work
         :raises StoreError: the store cannot be read
         """
         claim = self._claims.newest()
         if claim is None:
             return None
-        return look_at_last(
+        last = look_at_last(
             self._store, self._prefix, claim, self.replay(), lives=lambda: claim.epoch > lost and self._lives(claim)
         )
+        driver = self._claims.driver_before(claim.epoch) if claim.cancels else claim
+        if driver is None or not is_another_run(self._run, driver.run):
+            return last
+        if last.alive:
+            raise JobAlreadyRunning(
+                f"Job {self._job} in {self._store.uri} is at work for another DAG run of the same name: attempt "
+                f"{claim.epoch} on {claim.host or 'an unknown host'}.",
+                remedy="Most likely another Airflow deployment has a DAG and a run of these names, and uses the same "
+                "event store. Give each deployment an event store of its own, another prefix for example.",
+            )
+        return replace(last, another_run=True)
 
     def _lives(self, claim: Claim) -> bool:
         if claim.cancels:

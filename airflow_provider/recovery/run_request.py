@@ -34,6 +34,8 @@ class RunRequest:
     :ivar previous_lost: newest epoch that the operator has already watched and found lost; 0 if it has not looked
     :ivar previous_beat: number of that one's last heartbeat, 0 without one; if it has beaten since, it is watched
         again. -1 where the operator did not say, which is believed
+    :ivar run: tells the DAG run from others of its name (see :mod:`airflow_provider.recovery.dag_run`); empty text if
+        that is not known
     :ivar supervised: an operator acknowledges success and releases the partitions; otherwise the runner does
     :ivar keep_partitions: leave the partitions in place after success (only when not supervised)
     """
@@ -47,6 +49,7 @@ class RunRequest:
     fresh: str = ""
     previous_lost: int = 0
     previous_beat: int = -1
+    run: str = ""
     supervised: bool = False
     keep_partitions: bool = False
 
@@ -65,6 +68,8 @@ class RunRequest:
             line.append(f"--previous-lost={self.previous_lost}")
         if self.previous_beat >= 0:
             line.append(f"--previous-beat={self.previous_beat}")
+        if self.run:
+            line.append(f"--dag-run={self.run}")
         if self.supervised:
             line.append("--supervised")
         if self.keep_partitions:
@@ -138,6 +143,7 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--fresh", default="", metavar="REASON", help="reuse nothing, for the reason given")
     group.add_argument("--previous-lost", type=int, default=0, metavar="EPOCH", help=argparse.SUPPRESS)
     group.add_argument("--previous-beat", type=int, default=-1, metavar="NUMBER", help=argparse.SUPPRESS)
+    group.add_argument("--dag-run", default="", metavar="MARK", help=argparse.SUPPRESS)
     group.add_argument("--supervised", action="store_true", help=argparse.SUPPRESS)
     # One positional for both: a separate one for the script would swallow a "--" among its arguments.
     parser.add_argument(
@@ -168,6 +174,7 @@ def run_request(arguments: argparse.Namespace) -> RunRequest:
         fresh=arguments.fresh,
         previous_lost=arguments.previous_lost,
         previous_beat=arguments.previous_beat,
+        run=arguments.dag_run,
         supervised=arguments.supervised,
         keep_partitions=arguments.keep_partitions,
     )

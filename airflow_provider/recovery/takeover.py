@@ -16,6 +16,7 @@ class LastAttempt:
     :ivar alive: whether its heartbeat moved while it was watched; meaningless once the state is terminal
     :ivar acknowledged: whether somebody took notice of its success
     :ivar discarded: why nothing of it may be reused, if somebody has decided so; empty text otherwise
+    :ivar another_run: it was made for another DAG run of the same name, which lets nothing of it be believed
     :ivar cancelled: somebody has ended the job's driver; the epoch is that of the cancellation
     """
 
@@ -25,6 +26,7 @@ class LastAttempt:
     acknowledged: bool = False
     discarded: str = ""
     cancelled: bool = False
+    another_run: bool = False
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,8 @@ def decide(last: LastAttempt | None, resume: str) -> Decision:
         return StartAfresh("first attempt")
     if not last.state.terminal and last.alive:
         return Attach(last.epoch)
+    if last.another_run:
+        return StartAfresh(f"attempt {last.epoch} was made for another DAG run of the same name")
     if resume == "never":
         return StartAfresh("resume is set to 'never'")
     if last.discarded:

@@ -37,6 +37,7 @@ class Claim:
     :ivar cancels: no driver's claim: somebody ends the one before it (see ``storage.cancelling``)
     :ivar beat_interval: seconds between two heartbeats
     :ivar lease: seconds for which it owns the job after a confirmed heartbeat (see ``recovery.lease``)
+    :ivar run: tells its DAG run from others of the same name (see ``recovery.dag_run``); empty if that is not known
     """
 
     epoch: int
@@ -49,6 +50,7 @@ class Claim:
     cancels: bool = False
     beat_interval: float = Lease.interval
     lease: float = Lease.duration
+    run: str = ""
 
     @property
     def terms(self) -> Lease:
@@ -63,7 +65,7 @@ class Claims:
         self._store = store
         self._prefix = prefix
 
-    def claim(self, lease: Lease | None = None) -> Claim:
+    def claim(self, lease: Lease | None = None, run: str = "") -> Claim:
         """Claim the next epoch for this process and fence all earlier ones.
 
         Every round either succeeds or meets an object that another has created, so it ends. The claim is then created
@@ -71,10 +73,11 @@ class Claims:
         it harms nobody.
 
         :param lease: what the driver will keep to
+        :param run: tells its DAG run from others of the same name
         :raises StoreError: the store failed, or does not honour create-only puts; the epoch may have been taken
         """
         epoch = max(self._epochs(), default=0) + 1
-        while (claim := self.take(epoch, lease=lease)) is None:
+        while (claim := self.take(epoch, lease=lease, run=run)) is None:
             epoch += 1
         try:
             self._store.put_new(self._key(epoch), _encode(asdict(claim)))
@@ -82,11 +85,12 @@ class Claims:
             return claim
         raise ignores_create_only(self._store, self._key(epoch))
 
-    def take(self, epoch: int, *, cancels: bool = False, lease: Lease | None = None) -> Claim | None:
+    def take(self, epoch: int, *, cancels: bool = False, lease: Lease | None = None, run: str = "") -> Claim | None:
         """Claim *epoch* and no other; ``None`` if somebody else holds it.
 
         :param cancels: only to fence the epoch before it
         :param lease: what the owner will keep to
+        :param run: tells its DAG run from others of the same name
         :raises StoreError: the store failed; the epoch may have been taken, which harms nobody
         """
         terms = lease or Lease()
@@ -101,6 +105,7 @@ class Claims:
             cancels=cancels,
             beat_interval=terms.interval,
             lease=terms.duration,
+            run=run,
         )
         try:
             self._store.put_new(self._key(epoch), _encode(asdict(claim)))
@@ -225,6 +230,7 @@ def _decode(body: bytes, epoch: int) -> Claim:
         cancels=value.get("cancels") is True,
         beat_interval=lease.interval,
         lease=lease.duration,
+        run=str(value.get("run", "")),
     )
     if claim.epoch != epoch or not claim.owner:
         raise ValueError(f"it speaks of epoch {claim.epoch}")

@@ -16,6 +16,7 @@ import pytest
 
 from airflow_provider.operators.supervisor import Ending, JobSupervisor
 from airflow_provider.recovery import events as ev
+from airflow_provider.recovery.errors import JobAlreadyRunning
 from airflow_provider.recovery.graph import ExecutionGraph
 from airflow_provider.recovery.job import JobId
 from airflow_provider.recovery.options import RecoveryOptions
@@ -27,6 +28,8 @@ from airflow_provider.storage.object_store import ObjectStore
 from airflow_provider.storage.uris import open_store
 from tests.support.waiting import wait_until
 
+OURS, THEIRS = "0@2026-11-23T01:00:00.123456+00:00", "0@2026-11-23T01:00:07.654321+00:00"
+CLEARED = "1@2026-11-24T09:30:00+00:00"
 OPTIONS = RecoveryOptions(previous_worker_recovery_timeout=0.3, write_buffer_flush_interval=0.01)
 JOB = JobId.of_task_instance("dag ü", "manual__2026-01-01T00:00:00+00:00/é", "gruppe.aufgabe", 3)
 
@@ -36,13 +39,13 @@ def store(tmp_path: Path) -> ObjectStore:
     return open_store(f"file://{tmp_path}/store")
 
 
-def supervisor(store: ObjectStore) -> JobSupervisor:
-    return JobSupervisor(store, JOB, OPTIONS, logging.getLogger("test"))
+def supervisor(store: ObjectStore, run: str = "") -> JobSupervisor:
+    return JobSupervisor(store, JOB, OPTIONS, logging.getLogger("test"), run)
 
 
-def attempt(store: ObjectStore, *events: Callable[[int], ev.JobEvent], fresh: bool = False) -> Claim:
+def attempt(store: ObjectStore, *events: Callable[[int], ev.JobEvent], fresh: bool = False, run: str = "") -> Claim:
     """Claim the job and record events, as a driver does; then be gone without a word."""
-    claim = Claims(store, JOB.prefix).claim(OPTIONS.lease)
+    claim = Claims(store, JOB.prefix).claim(OPTIONS.lease, run)
     writer = JobEventWriter(store, JOB.prefix, claim, OPTIONS, on_fenced=lambda _: None, on_broken=lambda _: None)
 
     def first(_: ExecutionGraph) -> ev.AttemptStarted:
@@ -91,6 +94,43 @@ def test_a_living_driver_is_attached_to(store: ObjectStore) -> None:
     finally:
         heartbeat.stop("FAILED")
     assert isinstance(decision(store), Resume)
+
+
+def test_a_driver_of_another_deployment_is_left_alone(store: ObjectStore) -> None:
+    """A DAG run of the same name that began at another moment is another deployment's: its living driver is neither
+    attached to nor replaced, and the error says what to do.
+    """
+    claim = attempt(store, run=THEIRS)
+    heartbeat = Heartbeat(store, JOB.prefix, claim, 0.02, on_fenced=lambda _: None)
+    heartbeat.start()
+    try:
+        with pytest.raises(JobAlreadyRunning, match=r"another DAG run of the same name: attempt 1 on .*another prefix"):
+            supervisor(store, OURS).last_attempt()
+        for run in (THEIRS, ""):
+            assert decide(supervisor(store, run).last_attempt(), "auto") == Attach(1)
+    finally:
+        heartbeat.stop("FAILED")
+
+
+@pytest.mark.parametrize("events", [(), (failed,), (finished,)], ids=["lost", "failed", "finished"])
+def test_nothing_of_another_deployment_is_believed(
+    store: ObjectStore, events: tuple[Callable[[int], ev.JobEvent], ...]
+) -> None:
+    """Neither its success nor what it has stored: the job starts afresh. After a clearing the same run goes on."""
+    attempt(store, *events, run=THEIRS)
+    last = supervisor(store, OURS).last_attempt()
+    assert decide(last, "auto") == StartAfresh("attempt 1 was made for another DAG run of the same name")
+    for run in (THEIRS, CLEARED, ""):
+        assert not isinstance(decide(supervisor(store, run).last_attempt(), "auto"), StartAfresh)
+
+
+def test_a_cancelled_driver_of_another_deployment(store: ObjectStore) -> None:
+    """The claim that cancels it says nothing of its run; the driver's own does."""
+    claim = attempt(store, run=THEIRS)
+    supervisor(store, THEIRS).fence(claim)
+    last = supervisor(store, OURS).last_attempt()
+    assert last is not None
+    assert (last.epoch, last.cancelled, last.another_run) == (2, True, True)
 
 
 def test_a_cancelled_driver_is_resumed_when_it_has_ended(store: ObjectStore, caplog: pytest.LogCaptureFixture) -> None:

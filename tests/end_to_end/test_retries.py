@@ -160,6 +160,8 @@ def test_fix_the_bug_and_clear(scene: Scene) -> None:
     run.wait_for("success", try_number=2)
     assert run.counts() == (TOTALS + GRADED, 0)
     check_answer(run.target)
+    # What tells the run from another deployment's of the same name; Airflow counts the clearing.
+    assert [run.claim(epoch).run.partition("@")[0] for epoch in (1, 2)] == ["0", "1"]
 
 
 def test_discard_and_clear(scene: Scene, tmp_path: Path) -> None:

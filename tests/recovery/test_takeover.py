@@ -27,6 +27,14 @@ def test_what_was_discarded_is_not_gone_on_from(state: JobState) -> None:
         assert decide(LastAttempt(7, state, alive=True, discarded="by ann"), "auto") == Attach(7)
 
 
+@pytest.mark.parametrize("state", [*RUNNING_STATES, FINISHED, FAILED])
+def test_another_runs_attempt_is_not_gone_on_from(state: JobState) -> None:
+    """Whatever had become of it, and whoever has taken notice."""
+    for acknowledged in (False, True):
+        last = LastAttempt(7, state, acknowledged=acknowledged, another_run=True)
+        assert decide(last, "auto") == StartAfresh("attempt 7 was made for another DAG run of the same name")
+
+
 @pytest.mark.parametrize(
     ("states", "alive", "acknowledged", "resume", "decision"),
     [

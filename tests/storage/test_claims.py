@@ -188,3 +188,11 @@ def test_what_cannot_be_told_from_here_is_not_gone(claim: Claim, change: dict[st
     """Another host, boot or name space: the process id means nothing here."""
     other = replace(claim, **{"pid_started": claim.pid_started - 1, **change})  # type: ignore[arg-type]
     assert not process_is_gone(other)
+
+
+def test_a_claim_says_which_dag_run_it_is_for(store: ObjectStore) -> None:
+    """As far as that is known; claims of older releases say nothing."""
+    claims = Claims(store, "jobs/a/@job")
+    assert claims.claim(run="0@2026-11-23T01:00:00+00:00") == claims.newest()
+    assert claims.get(1).run == "0@2026-11-23T01:00:00+00:00"  # type: ignore[union-attr]
+    assert claims.claim().run == ""
