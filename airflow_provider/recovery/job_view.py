@@ -26,8 +26,8 @@ MOST_ATTEMPTS = 50
 MOST_TEXT = 600
 """Characters of an error or a reason."""
 _MOST_REASONS = 8
-_STEP = "step/"
-"""With what the coordinators of ``step`` begin."""
+_STEPS = ("step/", "streaming/")
+"""With what the coordinators of ``step`` and ``streaming`` begin."""
 
 
 def job_view(job: str, graph: ExecutionGraph, history: JobHistory) -> dict[str, Any]:
@@ -70,9 +70,7 @@ def job_view(job: str, graph: ExecutionGraph, history: JobHistory) -> dict[str, 
         "vertices_omitted": len(graph.vertices) - len(shown),
         "attempts": [_attempt(attempt, attempt is newest) for _, attempt in attempts],
         "attempts_omitted": len(graph.attempts) - len(attempts),
-        "kept": sorted(name.removeprefix(_STEP) for name in graph.coordinators if name.startswith(_STEP))[
-            :MOST_VERTICES
-        ],
+        "kept": sorted(name for name in graph.coordinators if name.startswith(_STEPS))[:MOST_VERTICES],
         "skipped": [_skipped(skip) for skip in skipped(newest.skipped if newest else [])[-MOST_VERTICES:]],
         "doubts": [_cut(doubt) for doubt in doubts(graph.coordinators)[:20]],
         "problems": [_cut(problem) for problem in graph.problems[:20]],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import importlib.util
 import logging
 import shutil
@@ -88,9 +89,13 @@ def _is_shipped() -> bool:
 
 @cache
 def package_zip() -> str:
-    """Make a zip with the driver's side of this package, for executors that do not have it; return its path."""
+    """Make a zip with the driver's side of this package, for executors that do not have it; return its path.
+
+    Spark serves it to executors from there as long as this process lives.
+    """
     root = Path(airflow_provider.__file__).parent
     target = Path(tempfile.mkdtemp(prefix="spark-recovery-")) / "airflow_provider_driver.zip"
+    atexit.register(shutil.rmtree, target.parent, ignore_errors=True)
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.write(root / "__init__.py", "airflow_provider/__init__.py")
         for ring in ("recovery", "storage", "spark"):

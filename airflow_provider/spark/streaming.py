@@ -29,7 +29,7 @@ def streaming(name: str, start: Callable[[str], StreamingQuery]) -> dict[str, An
 
     A query that has finished is not started again by a retry; one that was running goes on from its own checkpoint, so
     that with a sink that Spark calls idempotent every row arrives once. Without a recovery context the location is a
-    new local folder.
+    new local folder, which goes when the query has ended.
 
     :param name: says which query it is; one name for one query
     :param start: gets the checkpoint location, starts the query with it and a trigger that ends, and returns it:
@@ -44,7 +44,8 @@ def streaming(name: str, start: Callable[[str], StreamingQuery]) -> dict[str, An
     require_name("streaming", name)
     context = recording()
     if context is None:
-        return _run(name, start, tempfile.mkdtemp(prefix="spark-recovery-"), lambda: None)
+        with tempfile.TemporaryDirectory(prefix="spark-recovery-", ignore_cleanup_errors=True) as folder:
+            return _run(name, start, folder, lambda: None)
     master, coordinator = context.master, f"streaming/{name}"
     known = master.coordinator(coordinator)
     if known is not None and known.get("status") == "FINISHED":

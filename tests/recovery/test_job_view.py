@@ -168,16 +168,17 @@ def test_a_larger_job_shows_several_partitions_in_a_cell() -> None:
 
 
 def test_steps_and_doubts_are_shown_and_nothing_else_that_the_driver_remembers() -> None:
-    """A step by the name that the script gave it; of a write only why its rows may be there twice."""
+    """Steps and streaming queries; of a write only why its rows may be there twice."""
     graph, history = ExecutionGraph(), JobHistory()
     graph.apply(ev.AttemptStarted(epoch=1, at=1.0))
     for name, state in {
         "step/load": {"result": 1},
+        "streaming/clicks": {"status": "FINISHED"},
         "sink/0f3a": {"status": "WRITTEN", "doubt": ""},
         "unknown-sink/77": {"status": "RETURNED", "doubt": "sink table a: rows may be there twice."},
         "shuffle/x": {"rows": 1},
     }.items():
         graph.apply(ev.CoordinatorSnapshot(epoch=1, at=2.0, coordinator=name, state=state))
     view = job_view("job", graph, history)
-    assert view["kept"] == ["load"]
+    assert view["kept"] == ["step/load", "streaming/clicks"]
     assert view["doubts"] == ["sink table a: rows may be there twice."] == build_report("job", graph).doubts
