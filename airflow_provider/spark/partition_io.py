@@ -1,8 +1,8 @@
 """What executors do: write a partition to the store, and read one back.
 
-Runs in Spark's Python workers inside ``mapInArrow``. A task that cannot store its partition fails, so that Spark runs
-it again, as often as Spark runs any task again. Its last try reports the failure instead, and the driver computes the
-vertex the ordinary way: the store alone never fails a job.
+Runs in Spark's Python workers inside ``mapInArrow``. A task whose store does not answer fails, so that Spark runs it
+again, as often as Spark runs any task again. Its last try, and a task that the store refuses, report the failure
+instead, and the driver computes the vertex the ordinary way: the store alone never fails a job.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider.recovery.errors import CorruptObject, RecoveryError
+from airflow_provider.recovery.errors import CorruptObject, RecoveryError, StoreUnavailable
 from airflow_provider.recovery.faults import AFTER_PARTITION_PUT, fault_point
 from airflow_provider.recovery.options import StorageOptions
 from airflow_provider.recovery.partitions import StoredPartition
@@ -70,12 +70,12 @@ class Place:
 
 def store_partition(
     open_store: Callable[[], PartitionStore], place: Place, batches: Iterator[pa.RecordBatch], schema: bytes
-) -> tuple[StoredPartition, str]:
+) -> tuple[StoredPartition, Exception | None]:
     """Store all batches as one partition.
 
     :param open_store: called once the batches are computed
     :param schema: Arrow schema, serialised, for a partition without rows
-    :returns: the partition, and why it is not stored; empty text if it is
+    :returns: the partition, and why it is not stored; ``None`` if it is
     """
     started = time.monotonic()
 
@@ -90,11 +90,11 @@ def store_partition(
             try:
                 open_store().put(partition, path)
             except (RecoveryError, OSError) as failure:
-                return partition, str(failure)
+                return partition, failure
             fault_point(AFTER_PARTITION_PUT)
-            return partition, ""
+            return partition, None
     except NoRoom as failure:
-        return made(0, 0, 0), str(failure)
+        return made(0, 0, 0), failure
 
 
 def stored_rows(store: PartitionStore, partition: StoredPartition) -> Iterator[pa.RecordBatch]:
@@ -141,9 +141,11 @@ def partition_writer(
             task=context.taskAttemptId(),
         )
         started, waited = time.monotonic(), _Waited(batches)
-        partition, error = store_partition(location.open, place, waited, schema)
-        if error and context.attemptNumber() + 1 < int(str(context.getLocalProperty(TRIES_PROPERTY))):
-            raise RecoveryError(f"Partition {place.index} cannot be stored, Spark runs its task again: {error}")
+        partition, failure = store_partition(location.open, place, waited, schema)
+        tries = int(str(context.getLocalProperty(TRIES_PROPERTY)))
+        if isinstance(failure, StoreUnavailable) and context.attemptNumber() + 1 < tries:
+            raise failure
+        error = str(failure) if failure is not None else ""
         key, seconds = "" if error else partition.key, time.monotonic() - started
         report(key, partition.bytes, error, seconds, seconds - waited.seconds)
         yield pa.RecordBatch.from_pydict({"key": [key], "bytes": [partition.bytes], "error": [error]})

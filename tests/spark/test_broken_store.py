@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from airflow_provider.recovery.run_request import EXIT_FAILED
+from airflow_provider.storage.retry import RetryPolicy
 from tests.spark.test_crashes import expected, result
 from tests.support.driver import DriverHarness, Outcome
 from tests.support.http_faults import Answer, Drop, Fault, FaultyServer, Request
@@ -73,25 +74,26 @@ def failed_at_its_write(breaking: BreakingStore, outcome: Outcome) -> None:
 
 
 def test_the_store_is_away_for_a_moment(breaking: BreakingStore, orders: Path) -> None:
-    """A partition that is refused is stored by its task's second try, events that are refused wait: the vertex is
-    whole, the job ends as ever, and all of it is recorded.
+    """Partitions that cannot be stored are stored by the next try of their tasks, events wait: the vertex is whole, the
+    job ends as ever, and all of it is recorded.
     """
     refused: list[str] = []
+    most = {"partition": 2 * RetryPolicy().attempts, "events": RetryPolicy().attempts}
 
-    def once_each(request: Request) -> Fault:
+    def for_a_moment(request: Request) -> Fault:
         kind = "partition" if is_partition(request) else "events" if "/events/" in request.path else ""
         if request.method != "PUT" or not kind or (kind == "events" and "partition" not in refused):
             return None
-        if refused.count(kind) >= 2:
+        if refused.count(kind) >= most[kind]:
             return None
         refused.append(kind)
-        return Answer(403, "AccessDenied")
+        return Answer(503, "SlowDown")
 
-    breaking.server.fault = once_each
+    breaking.server.fault = for_a_moment
     breaking.driver.settings = {**breaking.driver.settings, "spark.master": "local[2, 4]"}
     outcome = breaking.run(orders)
     assert outcome.code == 0, outcome.log
-    assert sorted(refused) == ["events"] * 2 + ["partition"] * 2
+    assert {kind: refused.count(kind) for kind in most} == most
     assert result(breaking.out) == expected(orders)
     assert "is not stored" not in outcome.log
     assert "The event store takes no events" in outcome.log
