@@ -164,7 +164,7 @@ def run_job(store: ObjectStore, request: RunRequest, log: Path, padding: int = 0
 
 
 def request_for(event_store: str, options: Mapping[str, Any], timeout: str = "1 s") -> RunRequest:
-    """A job whose driver flushes and takes snapshots as often as it can.
+    """A job whose driver flushes and takes snapshots as often as it can, and hardly waits for a store that is away.
 
     :param timeout: how long a heartbeat has to stand still; a third of it lies between two beats
     """
@@ -172,6 +172,7 @@ def request_for(event_store: str, options: Mapping[str, Any], timeout: str = "1 
         "write_buffer_flush_interval": "5 ms",
         "snapshot_min_pause": 0,
         "previous_worker_recovery_timeout": timeout,
+        "ownership_timeout": "200 ms",
     }
     return RunRequest(
         event_store=event_store,
