@@ -31,7 +31,8 @@ class UnfinishedWrite:
     :ivar repeated: whether each attempt writes it
     :ivar writes: Spark's names of it, UUIDs, as far as they are known
     :ivar replaces: names of writes of earlier attempts that it takes the place of, once it is committed
-    :ivar suspects: names of writes of which one may be this write's own, by an attempt that died too early to learn it
+    :ivar suspects: names of writes of which some may be this write's own, by attempts that died too early to learn them
+    :ivar deaths: how many such attempts there were, and so how many of the suspects at most
     """
 
     title: str
@@ -48,6 +49,7 @@ class UnfinishedWrite:
     replaces: tuple[str, ...] = ()
     latest: int = 0
     suspects: tuple[str, ...] = ()
+    deaths: int = 0
 
     @classmethod
     def from_state(cls, state: object) -> Self | None:
@@ -70,6 +72,7 @@ class UnfinishedWrite:
                 replaces=replaced_by(state),
                 latest=int(state.get("latest", 2**63)),  # what wrote no such field suspects nothing
                 suspects=suspected_by(state),
+                deaths=int(state.get("deaths", 0)),
             )
         except (KeyError, TypeError, ValueError):
             return None

@@ -214,6 +214,7 @@ class _Sinks:
             repeated=bool(sink.repeated),
             replaces=replaced,
             suspects=suspected_by(known or {}),
+            deaths=int((known or {}).get("deaths", 0)),
         )
         remember = self._context.master.remember
         remember(sink.coordinator, write.to_state())
@@ -274,9 +275,9 @@ class _Sinks:
                 self._remember(sink, "REPEATED", {})
             return
         now = self._files(spark, sink)
-        suspects = suspected_by(self._context.master.coordinator(sink.coordinator) or {})
+        write = UnfinishedWrite.from_state(self._context.master.coordinator(sink.coordinator))
         commit = Commit.between(before, now) or self._own_commit(sink, set(now) - set(before))
-        doubt = self._settle(spark, sink, suspects, commit, now) if suspects else ""
+        doubt = self._settle(spark, sink, write, commit, now) if write is not None and write.suspects else ""
         if sink.repeated:
             state: dict[str, Any] = {**(commit.to_state() if commit is not None else {}), DOUBT: doubt}
             self._remember(sink, "REPEATED", {**state, "replaces": list(replaced)})
@@ -290,15 +291,16 @@ class _Sinks:
         self._remember(sink, "WRITTEN", {**commit.to_state(), DOUBT: doubt})
 
     def _settle(
-        self, spark: Any, sink: Sink, suspects: tuple[str, ...], commit: Commit | None, now: list[OutputFile]
+        self, spark: Any, sink: Sink, write: UnfinishedWrite, commit: Commit | None, now: list[OutputFile]
     ) -> str:
         """Remove what attempts that died before they knew Spark's name of this write have committed of it.
 
-        That is told by the bytes: each of its files is equal to the one of the same number that was written now.
+        That is told by the bytes: each of its files is equal to the one of the same number that was written now. If
+        others have added equal files, it is all the same which of them stay.
 
         :return: why rows may be there twice; empty text if they are not
         """
-        present = {write_of(path) for path, _, _ in now}.intersection(suspects)
+        present = {write_of(path) for path, _, _ in now}.intersection(write.suspects)
         if not present:
             return ""
         output = PendingOutput(spark, sink.place.locate(), self._output.number)
@@ -307,9 +309,9 @@ class _Sinks:
             pairs = copies(now, suspect, commit.write) if commit is not None else None
             return pairs is not None and all(output.same_bytes(*pair) for pair in pairs)
 
-        twins = {suspect for suspect in present if self._guarded(functools.partial(own, suspect))}
+        twins = sorted(suspect for suspect in present if self._guarded(functools.partial(own, suspect)))
         if twins:
-            output.remove_writes(twins)
+            output.remove_writes(twins[: write.deaths])
             log.info("sink %s: an attempt that died had written the same files already; they were removed", sink.title)
             return ""
         doubt = (

@@ -133,10 +133,11 @@ class OutputAttempt:
                 write.attempt,
                 " and ".join([f"{removed} of its files", *(["its pending tasks"] if was_pending else [])]),
             )
-        suspects = set(write.suspects)
+        suspects, deaths = set(write.suspects), write.deaths
         if write.mode == "append" and not names and listing_digest(files) != write.before:
             suspects |= arrived(files, write.latest) - self._committed_writes()
-        others = {"replaces": list(write.replaces), "suspects": sorted(suspects)}
+            deaths += 1
+        others = {"replaces": list(write.replaces), "suspects": sorted(suspects), "deaths": deaths}
         self._master.remember(name, {"status": TAKEN_BACK, "attempt": self._master.epoch, **others})
 
     def _adopt(self, name: str, write: UnfinishedWrite, commit: Commit | None) -> None:

@@ -88,6 +88,7 @@ def test_killed_inside_the_job_commit(
             "attempt": 2,
             "replaces": [],
             "suspects": [],
+            "deaths": 0,
         }
         output.prepare(spark)
     assert caplog.text.count("attempt 1 died while it wrote; 2 of its files and its pending tasks removed") == 1
@@ -179,6 +180,21 @@ def test_a_write_that_nobody_saw_is_told_by_its_bytes(
     with caplog.at_level(logging.INFO, "airflow_provider"), retry(attempts):
         write()
     assert "already written by attempt 3, not written again" in caplog.text
+
+
+def test_equal_files_of_another_job_stay(spark: SparkSession, attempts: Attempts, target: Path) -> None:
+    """Of as many equal appends as there are, so many go as attempts have died."""
+
+    def write() -> None:
+        spark.range(0, 20, 1, 2).write.mode("append").parquet(str(target))
+
+    with unseen(), retry(attempts):
+        write()
+    write()
+    write()
+    with retry(attempts):
+        write()
+    assert spark.read.parquet(str(target)).count() == 60
 
 
 def test_what_may_be_somebody_elses_stays(
