@@ -28,7 +28,6 @@ from airflow_provider.spark.jvm.pending_output import PendingOutput, set_applica
 from airflow_provider.spark.wrapping import put_in_place
 
 if TYPE_CHECKING:
-    from airflow_provider.recovery.sinks import OutputFile
     from airflow_provider.spark.job_master import JobMaster
 
 log = logging.getLogger(__name__)
@@ -100,16 +99,18 @@ class OutputAttempt:
 
     def _take_back(self, spark: Any, name: str, write: UnfinishedWrite) -> None:
         pending = PendingOutput(spark, write.location, write.number)
-        names = ({*write.writes, *pending.writes()}) - self._committed_writes()
+        committed = self._committed_writes()
+        names = {*write.writes, *pending.writes()} - committed
         files = output_files(spark, write.location)
         if not names and write.mode == "error" and not write.existed:
             # Its driver has made the folder, which nobody else then writes to.
-            only = _only_write(files) - self._committed_writes()
-            if only and not pending.begun() and not write.table:
-                # Spark clears the pending tasks away when all files are in their place.
-                self._adopt(name, write, Commit.between([], files))
-                return
-            names = only if pending.begun() else names
+            only = Commit.between([], files)
+            if only is not None and only.write not in committed:
+                if pending.begun():
+                    names = {only.write}
+                elif not write.table:  # Spark clears the pending tasks away when all files are in their place
+                    self._adopt(name, write, only)
+                    return
         own = [file for file in files if write_of(file[0]) in names]
         exists = bool(write.table) and table_exists(spark, write.table)
         if write.creates and exists and write.mode != "overwrite":
@@ -135,28 +136,21 @@ class OutputAttempt:
             )
         suspects, deaths = set(write.suspects), write.deaths
         if write.mode == "append" and not names and listing_digest(files) != write.before:
-            suspects |= arrived(files, write.latest) - self._committed_writes()
+            suspects |= arrived(files, write.latest) - committed
             deaths += 1
         others = {"replaces": list(write.replaces), "suspects": sorted(suspects), "deaths": deaths}
         self._master.remember(name, {"status": TAKEN_BACK, "attempt": self._master.epoch, **others})
 
-    def _adopt(self, name: str, write: UnfinishedWrite, commit: Commit | None) -> None:
+    def _adopt(self, name: str, write: UnfinishedWrite, commit: Commit) -> None:
         """Remember a write as committed that came to its end without an event that says so."""
         status = "REPEATED" if write.repeated else "WRITTEN"
-        state = commit.to_state() if commit is not None else {}
-        self._master.remember(name, {"status": status, "attempt": write.attempt, **state})
+        self._master.remember(name, {"status": status, "attempt": write.attempt, **commit.to_state()})
         log.info("sink %s: attempt %d has written all of it and died", write.title, write.attempt)
 
     def _committed_writes(self) -> set[str]:
         """Return the names of writes that are known to have been committed."""
         states = [state for state in self._master.graph.coordinators.values() if isinstance(state, dict)]
         return {commit.write for state in states if (commit := Commit.from_state(state)) is not None}
-
-
-def _only_write(files: list[OutputFile]) -> set[str]:
-    """Return the name of the one write that all files are of; empty if there are several, or others."""
-    names = {write_of(path) for path, _, _ in files}
-    return names if len(names) == 1 and "" not in names else set()
 
 
 def _register_partitions(spark: Any, table: str) -> None:

@@ -19,6 +19,7 @@ from airflow_provider.recovery.errors import (
 )
 from airflow_provider.recovery.events import AttemptStarted, JobFinished, VertexSkipped
 from airflow_provider.recovery.graph import ExecutionGraph
+from airflow_provider.recovery.options import RecoveryOptions
 from airflow_provider.storage import event_store
 from airflow_provider.storage.blocks import BlockHeader, encode_block
 from airflow_provider.storage.claims import Claims
@@ -34,17 +35,23 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(event_store, "_FIRST_PAUSE", 0.01)
 
 
+def away(files: FileObjectStore, error: StoreError, options: RecoveryOptions = SLOW) -> tuple[FailingStore, Attempt]:
+    """An attempt whose first event waits, because the store has begun to fail behind its beginning."""
+    store = FailingStore(files, error)
+    attempt = Attempt(store, options)
+    attempt.begin()
+    store.failing = True
+    attempt.append(1)
+    assert not attempt.writer.flush()
+    return store, attempt
+
+
 @pytest.mark.parametrize("error", [StoreUnavailable("the store is gone"), AccessDenied("the role has expired")])
 def test_events_wait_for_a_store_that_does_not_answer(
     files: FileObjectStore, caplog: pytest.LogCaptureFixture, error: StoreError
 ) -> None:
     """Nobody waits for it who does not want to, nothing is lost, and all is stored in its order once it answers."""
-    store = FailingStore(files, error)
-    attempt = Attempt(store, QUICK)
-    attempt.begin()
-    store.failing = True
-    attempt.append(1)
-    assert not attempt.writer.flush()
+    store, attempt = away(files, error, QUICK)
     assert attempt.writer.away is error
     attempt.append(2)
     attempt.writer.snapshot(ExecutionGraph())
@@ -67,12 +74,7 @@ def test_events_wait_for_a_store_that_does_not_answer(
 
 def test_a_successor_fences_whoever_could_not_write(files: FileObjectStore) -> None:
     """Events that have waited are never written behind those of a newer attempt."""
-    store = FailingStore(files, StoreUnavailable("cut off"))
-    attempt = Attempt(store)
-    attempt.begin()
-    store.failing = True
-    attempt.append(1)
-    assert not attempt.writer.flush()
+    store, attempt = away(files, StoreUnavailable("cut off"))
     successor = Attempt(files)
     successor.begin()
     store.failing = False
@@ -87,12 +89,7 @@ def test_only_so_much_waits(files: FileObjectStore, monkeypatch: pytest.MonkeyPa
     """When the events take too much memory, recording ends; so it does at the end of the job, after one more try."""
     monkeypatch.setattr(event_store, "_MOST_WAITING", 1000)
     for many in (False, True):
-        store = FailingStore(files, StoreUnavailable("gone"))
-        attempt = Attempt(store)
-        attempt.begin()
-        store.failing = True
-        attempt.append(1)
-        assert not attempt.writer.flush()
+        store, attempt = away(files, StoreUnavailable("gone"))
         assert attempt.broken == []
         if many:
             attempt.append(*range(2, 100))
