@@ -28,7 +28,7 @@ def listing_digest(files: Collection[OutputFile]) -> str:
 class Commit:
     """What one write has left.
 
-    :ivar write: Spark's name of the write, a UUID
+    :ivar write: Spark's name of the write, a UUID; empty text if it has left no files
     :ivar files: number of its files
     :ivar size: bytes of its files
     :ivar listing: digest of their paths, sizes and times
@@ -50,6 +50,11 @@ class Commit:
         return cls(write, len(new), sum(size for _, size, _ in new), listing_digest(new))
 
     @classmethod
+    def of_nothing(cls) -> Self:
+        """Return the commit of a write without rows, of which Spark leaves no file where it is partitioned."""
+        return cls("", 0, 0, listing_digest(()))
+
+    @classmethod
     def from_state(cls, state: dict[str, Any]) -> Self | None:
         """Read what :meth:`to_state` returned; ``None`` for anything else."""
         try:
@@ -63,7 +68,7 @@ class Commit:
 
     def changed(self, now: Collection[OutputFile]) -> str:
         """Say what is no longer as this write left it; empty text if all of its files are there, unchanged."""
-        mine = [file for file in now if write_of(file[0]) == self.write]
+        mine = [file for file in now if self.write and write_of(file[0]) == self.write]
         if len(mine) != self.files:
             return f"{len(mine)} of its {self.files} files are there"
         return "" if listing_digest(mine) == self.listing else "its files were changed"
@@ -73,7 +78,7 @@ class Commit:
 
         They count even if the same job has appended them later: it may append others this time.
         """
-        strange = [path for path, _, _ in now if write_of(path) != self.write]
+        strange = [path for path, _, _ in now if not self.write or write_of(path) != self.write]
         return f"{len(strange)} other files are there" if strange else ""
 
 

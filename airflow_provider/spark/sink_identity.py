@@ -99,7 +99,7 @@ class SinkIdentity:
             place = Place(path, lambda: path, lambda: path)
         else:
             place = self._table(spark, given["target"], given["path"], creates=files and name == "saveAsTable")
-        if given["mode"] == "ignore" and _is_there(spark, place):
+        if given["mode"] == "ignore" and is_there(spark, place):
             return None  # Spark writes nothing
         what = (name, repr(made), repr(args), repr(sorted(kwargs.items())))
         mode = given["mode"] or ("append" if name == "insertInto" else "error")
@@ -201,6 +201,7 @@ def _given(made: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) 
     return {"mode": mode.lower(), "format": format_.lower(), "target": str(first or path or ""), "path": path}
 
 
-def _is_there(spark: Any, place: Place) -> bool:
+def is_there(spark: Any, place: Place) -> bool:
+    """Whether there is a table or a folder where a write goes."""
     location = place.locate()
     return bool(location) and (bool(place.table) or path_exists(spark, location))

@@ -23,7 +23,7 @@ from airflow_provider.spark.jvm.commands import WritingCommand, merged_table
 from airflow_provider.spark.jvm.output import output_files
 from airflow_provider.spark.jvm.pending_output import PendingOutput
 from airflow_provider.spark.rdd_sinks import RddSinks
-from airflow_provider.spark.sink_identity import TO_OTHERS, TO_PATHS, TO_TABLES, Sink, SinkIdentity
+from airflow_provider.spark.sink_identity import TO_OTHERS, TO_PATHS, TO_TABLES, Sink, SinkIdentity, is_there
 from airflow_provider.spark.unknown_sinks import UnknownSinks
 from airflow_provider.spark.wrapping import put_in_place
 from airflow_provider.spark.write_watch import watched_write
@@ -146,7 +146,7 @@ class _Sinks:
         replaced: tuple[str, ...] = ()
         if sink.repeated:
             replaced = self._guarded(lambda: self._make_room(spark, sink)) or ()
-        elif before is not None and self._guarded(lambda: self._written(sink, before)):
+        elif before is not None and self._guarded(lambda: self._written(spark, sink, before)):
             return left_out(spark)
         with ExitStack() as stack:
             if before is not None:
@@ -163,7 +163,8 @@ class _Sinks:
         """
         known = self._context.master.coordinator(sink.coordinator)
         commit = Commit.from_state(known) if known is not None else None
-        replaced = tuple(dict.fromkeys((*replaced_by(known or {}), *([commit.write] if commit else []))))
+        committed = [commit.write] if commit is not None and commit.files else []
+        replaced = tuple(dict.fromkeys((*replaced_by(known or {}), *committed)))
         if known is None or sink.overwrites or (known.get("status") != "REPEATED" and not replaced):
             log.info("sink %s is written by each attempt: %s", sink.title, sink.repeated)
             return ()
@@ -239,7 +240,7 @@ class _Sinks:
         location = sink.place.locate()
         return output_files(spark, location) if location else []
 
-    def _written(self, sink: Sink, now: list[OutputFile]) -> bool:
+    def _written(self, spark: Any, sink: Sink, now: list[OutputFile]) -> bool:
         """Whether an earlier attempt has written it, and it is there as that attempt left it."""
         known = self._context.master.coordinator(sink.coordinator)
         if known is None:
@@ -257,6 +258,8 @@ class _Sinks:
         changed = commit.changed(now)
         if not changed and sink.overwrites:
             changed = commit.others(now)
+        if not changed and not commit.files and not is_there(spark, sink.place):
+            changed = "nothing is there"
         if changed:
             log.info(
                 "sink %s was written by attempt %s, but %s: it is written again",
@@ -276,7 +279,8 @@ class _Sinks:
             return
         now = self._files(spark, sink)
         write = UnfinishedWrite.from_state(self._context.master.coordinator(sink.coordinator))
-        commit = Commit.between(before, now) or self._own_commit(sink, set(now) - set(before))
+        new = set(now) - set(before)
+        commit = Commit.between(before, now) or self._own_commit(sink, new) if new else Commit.of_nothing()
         doubt = self._settle(spark, sink, write, commit, now) if write is not None and write.suspects else ""
         if sink.repeated:
             state: dict[str, Any] = {**(commit.to_state() if commit is not None else {}), DOUBT: doubt}

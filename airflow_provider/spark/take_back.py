@@ -115,7 +115,8 @@ class OutputAttempt:
         exists = bool(write.table) and table_exists(spark, write.table)
         if write.creates and exists and write.mode != "overwrite":
             # Spark makes the table when all of its files are there.
-            commit = None if write.repeated else Commit.between([], own or ([] if write.existed else files))
+            found = own or ([] if write.existed else files)
+            commit = None if write.repeated else Commit.between([], found) if files else Commit.of_nothing()
             if commit is not None:
                 _register_partitions(spark, write.table)
                 self._adopt(name, write, commit)

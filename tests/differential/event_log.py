@@ -24,6 +24,7 @@ _PLAN = (
         r"\1<>",
     ),
     (re.compile(r"-?\b\d{12,}\b"), "<seed>"),
+    (re.compile(r"\b\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+"), "<now>"),
     (re.compile(r"Sample ([\d.]+), ([\d.]+), (\w+), -?\d+"), r"Sample \1, \2, \3, <seed>"),
     (re.compile(r"0x[0-9a-f]+"), "0x<hash>"),
     (re.compile(r"WholeStageCodegen \(\d+\)"), "WholeStageCodegen (<>)"),  # numbered as the stages end

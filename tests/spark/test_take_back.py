@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import logging
+import shutil
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.sql import functions as F
 
-from airflow_provider.recovery.sinks import listing_digest, write_of
+from airflow_provider.recovery.sinks import doubts, listing_digest, write_of
 from airflow_provider.recovery.unfinished_write import UnfinishedWrite
 from airflow_provider.spark import write_watch
 from airflow_provider.spark.context import RecoveryContext
@@ -313,3 +314,58 @@ def test_killed_when_the_table_was_made(
         assert spark.table("made_and_died").count() == 9
     finally:
         spark.sql("DROP TABLE IF EXISTS made_and_died")
+
+
+@pytest.mark.parametrize("killed", [True, False], ids=["killed before its event", "committed"])
+@pytest.mark.parametrize("random", [False, True], ids=["", "random"])
+@pytest.mark.parametrize("kind", ["error", "append", "table", "ctas"])
+def test_a_write_without_rows_is_written_once(
+    spark: SparkSession, attempts: Attempts, target: Path, kind: str, random: bool, killed: bool
+) -> None:
+    """A partitioned write of no rows leaves a folder, or a table, without a file. The retry is not refused where Spark
+    refuses to write, and warns of nothing.
+    """
+    drawn = "rand() > 2" if random else "id > 7"
+
+    def write() -> None:
+        df = spark.range(5).withColumn("part", F.col("id") % 2).where(drawn)
+        if kind == "table":
+            df.write.partitionBy("part").saveAsTable("nothing_written", path=str(target))
+        elif kind == "ctas":
+            spark.sql(
+                f"CREATE TABLE nothing_written USING orc PARTITIONED BY (part) LOCATION '{target}' "
+                f"AS SELECT id, id % 2 part FROM range(5) WHERE {drawn}"
+            )
+        else:
+            df.write.mode(kind).partitionBy("part").orc(str(target))
+
+    try:
+        with unseen() if killed else nullcontext(), retry(attempts):
+            write()
+        assert left(target) <= {"_SUCCESS", "._SUCCESS.crc"}
+        if random and kind in {"table", "ctas"}:  # whether a table may be made again is Spark's to say
+            return
+        with retry(attempts) as (context, _):
+            write()
+            assert target.is_dir()
+            assert doubts(context.master.graph.coordinators) == []
+        with retry(attempts):
+            write()
+    finally:
+        spark.sql("DROP TABLE IF EXISTS nothing_written")
+
+
+def test_a_write_without_rows_is_written_again_where_its_folder_is_gone(
+    spark: SparkSession, attempts: Attempts, target: Path
+) -> None:
+    """Of no files none is missing; the folder is."""
+
+    def write() -> None:
+        spark.range(5).withColumn("part", F.col("id") % 2).where("id > 7").write.partitionBy("part").orc(str(target))
+
+    with retry(attempts):
+        write()
+    shutil.rmtree(target)
+    with retry(attempts):
+        write()
+    assert target.is_dir()

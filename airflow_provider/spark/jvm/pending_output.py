@@ -115,9 +115,10 @@ class PendingOutput:
 
         :param whole: the target, too, if it then holds nothing else
         """
-        if not writes or not self.exists():
+        if not self.exists():
             return
-        self.remove_files([path for path in self._files(self._target) if write_of(path) in writes])
+        if writes:
+            self.remove_files([path for path in self._files(self._target) if write_of(path) in writes])
         if whole:
             self.remove_target()
 

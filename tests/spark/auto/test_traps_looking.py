@@ -67,6 +67,16 @@ def jobs_of(spark: SparkSession, group: str | None) -> int:
     return len(spark.sparkContext.statusTracker().getJobIdsForGroup(group))
 
 
+def jobs_before_their_query(spark: SparkSession, group: str) -> list[int]:
+    """Jobs of a group that began before the newest query did."""
+    spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()  # type: ignore[union-attr]
+    queries = spark._jsparkSession.sharedState().statusStore().executionsList()
+    begun = max(int(query.submissionTime()) for query in items(queries))
+    jobs = spark.sparkContext._jsc.sc().statusStore()  # type: ignore[union-attr]
+    numbers = spark.sparkContext.statusTracker().getJobIdsForGroup(group)
+    return [number for number in numbers if jobs.job(number).submissionTime().get().getTime() < begun]
+
+
 def side_by_side(spark: SparkSession, orders: Path, label: str) -> tuple[list[Any], list[int]]:
     """Both sessions at once, each with its own settings; returns rows and numbers of jobs."""
     sessions = [spark.newSession() for _ in SETTINGS]
@@ -157,7 +167,9 @@ def nodes(plan: Any) -> Iterator[Any]:
 def test_a_retry_starts_no_job_that_plain_spark_does_not(
     spark: SparkSession, orders: Path, attempts: Attempts, adaptive: str
 ) -> None:
-    """A plan is filled without a job of its own: bounds of a range above are sampled when Spark does it (trap 13)."""
+    """A plan is filled without a job of its own: bounds of a range above are sampled when Spark does it, when the
+    query has begun (trap 13).
+    """
     from pyspark.sql import functions as F
 
     def query() -> DataFrame:
@@ -184,4 +196,5 @@ def test_a_retry_starts_no_job_that_plain_spark_does_not(
             assert second.put_back() == {"shuffle(customer)": 2}
         assert again == rows
         assert restored <= plain
+        assert jobs_before_their_query(spark, f"second-{adaptive}") == []
         assert jobs_of(spark, None) == nobodys

@@ -49,7 +49,7 @@ PAIRS: dict[str, tuple[Callable[[DataFrame], DataFrame], Callable[[DataFrame], D
     ),
     "number of reducers": (lambda df: df.repartition(2, "customer"), lambda df: df.repartition(3, "customer")),
     "who asked for it": (lambda df: df.repartition("customer"), lambda df: df.hint("rebalance", "customer")),
-    "type of a literal": (
+    "value of a literal": (
         lambda df: df.where("amount > 5").groupBy("customer").count(),
         lambda df: df.where("amount > 6").groupBy("customer").count(),
     ),
