@@ -64,7 +64,8 @@ class AdaptivePlan:
 
         :param ready: given a new stage, returns what it has brought forth, or ``None`` if it has to run
         """
-        current, made = self._plan.initialPlan(), list[Any]()
+        # Of a copy: the action sets the metrics of the plan itself to 0 before it runs, those of its stages not.
+        current, made = self._plan.initialPlan().clone(), list[Any]()
         logical = self._plan.inputPlan().logicalLink().get()
         results: list[tuple[Any, Any]] = []
         try:

@@ -6,13 +6,14 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pandas as pd
 import pytest
 
 from tests.spark.attempts import Attempts
 from tests.spark.auto.watched import auto_attempt, configured
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, Row, SparkSession
 
 pytestmark = pytest.mark.spark
 
@@ -88,3 +89,48 @@ def test_what_is_empty_stays_empty(spark: SparkSession, orders: Path, attempts: 
         with auto_attempt(attempts, spark) as second:
             assert query().collect() == []
             assert second.put_back()
+
+
+@pytest.mark.parametrize("generated", ["true", "false"])
+@pytest.mark.parametrize("source", ["local", "files"])
+@pytest.mark.parametrize("write", [False, True], ids=["collect", "write"])
+def test_an_action_that_resets_its_metrics_knows_the_rows_put_back(
+    spark: SparkSession,
+    orders: Path,
+    attempts: Attempts,
+    tmp_path: Path,
+    source: str,
+    generated: str,
+    write: bool,
+) -> None:
+    """Spark sets the metrics of a plan to 0 before it runs. Where a stage's shuffle is the plan's own object, as it is
+    over rows of the driver and without generated code, what was put back would have no rows, and its join none.
+    """
+
+    def query() -> DataFrame:
+        if source == "files":
+            df = spark.read.parquet(str(orders))
+        else:
+            df = spark.createDataFrame(pd.DataFrame({"id": range(30), "customer": [n % 4 for n in range(30)]}))
+        return df.join(df.select("customer"), "customer").groupBy("customer").count()
+
+    def rows(target: Path) -> list[Row]:
+        df = query()
+        if not write:
+            return sorted(df.collect())
+        df.write.parquet(str(target))
+        return sorted(spark.read.parquet(str(target)).collect())
+
+    settings = {
+        "spark.sql.autoBroadcastJoinThreshold": "-1",
+        "spark.sql.codegen.wholeStage": generated,
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+    }
+    with configured(spark, settings):
+        with auto_attempt(attempts, spark) as first:
+            kept = query()
+            plain = sorted(kept.collect())
+            assert first.keep(kept) == ["shuffle(customer)"]
+        with auto_attempt(attempts, spark) as second:
+            assert rows(tmp_path / "out") == plain
+            assert len(second.put_back()) == 1
