@@ -34,8 +34,8 @@ ERRORS = (
     r.error("full", t.collect)
     """,
     """
-    r.error("overflow", lambda: spark.sql("SELECT cast(sum(v) * 1000000 AS int) AS x FROM facts GROUP BY k").collect())
-    r.error("cast", lambda: spark.sql("SELECT max(cast(s AS int)) FROM facts").collect())
+    r.error("overflow", lambda: spark.sql("SELECT cast(sum(v) * 1000000000 AS int) AS x FROM facts").collect())
+    r.error("cast", lambda: spark.sql("SELECT max(cast(s AS int)) FROM facts WHERE id = 3").collect())
     r.error("divide", lambda: spark.sql("SELECT k, sum(v) / (count(*) - count(*)) FROM facts GROUP BY k").collect())
     r.error("element", lambda: spark.sql("SELECT element_at(arr, 9) FROM facts WHERE id < $p").collect())
     r.error("raise", lambda: spark.sql("SELECT raise_error('stop ' || max(k)) FROM dims").collect())

@@ -1,0 +1,329 @@
+"""Run a job under all that may happen to a driver, again and again, and look at what it leaves.
+
+Each disturbance strikes at a moment of chance. Afterwards the job is run to its end, and has to have left the rows of a
+plain run, each once, and no two drivers may have written at one time.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from random import Random
+
+from airflow_provider.recovery.job import JobId
+from airflow_provider.recovery.options import StorageOptions
+from airflow_provider.recovery.run_request import EXIT_FENCED
+from airflow_provider.storage.claims import Claims
+from airflow_provider.storage.object_store import ObjectStore
+from airflow_provider.storage.processes import process_tree
+from airflow_provider.storage.uris import open_store
+from tests.support.driver import SPARK_SETTINGS
+from tests.support.http_faults import Answer, Drop, Fault, FaultyServer, Stall
+from tests.torture.outputs import differences, rows_of, two_drivers, writes_of
+
+SCRIPT = Path(__file__).with_name("script.py")
+LEASE = 3.0
+"""Seconds; its driver beats every second."""
+OPTIONS = {
+    "previous-worker-recovery-timeout": f"{LEASE:g}s",
+    "ownership-timeout": "20s",
+    "write-buffer-flush-interval": "200 ms",
+    "overhead-budget": "1e6",
+    "restart-strategy": "none",
+}
+TIMEOUT = 300.0
+"""Seconds that a driver may take."""
+MOST_ATTEMPTS = 3
+"""So often an attempt that nobody disturbs may fail for what was done to the ones before it."""
+
+
+@dataclass(frozen=True)
+class Store:
+    """Where the jobs' events and partitions are.
+
+    :ivar uri: a folder, or a bucket, that each job has a place in
+    :ivar options: of the command line
+    :ivar proxy: between the drivers and the bucket; ``None`` for files
+    """
+
+    uri: str
+    options: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
+    proxy: FaultyServer | None = None
+
+
+@dataclass
+class Outcome:
+    """What was done to the jobs of a run, and what was found.
+
+    :ivar done: disturbance → how often it struck a driver
+    """
+
+    jobs: int = 0
+    drivers: int = 0
+    done: Counter[str] = field(default_factory=Counter)
+    findings: list[str] = field(default_factory=list)
+
+    @property
+    def kills(self) -> int:
+        return sum(number for name, number in self.done.items() if "kill" in name)
+
+
+class Job:
+    """One job and its drivers.
+
+    :param seed: draws its steps, and what is done to it
+    """
+
+    def __init__(self, folder: Path, store: Store, seed: int, outcome: Outcome, say: Callable[[str], None]) -> None:
+        self.folder, self.store, self.seed, self.outcome = folder, store, seed, outcome
+        self.random = Random(f"torture {seed}")
+        self.mode = self.random.choice(["auto", "auto", "explicit"])
+        self.out, self.witness = folder / "out", folder / "witness"
+        self.id = f"job-{seed}"
+        self.say = say
+        self._drivers = 0
+        self._finished = False
+        folder.mkdir(parents=True)
+
+    # -- drivers ---------------------------------------------------------------------------------------------------
+
+    def plain(self) -> float:
+        """Run the script without us; returns its seconds."""
+        began = time.monotonic()
+        command = [sys.executable, str(SCRIPT), str(self.seed), str(self.folder / "plain"), os.devnull]
+        with self._process(command, "plain") as process:
+            code = process.wait(TIMEOUT)
+        assert code == 0, self.log("plain")
+        return time.monotonic() - began
+
+    @contextmanager
+    def driver(self) -> Iterator[subprocess.Popen[bytes]]:
+        """A driver of the job, killed with all that it has started if it still runs at the end."""
+        self._drivers += 1
+        self.outcome.drivers += 1
+        given = {
+            "event-store": f"{self.store.uri}/{self.id}",
+            "job-id": self.id,
+            "recovery-points": self.mode,
+            **OPTIONS,
+            **self.store.options,
+        }
+        flags = [text for name, value in given.items() for text in (f"--{name}", value)]
+        run = [sys.executable, "-m", "airflow_provider.cli", "run", *flags, str(SCRIPT)]
+        command = [*run, str(self.seed), str(self.out), str(self.witness)]
+        with self._process(command, f"driver-{self._drivers}") as process:
+            yield process
+        self._finished |= process.returncode == 0
+
+    @contextmanager
+    def _process(self, command: list[str], name: str) -> Iterator[subprocess.Popen[bytes]]:
+        local = self.folder / f"local-{name}"
+        settings = {
+            **SPARK_SETTINGS,
+            "spark.local.dir": str(local),
+            "spark.sql.warehouse.dir": f"file://{self.folder}/warehouse-{name}",
+        }
+        flags = " ".join(f'--conf "{key}={value}"' for key, value in settings.items())
+        environment = {
+            **os.environ,
+            "PYSPARK_SUBMIT_ARGS": f"{flags} pyspark-shell",
+            "PYSPARK_PYTHON": sys.executable,
+            "PYTHONHASHSEED": "0",
+            **self.store.environment,
+        }
+        with (self.folder / f"{name}.log").open("wb") as log:
+            process = subprocess.Popen(
+                command, env=environment, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            )
+        tree: set[int] = set()
+        try:
+            yield process
+        finally:
+            tree |= {process.pid, *process_tree(process.pid)}
+            for pid in tree:
+                if pid != process.pid or process.poll() is None:
+                    _signal(pid, signal.SIGKILL)
+            process.wait()
+
+    def log(self, name: str) -> str:
+        return (self.folder / f"{name}.log").read_text(errors="replace")[-4000:]
+
+    # -- what is done to them --------------------------------------------------------------------------------------
+
+    def torture(self, disturbances: int) -> None:
+        """Disturb the job so often, then run it to its end and look."""
+        took = self.plain()
+        left = [self.random.choice(self._possible()) for _ in range(disturbances)]
+        while left and not self._finished:
+            with self.driver() as process:
+                # Several things may happen to one driver, until it has ended.
+                while left and self._wait(process, self.random.uniform(0.1, 1.1) * took):
+                    name = left.pop()
+                    self.outcome.done[name] += 1
+                    getattr(self, f"_{name}")(process)
+        self._end()
+        self._look()
+
+    def _possible(self) -> list[str]:
+        on_any = ["kill", "kill", "kill_the_driver", "kill_the_jvm", "pause_the_jvm", "pause_and_replace", "replace"]
+        away = ["store_refuses", "store_hangs", "store_is_slow", "credentials_expire", "store_hangs_and_kill"]
+        return on_any + (away if self.store.proxy is not None else [])
+
+    def _wait(self, process: subprocess.Popen[bytes], seconds: float) -> bool:
+        """Whether the driver still runs after so many seconds."""
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(seconds)
+        return process.poll() is None
+
+    def _kill(self, process: subprocess.Popen[bytes]) -> None:
+        """All of it at once, as when its machine goes."""
+        for pid in process_tree(process.pid):
+            _signal(pid, signal.SIGKILL)
+        process.wait()
+
+    def _kill_the_driver(self, process: subprocess.Popen[bytes]) -> None:
+        """Its JVM is left behind, and may go on with what it was told."""
+        process.kill()
+        process.wait()
+
+    def _kill_the_jvm(self, process: subprocess.Popen[bytes]) -> None:
+        for jvm in _jvms(process.pid):
+            _signal(jvm, signal.SIGKILL)
+        self._ends(process)
+
+    def _pause_the_jvm(self, process: subprocess.Popen[bytes]) -> None:
+        jvms = _jvms(process.pid)
+        for jvm in jvms:
+            _signal(jvm, signal.SIGSTOP)
+        self._wait(process, LEASE * 1.7)
+        for jvm in jvms:
+            _signal(jvm, signal.SIGCONT)
+
+    def _pause_and_replace(self, process: subprocess.Popen[bytes]) -> None:
+        """Paused for longer than its lease, out of reach of its successor, and awake again while that one writes."""
+        self._elsewhere()
+        tree = process_tree(process.pid)
+        for pid in tree:
+            _signal(pid, signal.SIGSTOP)
+        with self.driver() as successor:
+            self._wait(successor, LEASE * 2 + self.random.uniform(4, 12))
+            for pid in tree:
+                _signal(pid, signal.SIGCONT)
+            self._is_fenced(process)
+            self._wait(successor, self.random.uniform(0, 15))
+
+    def _replace(self, process: subprocess.Popen[bytes]) -> None:
+        """A second driver beside a living one."""
+        if self.random.random() < 0.5:
+            self._elsewhere()
+        with self.driver() as successor:
+            self._is_fenced(process)
+            self._wait(successor, self.random.uniform(0, 20))
+
+    def _is_fenced(self, process: subprocess.Popen[bytes]) -> None:
+        """A driver that was replaced has ended, or ends soon, unless it had come to its end before."""
+        code = self._ends(process)
+        if code not in (EXIT_FENCED, -signal.SIGKILL, 0, 1):
+            self._found(f"a driver that was replaced ended with {code}")
+
+    def _ends(self, process: subprocess.Popen[bytes]) -> int:
+        try:
+            return process.wait(120)
+        except subprocess.TimeoutExpired:
+            self._found(f"driver {self._drivers} goes on after what should have ended it")
+            self._kill(process)
+            return 0
+
+    def _store_refuses(self, process: subprocess.Popen[bytes]) -> None:
+        self._away(process, Drop())
+
+    def _store_hangs(self, process: subprocess.Popen[bytes]) -> None:
+        self._away(process, Stall())
+
+    def _store_is_slow(self, process: subprocess.Popen[bytes]) -> None:
+        self._away(process, Answer(503, "SlowDown"))
+
+    def _credentials_expire(self, process: subprocess.Popen[bytes]) -> None:
+        self._away(process, Answer(400, "ExpiredToken"))
+
+    def _store_hangs_and_kill(self, process: subprocess.Popen[bytes]) -> None:
+        self._away(process, Stall(), self._kill)
+
+    def _away(
+        self,
+        process: subprocess.Popen[bytes],
+        fault: Fault,
+        then: Callable[[subprocess.Popen[bytes]], None] = lambda _: None,
+    ) -> None:
+        proxy = self.store.proxy
+        assert proxy is not None
+        proxy.fault = lambda request: fault
+        try:
+            self._wait(process, self.random.uniform(1, LEASE * 3))
+            then(process)
+        finally:
+            proxy.reset()
+
+    def _elsewhere(self) -> None:
+        """Let the newest claim look as if its driver ran on another machine, out of reach."""
+        claims = Claims(self._objects, JobId.parse(self.id).prefix)
+        newest = claims.newest()
+        if newest is not None:
+            other = replace(newest, host="elsewhere", boot_id="another")
+            key = f"{JobId.parse(self.id).prefix}/claims/{newest.epoch:08d}.json"
+            self._objects.put(key, json.dumps(asdict(other)).encode())
+
+    @property
+    def _objects(self) -> ObjectStore:
+        options = StorageOptions.from_mapping(self.store.options)
+        return open_store(f"{self.store.uri}/{self.id}", options)
+
+    # -- what is left ----------------------------------------------------------------------------------------------
+
+    def _end(self) -> None:
+        """Run it to its end, undisturbed."""
+        for _ in range(MOST_ATTEMPTS):
+            if self._finished:
+                return
+            with self.driver() as process:
+                self._wait(process, TIMEOUT)
+        if not self._finished:
+            self._found(f"it does not come to its end: {self.log(f'driver-{self._drivers}')}")
+
+    def _look(self) -> None:
+        self.outcome.jobs += 1
+        found = [
+            *differences(rows_of(self.folder / "plain"), rows_of(self.out)),
+            *two_drivers(writes_of(self.witness)),
+        ]
+        for one in found:
+            self._found(one)
+        self.say(f"job {self.seed} ({self.mode}): {self._drivers} drivers, {len(found)} differences")
+
+    def _found(self, what: str) -> None:
+        self.outcome.findings.append(f"job {self.seed} ({self.mode}, {self.folder}): {what}")
+        self.say(self.outcome.findings[-1])
+
+
+def _jvms(pid: int) -> list[int]:
+    found = []
+    for child in process_tree(pid):
+        with suppress(OSError):
+            if Path(f"/proc/{child}/comm").read_text().strip() == "java":
+                found.append(child)
+    return found
+
+
+def _signal(pid: int, number: signal.Signals) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(pid, number)
