@@ -26,6 +26,7 @@ from airflow_provider.spark.auto.placing import lay_into_executors
 from airflow_provider.spark.auto.shuffle_vertex import ROWS, SIZE, NotKept, ShuffleIdentity, ShuffleVertex
 from airflow_provider.spark.jvm.adaptive_plan import AdaptivePlan, adaptive_plans, static_shuffles
 from airflow_provider.spark.jvm.exchanges import SHUFFLE_EXCHANGE, kind
+from airflow_provider.spark.jvm.executors import allocates_dynamically, report_shuffle_file
 from airflow_provider.spark.jvm.map_output_tracker import MapOutputTracker
 from airflow_provider.spark.jvm.reflection import NoSuchMember
 from airflow_provider.spark.jvm.settings import active_session
@@ -226,6 +227,10 @@ class _Plan:
         for (executor, _), output in there.values():
             if len(output.sizes) != reducers or executor not in managers:
                 raise ValueError(f"{vertex.name} has {reducers} reducers, its map outputs {len(output.sizes)}")
+        if allocates_dynamically(self._spark):
+            holders = {executor: _FIRST_TASK + index for index, ((executor, _), _) in there.items()}
+            for executor, task in holders.items():
+                report_shuffle_file(self._spark, managers[executor], vertex.number, task)
         # Counted before Spark knows of them: adaptive execution takes a stage without rows for an empty relation, and
         # drops limits that it cannot reach. Too many rows do no harm.
         rows, size = totals or (

@@ -101,6 +101,19 @@ def allocates_dynamically(spark: Any) -> bool:
     return bool(spark._jsc.sc().conf().getBoolean("spark.dynamicAllocation.enabled", False)) and not is_local(spark)
 
 
+def report_shuffle_file(spark: Any, place: Any, shuffle: int, task: int) -> None:
+    """Let dynamic allocation know that an executor holds a file of a shuffle, so that it is not let go as idle.
+
+    It learns of shuffles from map tasks that end, and from what an executor reports to which a decommissioned one has
+    handed a file (``IndexShuffleBlockResolver.putShuffleBlockAsStream``): this is that report.
+
+    :param place: the block manager of the executor
+    """
+    storage = spark._jvm.org.apache.spark.storage
+    block, level = storage.ShuffleDataBlockId(shuffle, task, 0), storage.StorageLevel.DISK_ONLY()
+    _block_manager(spark).master().updateBlockInfo(place, block, level, 0, 0)
+
+
 def on_executors(
     spark: Any,
     work: Mapping[tuple[str, str], Sequence[Work]],

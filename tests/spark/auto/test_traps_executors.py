@@ -186,3 +186,22 @@ def test_an_executor_with_restored_map_outputs_may_die(driver: Driver, two_worke
     assert len(retry["holders"]) == 2
     assert "shuffle(total)" in retry["put_back"]
     assert retry["rows"] == driver.rows
+
+
+def test_an_idle_executor_with_restored_map_outputs_is_not_let_go(
+    driver: Driver, two_workers: StandaloneCluster
+) -> None:
+    """Dynamic allocation keeps it as one that has computed what it holds: only the reducers of the last shuffle run."""
+    retry = driver.retry(
+        "idle",
+        **{
+            "spark.dynamicAllocation.enabled": "true",
+            "spark.dynamicAllocation.shuffleTracking.enabled": "true",
+            "spark.dynamicAllocation.initialExecutors": "2",
+            "spark.dynamicAllocation.executorIdleTimeout": "4s",
+        },
+    )
+    assert retry["holders"]
+    assert set(retry["holders"]) <= set(retry["left"])
+    assert retry["tasks"] == 1
+    assert retry["rows"] == driver.rows
