@@ -54,9 +54,12 @@ class LocalDirs:
 
     def file(self, name: str) -> Path:
         """Return where a block's file lies: a folder by the hash of its name."""
-        hashed = _java_hash(name)
-        folder = hashed // len(self.paths) % self.fanout
-        return Path(self.paths[hashed % len(self.paths)], f"{folder:02x}", name)
+        folder = _java_hash(name) // len(self.paths) % self.fanout
+        return Path(self.directory(name), f"{folder:02x}", name)
+
+    def directory(self, name: str) -> Path:
+        """Return which of the directories a block's file lies in."""
+        return Path(self.paths[_java_hash(name) % len(self.paths)])
 
 
 @dataclass(frozen=True)
@@ -157,7 +160,7 @@ def restore_map_output(
     :raises NoRoom: the local disk would be full
     """
     try:
-        with scratch_folder(dirs.paths[0]) as folder:
+        with scratch_folder(str(dirs.directory(output.data))) as folder:
             path = folder / "map-output"
             store.fetch(partition, path)
             offsets, checksums, written = _read_description(path.read_bytes(), partition)

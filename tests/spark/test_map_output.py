@@ -22,6 +22,7 @@ from airflow_provider.spark.map_output import (
     store_map_output,
 )
 from airflow_provider.spark.partition_io import Place
+from airflow_provider.spark.scratch import NoRoom
 from airflow_provider.storage.partition_store import PartitionStore, file_checksum
 from airflow_provider.storage.uris import open_store
 
@@ -72,6 +73,21 @@ def test_what_is_put_back_is_what_was_written(tmp_path: Path, chunks: list[bytes
     assert not [path for dirs in (old, new) for root in dirs.paths for path in Path(root).glob("spark-recovery-*")]
     remove_map_output(new, NEW)
     assert not list(Path(new.paths[0]).rglob("shuffle_*"))
+
+
+def test_the_room_that_counts_is_on_the_disk_that_the_file_goes_to(tmp_path: Path, small_disk: Path) -> None:
+    """Of an executor's disks, Spark looks for a file on a certain one; if that is full, nothing is put there."""
+    store, old = partition_store(tmp_path), local_dirs(tmp_path, "a")
+    write(old, OLD, b"rows", [4])
+    partition = store_map_output(store, old, OLD, PLACE, WRITTEN, seconds=1.5)
+    assert partition is not None
+    new = local_dirs(tmp_path, "large", small_disk.name)
+    (small_disk / "full").write_bytes(bytes(950 * 2**10))
+    outputs = [MapOutput(shuffle=0, task=2**40 + index) for index in range(8)]
+    goes_there = next(output for output in outputs if new.file(output.data).is_relative_to(small_disk))
+    with pytest.raises(NoRoom, match="which tasks will need"):
+        restore_map_output(store, new, partition, goes_there)
+    assert not list(small_disk.rglob("shuffle_*"))
 
 
 @pytest.mark.parametrize("missing", ["index", "data"])

@@ -92,11 +92,16 @@ class StandaloneCluster:
     environment: Mapping[str, str]
     workers: list[Daemon] = field(default_factory=list)
 
-    def add_worker(self) -> Daemon:
-        """Start one more worker with one core and 1 GiB; it registers in a moment, see :meth:`wait_for_workers`."""
+    def add_worker(self, environment: Mapping[str, str] | None = None) -> Daemon:
+        """Start one more worker with one core and 1 GiB; it registers in a moment, see :meth:`wait_for_workers`.
+
+        :param environment: of its own
+        """
         number = len(list(self.folder.glob("worker-*.log")))
         arguments = ["--cores", "1", "--memory", "1g", "--work-dir", str(self.folder / "work"), self.url]
-        worker = _daemon(self.folder, f"worker-{number}", "worker.Worker", arguments, self.environment)
+        worker = _daemon(
+            self.folder, f"worker-{number}", "worker.Worker", arguments, {**self.environment, **(environment or {})}
+        )
         self.workers.append(worker)
         return worker
 

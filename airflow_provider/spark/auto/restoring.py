@@ -16,30 +16,28 @@ import itertools
 import logging
 import threading
 import time
-from collections import defaultdict
-from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider.recovery.causes import one_line
-from airflow_provider.recovery.errors import CorruptObject, Fenced, ObjectNotFound
+from airflow_provider.recovery.errors import Fenced
 from airflow_provider.recovery.events import SHUFFLE
+from airflow_provider.spark.auto.placing import lay_into_executors
 from airflow_provider.spark.auto.shuffle_vertex import ROWS, SIZE, NotKept, ShuffleIdentity, ShuffleVertex
 from airflow_provider.spark.jvm.adaptive_plan import AdaptivePlan, adaptive_plans, static_shuffles
 from airflow_provider.spark.jvm.exchanges import SHUFFLE_EXCHANGE, kind
-from airflow_provider.spark.jvm.executors import executors, on_executors, wait_for_executor
+from airflow_provider.spark.jvm.executors import allocates_dynamically, report_shuffle_file
 from airflow_provider.spark.jvm.map_output_tracker import MapOutputTracker
 from airflow_provider.spark.jvm.reflection import NoSuchMember
 from airflow_provider.spark.jvm.settings import active_session
-from airflow_provider.spark.map_output import UNKNOWN, MapOutput, restore_map_output
+from airflow_provider.spark.map_output import UNKNOWN, MapOutput
 from airflow_provider.spark.reading import location
 
 if TYPE_CHECKING:
     from airflow_provider.recovery.partitions import StoredPartition
     from airflow_provider.spark.auto.watching import Application, Watcher
     from airflow_provider.spark.context import RecoveryContext
-    from airflow_provider.spark.map_output import LocalDirs, Restored
-    from airflow_provider.spark.partition_io import StoreLocation
+    from airflow_provider.spark.map_output import Restored
 
 log = logging.getLogger(__name__)
 
@@ -190,7 +188,9 @@ class _Plan:
         known = master.vertex(vertex.vertex)
         survivors = master.survivors_of(vertex.vertex, vertex.layout, maps, deterministic=True)
         totals = vertex.totals()
-        there = self._fetch(vertex, survivors)
+        wanted = [(stored, MapOutput(vertex.number, _FIRST_TASK + index)) for index, stored in survivors.items()]
+        budget = master.request.options.overhead_budget
+        there = lay_into_executors(self._spark, location(self._context), wanted, budget) if wanted else {}
         complete = len(there) == maps and totals is not None
         if not complete:
             there = {
@@ -215,30 +215,6 @@ class _Plan:
         vertex.sealed = (known is not None and known.finished) or master.vertex_finished(vertex.vertex)
         return self._tracker.statistics(dependency)
 
-    def _fetch(
-        self, vertex: ShuffleVertex, survivors: dict[int, StoredPartition]
-    ) -> dict[int, tuple[tuple[str, str], Restored]]:
-        """Lay map outputs into the executors' directories; return where each is, by index."""
-        if not survivors:
-            return {}
-        place = location(self._context)
-        if not (places := executors(self._spark)):  # none has come yet, or dynamic allocation has let all of them go
-            wait_for_executor(self._spark)
-            places = executors(self._spark)
-        work: dict[tuple[str, str], list[tuple[StoredPartition, MapOutput]]] = defaultdict(list)
-        where = {}
-        for number, partition in enumerate(survivors.values()):
-            where[partition.index] = places[number % len(places)]
-            output = MapOutput(vertex.number, _FIRST_TASK + partition.index)
-            work[where[partition.index]].append((partition, output))
-
-        def fetch(dirs: LocalDirs, wanted: Sequence[tuple[StoredPartition, MapOutput]]) -> list[tuple[int, Restored]]:
-            return _restore_here(place, dirs, wanted)
-
-        hosts = dict(places)
-        answers = on_executors(self._spark, work, fetch)
-        return {index: ((executor, hosts[executor]), output) for executor, (index, output) in answers}
-
     def _register(
         self,
         vertex: ShuffleVertex,
@@ -251,6 +227,10 @@ class _Plan:
         for (executor, _), output in there.values():
             if len(output.sizes) != reducers or executor not in managers:
                 raise ValueError(f"{vertex.name} has {reducers} reducers, its map outputs {len(output.sizes)}")
+        if allocates_dynamically(self._spark):
+            holders = {executor: _FIRST_TASK + index for index, ((executor, _), _) in there.items()}
+            for executor, task in holders.items():
+                report_shuffle_file(self._spark, managers[executor], vertex.number, task)
         # Counted before Spark knows of them: adaptive execution takes a stage without rows for an empty relation, and
         # drops limits that it cannot reach. Too many rows do no harm.
         rows, size = totals or (
@@ -271,16 +251,3 @@ class _Plan:
             self._registry.put_back[vertex.number] = [
                 (place, MapOutput(vertex.number, _FIRST_TASK + index)) for index, (place, _) in there.items()
             ]
-
-
-def _restore_here(
-    place: StoreLocation, dirs: LocalDirs, wanted: Sequence[tuple[StoredPartition, MapOutput]]
-) -> list[tuple[int, Restored]]:
-    """Put map outputs back on this executor; leaves out what is damaged or cannot be had, which is computed again."""
-    store, done = place.open(), []
-    for partition, output in wanted:
-        try:
-            done.append((partition.index, restore_map_output(store, dirs, partition, output)))
-        except (CorruptObject, ObjectNotFound, OSError) as error:
-            log.warning("%s", error)
-    return done

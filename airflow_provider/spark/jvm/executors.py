@@ -1,13 +1,16 @@
-"""The executors of an application, and tasks that have to run on a certain one.
+"""The executors of an application, tasks that have to run on a certain one, and tasks that may run on any.
 
-Spark has no such tasks; a preference for an executor is nearly always met while that executor lives. Where a task ran
-is known afterwards.
+Spark has no tasks of the first kind; a preference for an executor is nearly always met while that executor lives.
+Where a task ran is known afterwards.
 """
 
 from __future__ import annotations
 
 import itertools
+import logging
+import math
 import os
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
@@ -17,10 +20,16 @@ from airflow_provider.spark.jvm.scala import items, to_seq
 from airflow_provider.spark.map_output import LocalDirs
 from airflow_provider.spark.scratch import LOCAL_DIRS
 
+log = logging.getLogger(__name__)
+
 DRIVER = "driver"
 """The id of the one executor of a local master."""
 
 _ALL = 2**31 - 1
+_PAUSE = 0.1
+"""Seconds between two looks whether executors have come."""
+_WORTH_SAYING = 1.0
+"""Seconds from which on a wait for executors is logged."""
 
 Work = TypeVar("Work")
 Answer = TypeVar("Answer")
@@ -48,9 +57,61 @@ def executors(spark: Any) -> list[tuple[str, str]]:
     return sorted((executor, str(place.host())) for executor, place in block_managers(spark).items())
 
 
-def wait_for_executor(spark: Any) -> None:
-    """Return once an executor is there: a small task makes Spark ask for one, and waits for it."""
-    on_executors(spark, {("", ""): [0]}, lambda _, work: work)
+def wait_for_executors(spark: Any, seconds: float) -> int:
+    """Wait for the executors that the application asks for at its start; return how many there are, or may still come.
+
+    Spark waits for them on YARN and Kubernetes, for so many and so long as two settings say
+    (``CoarseGrainedSchedulerBackend.isReady``). Here their values hold for any cluster.
+
+    :param seconds: how long at most, even if Spark would wait longer
+    """
+    if is_local(spark):
+        return 1
+    context = spark._jsc.sc()
+    conf, asked = context.conf(), _asked_for(spark)
+    enough = math.ceil(asked * conf.getDouble("spark.scheduler.minRegisteredResourcesRatio", 0.8))
+    longest = conf.getTimeAsMs("spark.scheduler.maxRegisteredResourcesWaitingTime", "30s")
+    patience = min(seconds, (context.startTime() + longest) / 1000 - time.time())
+    there, end = _registered(context), time.monotonic() + patience
+    if there < enough and patience >= _WORTH_SAYING:
+        log.info("Waiting up to %.0f s for executors: %d of %d have registered", patience, there, asked)
+    while there < enough and time.monotonic() < end:
+        time.sleep(_PAUSE)
+        there = _registered(context)
+    return max(there, asked, 1)
+
+
+def _asked_for(spark: Any) -> int:
+    """Return how many executors an application asks for at its start; 0 where it leaves that to the cluster."""
+    conf, master = spark._jsc.sc().conf(), str(spark.sparkContext.master)
+    if master.startswith("spark:") and not allocates_dynamically(spark):
+        return int(conf.getInt("spark.cores.max", 0) // conf.getInt("spark.executor.cores", _ALL))
+    default = 2 if master.startswith(("yarn", "k8s:")) else 0
+    utils = spark._jvm.org.apache.spark.scheduler.cluster.SchedulerBackendUtils
+    return int(utils.getInitialTargetExecutorNumber(conf, default))
+
+
+def _registered(context: Any) -> int:
+    """Return the number of executors; the driver is in Spark's list, too."""
+    return int(context.getExecutorMemoryStatus().size()) - 1
+
+
+def allocates_dynamically(spark: Any) -> bool:
+    """Whether Spark asks for executors, and lets them go, as it has tasks for them."""
+    return bool(spark._jsc.sc().conf().getBoolean("spark.dynamicAllocation.enabled", False)) and not is_local(spark)
+
+
+def report_shuffle_file(spark: Any, place: Any, shuffle: int, task: int) -> None:
+    """Let dynamic allocation know that an executor holds a file of a shuffle, so that it is not let go as idle.
+
+    It learns of shuffles from map tasks that end, and from what an executor reports to which a decommissioned one has
+    handed a file (``IndexShuffleBlockResolver.putShuffleBlockAsStream``): this is that report.
+
+    :param place: the block manager of the executor
+    """
+    storage = spark._jvm.org.apache.spark.storage
+    block, level = storage.ShuffleDataBlockId(shuffle, task, 0), storage.StorageLevel.DISK_ONLY()
+    _block_manager(spark).master().updateBlockInfo(place, block, level, 0, 0)
 
 
 def on_executors(
@@ -63,36 +124,59 @@ def on_executors(
     :param work: id and host of an executor to what it is to do
     :param do: called with the local directories of an executor; picklable
     """
+    return _run(spark, [(own, [f"executor_{host}_{executor}"]) for (executor, host), own in work.items()], do)
+
+
+def on_any_executors(
+    spark: Any, parts: Iterable[Sequence[Work]], do: Callable[[LocalDirs, Sequence[Work]], Iterable[Answer]]
+) -> list[tuple[str, Answer]]:
+    """Do *parts* wherever Spark's scheduler has a core for them, also on executors that come meanwhile.
+
+    Where no executor is there it waits for the first, which dynamic allocation asks for. Otherwise as
+    :func:`on_executors`.
+    """
+    return _run(spark, [(own, []) for own in parts], do)
+
+
+def _run(
+    spark: Any,
+    parts: Sequence[tuple[Sequence[Work], list[str]]],
+    do: Callable[[LocalDirs, Sequence[Work]], Iterable[Answer]],
+) -> list[tuple[str, Answer]]:
+    """Do each part in a task of its own.
+
+    :param parts: work, and where Spark should do it
+    """
     fanout = int(spark._jsc.sc().conf().getInt("spark.diskStore.subDirectories", 64))
     if is_local(spark):
         manager = _block_manager(spark).diskBlockManager()
         dirs = LocalDirs(tuple(str(path) for path in manager.localDirsString()), fanout)
-        return [(executor, answer) for (executor, _), own in work.items() for answer in do(dirs, own)]
+        return [(DRIVER, answer) for own, _ in parts for answer in do(dirs, own)]
 
-    def task(parts: Iterable[Sequence[Work]]) -> Iterator[tuple[int, int, int, Answer]]:
+    def task(partition: Iterable[Sequence[Work]]) -> Iterator[tuple[int, int, int, Answer]]:
         from pyspark import TaskContext
 
         context = TaskContext.get()
         assert context is not None  # noqa: S101 - Spark sets it in every task
         here = LocalDirs(tuple(os.environ[LOCAL_DIRS].split(",")), fanout)
-        for own in parts:
+        for own in partition:
             for answer in do(here, own):
                 yield context.stageId(), context.attemptNumber(), context.taskAttemptId(), answer
 
-    answers = _located(spark, work).mapPartitions(task).collect()
+    answers = _located(spark, parts).mapPartitions(task).collect()
     ran = _where(spark, {stage for stage, *_ in answers})
     return [(ran[number], answer) for *_, number, answer in answers if number in ran]
 
 
-def _located(spark: Any, work: Mapping[tuple[str, str], Sequence[Any]]) -> Any:
-    """Return an RDD with a partition for each executor, which it is to run on."""
+def _located(spark: Any, parts: Sequence[tuple[Sequence[Any], list[str]]]) -> Any:
+    """Return an RDD with a partition for each part, and the places that it prefers."""
     from pyspark import RDD
     from pyspark.serializers import CPickleSerializer
 
     jvm, serializer = spark._jvm, CPickleSerializer()
     tuples = [
-        jvm.scala.Tuple2(serializer.dumps(list(own)), to_seq(jvm, [f"executor_{host}_{executor}"]))  # type: ignore[no-untyped-call]
-        for (executor, host), own in work.items()
+        jvm.scala.Tuple2(serializer.dumps(list(own)), to_seq(jvm, places))  # type: ignore[no-untyped-call]
+        for own, places in parts
     ]
     kind = jvm.scala.reflect.ClassTag.apply(jvm.java.lang.Class.forName("[B"))
     rdd = spark._jsc.sc().makeRDD(to_seq(jvm, tuples), kind)

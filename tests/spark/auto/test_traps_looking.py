@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from airflow_provider.spark.auto import watching
-from airflow_provider.spark.auto.watching import Watcher
+from airflow_provider.spark.auto.watching import Application, Watcher
 from airflow_provider.spark.jvm.exchanges import SHUFFLE_EXCHANGE, kind
 from airflow_provider.spark.jvm.reflection import private_field
 from airflow_provider.spark.jvm.scala import items
@@ -126,6 +126,24 @@ def test_a_watcher_at_its_fastest_changes_no_row_and_starts_no_job(
     assert watched == plain
     assert watched_jobs == jobs
     assert jobs_of(spark, None) == nobodys
+
+
+def test_looks_that_fail_do_not_end_the_watching(
+    spark: SparkSession, orders: Path, attempts: Attempts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A JVM that is too busy, one time-out of the listener bus, say, is asked again, and shuffles are kept."""
+    look, failed = Application.look, list[Application]()
+
+    def busy(application: Application) -> None:
+        if len(failed) < 4:
+            failed.append(application)
+            raise TimeoutError("The event queue is not empty after 10000 ms.")
+        look(application)
+
+    monkeypatch.setattr(Application, "look", busy)
+    with watched_closely(attempts, monkeypatch):
+        run(spark, orders, 0)
+    assert len(failed) == 4
 
 
 def test_what_is_not_made_yet_is_not_made_by_looking(
