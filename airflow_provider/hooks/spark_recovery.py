@@ -10,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+import requests
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.providers.common.compat.sdk import AirflowNotFoundException
 
@@ -17,8 +18,9 @@ from airflow_provider.hooks.application import require_pyspark, ship
 from airflow_provider.hooks.aws import AwsAccess
 from airflow_provider.hooks.bundle import build_bundle
 from airflow_provider.hooks.connection_test import told
-from airflow_provider.hooks.deployment import require_deployment
+from airflow_provider.hooks.deployment import manager, require_deployment
 from airflow_provider.hooks.detached import start_detached
+from airflow_provider.hooks.mark import job_mark, marked, usual_tags
 from airflow_provider.hooks.settings import RecoverySettings, merge_settings
 from airflow_provider.recovery.errors import ConfigurationError, RecoveryError
 from airflow_provider.recovery.job import JobId
@@ -240,6 +242,17 @@ class SparkRecoveryHook(SparkSubmitHook):
         require_deployment(self._connection["master"], cluster_mode=self.cluster_mode)
         ship(application, cluster_mode=self.cluster_mode)
 
+    def yarn_tags(self, application_id: str) -> list[str]:
+        """Return the tags of an application, as YARN's ResourceManager tells them."""
+        address = f"{self.yarn_address}/ws/v1/cluster/apps/{application_id}"
+        answer = requests.get(address, auth=self._resolved_yarn_rm_auth, timeout=self._HTTP_TIMEOUT)
+        answer.raise_for_status()
+        return str(answer.json()["app"].get("applicationTags") or "").split(",")
+
+    def mark_of(self, job: JobId) -> str:
+        """Return the mark that applications of *job* bear in the cluster manager."""
+        return job_mark(self.settings.event_store, job)
+
     def add_py_file(self, path: str) -> None:
         """Send one more file along with ``--py-files``."""
         self._py_files = _listed(path, self._py_files)
@@ -377,6 +390,9 @@ class SparkRecoveryHook(SparkSubmitHook):
     def _build_spark_submit_command(self, application: str) -> list[str]:
         if self._attempt is None:
             return super()._build_spark_submit_command(application)
+        kind, environment = manager(self._connection["master"]), {**os.environ, **(self._env_vars or {})}
+        tags = usual_tags(self._properties_file, self._connection["spark_binary"], environment)
+        self._conf = marked(self._conf, kind, self.mark_of(self._attempt["job"]), tags)
         if self.cluster_mode:
             self.log.info("The driver and its executors reach the event store with their own role.")
             names = (f"spark.yarn.appMasterEnv.{_HASH_SEED}", f"spark.kubernetes.driverEnv.{_HASH_SEED}")
