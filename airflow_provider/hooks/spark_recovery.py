@@ -206,7 +206,14 @@ class SparkRecoveryHook(SparkSubmitHook):
             "event_store": self.settings.event_store,
             "timeout": self.settings.options.previous_worker_recovery_timeout,
             "history_server": str(self._conf.get("spark.yarn.historyServer.address") or ""),
+            "own_settings": ", ".join(self._own_settings()),
         }
+
+    def _own_settings(self) -> list[str]:
+        """Return the names of the task's own settings without which the connection leads to another store."""
+        shared = {name.replace("-", "_"): str(value or "") for name, value in self._connection_values().items()}
+        used = {"aws_conn_id": self.settings.aws_conn_id, "endpoint_url": self.settings.storage.endpoint_url}
+        return [name for name, value in used.items() if (value or "") != shared.get(name, "").strip()]
 
     def test_connection(self) -> tuple[bool, str]:
         """Try everything that recovery needs of the store: for the *Test* button of the connection form."""
