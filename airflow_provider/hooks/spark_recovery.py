@@ -10,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+import requests
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.providers.common.compat.sdk import AirflowNotFoundException
 
@@ -17,8 +18,9 @@ from airflow_provider.hooks.application import require_pyspark, ship
 from airflow_provider.hooks.aws import AwsAccess
 from airflow_provider.hooks.bundle import build_bundle
 from airflow_provider.hooks.connection_test import told
-from airflow_provider.hooks.deployment import require_deployment
+from airflow_provider.hooks.deployment import manager, require_deployment
 from airflow_provider.hooks.detached import start_detached
+from airflow_provider.hooks.mark import job_mark, marked, usual_tags
 from airflow_provider.hooks.settings import RecoverySettings, merge_settings
 from airflow_provider.recovery.errors import ConfigurationError, RecoveryError
 from airflow_provider.recovery.job import JobId
@@ -204,7 +206,14 @@ class SparkRecoveryHook(SparkSubmitHook):
             "event_store": self.settings.event_store,
             "timeout": self.settings.options.previous_worker_recovery_timeout,
             "history_server": str(self._conf.get("spark.yarn.historyServer.address") or ""),
+            "own_settings": ", ".join(self._own_settings()),
         }
+
+    def _own_settings(self) -> list[str]:
+        """Return the names of the task's own settings without which the connection leads to another store."""
+        shared = {name.replace("-", "_"): str(value or "") for name, value in self._connection_values().items()}
+        used = {"aws_conn_id": self.settings.aws_conn_id, "endpoint_url": self.settings.storage.endpoint_url}
+        return [name for name, value in used.items() if (value or "") != shared.get(name, "").strip()]
 
     def test_connection(self) -> tuple[bool, str]:
         """Try everything that recovery needs of the store: for the *Test* button of the connection form."""
@@ -239,6 +248,17 @@ class SparkRecoveryHook(SparkSubmitHook):
         require_pyspark(application, self._java_class, self._connection["master"], str(remote))
         require_deployment(self._connection["master"], cluster_mode=self.cluster_mode)
         ship(application, cluster_mode=self.cluster_mode)
+
+    def yarn_tags(self, application_id: str) -> list[str]:
+        """Return the tags of an application, as YARN's ResourceManager tells them."""
+        address = f"{self.yarn_address}/ws/v1/cluster/apps/{application_id}"
+        answer = requests.get(address, auth=self._resolved_yarn_rm_auth, timeout=self._HTTP_TIMEOUT)
+        answer.raise_for_status()
+        return str(answer.json()["app"].get("applicationTags") or "").split(",")
+
+    def mark_of(self, job: JobId) -> str:
+        """Return the mark that applications of *job* bear in the cluster manager."""
+        return job_mark(self.settings.event_store, job)
 
     def add_py_file(self, path: str) -> None:
         """Send one more file along with ``--py-files``."""
@@ -377,6 +397,9 @@ class SparkRecoveryHook(SparkSubmitHook):
     def _build_spark_submit_command(self, application: str) -> list[str]:
         if self._attempt is None:
             return super()._build_spark_submit_command(application)
+        kind, environment = manager(self._connection["master"]), {**os.environ, **(self._env_vars or {})}
+        tags = usual_tags(self._properties_file, self._connection["spark_binary"], environment)
+        self._conf = marked(self._conf, kind, self.mark_of(self._attempt["job"]), tags)
         if self.cluster_mode:
             self.log.info("The driver and its executors reach the event store with their own role.")
             names = (f"spark.yarn.appMasterEnv.{_HASH_SEED}", f"spark.kubernetes.driverEnv.{_HASH_SEED}")

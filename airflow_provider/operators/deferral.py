@@ -253,7 +253,7 @@ class Deferring(_Submitting):
             if time.time() - deferral.since > self.start_timeout:
                 cancel_unclaimed(hook.store, job.prefix, deferral.after)
                 told = deferral.application
-                end_remembered(told.manager, told.external_id, told.conn_id, self._task_log)
+                end_remembered(told.manager, told.external_id, told.conn_id, hook.mark_of(job), self._task_log)
                 raise _never_began(self.start_timeout)
             self.log.info("No driver has claimed the job yet; waiting on.")
         else:

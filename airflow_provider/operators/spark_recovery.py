@@ -193,7 +193,7 @@ class SparkRecoveryOperator(Deferring, SparkSubmitOperator):
         claim = supervisor.claim(epoch)
         if claim is None:
             return Ending.LOST
-        remembered = self._remembered_id(context)
+        remembered, mark = self._remembered_id(context), hook.mark_of(job_of(context))
 
         def end() -> None:
             application = application_of(
@@ -204,7 +204,7 @@ class SparkRecoveryOperator(Deferring, SparkSubmitOperator):
                 recorded=supervisor.application_id(epoch),
                 remembered=remembered,
             )
-            end_attempt(claim, application, hook, lambda: supervisor.fence(claim), self._task_log)
+            end_attempt(claim, application, mark, hook, lambda: supervisor.fence(claim), self._task_log)
 
         self._end_attached = end
         try:
@@ -297,7 +297,7 @@ class SparkRecoveryOperator(Deferring, SparkSubmitOperator):
             self.log.warning("What became of %s cannot be told: %s", application, error)
             return
         if waits:
-            end_application(application, hook, self._task_log)
+            end_application(application, hook.mark_of(job_of(context)), hook, self._task_log)
 
     def _forget_external_job(self, context: Context, *, also_a_waiting_one: bool = True) -> None:
         """Keep upstream's durable mode from taking the last run's application for this one.

@@ -21,8 +21,8 @@ from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse
 from airflow_provider import __version__
 from airflow_provider.links.locations import store_console
 from airflow_provider.plugin.access import Run, Task, TaskInstanceRef, User, may, may_change, may_see
-from airflow_provider.plugin.location import Location, read_instance, read_location, read_run, what_is_missing
-from airflow_provider.plugin.run_view import MOST_ROWS, Job, in_order, summary
+from airflow_provider.plugin.location import Job, Location, read_instance, read_location, read_run, what_is_missing
+from airflow_provider.plugin.run_view import MOST_ROWS, summary
 from airflow_provider.plugin.spark_ui import find_spark_ui, stated_address
 from airflow_provider.plugin.watching import MOST_JOBS, Seen, WatchedJobs
 from airflow_provider.recovery.errors import ConfigurationError, JobAlreadyRunning, RecoveryError
@@ -73,7 +73,7 @@ def create_app() -> FastAPI:
     @app.get("/run", dependencies=[Depends(may_see)])
     def run_page(request: Request, run: Run, session: SessionDep) -> Response:
         """The page of a DAG run; a run with one job leads to that."""
-        found = read_run(session, run)
+        found, _ = read_run(session, run, most=2, located=0)
         if len(found) == 1:
             return RedirectResponse(f"./?{urlencode(vars(found[0][0]), quote_via=quote)}", status.HTTP_303_SEE_OTHER)
         return _file(request, "run.html")
@@ -100,12 +100,12 @@ def create_app() -> FastAPI:
 
     @app.get("/api/run", dependencies=[Depends(may_see)])
     def jobs_of_run(request: Request, run: Run, session: SessionDep) -> Response:
-        listed = in_order(read_run(session, run))
+        listed, omitted = read_run(session, run, MOST_ROWS, MOST_JOBS)
         session.commit()
         with ThreadPoolExecutor(_LOOKS_AT_ONCE) as pool:
             rows = list(pool.map(partial(_row, jobs), listed[:MOST_JOBS]))
-        rows += [_row(None, job) for job in listed[MOST_JOBS:MOST_ROWS]]
-        answer = {"run": vars(run), "jobs": rows, "omitted": len(listed[MOST_ROWS:])}
+        rows += [_row(None, job) for job in listed[MOST_JOBS:]]
+        answer = {"run": vars(run), "jobs": rows, "omitted": omitted}
         return _unless_known(request, json.dumps(answer, separators=(",", ":")).encode(), "application/json")
 
     @app.get("/spark-ui", dependencies=[Depends(may_see)])

@@ -9,7 +9,7 @@ from typing import Any
 
 from airflow.models.taskinstance import TaskInstance
 from airflow.models.xcom import XComModel
-from sqlalchemy import select
+from sqlalchemy import ColumnElement, and_, case, func, or_, select, tuple_
 from sqlalchemy.orm import Session
 
 from airflow_provider.plugin.access import RunRef, TaskInstanceRef
@@ -22,6 +22,8 @@ _OPERATOR = "SparkRecoveryOperator"
 _OPERATORS = (_OPERATOR, "SparkRecoveryDecoratedOperator")
 _INSTANCE = (TaskInstance.state, TaskInstance.try_number, TaskInstance.max_tries, TaskInstance.operator)
 """What an :class:`Instance` is made of, in its order."""
+_FIRST = ("running", "restarting", "deferred", "failed", "up_for_retry", "queued", "scheduled")
+"""States whose jobs somebody wants to see first; where there are many, the others are not looked up."""
 
 
 @dataclass(frozen=True)
@@ -30,12 +32,14 @@ class Location:
 
     :ivar timeout: seconds a heartbeat must stand still before its driver counts as lost
     :ivar history_server: ``host:port`` or URL of Spark's history server; empty text if unknown
+    :ivar own_settings: names of the task's own settings without which the connection leads to another store
     """
 
     recovery_conn_id: str
     event_store: str
     timeout: float
     history_server: str = ""
+    own_settings: str = ""
 
 
 @dataclass(frozen=True)
@@ -46,6 +50,9 @@ class Instance:
     try_number: int
     max_tries: int
     operator: str
+
+
+Job = tuple[TaskInstanceRef, Instance, Location | None]
 
 
 def read_instance(session: Session, task: TaskInstanceRef) -> Instance | None:
@@ -82,21 +89,52 @@ def read_location(session: Session, task: TaskInstanceRef) -> Location | None:
     return parse_location(found.value) if found is not None else None
 
 
-def read_run(session: Session, run: RunRef) -> list[tuple[TaskInstanceRef, Instance, Location | None]]:
-    """Return the task instances of a run whose jobs can be resumed: those of our operators, and those that said so."""
-    said: Any = session.scalars(XComModel.get_many(run_id=run.run_id, key=LOCATION_KEY, dag_ids=run.dag_id))
-    locations = {(found.task_id, found.map_index): parse_location(found.value) for found in said}
+def read_run(session: Session, run: RunRef, most: int, located: int) -> tuple[list[Job], int]:
+    """Return the jobs of a run that are listed, those first that need somebody's eye, and how many there are beside.
+
+    Jobs are the task instances of our operators, and those that have said where their state is.
+
+    :param most: jobs to list
+    :param located: of how many of them the location is read
+    """
+    said = select(XComModel.task_id).where(
+        *_said_in(run), XComModel.task_id == TaskInstance.task_id, XComModel.map_index == TaskInstance.map_index
+    )
+    is_job = and_(
+        TaskInstance.dag_id == run.dag_id,
+        TaskInstance.run_id == run.run_id,
+        or_(TaskInstance.operator.in_(_OPERATORS), said.exists()),
+    )
+    rank = case(*((TaskInstance.state == state, place) for place, state in enumerate(_FIRST)), else_=len(_FIRST))
     rows = session.execute(
-        select(TaskInstance.task_id, TaskInstance.map_index, *_INSTANCE).where(
-            TaskInstance.dag_id == run.dag_id, TaskInstance.run_id == run.run_id
-        )
+        select(TaskInstance.task_id, TaskInstance.map_index, *_INSTANCE)
+        .where(is_job)
+        .order_by(rank, TaskInstance.task_id, TaskInstance.map_index)
+        .limit(most)
     ).all()
-    found = []
-    for task_id, map_index, *told in rows:
-        location = locations.get((task_id, map_index))
-        if location is not None or told[-1] in _OPERATORS:
-            found.append((TaskInstanceRef(run.dag_id, run.run_id, task_id, map_index), _instance(told), location))
-    return found
+    names = [(row[0], row[1]) for row in rows[:located]]
+    locations = {
+        (task_id, map_index): parse_location(value)
+        for task_id, map_index, value in session.execute(
+            select(XComModel.task_id, XComModel.map_index, XComModel.value).where(
+                *_said_in(run), tuple_(XComModel.task_id, XComModel.map_index).in_(names)
+            )
+        )
+    }
+    jobs = [
+        (
+            TaskInstanceRef(run.dag_id, run.run_id, task_id, map_index),
+            _instance(told),
+            locations.get((task_id, map_index)),
+        )
+        for task_id, map_index, *told in rows
+    ]
+    beside = session.scalar(select(func.count()).select_from(TaskInstance).where(is_job)) if len(rows) == most else 0
+    return jobs, max(0, (beside or 0) - len(rows))
+
+
+def _said_in(run: RunRef) -> tuple[ColumnElement[bool], ...]:
+    return XComModel.dag_id == run.dag_id, XComModel.run_id == run.run_id, XComModel.key == LOCATION_KEY
 
 
 def parse_location(value: Any) -> Location | None:
@@ -114,8 +152,8 @@ def parse_location(value: Any) -> Location | None:
     if not all(isinstance(text, str) and text for text in texts) or not isinstance(timeout, int | float):
         return None
     timeout = timeout if 0 < timeout <= _LONGEST_TIMEOUT else usual  # nor is it NaN
-    server = value.get("history_server", "")
-    return Location(str(texts[0]), str(texts[1]), float(timeout), server if isinstance(server, str) else "")
+    more = [text if isinstance(text := value.get(name), str) else "" for name in ("history_server", "own_settings")]
+    return Location(str(texts[0]), str(texts[1]), float(timeout), *more)
 
 
 def what_is_missing(instance: Instance | None, location: Location | None) -> tuple[str, str]:

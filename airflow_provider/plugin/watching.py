@@ -176,13 +176,20 @@ class WatchedJobs:
 
 
 def open_location(location: Location) -> ObjectStore:
-    """Open the store that a try has named, with the connection's credentials.
+    """Open the store that a try has named, with the connection that it has named, and no other.
 
-    :raises RecoveryError: the connection is missing or cannot be used
+    :raises RecoveryError: the connection is missing, cannot be used, or is not all that leads to the store
     """
     name = location.recovery_conn_id
+    if location.own_settings:
+        # They are not taken from an XCom: Airflow's API server would ask whatever address stands there.
+        raise RecoveryError(
+            f"The task reaches its event store with its own {location.own_settings}; with the connection {name!r} "
+            "alone the page would look into another one.",
+            remedy="Put them into a connection of the task's own (recovery_conn_id).",
+        )
     try:
-        return SparkRecoveryHook(recovery_conn_id=name, event_store=location.event_store).store
+        return SparkRecoveryHook.of_store(recovery_conn_id=name, event_store=location.event_store).store
     except RecoveryError:
         raise
     except Exception as error:

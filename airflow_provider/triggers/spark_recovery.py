@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_delay, wait_exponential
 
+from airflow_provider.hooks.mark import job_mark
 from airflow_provider.hooks.spark_recovery import SparkRecoveryHook
 from airflow_provider.operators.applications import end_remembered
 from airflow_provider.operators.driver import end_driver
@@ -23,6 +24,7 @@ from airflow_provider.storage.cancelling import cancel, cancel_unclaimed
 from airflow_provider.storage.claims import same_machine
 from airflow_provider.triggers.following import JobWatch
 from airflow_provider.triggers.order import UNREADABLE, Order, Outcome
+from airflow_provider.triggers.renewed_store import RenewedStore
 from airflow_provider.triggers.threads import Pace, in_thread
 
 if TYPE_CHECKING:
@@ -36,11 +38,6 @@ _PATIENCE = 900.0
 _DEFERRED = "deferred"
 
 
-def _may_pass(error: BaseException) -> bool:
-    # tenacity asks about cancellations, too.
-    return isinstance(error, Exception) and not isinstance(error, ConfigurationError)
-
-
 class SparkRecoveryTrigger(BaseTrigger):
     """Follow a job's events and its driver's heartbeat until it ends; then one event tells how.
 
@@ -51,6 +48,7 @@ class SparkRecoveryTrigger(BaseTrigger):
         super().__init__()  # type: ignore[no-untyped-call]  # upstream has no types there
         self._order = Order.from_kwargs(kwargs)
         self._watch: JobWatch | None = None
+        self._store = RenewedStore(self._open)
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Return the class and plain JSON values."""
@@ -81,7 +79,7 @@ class SparkRecoveryTrigger(BaseTrigger):
 
     async def _look_patiently(self) -> Outcome | None:
         retrying = AsyncRetrying(
-            retry=retry_if_exception(_may_pass),
+            retry=retry_if_exception(self._may_pass),
             stop=stop_after_delay(_PATIENCE),
             wait=wait_exponential(multiplier=max(1.0, self._order.pause / 4), max=60.0),
             before_sleep=self._failed,
@@ -99,17 +97,22 @@ class SparkRecoveryTrigger(BaseTrigger):
 
     def _look_now(self) -> Outcome | None:
         if self._watch is None:
-            self._watch = JobWatch(self._store, self._order, self._trigger_log)
+            self._watch = JobWatch(cast("ObjectStore", self._store), self._order, self._trigger_log)
         return self._watch.look()
 
+    def _may_pass(self, error: BaseException) -> bool:
+        """Whether to look again: whatever fails, but for a connection that never worked."""
+        # tenacity asks about cancellations, too.
+        return isinstance(error, Exception) and (self._store.worked or not isinstance(error, ConfigurationError))
+
     def _failed(self, state: RetryCallState) -> None:
+        self._store.forget()
         if self._watch is not None:
             self._watch.start_over()
         if state.attempt_number == 1 and state.outcome is not None:
             self._trigger_log.warning("The job cannot be followed, trying again: %s", state.outcome.exception())
 
-    @cached_property
-    def _store(self) -> ObjectStore:
+    def _open(self) -> ObjectStore:
         hook = SparkRecoveryHook.of_store(
             recovery_conn_id=self._order.recovery_conn_id,
             event_store=self._order.event_store,
@@ -119,16 +122,16 @@ class SparkRecoveryTrigger(BaseTrigger):
 
     def _cancel(self) -> None:
         """Fence the driver, then end it by whatever is within reach."""
-        order, prefix = self._order, JobId.parse(self._order.job).prefix
+        order, job = self._order, JobId.parse(self._order.job)
+        prefix, told, mark = job.prefix, order.application, job_mark(order.event_store, job)
         epoch = self._watch.epoch if self._watch is not None and self._watch.epoch else order.epoch
-        claim = cancel(self._store, prefix, epoch) if epoch else cancel_unclaimed(self._store, prefix, order.after)
+        store = self._open()
+        claim = cancel(store, prefix, epoch) if epoch else cancel_unclaimed(store, prefix, order.after)
         if claim is not None:
             self._trigger_log.info(
                 "Attempt %d is fenced: it ends at its next heartbeat, wherever it runs.", claim.epoch
             )
-        end_remembered(
-            order.application.manager, order.application.external_id, order.application.conn_id, self._trigger_log
-        )
+        end_remembered(told.manager, told.external_id, told.conn_id, mark, self._trigger_log)
         if claim is not None and same_machine(claim):
             end_driver(claim, self._trigger_log)
 

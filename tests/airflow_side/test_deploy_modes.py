@@ -6,8 +6,11 @@ Standalone and local are run for real, in ``tests/cluster`` and ``test_operator.
 
 from __future__ import annotations
 
+import itertools
 import json
+import logging
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -22,12 +25,19 @@ import pytest
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
 
 from airflow_provider.hooks.deployment import manager, require_deployment
+from airflow_provider.hooks.mark import job_mark
 from airflow_provider.hooks.spark_recovery import SparkRecoveryHook
-from airflow_provider.operators.applications import Application, application_of, remembered_application
+from airflow_provider.operators.applications import (
+    Application,
+    application_of,
+    end_remembered,
+    remembered_application,
+)
 from airflow_provider.operators.spark_recovery import SparkRecoveryOperator
 from airflow_provider.recovery import events as ev
 from airflow_provider.recovery.errors import ConfigurationError
 from airflow_provider.recovery.graph import ExecutionGraph
+from airflow_provider.recovery.job import JobId
 from airflow_provider.recovery.lease import Lease
 from airflow_provider.recovery.options import RecoveryOptions
 from airflow_provider.storage.claims import Claims
@@ -46,6 +56,7 @@ Make = Callable[..., SparkRecoveryOperator]
 YARN_CLUSTER = {"host": "yarn", "extra": {"deploy-mode": "cluster"}}
 K8S_CLUSTER = {"host": "k8s://https://k8s:443", "extra": {"deploy-mode": "cluster", "namespace": "etl"}}
 SUBMITTED = {"yarn": "application_9_9", "k8s": "etl:job-9-driver"}
+OTHER = JobId.of_task_instance("dag", "run", "another task")
 REMEMBERED = {"yarn": "application_1_1", "k8s": "etl:job-1-driver"}
 PHASES = {"ACTIVE": "Running", "SUCCEEDED": "Succeeded", "FAILED": "Failed"}
 STATES = {
@@ -190,6 +201,70 @@ def test_the_command_of_each_deploy_mode(
     assert not any("AWS_" in name for name in hook._conf)
 
 
+def conf_of(command: list[str], name: str) -> list[str]:
+    """What a command line says of one setting."""
+    said = [value for option, value in itertools.pairwise(command) if option == "--conf"]
+    return [value.partition("=")[2] for value in said if value.startswith(f"{name}=")]
+
+
+@pytest.mark.parametrize(
+    ("given", "defaults", "properties", "told"),
+    [
+        ({}, "", "", ""),
+        ({"spark.yarn.tags": "team-a, nightly"}, "spark.yarn.tags unseen", "", "team-a,nightly,"),
+        ({}, "# none\nspark.yarn.tags   team-b\nspark.yarn.tagsx=x", "", "team-b,"),
+        ({}, "spark.yarn.tags=team-b", "spark.yarn.tags: team-c", "team-c,"),
+    ],
+)
+@pytest.mark.parametrize("mode", ["client", "cluster"])
+def test_an_application_on_yarn_is_tagged_as_its_jobs(
+    connect: Connect,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    mode: str,
+    given: dict[str, str],
+    defaults: str,
+    properties: str,
+    told: str,
+) -> None:
+    """Beside the tags of the operator, else of the properties file, else of Spark's defaults on this machine."""
+    script = tmp_path / "job.py"
+    script.touch()
+    (tmp_path / "spark-defaults.conf").write_text(defaults)
+    (tmp_path / "more.conf").write_text(properties)
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    connect("spark_default", "spark", host="yarn", extra={"deploy-mode": mode})
+    connect("spark_recovery_default", "spark_recovery", extra={"event_store": "s3://bucket/p"})
+    hook = SparkRecoveryHook(conf=given, properties_file=str(tmp_path / "more.conf") if properties else None)
+    command = built(hook, str(script), monkeypatch)
+    assert conf_of(command, "spark.yarn.tags") == [told + job_mark("s3://bucket/p", JOB)]
+    assert not [part for part in command if "spark.kubernetes" in part and "label" in part]
+
+
+def test_a_driver_pod_is_labelled_as_its_jobs(
+    connect: Connect, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside the labels that were given; Kubernetes takes the label."""
+    script = tmp_path / "job.py"
+    script.touch()
+    connect("spark_default", "spark", **K8S_CLUSTER)
+    connect("spark_recovery_default", "spark_recovery", extra={"event_store": "s3://bucket/p"})
+    hook = SparkRecoveryHook(conf={"spark.kubernetes.driver.label.team": "a"})
+    command = built(hook, str(script), monkeypatch)
+    assert conf_of(command, "spark.kubernetes.driver.label.team") == ["a"]
+    (label,) = conf_of(command, "spark.kubernetes.driver.label.spark-recovery-job")
+    assert label == job_mark("s3://bucket/p", JOB)
+    assert re.fullmatch("[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])", label)
+
+
+def test_a_mark_is_of_one_job_in_one_store() -> None:
+    """And tells nothing of either."""
+    marks = [job_mark("s3://b/p", JOB), job_mark("s3://b/q", JOB), job_mark("s3://b/p", OTHER)]
+    assert len(set(marks)) == 3
+    assert job_mark("s3://b/p/", JobId.parse(str(JOB))) == marks[0]
+    assert not [mark for mark in marks if "task" in mark or "b/p" in mark]
+
+
 def test_a_pod_that_failed_is_no_success_though_only_the_conf_says_cluster(
     connect: Connect, operator: Make, submits: Callable[[str], None]
 ) -> None:
@@ -204,10 +279,12 @@ def test_a_pod_that_failed_is_no_success_though_only_the_conf_says_cluster(
 
 
 class Manager:
-    """A cluster manager with one application, which upstream's durable mode may remember."""
+    """A cluster manager with one application, which upstream's durable mode may remember, and whose that is."""
 
-    def __init__(self, kind: str, server: ResourceManager | Kubernetes, state: str) -> None:
+    def __init__(self, kind: str, server: ResourceManager | Kubernetes, state: str, mark: str = "") -> None:
         self.kind, self.server = kind, server
+        name = REMEMBERED[kind].replace(":", "/")
+        server.marks[name] = f"team-a,{mark}" if kind == "yarn" else mark
         if isinstance(server, ResourceManager):
             server.applications |= {REMEMBERED[kind]: STATES[state], SUBMITTED[kind]: STATES["SUCCEEDED"]}
         else:
@@ -251,6 +328,11 @@ def task(kind: str, server: ResourceManager | Kubernetes, operator: Make, submit
     tracking = {"yarn": {"yarn_track_via_rm_api": True}, "k8s": {"track_driver_via_k8s_api": True}}[kind]
     options = {"previous_worker_recovery_timeout": 0.3}
     return lambda **more: operator(**{"recovery_options": options, **tracking, **more})
+
+
+def mark_in(store: ObjectStore) -> str:
+    """What the cluster manager is told at the submission of a try."""
+    return job_mark(store.uri, JOB)
 
 
 def attempt(store: ObjectStore, *events: Callable[[int], ev.JobEvent], host: str = "elsewhere") -> Heartbeat:
@@ -321,7 +403,7 @@ def test_attach_and_durable_do_not_fight(
     ends = {"failed": failed, "finished": finished}
     for word in history:
         attempt(store, *([ends[word]] if word in ends else []))
-    cluster = Manager(kind, server, application or "FAILED")
+    cluster = Manager(kind, server, application or "FAILED", mark_in(store))
     state = State(spark_job_id=REMEMBERED[kind]) if application else State()
     execute(task(resume=resume), state)
     newest = Claims(store, JOB.prefix).newest()
@@ -389,6 +471,15 @@ def test_a_success_that_only_upstream_knows_does_not_outlive_the_clearing(
         ("k8s://x", True, "b-driver", "", "etl:a-driver", Application("k8s", "b-driver", "ns")),
         ("k8s://x", True, "", "", "etl:a-driver", None),
         ("k8s://x", False, "worker-pod", "spark-1", "", None),
+        # What is no name of an application never becomes an argument or a part of an address.
+        ("yarn", True, "h", "application_2_1/../../x", "application_1_1", Application("yarn", "application_1_1")),
+        ("yarn", True, "h", "application_2_1 -help", "", None),
+        ("yarn", True, "h", "application_2_1\n", "application_", None),
+        ("yarn", True, "h", "application_\N{ARABIC-INDIC DIGIT TWO}_1", "", None),
+        ("k8s://x", True, "../secrets/s", "", "", None),
+        ("k8s://x", True, "b_driver", "", "", None),
+        ("k8s://x", True, "b" * 254, "", "", None),
+        ("k8s://x", True, "b-driver", "", "../x:b-driver", Application("k8s", "b-driver", "ns")),
     ],
 )
 def test_which_application_an_attempt_is(
@@ -438,12 +529,66 @@ def test_marking_failed_ends_an_application_that_another_worker_submitted(
 ) -> None:
     """A try that has attached to a driver on the cluster ends it there; its name is upstream's or the driver's own."""
     monkeypatch.setattr("airflow_provider.operators.supervisor._POLL", 0.05)
-    cluster = Manager(kind, server, "ACTIVE")
+    cluster = Manager(kind, server, "ACTIVE", mark_in(store))
     following = task()
     with followed(following, attempt(store, host="job-1-driver"), State(spark_job_id=REMEMBERED[kind])) as errors:
         following.on_kill()
     assert cluster.ended == [REMEMBERED[kind]]
     assert "ended while it followed" in str(errors[0])
+
+
+@needs_durable
+@pytest.mark.parametrize("mark", ["", job_mark("file:///elsewhere", JOB), job_mark("file:///elsewhere", OTHER)])
+def test_an_application_of_somebody_else_is_left_alone(
+    kind: str,
+    server: ResourceManager | Kubernetes,
+    task: Make,
+    store: ObjectStore,
+    mark: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """Whatever the store says: what the cluster manager does not know for this job's is named in a warning."""
+    monkeypatch.setattr("airflow_provider.operators.supervisor._POLL", 0.05)
+    cluster = Manager(kind, server, "ACTIVE", mark)
+    following = task()
+    with followed(following, attempt(store, host="job-1-driver"), State(spark_job_id=REMEMBERED[kind])):
+        following.on_kill()
+    assert cluster.ended == []
+    (told,) = [line for line in capfd.readouterr().out.splitlines() if "is not ended" in line]
+    assert REMEMBERED[kind] in told
+    assert "does not say that it is this job's" in told
+    assert {"yarn": "yarn application -kill", "k8s": "kubectl delete pod"}[kind] in told
+    newest = Claims(store, JOB.prefix).newest()
+    assert newest is not None
+    assert newest.cancels, "its driver is fenced all the same"
+
+
+def test_a_deferred_task_leaves_somebody_elses_application_alone(
+    kind: str, server: ResourceManager | Kubernetes, task: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The triggerer asks the same question before it ends what was remembered."""
+    log, mark = logging.getLogger("test"), job_mark("file:///store", JOB)
+    cluster = Manager(kind, server, "ACTIVE", job_mark("file:///store", OTHER))
+    end_remembered(kind, REMEMBERED[kind], "spark_default", mark, log)
+    assert cluster.ended == []
+    assert "is not ended" in caplog.text
+    cluster = Manager(kind, server, "ACTIVE", mark)
+    end_remembered(kind, REMEMBERED[kind], "spark_default", mark, log)
+    assert cluster.ended == [REMEMBERED[kind]]
+
+
+@pytest.mark.parametrize("kind", ["k8s"], indirect=True)
+def test_the_pod_that_was_looked_at_is_the_pod_that_is_deleted(
+    server: Kubernetes, task: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Another pod that has taken the name meanwhile stays: the request names the pod's uid."""
+    mark = job_mark("file:///store", JOB)
+    cluster = Manager("k8s", server, "ACTIVE", mark)
+    server.replaced_when_seen = True
+    end_remembered("k8s", REMEMBERED["k8s"], "spark_default", mark, logging.getLogger("test"))
+    assert cluster.ended == []
+    assert "could not be ended" in caplog.text
 
 
 @pytest.mark.parametrize("kind", ["yarn"], indirect=True)
@@ -452,7 +597,7 @@ def test_the_drivers_own_word_on_its_application_is_enough(
 ) -> None:
     """Without durable mode the application is known by the id that the driver has recorded."""
     monkeypatch.setattr("airflow_provider.operators.supervisor._POLL", 0.05)
-    Manager("yarn", server, "ACTIVE")
+    Manager("yarn", server, "ACTIVE", mark_in(store))
 
     def started(epoch: int) -> ev.JobEvent:
         return ev.SparkApplicationStarted(epoch=epoch, application_id="application_1_1", ui_url="")
@@ -485,8 +630,10 @@ def test_an_application_that_upstream_has_found_again_can_be_ended(
     assert server.killed == ["application_1_1"]
 
 
+@pytest.mark.parametrize("ours", [True, False])
 @pytest.mark.parametrize("kind", ["yarn"], indirect=True)
 def test_without_an_address_yarn_is_told_by_its_command_line(
+    ours: bool,
     server: ResourceManager,
     connect: Connect,
     operator: Make,
@@ -495,21 +642,26 @@ def test_without_an_address_yarn_is_told_by_its_command_line(
     submits: Any,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """No ResourceManager address in the connection: ``yarn application -kill`` does it."""
+    """No ResourceManager address in the connection: ``yarn application`` lists the job's own, and ends one."""
     monkeypatch.setattr("airflow_provider.operators.supervisor._POLL", 0.05)
     connect("spark_default", "spark", **YARN_CLUSTER)
     program = Path(os.environ["PATH"].split(":")[0]) / "yarn"
-    program.write_text(f'#!/bin/sh\necho "$@" > {tmp_path}/told\n')
+    program.write_text(
+        f"#!/bin/sh\necho \"$@\" >> {tmp_path}/told\ncase $2 in -list) printf '%30s\\tjob\\n' application_7_7;; esac\n"
+        if ours
+        else f'#!/bin/sh\necho "$@" >> {tmp_path}/told\n'
+    )
     program.chmod(0o755)
     following = operator(durable=False)
-    state = State()
     heartbeat = attempt(store, lambda epoch: ev.SparkApplicationStarted(epoch=epoch, application_id="application_7_7"))
-    with followed(following, heartbeat, state):
+    with followed(following, heartbeat, State()):
         end = following._end_attached
         assert end is not None
-        wait_until(lambda: end() or (tmp_path / "told").exists(), "the application to be ended")
+        wait_until(lambda: end() or (tmp_path / "told").exists(), "the application to be known")
         following.on_kill()
-    assert (tmp_path / "told").read_text() == "application -kill application_7_7\n"
+    told = (tmp_path / "told").read_text().splitlines()
+    assert told[0] == f"application -list -appTags {mark_in(store)}"
+    assert set(told[1:]) - {told[0]} == ({"application -kill application_7_7"} if ours else set())
 
 
 def test_the_context_of_older_airflow_has_no_memory(operator: Make, submits: Callable[[str], None]) -> None:

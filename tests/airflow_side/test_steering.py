@@ -49,6 +49,7 @@ def test_a_try_says_early_where_its_state_is(operator: Make, submits: Any, tmp_p
         "event_store": f"file://{tmp_path}/store",
         "timeout": 30.0,
         "history_server": "",
+        "own_settings": "",
     }
     assert instance.xcoms["_link_RecoveryPageLink"].endswith(PAGE)
     assert "/spark-recovery/spark-ui?dag_id=dag&" in instance.xcoms["_link_SparkUiLink"]

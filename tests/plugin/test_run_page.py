@@ -10,26 +10,9 @@ import httpx
 import pytest
 from selenium.webdriver.common.by import By
 
-from airflow_provider.plugin.access import TaskInstanceRef
-from airflow_provider.plugin.location import Instance
-from airflow_provider.plugin.run_view import Job, in_order, summary
+from airflow_provider.plugin.run_view import summary
 from tests.plugin.conftest import Run, Site
 from tests.support.browser import Person, chromium, complaints, picture
-
-
-def job(task_id: str, map_index: int, state: str) -> Job:
-    return TaskInstanceRef("d", "r", task_id, map_index), Instance(state, 1, 0, "SparkRecoveryOperator"), None
-
-
-def test_what_needs_somebodys_eye_comes_first() -> None:
-    """Running, then failed, then the rest; by name and map index within."""
-    jobs = [job("b", 10, "success"), job("b", 2, "success"), job("c", -1, "failed"), job("d", -1, "running")]
-    assert [(task.task_id, task.map_index) for task, *_ in in_order(jobs)] == [
-        ("d", -1),
-        ("c", -1),
-        ("b", 2),
-        ("b", 10),
-    ]
 
 
 def test_what_was_superseded_is_not_counted() -> None:

@@ -14,9 +14,13 @@ from tests.support.serving import serving
 
 @dataclass
 class ResourceManager:
-    """Applications by id, each with state, final status and diagnostics, and which of them were killed."""
+    """Applications by id, each with state, final status and diagnostics, and which of them were killed.
+
+    :ivar marks: tags of applications, separated by commas
+    """
 
     applications: dict[str, tuple[str, str, str]]
+    marks: dict[str, str] = field(default_factory=dict)
     address: str = ""
     killed: list[str] = field(default_factory=list)
 
@@ -26,9 +30,13 @@ class Kubernetes:
     """Pods as ``namespace/name`` with their phase, and which of them were deleted. One that runs succeeds when seen.
 
     :ivar environment: lets Airflow's client find the server
+    :ivar marks: the label of pods by which their job is told
+    :ivar replaced_when_seen: whoever has looked at a pod finds another one of the same name afterwards
     """
 
     pods: dict[str, str]
+    marks: dict[str, str] = field(default_factory=dict)
+    replaced_when_seen: bool = False
     environment: dict[str, str] = field(default_factory=dict)
     deleted: list[str] = field(default_factory=list)
 
@@ -58,7 +66,8 @@ def resource_manager(applications: dict[str, tuple[str, str, str]]) -> Iterator[
             state, final, diagnostics = applications[name]
             if state == "ACCEPTED":
                 applications[name] = ("FINISHED", "SUCCEEDED", "")
-            self.answer(200, {"app": {"state": state, "finalStatus": final, "diagnostics": diagnostics}})
+            told = {"state": state, "finalStatus": final, "diagnostics": diagnostics}
+            self.answer(200, {"app": {**told, "applicationTags": manager.marks.get(name, "")}})
 
         def do_PUT(self) -> None:
             name = self.path.split("/")[-2]
@@ -85,11 +94,19 @@ def kubernetes(folder: Path, pods: dict[str, str]) -> Iterator[Kubernetes]:
             if name not in pods:
                 self.answer(404, {"kind": "Status", "status": "Failure", "code": 404})
                 return
-            self.answer(200, {"kind": "Pod", "metadata": {"name": name}, "status": {"phase": pods[name]}})
+            labels = {"spark-role": "driver", "spark-recovery-job": manager.marks.get(name, "")}
+            told = {"name": name, "uid": f"uid of {name}", "labels": labels}
+            self.answer(200, {"kind": "Pod", "metadata": told, "status": {"phase": pods[name]}})
             if pods[name] == "Running":
                 pods[name] = "Succeeded"
 
         def do_DELETE(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"] or 0)) or "{}")
+            del self.headers["Content-Length"]
+            uid = body.get("preconditions", {}).get("uid")
+            if uid and manager.replaced_when_seen:
+                self.answer(409, {"kind": "Status", "status": "Failure", "code": 409})
+                return
             manager.deleted.append(self.pod())
             known = pods.pop(self.pod(), None)
             self.answer(200 if known else 404, {"kind": "Status", "status": "Success" if known else "Failure"})

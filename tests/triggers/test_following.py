@@ -11,13 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider.recovery.errors import StoreUnavailable
+from airflow_provider.recovery.errors import AccessDenied, ConfigurationError, StoreUnavailable
 from airflow_provider.spark.job_master import JobMaster
 from airflow_provider.storage.cancelling import cancel
 from airflow_provider.storage.files import FileObjectStore
 from airflow_provider.storage.object_store import ObjectStore
 from airflow_provider.triggers.following import JobWatch
 from airflow_provider.triggers.order import FAILED, FINISHED, LOST, SILENT, UNCLAIMED, Order, Outcome
+from airflow_provider.triggers.renewed_store import RenewedStore
 from airflow_provider.triggers.spark_recovery import SparkRecoveryTrigger
 from airflow_provider.triggers.threads import Pace
 from tests.airflow_side.deferring import first_event
@@ -168,14 +169,88 @@ def test_a_failed_look_loses_nothing(files: FileObjectStore, tmp_path: Path) -> 
 
 
 def test_the_trigger_has_patience_with_its_store(
-    files: FileObjectStore, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    files: FileObjectStore, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two looks fail: one warning, and then the one event that tells how the job has ended."""
     run_job(files, REQUEST, tmp_path / "computed")
-    trigger = SparkRecoveryTrigger(**replace(ORDER, pause=0.5).to_kwargs())
-    trigger._store = WatchedStore(files, Outage(2))
+    trigger, store = SparkRecoveryTrigger(**replace(ORDER, pause=0.5).to_kwargs()), WatchedStore(files, Outage(2))
+    monkeypatch.setattr(trigger._store, "_open", lambda: store)
     assert first_event(trigger) == Outcome(FINISHED, 1).to_payload()
     assert capsys.readouterr().out.count("cannot be followed, trying again: not now") == 1
+
+
+class Rotated:
+    """A connection whose credentials change: stores that were opened with earlier ones are refused, if it says so."""
+
+    def __init__(self, files: FileObjectStore, refuses: bool) -> None:
+        self.files, self.refuses = files, refuses
+        self.opened = self.current = 0
+        self.broken = 0
+        self.asked: list[int] = []
+
+    def open(self) -> ObjectStore:
+        if self.broken:
+            self.broken -= 1
+            raise ConfigurationError("The connection is being replaced.")
+        self.opened += 1
+        return WatchedStore(self.files, lambda *_, own=self.opened: self._request(own))
+
+    def _request(self, own: int) -> None:
+        self.asked.append(own)
+        if self.refuses and own < self.current:
+            raise AccessDenied("The key has expired.")
+
+    def rotate(self) -> None:
+        self.current = self.opened + 1
+        self.asked.clear()
+
+
+def looking(trigger: SparkRecoveryTrigger) -> Outcome | None:
+    return asyncio.run(trigger._look_patiently())
+
+
+@pytest.fixture
+def rotated(files: FileObjectStore, monkeypatch: pytest.MonkeyPatch) -> Rotated:
+    made = Rotated(files, refuses=True)
+    monkeypatch.setattr(SparkRecoveryTrigger, "_open", lambda _: made.open())
+    monkeypatch.setattr("airflow_provider.triggers.spark_recovery._PATIENCE", 8.0)
+    return made
+
+
+def test_credentials_that_are_refused_are_asked_for_anew(
+    files: FileObjectStore, rotated: Rotated, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They were rotated while the task was deferred; a connection that is missing for a moment is no end either."""
+    master = master_of(files)
+    master.start()
+    trigger = SparkRecoveryTrigger(**replace(ORDER, pause=0.1).to_kwargs())
+    assert looking(trigger) is None
+    rotated.rotate()
+    rotated.broken = 1
+    master.finished()
+    assert looking(trigger) == Outcome(FINISHED, 1)
+    assert rotated.opened == 2
+    assert capsys.readouterr().out.count("Following attempt 1") == 1
+
+
+def test_credentials_are_not_kept_for_life(
+    files: FileObjectStore, rotated: Rotated, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After ten minutes the connection is asked again, though nothing was refused; so it is to end the driver."""
+    monkeypatch.setattr("airflow_provider.triggers.spark_recovery.same_machine", lambda _: False)  # it is ourselves
+    now = [0.0]
+    master = master_of(files)
+    master.start()
+    trigger = SparkRecoveryTrigger(**ORDER.to_kwargs())
+    trigger._store = RenewedStore(trigger._open, clock=lambda: now[0])
+    for moment, opened in ((0, 1), (590, 1), (600, 2), (1190, 2), (1200, 3)):
+        now[0] = moment
+        assert looking(trigger) is None
+        assert rotated.opened == opened, moment
+    rotated.rotate()
+    trigger._cancel()
+    assert set(rotated.asked) == {4}
+    master.stop_heartbeat("FENCED")
 
 
 def test_a_trigger_can_be_cancelled_in_the_middle_of_a_look(files: FileObjectStore) -> None:
@@ -188,7 +263,7 @@ def test_a_trigger_can_be_cancelled_in_the_middle_of_a_look(files: FileObjectSto
 
     async def run() -> asyncio.CancelledError:
         trigger = SparkRecoveryTrigger(**ORDER.to_kwargs())
-        trigger._store = WatchedStore(files, block)
+        trigger._store = RenewedStore(lambda: WatchedStore(files, block))
         task = asyncio.ensure_future(trigger.run().__anext__())
         await asyncio.to_thread(looking.wait, 30)
         task.cancel("a user wants it")
