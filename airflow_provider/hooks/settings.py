@@ -47,6 +47,11 @@ def merge_settings(*layers: tuple[str, Mapping[str, Any]]) -> RecoverySettings:
     for source, layer in layers:
         for raw, value in layer.items():
             name = raw.replace("-", "_")
+            if name == SECRET:
+                raise ConfigurationError(
+                    f"{source} has the integrity secret, where many can read it.",
+                    remedy="Put it into the connection's field 'integrity_secret', and make another one.",
+                )
             if name not in known_settings():
                 raise ConfigurationError(
                     f"{source} has the unknown recovery option {raw!r}.",

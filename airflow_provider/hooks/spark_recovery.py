@@ -149,8 +149,8 @@ class SparkRecoveryHook(SparkSubmitHook):
             ("the Spark conf", conf_settings(self._conf)),
             ("the run's conf", self._run_options),
         )
-        if secret:
-            mask_secret(secret)
+        for part in filter(None, (text.strip() for text in secret.split(","))):
+            mask_secret(part)
         return replace(settings, integrity_secret=secret)
 
     @cached_property
