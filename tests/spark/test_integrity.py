@@ -5,7 +5,6 @@ Auto mode: ``test_crashes.py`` and ``auto/test_traps_stored_objects.py``.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -93,7 +92,7 @@ def test_the_secret_is_seen_nowhere(driver: DriverHarness, tmp_path: Path) -> No
     assert len([path for path in written if path.parent.name == "events"]) >= 1
     assert any(b"cannot log in with ***" in content for content in written.values())
     events = b"".join(content for path, content in written.items() if "eventlog" in str(path))
-    assert any(json.loads(line)["Event"] == "SparkListenerEnvironmentUpdate" for line in events.splitlines())
+    assert b"SparkListenerEnvironmentUpdate" in events
 
 
 def test_a_retry_without_the_secret_says_what_is_missing(driver: DriverHarness, orders: Path) -> None:
