@@ -84,6 +84,11 @@ def _connection_fields() -> dict[str, Any]:
         "ownership_timeout": text(
             "Ownership timeout", "How long a write waits for the event store when that is over. Default: 5 min"
         ),
+        "integrity_secret": {
+            "label": "Integrity secret",
+            "description": "Seals everything that is stored, so that nobody without it can change what a retry reads",
+            "schema": {"type": ["string", "null"], "format": "password"},
+        },
         "endpoint_url": text("S3 endpoint", "For S3-compatible stores; default: AWS, or the AWS connection's"),
         "region": text("Region", "Region of the bucket; default: the AWS connection's"),
         "addressing_style": choice("Addressing style", "Default: auto", "auto", "path", "virtual"),

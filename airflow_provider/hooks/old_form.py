@@ -13,8 +13,8 @@ def form_widgets() -> dict[str, Any]:
     Airflow's API server puts stand-ins in the place of these libraries, and needs none of them.
     """
     try:
-        from flask_appbuilder.fieldwidgets import BS3TextFieldWidget
-        from wtforms import BooleanField, StringField
+        from flask_appbuilder.fieldwidgets import BS3PasswordFieldWidget, BS3TextFieldWidget
+        from wtforms import BooleanField, PasswordField, StringField
         from wtforms.validators import Optional, any_of
     except ImportError:
         return {}
@@ -23,6 +23,8 @@ def form_widgets() -> dict[str, Any]:
         label, description, schema = declared["label"], declared["description"], declared["schema"]
         if "boolean" in schema["type"]:
             return BooleanField(label, description=description, default=schema["default"])
+        if schema.get("format") == "password":
+            return PasswordField(label, description=description, widget=BS3PasswordFieldWidget())
         validators = [Optional(), *([any_of(schema["enum"])] if "enum" in schema else [])]
         return StringField(label, validators=validators, description=description, widget=BS3TextFieldWidget())
 

@@ -17,12 +17,19 @@ class RecoverySettings:
 
     :ivar event_store: ``s3://bucket/prefix`` or ``file:///path``
     :ivar aws_conn_id: Airflow's AWS connection for the store; empty for boto3's own chain
+    :ivar integrity_secret: seals what is stored (see ``storage.sealing``); of the connection alone, since all other
+        places are seen by many
     """
 
     event_store: str
     aws_conn_id: str = ""
     options: RecoveryOptions = field(default_factory=RecoveryOptions)
     storage: StorageOptions = field(default_factory=StorageOptions)
+    integrity_secret: str = field(default="", repr=False)
+
+
+SECRET = "integrity_secret"  # noqa: S105 - the name of one
+"""Field of the connection; its name makes Airflow mask it."""
 
 
 def known_settings() -> set[str]:
@@ -40,6 +47,11 @@ def merge_settings(*layers: tuple[str, Mapping[str, Any]]) -> RecoverySettings:
     for source, layer in layers:
         for raw, value in layer.items():
             name = raw.replace("-", "_")
+            if name == SECRET:
+                raise ConfigurationError(
+                    f"{source} has the integrity secret, where many can read it.",
+                    remedy="Put it into the connection's field 'integrity_secret', and make another one.",
+                )
             if name not in known_settings():
                 raise ConfigurationError(
                     f"{source} has the unknown recovery option {raw!r}.",

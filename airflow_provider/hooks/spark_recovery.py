@@ -6,13 +6,14 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import requests
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
-from airflow.providers.common.compat.sdk import AirflowNotFoundException
+from airflow.providers.common.compat.sdk import AirflowNotFoundException, mask_secret
 
 from airflow_provider.hooks.application import require_pyspark, ship
 from airflow_provider.hooks.aws import AwsAccess
@@ -21,10 +22,10 @@ from airflow_provider.hooks.connection_test import told
 from airflow_provider.hooks.deployment import manager, require_deployment
 from airflow_provider.hooks.detached import start_detached
 from airflow_provider.hooks.mark import job_mark, marked, usual_tags
-from airflow_provider.hooks.settings import RecoverySettings, merge_settings
+from airflow_provider.hooks.settings import SECRET, RecoverySettings, merge_settings
 from airflow_provider.recovery.errors import ConfigurationError, RecoveryError
 from airflow_provider.recovery.job import JobId
-from airflow_provider.recovery.options import StorageOptions, parse_flag
+from airflow_provider.recovery.options import INTEGRITY_SECRET, StorageOptions, parse_flag
 from airflow_provider.recovery.run_request import RunRequest
 from airflow_provider.recovery.spark_conf import conf_settings
 from airflow_provider.storage.checks import check_steps
@@ -142,12 +143,17 @@ class SparkRecoveryHook(SparkSubmitHook):
         :raises ConfigurationError: the connection is missing or something in it cannot be used
         """
         own = {**self._recovery_options, "event_store": self._event_store}
-        return merge_settings(
-            (f"the connection {self.recovery_conn_id!r}", self._connection_values()),
+        connection = self._connection_values()
+        secret = str(connection.pop(SECRET, None) or "").strip()
+        settings = merge_settings(
+            (f"the connection {self.recovery_conn_id!r}", connection),
             ("the operator", own),
             ("the Spark conf", conf_settings(self._conf)),
             ("the run's conf", self._run_options),
         )
+        for part in filter(None, (text.strip() for text in secret.split(","))):
+            mask_secret(part)
+        return replace(settings, integrity_secret=secret)
 
     @cached_property
     def enabled(self) -> bool:
@@ -189,7 +195,8 @@ class SparkRecoveryHook(SparkSubmitHook):
     def store(self) -> ObjectStore:
         """The object store, with the AWS connection's credentials if one is named. Nothing is sent to it yet."""
         session = self._aws.session if self._aws is not None else None
-        return open_store(self.settings.event_store, self.storage, session=session)
+        secret = self.settings.integrity_secret
+        return open_store(self.settings.event_store, self.storage, session=session, integrity_secret=secret)
 
     @cached_property
     def _aws(self) -> AwsAccess | None:
@@ -402,6 +409,8 @@ class SparkRecoveryHook(SparkSubmitHook):
         self._conf = marked(self._conf, kind, self.mark_of(self._attempt["job"]), tags)
         if self.cluster_mode:
             self.log.info("The driver and its executors reach the event store with their own role.")
+            if self.settings.integrity_secret:
+                self.log.info("They need the connection's integrity secret in their environment: %s.", INTEGRITY_SECRET)
             names = (f"spark.yarn.appMasterEnv.{_HASH_SEED}", f"spark.kubernetes.driverEnv.{_HASH_SEED}")
             self._conf = {**dict.fromkeys(names, "0"), **self._conf}
             return super()._build_spark_submit_command(application)
@@ -410,7 +419,9 @@ class SparkRecoveryHook(SparkSubmitHook):
         credentials = self._lent
         if credentials is None:
             credentials = self._aws.driver_environment(log) if self._aws is not None else {}
-        self._env = {_HASH_SEED: "0", **credentials, **(self._env or {})}
+        secret = self.settings.integrity_secret
+        sealing = {INTEGRITY_SECRET: secret} if secret else {}
+        self._env = {_HASH_SEED: "0", **credentials, **(self._env or {}), **sealing}
         return command
 
 

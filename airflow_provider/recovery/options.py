@@ -19,6 +19,8 @@ ACCESS_KEY, SECRET_KEY, SESSION_TOKEN = (
     f"SPARK_RECOVERY_AWS_{name}" for name in ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY", "SESSION_TOKEN")
 )
 """Environment variables of a driver: the event store's credentials, which are none of the job's own."""
+INTEGRITY_SECRET = "SPARK_RECOVERY_INTEGRITY_SECRET"  # noqa: S105 - the name of one
+"""Environment variable of drivers, executors and the command line: what seals the objects of the event store."""
 
 _DURATION_UNITS = {
     "ms": 0.001,

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 import airflow_provider
 from airflow_provider.recovery.errors import ConfigurationError
+from airflow_provider.recovery.options import INTEGRITY_SECRET
 from airflow_provider.spark.jvm.executors import is_local
-from airflow_provider.storage.claims import claim_key
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -129,20 +129,26 @@ def _ask_for_the_store(context: RecoveryContext, spark: SparkSession) -> str:
     """
     request, prefix = context.master.request, context.master.prefix
     event_store, options = request.event_store, request.storage.to_mapping()
-    key = claim_key(prefix, context.master.epoch)
+    epoch, variable = context.master.epoch, INTEGRITY_SECRET
 
     def probe(_: Iterable[int]) -> Iterable[str]:
-        from airflow_provider.recovery.errors import ObjectNotFound, RecoveryError
+        from airflow_provider.recovery.errors import RecoveryError
         from airflow_provider.recovery.options import StorageOptions
+        from airflow_provider.storage.claims import Claims
         from airflow_provider.storage.uris import open_store
 
         try:
-            open_store(event_store, StorageOptions.from_mapping(options)).get(key)
-        except ObjectNotFound:
-            yield (
-                f"the executors do not see in {event_store} what the driver has stored there; a file:// event store "
-                "must be one directory that all machines share"
-            )
+            claim = Claims(open_store(event_store, StorageOptions.from_mapping(options)), prefix).get(epoch)
+            if claim is None:
+                yield (
+                    f"the executors do not see in {event_store} what the driver has stored there; a file:// event "
+                    "store must be one directory that all machines share"
+                )
+            elif not claim.owner:
+                yield (
+                    "the executors cannot verify what the driver has stored; give their machines the driver's "
+                    f"{variable} in the environment"
+                )
         except RecoveryError as error:
             if not error.retryable:
                 yield f"the executors cannot reach the event store: {error}"

@@ -388,7 +388,7 @@ class JobMaster:
         )
         self._record.flush()
         self._end(JobState.FAILED)
-        log.error("Attempt %d: FAILED: %s", self.epoch, error)
+        log.error("Attempt %d: FAILED: %s", self.epoch, self.graph.attempts[self.epoch].error)  # without secrets
 
     def acknowledge(self) -> None:
         """Take notice of the success: log the report, release the partitions, keep the report as a summary."""

@@ -1,7 +1,7 @@
 """Read a stored vertex: natively where the JVM can reach the store, else through Arrow on the executors.
 
-Native reading prunes columns and is about twice as fast. Arrow keeps one partition to one partition and needs no
-Hadoop file system.
+Native reading prunes columns and is about twice as fast. Arrow keeps one partition to one partition, needs no Hadoop
+file system, and checks what it reads.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from airflow_provider.spark.jvm.relation import native_relation, readable_by_jvm
 from airflow_provider.spark.partition_io import StoreLocation, partition_reader
 from airflow_provider.spark.recovery_point import READER
 from airflow_provider.spark.types import carrier_schema, natively_readable, schema_of
+from airflow_provider.storage.sealing import SealedStore
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -37,7 +38,12 @@ def _read(context: RecoveryContext, point: RecoveryPoint, stored: dict[int, Stor
     spark = point.df.sparkSession
     if not partitions:  # a plan that Spark found to be empty while it ran
         return spark.createDataFrame([], schema)
-    if natively_readable(schema) and not _GLOB & set(context.hadoop_root) and readable_by_jvm(spark, paths[0]):
+    if (
+        not isinstance(context.master.store, SealedStore)  # Spark checks no seal
+        and natively_readable(schema)
+        and not _GLOB & set(context.hadoop_root)
+        and readable_by_jvm(spark, paths[0])
+    ):
         return native_relation(spark, paths, schema)
     read = partition_reader(
         location(context),

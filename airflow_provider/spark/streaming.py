@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider.recovery.errors import ConfigurationError, Fenced
 from airflow_provider.recovery.job import encode_segment
 from airflow_provider.spark.context import recording, require_name
+from airflow_provider.storage.sealing import SealedStore
 from airflow_provider.storage.state_files import FOLDER
 
 if TYPE_CHECKING:
@@ -52,6 +53,10 @@ def streaming(name: str, start: Callable[[str], StreamingQuery]) -> dict[str, An
         log.info("%s: finished in attempt %s, not started again", coordinator, known.get("attempt"))
         return dict(known["result"])
     location = _location(context, name)
+    if isinstance(master.store, SealedStore):
+        log.warning(
+            "%s: its checkpoint is Spark's own and has no seal; the integrity secret does not guard it", coordinator
+        )
     if known is not None:
         log.info("%s: was running in attempt %s; it goes on from its checkpoint", coordinator, known.get("attempt"))
     master.check_now()

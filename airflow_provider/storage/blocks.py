@@ -43,12 +43,14 @@ class Block:
     :ivar events: none where the lines were folded as they were read
     :ivar problem: what is wrong with it; empty if nothing is
     :ivar used: number of events that can be trusted
+    :ivar sealed: ``False`` if it should have a seal and has none that holds (see ``storage.sealing``)
     """
 
     header: BlockHeader | None
     events: tuple[JobEvent, ...] = ()
     problem: str = ""
     used: int = 0
+    sealed: bool = True
 
 
 def encode_block(header: BlockHeader, events: Sequence[str]) -> bytes:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import logging
 
-from airflow_provider.recovery.errors import Fenced, ObjectNotFound, StoreError
+from airflow_provider.recovery.errors import CorruptObject, Fenced, ObjectNotFound, StoreError
 from airflow_provider.storage.claims import Claim, Claims
 from airflow_provider.storage.heartbeat import ALIVE, heartbeat_key
 from airflow_provider.storage.object_store import ObjectStore
@@ -82,7 +82,7 @@ def refuse_cancelled(store: ObjectStore, prefix: str, claim: Claim, submitted_af
 def _has_ended(store: ObjectStore, prefix: str, epoch: int) -> bool:
     try:
         return str(json.loads(store.get(heartbeat_key(prefix, epoch)))["state"]) != ALIVE
-    except (ObjectNotFound, ValueError, KeyError, TypeError):
+    except (ObjectNotFound, CorruptObject, ValueError, KeyError, TypeError):
         return False
 
 

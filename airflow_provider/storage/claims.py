@@ -13,15 +13,16 @@ import os
 import socket
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from airflow_provider.recovery.errors import ObjectExists, ObjectNotFound
+from airflow_provider.recovery.errors import CorruptObject, ObjectExists, ObjectNotFound
 from airflow_provider.recovery.lease import Lease
 from airflow_provider.storage.checks import ignores_create_only
 from airflow_provider.storage.object_store import ObjectStore, already_there
 from airflow_provider.storage.processes import Process, machine, start_of
+from airflow_provider.storage.sealing import refuse_sealed
 
 log = logging.getLogger(__name__)
 
@@ -111,7 +112,7 @@ class Claims:
             self._store.put_new(self._key(epoch), _encode(asdict(claim)))
         except ObjectExists:
             # The answer to our own first request may have been lost: then the claim there is ours.
-            if self._parsed(epoch, already_there(self._store, self._key(epoch))).owner != claim.owner:
+            if self._parsed(epoch, lambda key: already_there(self._store, key)).owner != claim.owner:
                 return None
         return claim
 
@@ -163,7 +164,7 @@ class Claims:
         """Return the report that was acknowledged, ``None`` if there is none that can be read."""
         try:
             report = json.loads(self._store.get(self._ack_key(epoch)))
-        except (ObjectNotFound, ValueError):
+        except (ObjectNotFound, CorruptObject, ValueError):
             return None
         return report if isinstance(report, dict) else None
 
@@ -173,14 +174,15 @@ class Claims:
         return [int(name) for name in names if name.isascii() and name.isdigit()]
 
     def _read(self, epoch: int) -> Claim:
-        return self._parsed(epoch, self._store.get(self._key(epoch)))
+        return self._parsed(epoch, self._store.get)
 
-    def _parsed(self, epoch: int, body: bytes) -> Claim:
+    def _parsed(self, epoch: int, read: Callable[[str], bytes]) -> Claim:
+        key = self._key(epoch)
         try:
-            return _decode(body, epoch)
-        except (ValueError, TypeError, KeyError) as error:
+            return _decode(refuse_sealed(read(key), key), epoch)
+        except (CorruptObject, ValueError, TypeError, KeyError) as error:
             # Whoever wrote it holds the epoch all the same; nothing else can be said of them.
-            log.warning("The claim %s in %s cannot be read: %s", self._key(epoch), self._store.uri, error)
+            log.warning("The claim %s in %s cannot be read: %s", key, self._store.uri, error)
             return _unknown(epoch)
 
     def _key(self, epoch: int) -> str:

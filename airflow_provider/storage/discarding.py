@@ -18,7 +18,13 @@ import json
 import time
 from dataclasses import dataclass
 
-from airflow_provider.recovery.errors import ConfigurationError, JobAlreadyRunning, ObjectExists, ObjectNotFound
+from airflow_provider.recovery.errors import (
+    ConfigurationError,
+    CorruptObject,
+    JobAlreadyRunning,
+    ObjectExists,
+    ObjectNotFound,
+)
 from airflow_provider.recovery.graph import ExecutionGraph
 from airflow_provider.storage.claims import Claims
 from airflow_provider.storage.event_log import JobEventLog
@@ -58,12 +64,11 @@ def find_discard(store: ObjectStore, prefix: str, epoch: int) -> Discard | None:
     """
     try:
         body = store.get(_key(prefix, epoch))
-    except ObjectNotFound:
-        return None
-    try:
         told = json.loads(body)
         return Discard(epoch, by=str(told["by"]), at=float(told["at"]))
-    except (ValueError, KeyError, TypeError):
+    except ObjectNotFound:
+        return None
+    except (CorruptObject, ValueError, KeyError, TypeError):
         return Discard(epoch)  # that it is there says what matters
 
 

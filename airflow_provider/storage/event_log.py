@@ -9,17 +9,19 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from airflow_provider.recovery.collector import no_collection
-from airflow_provider.recovery.errors import ObjectNotFound
+from airflow_provider.recovery.errors import CorruptObject, ObjectNotFound
 from airflow_provider.recovery.events import JobEvent
 from airflow_provider.recovery.graph import ExecutionGraph
 from airflow_provider.recovery.line_fold import LineFold
 from airflow_provider.recovery.loss import Loss
 from airflow_provider.storage.blocks import Block, decode_block, fold_block
 from airflow_provider.storage.object_store import ObjectStore
+from airflow_provider.storage.sealing import NOT_SEALED, refuse_sealed
 from airflow_provider.storage.snapshots import Snapshot, Snapshots
 
 _READERS = 16
 """Blocks fetched at once: a long job has thousands of them, each a small request."""
+_NOT_TRUSTED = f"what the event store holds of the job is {NOT_SEALED}"
 _TRIES = 5
 """How often the log is read anew because a driver at work has replaced blocks by a snapshot meanwhile."""
 
@@ -36,6 +38,7 @@ class LoggedEvents:
     :ivar fences: blocks that must never be deleted: the first of each attempt, and what cannot be read
     :ivar losses: before which of the events records are lost, by its position, and what is known of them
     :ivar snapshot: what stands for the blocks before the first one read; ``None`` if there are none
+    :ivar untrusted: whether there are blocks, and not one of them has a seal that holds
     """
 
     events: list[JobEvent]
@@ -47,10 +50,13 @@ class LoggedEvents:
     losses: list[tuple[int, Loss]] = field(default_factory=list)
     snapshot: Snapshot | None = None
     newest_owner: str = ""
+    untrusted: bool = False
 
     def base(self) -> ExecutionGraph:
         """Return the graph before the first of the events, with what is wrong with the store as its problems."""
         graph = self.snapshot.graph.copy() if self.snapshot is not None else ExecutionGraph()
+        if self.snapshot is None and self.untrusted:
+            graph.abandoned = _NOT_TRUSTED
         for problem in self.problems:
             graph.note(problem)
         return graph
@@ -166,12 +172,14 @@ class JobEventLog:
         fold = LineFold(graph)
         with no_collection():
             for number, data in zip(tally.numbers, self._bodies(present, tally.numbers), strict=True):
-                block = fold_block(data, self._prefix, number, fold.fold) if data is not None else _MISSING
+                block = data if isinstance(data, Block) else fold_block(data, self._prefix, number, fold.fold)
                 if tally.add(number, block):
                     graph.lose(loss_of(number, block))
                     fold = LineFold(graph)
         # What is wrong with the store comes first, whatever else the events do not fit to.
         told, graph.problems = graph.problems, noted
+        if snapshot is None and tally.untrusted:
+            graph.abandoned = _NOT_TRUSTED
         for problem in (*wrong, *tally.problems, *told):
             graph.note(problem)
         return Replayed(
@@ -184,11 +192,11 @@ class JobEventLog:
             snapshot.number if snapshot is not None else 0,
         )
 
-    def _bodies(self, present: list[int], numbers: Iterable[int]) -> Iterator[bytes | None]:
-        """Yield the blocks of *numbers*, ``None`` for those that are not there; a few are fetched ahead."""
+    def _bodies(self, present: list[int], numbers: Iterable[int]) -> Iterator[bytes | Block]:
+        """Yield the blocks of *numbers*, as :meth:`_body` does; a few are fetched ahead."""
         there = set(present)
         with ThreadPoolExecutor(max(1, min(_READERS, len(present)))) as pool:
-            ahead: deque[Future[bytes | None] | None] = deque()
+            ahead: deque[Future[bytes | Block] | None] = deque()
             for number in numbers:
                 ahead.append(pool.submit(self._body, number) if number in there else None)
                 if len(ahead) > _READERS:
@@ -196,11 +204,14 @@ class JobEventLog:
             while ahead:
                 yield _result(ahead.popleft())
 
-    def _body(self, number: int) -> bytes | None:
+    def _body(self, number: int) -> bytes | Block:
+        """Return a block's bytes, or what is known of one that is not there or cannot be trusted."""
         try:
-            return self._store.get(self.key(number))
+            return refuse_sealed(self._store.get(self.key(number)), self.key(number))
         except ObjectNotFound:
-            return None
+            return _MISSING
+        except CorruptObject:
+            return UNSEALED
 
     def numbers(self) -> list[int]:
         """Return the numbers of all blocks, in order. One listing."""
@@ -225,7 +236,7 @@ class JobEventLog:
         losses: list[tuple[int, Loss]] = []
         with no_collection():
             for number, data in zip(tally.numbers, self._bodies(present, tally.numbers), strict=True):
-                block = decode_block(data, self._prefix, number) if data is not None else _MISSING
+                block = data if isinstance(data, Block) else decode_block(data, self._prefix, number)
                 events.extend(block.events)
                 if tally.add(number, block):
                     losses.append((len(events), loss_of(number, block)))
@@ -238,12 +249,15 @@ class JobEventLog:
             frozenset(tally.fences),
             losses,
             newest_owner=tally.owner,
+            untrusted=tally.untrusted,
         )
 
     def block(self, number: int) -> Block | None:
         """Return one block, ``None`` if it does not exist."""
         data = self._body(number)
-        return decode_block(data, self._prefix, number) if data is not None else None
+        if isinstance(data, Block):
+            return data if data is not _MISSING else None
+        return decode_block(data, self._prefix, number)
 
     def key(self, number: int) -> str:
         """Return the key of block *number*."""
@@ -256,7 +270,9 @@ class _Tally:
     def __init__(self, start: int, present: list[int]) -> None:
         self.next_block = present[-1] + 1 if present else start
         self.numbers = range(start, self.next_block)
-        self.problems: list[str] = []
+        self._problems: list[str] = []
+        self._unsealed: list[int] = []
+        self._trusted = 0
         self.lost: list[int] = []
         self.fences: set[int] = set()
         self.newest, self.owner = 0, ""
@@ -267,17 +283,37 @@ class _Tally:
             self.fences.add(number)
         if block.header is not None and block.header.epoch >= self.newest:
             self.newest, self.owner = block.header.epoch, block.header.owner
+        if not block.sealed:
+            self._unsealed.append(number)
+        elif block.problem:
+            self._problems.append(describe(number, block))
+        self._trusted += block.header is not None
         if block.problem:
             self.lost.append(number)
-            self.problems.append(describe(number, block))
         return bool(block.problem)
+
+    @property
+    def problems(self) -> list[str]:
+        """One sentence for each block that was not, or not wholly, used; one for all that are not sealed."""
+        if len(self._unsealed) < 2:
+            return [*self._problems, *(describe(number, UNSEALED) for number in self._unsealed)]
+        first, last = self._unsealed[0], self._unsealed[-1]
+        told = f"{len(self._unsealed)} blocks from {first} to {last} are {NOT_SEALED}; nothing of them is used"
+        return [*self._problems, told]
+
+    @property
+    def untrusted(self) -> bool:
+        """Whether there are blocks without a seal that holds, and no others."""
+        return bool(self._unsealed) and not self._trusted
 
 
 _MISSING = Block(None, problem="it is missing")
+UNSEALED = Block(None, problem=f"it is {NOT_SEALED}", sealed=False)
+"""What is known of a block whose seal is missing or wrong."""
 
 
-def _result(future: Future[bytes | None] | None) -> bytes | None:
-    return future.result() if future is not None else None
+def _result(future: Future[bytes | Block] | None) -> bytes | Block:
+    return future.result() if future is not None else _MISSING
 
 
 def loss_of(number: int, block: Block) -> Loss:

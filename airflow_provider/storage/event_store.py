@@ -23,6 +23,7 @@ from collections.abc import Callable
 from airflow_provider.recovery.errors import (
     AccessDenied,
     ClaimsLost,
+    CorruptObject,
     Fenced,
     ObjectExists,
     StoreError,
@@ -35,7 +36,7 @@ from airflow_provider.recovery.options import RecoveryOptions
 from airflow_provider.storage.blocks import Block, BlockHeader, decode_block, encode_block
 from airflow_provider.storage.claims import Claim, Claims
 from airflow_provider.storage.compaction import Compactor
-from airflow_provider.storage.event_log import JobEventLog, LoggedEvents, describe, loss_of
+from airflow_provider.storage.event_log import UNSEALED, JobEventLog, LoggedEvents, describe, loss_of
 from airflow_provider.storage.object_store import ObjectStore, already_there
 from airflow_provider.storage.snapshots import Snapshot, Snapshots
 
@@ -231,7 +232,10 @@ class JobEventWriter:
             self._store.put_new(key, body)
         except ObjectExists:
             # Ours, if the answer to a first request was lost: the header's owner makes it unlike anybody else's.
-            there = already_there(self._store, key)
+            try:
+                there = already_there(self._store, key)
+            except CorruptObject:
+                return UNSEALED
             return None if there == body else decode_block(there, self._prefix, number)
         return None
 

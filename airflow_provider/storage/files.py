@@ -29,7 +29,7 @@ from airflow_provider.recovery.faults import WITHIN_MULTIPART_UPLOAD, fault_poin
 from airflow_provider.storage.checks import check_store
 from airflow_provider.storage.directories import copy_exclusively, in_directory, prune, walk
 from airflow_provider.storage.keys import check_key, check_prefix
-from airflow_provider.storage.object_store import ObjectInfo, every
+from airflow_provider.storage.object_store import ObjectInfo, Readable, every
 
 TEMPORARY = ".tmp"
 """Folder below the root for what is being written; no key may lie in it."""
@@ -68,9 +68,10 @@ class FileObjectStore:
         """See :class:`ObjectStore`."""
         self._create(key, lambda file: file.write(body), os.replace)
 
-    def upload(self, key: str, path: Path) -> None:
+    def upload(self, key: str, path: Path, through: Callable[[BinaryIO], Readable] | None = None) -> None:
         """See :class:`ObjectStore`."""
-        with path.open("rb") as source:
+        with path.open("rb") as file:
+            source = through(file) if through else file
 
             def copy(target: BinaryIO) -> None:
                 target.write(source.read(_CHUNK))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import BinaryIO, Protocol
 
 from airflow_provider.recovery.errors import ObjectNotFound, StoreError
 
@@ -22,6 +22,13 @@ class ObjectInfo:
     size: int
     modified_at: float
     """Seconds since the Unix epoch on the store's clock."""
+
+
+class Readable(Protocol):
+    """What is read from its beginning to its end, once."""
+
+    def read(self, size: int = -1, /) -> bytes:
+        """Return the next *size* bytes, all that are left by default; fewer, or some more, only at the end."""
 
 
 def every(_: str) -> bool:
@@ -45,8 +52,11 @@ class ObjectStore(Protocol):
     def put(self, key: str, body: bytes) -> None:
         """Create or replace an object. Only for what has one owner: the heartbeat."""
 
-    def upload(self, key: str, path: Path) -> None:
-        """Create an object of any size from a local file; invisible until it is whole. *key* must be unique."""
+    def upload(self, key: str, path: Path, through: Callable[[BinaryIO], Readable] | None = None) -> None:
+        """Create an object of any size from a local file; invisible until it is whole. *key* must be unique.
+
+        :param through: returns what is stored in place of the file itself
+        """
 
     def share(self, key: str, path: Path) -> None:
         """Create an object from a local file that nobody changes any more, as cheaply as the store can.

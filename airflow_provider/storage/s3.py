@@ -11,7 +11,7 @@ import itertools
 import logging
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from botocore import exceptions as boto
 
@@ -19,7 +19,7 @@ from airflow_provider.recovery.errors import ObjectNotFound, StoreError
 from airflow_provider.recovery.options import StorageOptions
 from airflow_provider.storage.checks import check_store
 from airflow_provider.storage.keys import check_key, check_prefix
-from airflow_provider.storage.object_store import ObjectInfo, every
+from airflow_provider.storage.object_store import ObjectInfo, Readable, every
 from airflow_provider.storage.retry import RetryPolicy
 from airflow_provider.storage.s3_client import S3Requests, s3_client
 from airflow_provider.storage.s3_multipart import abort_upload, upload_in_parts
@@ -79,12 +79,15 @@ class S3ObjectStore:
         whole = self._whole(key)
         self._requests.call("PutObject", whole, self._client.put_object, Key=whole, Body=body, **self._creation)
 
-    def upload(self, key: str, path: Path) -> None:
+    def upload(self, key: str, path: Path, through: Callable[[BinaryIO], Readable] | None = None) -> None:
         """See :class:`ObjectStore`. One request below 16 MiB, else a multipart upload that is aborted if it fails."""
-        if path.stat().st_size < MULTIPART_THRESHOLD:
-            self.put(key, path.read_bytes())
-        else:
-            upload_in_parts(self._requests, self._whole(key), path, self._creation)
+        size = path.stat().st_size
+        with path.open("rb") as file:
+            source = through(file) if through else file
+            if size < MULTIPART_THRESHOLD:
+                self.put(key, source.read())
+            else:
+                upload_in_parts(self._requests, self._whole(key), source, size, self._creation)
 
     def share(self, key: str, path: Path) -> None:
         """See :class:`ObjectStore`."""

@@ -3,43 +3,44 @@
 from __future__ import annotations
 
 import logging
-from pathlib import Path
 from typing import Any
 
 from airflow_provider.recovery.errors import ObjectNotFound, RecoveryError, StoreError
 from airflow_provider.recovery.faults import WITHIN_MULTIPART_UPLOAD, fault_point
+from airflow_provider.storage.object_store import Readable
 from airflow_provider.storage.s3_client import S3Requests
 
 log = logging.getLogger(__name__)
 
 PART_SIZE = 8 * 1024**2
 """Bytes of one part; more where 10,000 parts would not be enough."""
-_MOST_PARTS = 10_000
+_MOST_PARTS = 9_999
+"""One less than S3 takes: a seal may need one of its own."""
 
 
-def upload_in_parts(requests: S3Requests, key: str, path: Path, creation: dict[str, Any]) -> None:
-    """Upload *path* as the object *key*. One part is in memory at a time.
+def upload_in_parts(requests: S3Requests, key: str, source: Readable, expected: int, creation: dict[str, Any]) -> None:
+    """Upload *source* as the object *key*. One part is in memory at a time.
 
+    :param expected: bytes that it has, about
     :param creation: parameters of the new object, such as its encryption
     :raises StoreError: nothing is left of the upload, unless the abort failed too (which is logged)
     """
-    client, size = requests.client, path.stat().st_size
-    part_size = max(PART_SIZE, -(-size // _MOST_PARTS))
+    client, size = requests.client, 0
+    part_size = max(PART_SIZE, -(-expected // _MOST_PARTS))
     upload_id = requests.call("CreateMultipartUpload", key, client.create_multipart_upload, Key=key, **creation)[
         "UploadId"
     ]
     try:
         parts: list[dict[str, Any]] = []
-        with path.open("rb") as source:
-            while body := source.read(part_size):
-                number = len(parts) + 1
-                answer = requests.call(
-                    "UploadPart", key, client.upload_part, Key=key, UploadId=upload_id, PartNumber=number, Body=body
-                )
-                checksums = {name: value for name, value in answer.items() if name.startswith("ChecksumCRC")}
-                parts.append({"PartNumber": number, "ETag": answer["ETag"], **checksums})
-                if number == 1:
-                    fault_point(WITHIN_MULTIPART_UPLOAD)
+        while body := source.read(part_size):
+            number, size = len(parts) + 1, size + len(body)
+            answer = requests.call(
+                "UploadPart", key, client.upload_part, Key=key, UploadId=upload_id, PartNumber=number, Body=body
+            )
+            checksums = {name: value for name, value in answer.items() if name.startswith("ChecksumCRC")}
+            parts.append({"PartNumber": number, "ETag": answer["ETag"], **checksums})
+            if number == 1:
+                fault_point(WITHIN_MULTIPART_UPLOAD)
         _complete(requests, key, upload_id, parts, size)
     except BaseException:
         _abort_quietly(requests, key, upload_id)

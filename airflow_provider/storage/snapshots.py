@@ -15,11 +15,18 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from airflow_provider.recovery.collector import no_collection
-from airflow_provider.recovery.errors import EventFormatError, ObjectExists, ObjectNotFound, StoreError
+from airflow_provider.recovery.errors import (
+    CorruptObject,
+    EventFormatError,
+    ObjectExists,
+    ObjectNotFound,
+    StoreError,
+)
 from airflow_provider.recovery.graph import ExecutionGraph
 from airflow_provider.recovery.snapshot import decode_graph, encode_graph
 from airflow_provider.storage.blocks import checked, checksummed
 from airflow_provider.storage.object_store import ObjectStore
+from airflow_provider.storage.sealing import NOT_SEALED
 
 FORMAT = 1
 FOLDER = "snapshots"
@@ -117,6 +124,8 @@ class Snapshots:
                 self._store.download(self._key(number), copy)
                 with copy.open("rb") as lines:
                     return decode_snapshot(lines, self._prefix, number)
+        except CorruptObject as error:
+            raise EventFormatError(f"it is {NOT_SEALED}") from error
         except OSError as error:
             raise StoreError(
                 f"Snapshot {number} of {self._prefix} cannot be copied to this machine: {error}.",

@@ -5,15 +5,17 @@ boto3 and tenacity are imported only when an ``s3://`` URI is opened, so that ``
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
 
 from airflow_provider.recovery.errors import ConfigurationError
-from airflow_provider.recovery.options import StorageOptions
+from airflow_provider.recovery.options import INTEGRITY_SECRET, StorageOptions
 from airflow_provider.storage.files import FileObjectStore
 from airflow_provider.storage.object_store import ObjectStore
+from airflow_provider.storage.sealing import Seal, SealedStore
 
 if TYPE_CHECKING:
     import boto3
@@ -24,14 +26,27 @@ _DEFAULT_OPTIONS = StorageOptions()
 
 
 def open_store(
-    uri: str, options: StorageOptions = _DEFAULT_OPTIONS, *, session: boto3.Session | None = None
+    uri: str,
+    options: StorageOptions = _DEFAULT_OPTIONS,
+    *,
+    session: boto3.Session | None = None,
+    integrity_secret: str = "",
 ) -> ObjectStore:
     """Return the store at *uri*. Nothing is sent to it yet; :meth:`ObjectStore.check` does that.
 
     :param uri: ``s3://bucket/prefix`` or ``file:///absolute/path``
     :param session: where credentials come from instead of boto3's own chain; ``s3://`` only
-    :raises ConfigurationError: the URI is neither, an option cannot be used, or boto3 or tenacity is not installed
+    :param integrity_secret: seals all objects (see ``storage.sealing``); empty text for this process's environment,
+        which mostly has none
+    :raises ConfigurationError: the URI is neither, an option or the secret cannot be used, or boto3 or tenacity is not
+        installed
     """
+    seal = Seal.parse(integrity_secret or os.environ.get(INTEGRITY_SECRET, ""))
+    store = _open_plain(uri, options, session)
+    return SealedStore(store, seal) if seal is not None else store
+
+
+def _open_plain(uri: str, options: StorageOptions, session: boto3.Session | None) -> ObjectStore:
     scheme, separator, _ = uri.partition("://")
     if separator and scheme == "file":
         return FileObjectStore(parse_file_uri(uri))

@@ -10,7 +10,7 @@ import pytest
 from airflow.providers_manager import ProvidersManager
 
 import airflow_provider
-from airflow_provider.hooks.settings import known_settings
+from airflow_provider.hooks.settings import SECRET, known_settings
 from airflow_provider.hooks.spark_recovery import SparkRecoveryHook
 from airflow_provider.provider_info import get_provider_info
 from airflow_provider.recovery.errors import ConfigurationError
@@ -44,7 +44,8 @@ def test_precedence(connect: Connect) -> None:
 def test_the_form_has_every_setting() -> None:
     """The connection form offers exactly the settings that are read."""
     (connection,) = get_provider_info()["connection-types"]
-    assert set(connection["conn-fields"]) == known_settings()
+    assert set(connection["conn-fields"]) == {*known_settings(), SECRET}
+    assert connection["conn-fields"][SECRET]["schema"]["format"] == "password"
     assert known_settings() == {"event_store", "aws_conn_id"} | {
         field.name for group in (RecoveryOptions, StorageOptions) for field in fields(group)
     }
@@ -121,7 +122,7 @@ def test_the_connection_form_has_a_field_for_every_setting() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     fields = {line.removeprefix("field ") for line in done.stdout.splitlines() if line.startswith("field ")}
-    assert fields == known_settings()
+    assert fields == {*known_settings(), SECRET}
 
 
 def test_the_test_button(connect: Connect, tmp_path: object) -> None:

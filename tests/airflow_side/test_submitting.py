@@ -18,8 +18,10 @@ from airflow_provider.hooks.bundle import build_bundle
 from airflow_provider.hooks.spark_recovery import SparkRecoveryHook
 from airflow_provider.recovery.errors import ConfigurationError
 from airflow_provider.recovery.job import JobId
+from airflow_provider.recovery.options import INTEGRITY_SECRET
 from airflow_provider.recovery.run_request import EXIT_CONFIGURATION, RunRequest, parse_run_arguments
 from airflow_provider.storage.lent_credentials import LENT_CREDENTIALS
+from airflow_provider.storage.sealing import SealedStore
 from tests.airflow_side.conftest import Connect
 
 ODD_JOB = JobId.of_task_instance("dag ü", "scheduled__2026-01-01T00:00:00+00:00/é", "gruppe.aufgabe", 7)
@@ -107,6 +109,44 @@ def test_credentials_reach_the_driver_through_its_environment_only(
     assert hook._env["PYTHONHASHSEED"] == "0"
     request = parse_run_arguments(command[[text.endswith("_runner.py") for text in command].index(True) + 1 :])
     assert (request.storage.region, request.storage.endpoint_url) == ("eu-central-1", "http://127.0.0.1:9")
+
+
+SECRETS = "5ea1" * 16 + ", " + "01d5" * 16
+
+
+@pytest.mark.parametrize("mode", ["client", "cluster"])
+def test_the_integrity_secret_reaches_the_driver_through_its_environment_only(
+    connect: Connect, script: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], mode: str
+) -> None:
+    """Not by command line, conf, XCom or a setting that is shown; a driver elsewhere has to bring its own."""
+    masked = list[str]()
+    monkeypatch.setattr("airflow_provider.hooks.spark_recovery.mask_secret", masked.append)
+    connect("spark_default", "spark", host="yarn", extra={"deploy-mode": mode})
+    connect("spark_recovery_default", "spark_recovery", extra={"event_store": "file:///s", "integrity_secret": SECRETS})
+    hook = SparkRecoveryHook()
+    command = submitted(hook, str(script), monkeypatch)
+    log = capsys.readouterr().out
+    shown = [*command, repr(hook._conf), repr(hook.settings), repr(hook.location), log]
+    secrets = SECRETS.split(", ")
+    assert [text for text in shown for secret in secrets if secret in text] == []
+    assert (hook._env or {}).get(INTEGRITY_SECRET) == (SECRETS if mode == "client" else None)
+    assert (f"in their environment: {INTEGRITY_SECRET}" in log) == (mode == "cluster")
+    assert masked == secrets
+    assert isinstance(hook.store, SealedStore)
+
+
+@pytest.mark.parametrize("place", ["the operator", "the Spark conf", "the run's conf"])
+def test_an_integrity_secret_where_many_see_it_is_refused(connect: Connect, place: str) -> None:
+    """It belongs into the connection; the error does not repeat it."""
+    connect("spark_recovery_default", "spark_recovery", extra={"event_store": "file:///s"})
+    given: dict[str, Any] = {
+        "the operator": {"recovery_options": {"integrity_secret": SECRETS}},
+        "the Spark conf": {"conf": {"spark.recovery.integrity_secret": SECRETS}},
+        "the run's conf": {"run_options": {"integrity_secret": SECRETS}},
+    }
+    with pytest.raises(ConfigurationError, match=f"{place} has the integrity secret.*connection") as error:
+        _ = SparkRecoveryHook(**given[place]).settings
+    assert "5ea1" not in str(error.value)
 
 
 def test_a_token_of_the_worker_does_not_spoil_the_connections_keys(

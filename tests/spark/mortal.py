@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import BinaryIO
 
 from pyspark import SparkContext
 
@@ -15,7 +16,7 @@ from airflow_provider.spark.context import RecoveryContext, recovering
 from airflow_provider.spark.job_master import JobMaster
 from airflow_provider.spark.reading import hadoop_root
 from airflow_provider.spark.recording import JobRecord
-from airflow_provider.storage.object_store import ObjectInfo, ObjectStore
+from airflow_provider.storage.object_store import ObjectInfo, ObjectStore, Readable
 from airflow_provider.storage.uris import open_store
 from tests.spark.attempts import Attempts
 
@@ -43,9 +44,9 @@ class MortalStore:
         self._check()
         self._store.put(key, body)
 
-    def upload(self, key: str, path: Path) -> None:
+    def upload(self, key: str, path: Path, through: Callable[[BinaryIO], Readable] | None = None) -> None:
         self._check()
-        self._store.upload(key, path)
+        self._store.upload(key, path, through)
 
     def share(self, key: str, path: Path) -> None:
         self._check()

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider.recovery import faults
+from airflow_provider.recovery.options import INTEGRITY_SECRET
 from tests.support.driver import DriverHarness, Outcome
 
 pytestmark = pytest.mark.process
@@ -105,8 +106,13 @@ def test_a_crash_during_reconciliation_is_survived_by_attempt_three(driver: Driv
     assert third.tasks["checkpoint graded"] == 4 - (len(stored) - 6)
 
 
-def test_killed_while_map_outputs_are_stored(driver: DriverHarness, tmp_path: Path) -> None:
+@pytest.mark.parametrize("secret", ["", "5ea1" * 16], ids=["plain", "sealed"])
+def test_killed_while_map_outputs_are_stored(
+    driver: DriverHarness, tmp_path: Path, secret: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The one that was stored but not told of is found, too: the retry of an unmodified job puts all of them back."""
+    driver.environment = {INTEGRITY_SECRET: secret}
+    monkeypatch.setenv(INTEGRITY_SECRET, secret)  # for what the test itself lists
     source, target = tmp_path / "orders", tmp_path / "totals"
     source.mkdir()
     rows = pa.table(

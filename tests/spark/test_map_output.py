@@ -128,3 +128,30 @@ def test_a_damaged_object_is_refused_and_marked(tmp_path: Path, harm: str) -> No
         restore_map_output(store, new, partition, NEW)
     assert store.survivors() == {}
     assert not list(Path(new.paths[0]).rglob("shuffle_*"))
+
+
+def test_no_harm_reaches_spark(tmp_path: Path) -> None:
+    """Any byte of description or rows changed, either cut anywhere or made longer, or those of another map output."""
+    store, new = partition_store(tmp_path), local_dirs(tmp_path, "x")
+    stored = []
+    for number, chunks in enumerate(([b"first", b"", b"rows"], [b"others", b"row", b""])):
+        dirs = local_dirs(tmp_path, f"a{number}")
+        write(dirs, OLD, b"".join(chunks), [len(chunk) for chunk in chunks])
+        partition = store_map_output(store, dirs, OLD, replace(PLACE, index=number), WRITTEN, 1)
+        assert partition is not None
+        stored.append(partition)
+    first, second = (tmp_path / "store/jobs/a" / partition.key for partition in stored)
+    rows, other = (path.with_name(f"{path.name}.blocks") for path in (first, second))
+    for file, foreign in ((first, second.read_bytes()), (rows, other.read_bytes())):
+        content = file.read_bytes()
+        harms = [content[:length] for length in range(len(content))] + [content + b"\0", content * 2, foreign]
+        for position, byte in enumerate(content):
+            harms.append(content[:position] + bytes([byte ^ 1 << position % 8]) + content[position + 1 :])
+        for harm in harms:
+            file.unlink()
+            file.write_bytes(harm)
+            with pytest.raises(CorruptObject):
+                restore_map_output(store, new, stored[0], NEW)
+            assert not list(Path(new.paths[0]).rglob("shuffle_*"))
+        file.write_bytes(content)
+    assert restore_map_output(store, new, stored[0], NEW).sizes == (5, 0, 4)

@@ -6,8 +6,9 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import BinaryIO
 
-from airflow_provider.storage.object_store import ObjectInfo, ObjectStore, every
+from airflow_provider.storage.object_store import ObjectInfo, ObjectStore, Readable, every
 
 
 class WatchedStore:
@@ -36,9 +37,9 @@ class WatchedStore:
         self._called("put", key)
         self.store.put(key, body)
 
-    def upload(self, key: str, path: Path) -> None:
+    def upload(self, key: str, path: Path, through: Callable[[BinaryIO], Readable] | None = None) -> None:
         self._called("upload", key)
-        self.store.upload(key, path)
+        self.store.upload(key, path, through)
 
     def share(self, key: str, path: Path) -> None:
         self._called("upload", key)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from airflow_provider.recovery.options import INTEGRITY_SECRET
 from airflow_provider.spark.job_master import JobMaster
 from airflow_provider.spark.jvm.map_output_tracker import MapOutputTracker
 from airflow_provider.spark.jvm.reflection import of_environment
@@ -79,6 +80,46 @@ def test_a_harmed_object_is_computed_again(spark: SparkSession, orders: Path, at
         assert second.put_back() == {}
     with auto_attempt(attempts, spark):
         assert sorted(by_customer(spark, orders).collect()) == rows
+
+
+def forge(descriptions: list[Path], blocks: list[Path]) -> None:
+    """Put one map output in the place of the other, under a name that its own bytes agree with."""
+    index, _, rest = descriptions[0].name.partition("-of-")
+    told = descriptions[1].name.partition("-of-")[2]
+    assert rest != told
+    name = f"{index}-of-{told}"
+    content, rows = descriptions[1].read_bytes(), blocks[1].read_bytes()
+    for path in (descriptions[0], blocks[0]):
+        path.unlink()
+    (descriptions[0].parent / name).write_bytes(content)
+    (descriptions[0].parent / f"{name}{BLOCKS}").write_bytes(rows)
+
+
+@pytest.mark.parametrize("secret", ["", "5ea1" * 16], ids=["plain", "sealed"])
+def test_only_a_seal_tells_a_forgery(
+    spark: SparkSession, orders: Path, attempts: Attempts, monkeypatch: pytest.MonkeyPatch, secret: str
+) -> None:
+    """A whole map output under another one's name has right checksums: without a secret its rows are believed."""
+    monkeypatch.setenv(INTEGRITY_SECRET, secret)
+    with auto_attempt(attempts, spark) as first:
+        df = by_customer(spark, orders)
+        rows = sorted(df.collect())
+        assert first.keep(df)
+        files = first.stored_files()
+    descriptions = [path for path in files if not path.name.endswith(BLOCKS)]
+    forge(descriptions, [path for path in files if path.name.endswith(BLOCKS)])
+    with auto_attempt(attempts, spark) as second:
+        assert (sorted(by_customer(spark, orders).collect()) == rows) == bool(secret)
+        assert second.put_back() == ({} if secret else {"shuffle(customer)": 2})
+
+
+@pytest.mark.parametrize("harm", HARMS)
+def test_a_harmed_object_never_reaches_spark(
+    spark: SparkSession, orders: Path, attempts: Attempts, monkeypatch: pytest.MonkeyPatch, harm: str
+) -> None:
+    """With a secret each object is verified before a byte of it lies where Spark reads; the rows are right."""
+    monkeypatch.setenv(INTEGRITY_SECRET, "5ea1" * 16)
+    test_a_harmed_object_is_computed_again(spark, orders, attempts, harm)
 
 
 @pytest.mark.parametrize("forgotten", ["remember", "vertex_finished", "partition_finished"])
