@@ -8,8 +8,8 @@ RUN = $(UV) run --no-sync
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-setup:  ## uv, the locked environment, Java 17, Ceph's gateway, Chromium (apt packages only as root)
-	@tools/setup.sh java gateway browser
+setup:  ## uv, the locked environment, Java 17, Ceph's gateway, Chromium (apt packages only as root), other Sparks
+	@tools/setup.sh java gateway browser sparks
 
 lint:  ## ruff (rules and format) and the import rings
 	@tools/setup.sh
@@ -27,7 +27,7 @@ types:  ## mypy, strict
 	$(RUN) mypy
 
 test:  ## all tests, two files at a time; make test ARGS="-k fencing" for some
-	@tools/setup.sh java gateway browser
+	@tools/setup.sh java gateway browser sparks
 	$(RUN) python -m tests.support.quick_jvm
 	$(RUN) pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
@@ -36,7 +36,7 @@ test-fast:  ## only the tests that start no Spark, no Airflow and no other proce
 	$(RUN) pytest -m "not spark and not process and not airflow" $(ARGS)
 
 walk:  ## hours: all that make test skips; every query of TPC-H (scale 1) and TPC-DS, killed at seeded moments
-	@tools/setup.sh java
+	@tools/setup.sh java gateway sparks
 	$(RUN) pytest --walk -m walk $(ARGS)
 
 demo:  ## kill a Spark driver under a real Airflow and see its retry reuse what survived; ARGS="--keep"
