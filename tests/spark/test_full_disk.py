@@ -67,6 +67,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
+@pytest.mark.integration
 @pytest.mark.process
 def test_a_full_local_disk_does_not_fail_the_job(driver: DriverHarness, tmp_path: Path, small_disk: Path) -> None:
     """The rows come out right, and one line says that the checkpoint is not stored, and why."""

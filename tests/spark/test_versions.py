@@ -18,7 +18,7 @@ from tests.support.driver import DriverHarness
 from tests.support.quick_jvm import QUICK_JVM, WITHOUT_COMPILER
 from tests.support.sparks import OTHERS, OWN, ROOT, spark_python
 
-pytestmark = [pytest.mark.process, pytest.mark.timeout(420)]
+pytestmark = [pytest.mark.process, pytest.mark.integration, pytest.mark.timeout(420)]
 
 FILES = 4
 WARNED = re.compile(r"^\S+ (?:WARNING|ERROR) spark-recovery: .*", re.MULTILINE)

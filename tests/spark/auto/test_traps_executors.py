@@ -15,6 +15,7 @@ from tests.support.standalone import EXECUTOR_SETTINGS, standalone_cluster
 ROOT = Path(__file__).parents[3]
 
 
+@pytest.mark.integration
 @pytest.mark.process
 def test_an_executor_with_restored_map_outputs_may_die(tmp_path: Path, orders: Path) -> None:
     """What it held is computed again on the others by the true child; the rows are plain Spark's."""
