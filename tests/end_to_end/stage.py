@@ -165,7 +165,12 @@ def airflow_stage(
     for name, text in dag_files.items():
         (dags / name).write_text(text)
     recovery = {"event_store": f"file://{work}/events", "previous_worker_recovery_timeout": recovery_timeout}
-    environment = airflow_environment(work, dags, free_port()) | {"SPARK_CONF_DIR": str(spark), **(settings or {})}
+    environment = {
+        **airflow_environment(work, dags, free_port()),
+        "SPARK_CONF_DIR": str(spark),
+        "AIRFLOW__CORE__DAGBAG_IMPORT_TIMEOUT": "300",  # many tasks import the DAG file at once, on two busy cores
+        **(settings or {}),
+    }
     processes = Processes(work / "logs", environment)
     try:
         airflow = LocalAirflow(processes)
