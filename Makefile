@@ -3,13 +3,13 @@ SHELL := bash
 UV = $(or $(shell command -v uv),.tools/uv/bin/uv)
 RUN = $(UV) run --no-sync
 .DEFAULT_GOAL := help
-.PHONY: help setup lint format types test test-fast walk demo benchmark lock clean
+.PHONY: help setup lint format types test test-fast integration walk demo benchmark lock clean
 
 help:  ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-setup:  ## uv, the locked environment, Java 17, Ceph's gateway, Chromium (apt packages only as root)
-	@tools/setup.sh java gateway browser
+setup:  ## uv, the locked environment, Java 17, Ceph's gateway, Chromium (apt packages only as root), other Sparks
+	@tools/setup.sh java gateway browser sparks
 
 lint:  ## ruff (rules and format) and the import rings
 	@tools/setup.sh
@@ -26,17 +26,24 @@ types:  ## mypy, strict
 	@tools/setup.sh
 	$(RUN) mypy
 
-test:  ## all tests, two files at a time; make test ARGS="-k fencing" for some
-	@tools/setup.sh java gateway browser
+TESTS = $(RUN) pytest -n 2 --dist loadfile --no-loadscope-reorder
+
+test:  ## the main claims, two files at a time; make test ARGS="-k fencing" for some
+	@tools/setup.sh java
 	$(RUN) python -m tests.support.quick_jvm
-	$(RUN) pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
+	$(TESTS) -m "not integration" $(ARGS)
+
+integration:  ## the rest of what CI runs: Airflow, browser, clusters, gateway, killed drivers, versions of Spark
+	@tools/setup.sh java gateway browser sparks
+	$(RUN) python -m tests.support.quick_jvm
+	$(TESTS) -m integration $(ARGS)
 
 test-fast:  ## only the tests that start no Spark, no Airflow and no other processes
 	@tools/setup.sh
 	$(RUN) pytest -m "not spark and not process and not airflow" $(ARGS)
 
-walk:  ## hours: all that make test skips; every query of TPC-H (scale 1) and TPC-DS, killed at seeded moments
-	@tools/setup.sh java
+walk:  ## hours: all that these two skip; every query of TPC-H (scale 1) and TPC-DS, killed at seeded moments
+	@tools/setup.sh java gateway sparks
 	$(RUN) pytest --walk -m walk $(ARGS)
 
 demo:  ## kill a Spark driver under a real Airflow and see its retry reuse what survived; ARGS="--keep"

@@ -18,11 +18,22 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--walk", action="store_true", help="also run the long walks (marker 'walk'), which take hours")
 
 
+@pytest.hookimpl(tryfirst=True)  # before the items that -m does not select are taken out
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.get_closest_marker("airflow") or needs_gateway(item):
+            item.add_marker("integration")
     if not config.getoption("--walk"):
         for item in items:
             if item.get_closest_marker("walk"):
                 item.add_marker(pytest.mark.skip(reason="takes long; its like runs here, and it with make walk"))
+
+
+def needs_gateway(item: pytest.Item) -> bool:
+    """Whether the test asks for Ceph's gateway, as a fixture or by a parameter of one."""
+    parameters = item.callspec.params.values() if hasattr(item, "callspec") else ()
+    names = {*getattr(item, "fixturenames", ()), *(value for value in parameters if isinstance(value, str))}
+    return not names.isdisjoint({"gateway", "s3_gateway"})
 
 
 @pytest.fixture(scope="session")

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# tools/setup.sh [java] [gateway] [browser]
+# tools/setup.sh [java] [gateway] [browser] [sparks]
 # Sets up what the project's commands need, and does nothing where it is there already.
 #   always:  uv, and the locked Python environment in .venv
 #   java:    Java 17 or newer, for Spark
 #   gateway: Ceph's object gateway, a real S3 server for the tests
 #   browser: Chromium and its driver, for the test of the page in Airflow's UI
+#   sparks:  the versions of Spark in tools/spark-versions.txt, each in an environment of its own in .tools/sparks
 # Debian packages are installed only as root and where there is apt-get; elsewhere it says what to do.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -117,11 +118,27 @@ setup_browser() {
     say "For all tests: sudo apt-get install --no-install-recommends ${BROWSER_PACKAGES[*]}"
 }
 
+# What a cluster needs and no more, in the locked versions: no Airflow, and this package comes with the job.
+setup_sparks() {
+    local version home
+    for version in $(<tools/spark-versions.txt); do
+        home=.tools/sparks/$version
+        [ ! -e "$home/complete" ] || continue
+        say "installing Spark $version into $home"
+        "$UV" venv --quiet --clear --python 3.11 "$home" &&
+            "$UV" export --locked --quiet --no-dev --extra spark --no-hashes --no-emit-project \
+                --no-emit-package pyspark --no-emit-package py4j >"$home/needs.txt" &&
+            "$UV" pip install --quiet --python "$home/bin/python" "pyspark==$version" -r "$home/needs.txt" &&
+            touch "$home/complete" ||
+            say "Spark $version could not be installed: the tests with it will be skipped."
+    done
+}
+
+setup_uv
 for part in "$@"; do
     case $part in
-        java | gateway | browser) "setup_$part" ;;
-        *) say "unknown part '$part': java, gateway or browser"; exit 2 ;;
+        java | gateway | browser | sparks) "setup_$part" ;;
+        *) say "unknown part '$part': java, gateway, browser or sparks"; exit 2 ;;
     esac
 done
-setup_uv
 "$UV" sync --locked --quiet

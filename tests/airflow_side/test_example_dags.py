@@ -14,7 +14,8 @@ import pytest
 
 from tests.support.quick_jvm import QUICK_JVM
 
-pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]  # five Spark drivers, one after the other
+# Five Spark drivers, one after the other.
+pytestmark = [pytest.mark.process, pytest.mark.integration, pytest.mark.timeout(600)]
 
 DAGS = Path(__file__).parents[2] / "dags"
 

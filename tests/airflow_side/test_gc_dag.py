@@ -16,6 +16,7 @@ from airflow_provider.storage.files import FileObjectStore
 DAGS = Path(__file__).parents[2] / "dags"
 
 
+@pytest.mark.integration
 @pytest.mark.process
 def test_the_maintenance_dag_deletes_what_is_older_than_the_connections_retention(tmp_path: Path) -> None:
     """Its task takes store and retention from the connection, and says what it did in log and XCom."""

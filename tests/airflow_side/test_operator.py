@@ -22,7 +22,7 @@ from tests.support.driver import JOBS
 from tests.support.serving import serving
 from tests.support.waiting import wait_until
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.integration]
 
 
 def rows(tries: Tries) -> int:
@@ -53,6 +53,7 @@ def test_kill_resume_clear(tries: Tries) -> None:
     assert xcom(log)["partitions_computed"] == 10
 
 
+@pytest.mark.walk
 def test_a_failed_task_that_is_cleared_resumes_and_never_starts_afresh_unless_told(
     tries: Tries, tmp_path: Path
 ) -> None:
@@ -119,6 +120,7 @@ class WaitingDriver:
     worker_log: Path
 
 
+@pytest.mark.walk
 def test_a_worker_dies_and_the_next_try_attaches_to_its_driver(tries: Tries, waiting: WaitingDriver) -> None:
     """The worker is killed, the driver lives on as an orphan: the retry follows it and submits nothing."""
     waiting.gate.touch()

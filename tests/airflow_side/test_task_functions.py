@@ -291,6 +291,7 @@ def report_of(log: str) -> Any:
     return json.loads(line.partition(": ")[2])
 
 
+@pytest.mark.integration
 @pytest.mark.process
 def test_a_killed_function_is_resumed_and_its_value_goes_to_xcom(function_tries: Tries) -> None:
     """Only the missing partitions are computed; then a driver that finished unseen gives its value to the next try."""
@@ -311,6 +312,7 @@ def test_a_killed_function_is_resumed_and_its_value_goes_to_xcom(function_tries:
     assert "orders.parquet" not in re.sub(r"\{.*\}", "", log.partition("Spark-Submit cmd")[2].partition("\n")[0])
 
 
+@pytest.mark.integration
 @pytest.mark.process
 def test_a_function_runs_without_recovery_too(function_tries: Tries) -> None:
     """With enabled=false nothing is recorded; the value comes all the same from a driver on this machine."""
@@ -320,6 +322,7 @@ def test_a_function_runs_without_recovery_too(function_tries: Tries) -> None:
     assert not (function_tries.folder / "store").exists()
 
 
+@pytest.mark.integration
 @pytest.mark.process
 def test_a_value_that_is_not_plain_fails_the_task_without_retries(function_tries: Tries) -> None:
     """It says what was returned and what to do."""

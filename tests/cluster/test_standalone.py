@@ -35,7 +35,7 @@ from tests.support.s3_gateway import S3Server
 from tests.support.standalone import EXECUTOR_SETTINGS, StandaloneCluster
 from tests.support.waiting import wait_until
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.integration]
 
 GATED = Path(__file__).parent / "jobs" / "gated_shuffle.py"
 BUCKET = "cluster-tests"
@@ -153,6 +153,7 @@ def task(
 on_s3 = pytest.mark.parametrize("task", ["s3"], indirect=True)
 
 
+@pytest.mark.walk
 def test_an_executor_is_killed_under_the_job(task: Task) -> None:
     """Its tasks run again on another one; no partition is stored twice, and the result is right."""
     with task.start() as running:
@@ -243,6 +244,7 @@ def test_a_task_that_is_ended_takes_its_executors_along(task: Task) -> None:
         task.cluster.wait_for_workers(2)
 
 
+@pytest.mark.walk
 def test_spark_recovery_run_on_a_cluster(tmp_path: Path, cluster: StandaloneCluster, bare_python: str) -> None:
     """Without Airflow the driver itself hands the package to its executors; a killed one is resumed."""
     settings = {"spark.master": cluster.url, **EXECUTOR_SETTINGS}

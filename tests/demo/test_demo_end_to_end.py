@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from airflow_provider.demo.processes import all_processes, wait_until
+from tests.support.quick_jvm import WITHOUT_COMPILER
 
 pytestmark = [pytest.mark.airflow, pytest.mark.process]
 
@@ -33,7 +34,7 @@ class Demo:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                env=os.environ | {name: value, "TMPDIR": str(self.temporary)},
+                env=os.environ | {name: value, "TMPDIR": str(self.temporary), "JDK_JAVA_OPTIONS": WITHOUT_COMPILER},
             )
 
     def text(self) -> str:

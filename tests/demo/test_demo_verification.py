@@ -11,6 +11,7 @@ import pytest
 from airflow_provider.demo.verification import differences, features_by_duckdb, features_in
 
 
+@pytest.mark.walk
 @pytest.mark.spark
 @pytest.mark.process
 def test_the_example_job_and_duckdb_agree_on_every_value(few_flights: Path, dags: Path, tmp_path: Path) -> None:

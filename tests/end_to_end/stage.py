@@ -158,13 +158,19 @@ def airflow_stage(
     :param settings: further environment variables
     :param recovery_timeout: for how long a heartbeat must stand still
     """
-    dags, work = folder / "dags", folder / "work"
-    dags.mkdir()
-    work.mkdir()
+    dags, work, spark = folder / "dags", folder / "work", folder / "spark"
+    for directory in (dags, work, spark):
+        directory.mkdir()
+    (spark / "spark-defaults.conf").write_text(f"spark.driver.extraJavaOptions -Dlog4j2.level=warn {QUICK_JVM}\n")
     for name, text in dag_files.items():
         (dags / name).write_text(text)
     recovery = {"event_store": f"file://{work}/events", "previous_worker_recovery_timeout": recovery_timeout}
-    environment = airflow_environment(work, dags, free_port()) | dict(settings or {})
+    environment = {
+        **airflow_environment(work, dags, free_port()),
+        "SPARK_CONF_DIR": str(spark),
+        "AIRFLOW__CORE__DAGBAG_IMPORT_TIMEOUT": "300",  # many tasks import the DAG file at once, on two busy cores
+        **(settings or {}),
+    }
     processes = Processes(work / "logs", environment)
     try:
         airflow = LocalAirflow(processes)

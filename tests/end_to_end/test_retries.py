@@ -139,7 +139,6 @@ def scene(tmp_path_factory: pytest.TempPathFactory, s3_gateway: S3Server) -> Ite
     }
     settings = {
         "AIRFLOW__CORE__PARALLELISM": "12",
-        "AIRFLOW__CORE__DAGBAG_IMPORT_TIMEOUT": "300",  # ten tasks import the DAG file at once, on two cores
         "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "30",
         "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT_DETECTION_INTERVAL": "2",
         "AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "5",

@@ -1,4 +1,4 @@
-"""The page of a DAG run: its jobs in one table, each leading to its own page."""
+"""The page of a DAG run: its jobs in one table, each leading to its own page. In the same browser, a job's buttons."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ from urllib.parse import urlencode
 
 import httpx
 import pytest
+from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
 
 from airflow_provider.plugin.run_view import summary
+from airflow_provider.storage.discarding import find_discard
 from tests.plugin.conftest import Run, Site
 from tests.support.browser import Person, chromium, complaints, picture
 
@@ -44,6 +47,7 @@ def asked(run: Run, path: str, user: str | None = "ann") -> httpx.Response:
         return client.get(f"/spark-recovery/{path}", params={"dag_id": run.dag_id, "run_id": run.run_id})
 
 
+@pytest.mark.integration
 @pytest.mark.process
 def test_each_job_of_the_run_is_told_in_short(several: Run) -> None:
     """Jobs only, each with Airflow's state, its own, and its partitions; what a browser has is not sent again."""
@@ -63,6 +67,7 @@ def test_each_job_of_the_run_is_told_in_short(several: Run) -> None:
     assert (again.status_code, again.content) == (304, b"")
 
 
+@pytest.mark.integration
 @pytest.mark.process
 def test_a_run_with_one_job_leads_to_it(failed: Run) -> None:
     """To the page of that job, with all of its ids."""
@@ -73,6 +78,7 @@ def test_a_run_with_one_job_leads_to_it(failed: Run) -> None:
     assert dict(page.params) == {name: str(value) for name, value in failed.query().items()}
 
 
+@pytest.mark.integration
 @pytest.mark.process
 @pytest.mark.parametrize("path", ["run", "api/run"])
 def test_only_who_may_see_the_dag_sees_its_run(several: Run, path: str) -> None:
@@ -83,6 +89,7 @@ def test_only_who_may_see_the_dag_sees_its_run(several: Run, path: str) -> None:
     assert asked(several, path, "vic").status_code == 200
 
 
+@pytest.mark.integration
 @pytest.mark.process
 def test_a_person_finds_the_job(several: Run, tmp_path: Path) -> None:
     """The table in a real browser, and one click to a job's own page; nothing is blocked or missing."""
@@ -103,6 +110,7 @@ def test_a_person_finds_the_job(several: Run, tmp_path: Path) -> None:
         assert complaints(browser) == []
 
 
+@pytest.mark.integration
 @pytest.mark.process
 def test_a_run_without_jobs_says_so(site: Site, tmp_path: Path) -> None:
     """In words, in place of an empty table."""
@@ -113,3 +121,27 @@ def test_a_run_without_jobs_says_so(site: Site, tmp_path: Path) -> None:
         person.wait_for("the words", lambda: person.text("#empty"))
         assert "No Spark job here that a retry could resume." in person.text("#empty")
         assert not browser.find_element(By.ID, "jobs").is_displayed()
+
+
+@pytest.mark.integration
+@pytest.mark.process
+def test_the_buttons_ask_first(tmp_path: Path, site: Site) -> None:
+    """Escape changes nothing; a confirmed discard is said, and the job starts afresh; a release deletes."""
+    run = site.run("a b fail")
+    with chromium(tmp_path / "profile") as browser:
+        person = Person(browser)
+        site.log_in(browser)
+        browser.get(f"{site.url}/spark-recovery/?{urlencode(run.query())}")
+        person.click("//button[@id='discard']")
+        assert browser.switch_to.active_element.text == "Cancel"
+        ActionChains(browser).send_keys(Keys.ESCAPE).perform()
+        assert not browser.find_element(By.ID, "confirm").is_displayed()
+        assert find_discard(site.store, run.job.prefix, 1) is None
+        for button, said in (("discard", "starts afresh"), ("release", "8 partitions deleted")):
+            person.click(f"//button[@id='{button}']")
+            person.click("//button[@id='confirm-yes']")
+            person.wait_for(said, lambda said=said: said in person.text("#notices [data-notice=done]"))
+            picture(browser, button)
+        assert find_discard(site.store, run.job.prefix, 1) is not None
+        assert "was discarded by ann" in person.text("#notices [data-notice=discard]")
+        assert complaints(browser) == []

@@ -15,7 +15,7 @@ from tests.queries.moments import KILLED, SEED, fault, killed_after, killed_at, 
 from tests.queries.runs import JOBS, ScriptRuns
 from tests.queries.sql import CHANGES, order_keys, published_queries, spark_queries
 
-pytestmark = [pytest.mark.process, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.process, pytest.mark.integration, pytest.mark.timeout(1200)]
 
 SCRIPT = JOBS / "queries.py"
 QUERIES = range(1, 23)

@@ -13,7 +13,7 @@ from tests.queries.moments import SEED, fault, killed_after, killed_at, moment, 
 from tests.queries.outputs import output_differences
 from tests.queries.runs import JOBS, SCRIPTS, ScriptRuns
 
-pytestmark = [pytest.mark.process, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.process, pytest.mark.integration, pytest.mark.timeout(1200)]
 
 NAMES = sorted(script.stem for script in SCRIPTS.glob("*.py"))
 

@@ -14,7 +14,7 @@ from tests.support.blocked_imports import blocked_imports, python_without
 from tests.support.driver import DriverHarness
 from tests.support.s3_gateway import S3Server
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.integration]
 
 SCRIPT = "assert False, 'the script must not run'\n"
 

@@ -17,7 +17,7 @@ from tests.support.driver import DriverHarness, Outcome
 from tests.support.http_faults import Answer, Drop, Fault, FaultyServer, Request
 from tests.support.s3_gateway import S3Server
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.integration]
 
 LEASE = {"previous-worker-recovery-timeout": "6s", "ownership-timeout": "3s"}
 

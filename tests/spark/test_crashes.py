@@ -48,7 +48,7 @@ def run(driver: DriverHarness, orders: Path, fault: str = "", script: str = "two
         f"{faults.AFTER_PARTITION_PUT}@2",
         pytest.param(faults.BEFORE_VERTEX_FINISHED, marks=pytest.mark.walk),
         pytest.param(f"{faults.AFTER_PARTITION_EVENT}@8", marks=pytest.mark.walk),
-        f"{faults.AFTER_SNAPSHOT}@2",
+        pytest.param(f"{faults.AFTER_SNAPSHOT}@2", marks=pytest.mark.walk),
         pytest.param(faults.BEFORE_JOB_FINISHED, marks=pytest.mark.walk),
     ],
 )
@@ -62,6 +62,7 @@ def test_killed_at_a_commit_boundary_then_run_again(driver: DriverHarness, order
     assert second.tasks["checkpoint graded"] == 4 - stored["graded"], second.log
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(
     "fault",
     [faults.AFTER_FAILURE_HANDLED, pytest.param(f"{faults.AFTER_COORDINATOR_SNAPSHOT}@2", marks=pytest.mark.walk)],
@@ -79,6 +80,7 @@ def test_killed_between_a_failure_and_its_restart_or_after_a_step(
     assert restarted == (fault != faults.AFTER_FAILURE_HANDLED)  # then the first attempt had met it
 
 
+@pytest.mark.integration
 def test_attempt_two_computes_exactly_the_missing_partitions(driver: DriverHarness) -> None:
     """Objects and tasks of attempt 2 are those of the partitions that attempt 1 did not store, no more and no less."""
     gate = driver.folder / "gate"  # partitions 2 and 3 wait for it, so that attempt 1 dies with exactly two stored
@@ -94,6 +96,7 @@ def test_attempt_two_computes_exactly_the_missing_partitions(driver: DriverHarne
     assert second.tasks["checkpoint doubled"] == 2
 
 
+@pytest.mark.walk
 def test_a_crash_during_reconciliation_is_survived_by_attempt_three(driver: DriverHarness, orders: Path) -> None:
     """Attempt 2 dies while it reconciles; attempt 3 resumes from what attempt 1 stored."""
     run(driver, orders, f"{faults.AFTER_PARTITION_EVENT}@8")

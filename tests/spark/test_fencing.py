@@ -20,7 +20,7 @@ from airflow_provider.storage.uris import open_store
 from tests.support.driver import DriverHarness
 from tests.support.waiting import signal_tree, wait_until
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.integration]
 
 # Heartbeats come every second, so that a driver learns quickly that it is fenced.
 OPTIONS = {"previous-worker-recovery-timeout": "3s", "keep-partitions": ""}

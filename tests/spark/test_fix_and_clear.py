@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.driver import JOBS, DriverHarness
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.integration]
 
 
 def test_fix_the_bug_and_clear(driver: DriverHarness, orders: Path) -> None:

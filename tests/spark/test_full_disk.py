@@ -54,6 +54,7 @@ def test_files_lie_in_sparks_local_directories(tmp_path: Path, monkeypatch: pyte
     assert not folder.exists()
 
 
+@pytest.mark.integration
 @pytest.mark.process
 def test_a_full_local_disk_does_not_fail_the_job(driver: DriverHarness, tmp_path: Path, small_disk: Path) -> None:
     """The rows come out right, and one line says that the checkpoint is not stored, and why."""

@@ -16,7 +16,7 @@ from airflow_provider.recovery.options import INTEGRITY_SECRET
 from tests.spark.test_crashes import KILLED, expected, result
 from tests.support.driver import DriverHarness, Outcome
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.integration]
 
 SECRET = "5ea1" * 16
 KEEP = {"keep-partitions": ""}

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
+@pytest.mark.integration
 @pytest.mark.process
 @pytest.mark.parametrize(
     "kind", [pytest.param("files", marks=pytest.mark.walk), pytest.param("range", marks=pytest.mark.walk), "shuffle"]

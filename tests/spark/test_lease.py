@@ -31,7 +31,7 @@ from tests.support.http_faults import Answer, Drop, Fault, FaultyServer, Stall
 from tests.support.s3_gateway import S3Server
 from tests.support.waiting import signal_tree, wait_until
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.integration]
 
 LEASE = {"previous-worker-recovery-timeout": "3s", "ownership-timeout": "3s", "sinks": "repeat"}
 """Beats every second, and each write is made by whoever may make it."""
@@ -132,7 +132,7 @@ def remote(
         server.reset()
 
 
-@pytest.mark.parametrize("how", ["df", "sql"])
+@pytest.mark.parametrize("how", ["df", pytest.param("sql", marks=pytest.mark.walk)])
 def test_a_driver_whose_role_has_expired_writes_nothing(
     remote: tuple[Appends, FaultyServer], moto: S3Server, how: str
 ) -> None:

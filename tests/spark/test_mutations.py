@@ -25,7 +25,7 @@ from tests.support.driver import DriverHarness
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.process]
+pytestmark = [pytest.mark.spark, pytest.mark.process, pytest.mark.integration]
 
 SCRIPTS = Path(__file__).parent / "mutations"
 MODULES = ("pricing", "rates", "discounts")

@@ -15,7 +15,7 @@ from tests.support.driver import DriverHarness
 from tests.support.http_faults import Answer, Fault, FaultyServer, Request
 from tests.support.s3_gateway import S3Server
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.integration]
 
 RETRIED = 6
 """Requests that the retry policy sends in all."""

@@ -41,7 +41,7 @@ class S3Driver(DriverHarness):
         return [entry["Key"] for entry in page.get("Contents", [])]
 
 
-@pytest.fixture(params=[pytest.param("moto", marks=pytest.mark.walk), "s3_gateway"])
+@pytest.fixture
 def s3_driver(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> S3Driver:
     server: S3Server = request.getfixturevalue(request.param)
     for name, value in server.environment.items():
@@ -49,6 +49,7 @@ def s3_driver(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytes
     return S3Driver(tmp_path, server)
 
 
+@pytest.mark.parametrize("s3_driver", [pytest.param("moto", marks=pytest.mark.walk), "s3_gateway"], indirect=True)
 def test_killed_within_a_multipart_upload(s3_driver: S3Driver) -> None:
     """A half-finished upload is no partition; the retry uploads it again, and after success nothing is left of it."""
     out = str(s3_driver.folder / "out")

@@ -13,7 +13,7 @@ import pytest
 from airflow_provider.recovery import faults
 from tests.support.driver import DriverHarness, Outcome
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.integration]
 
 KILLED = -9
 CUSTOMERS = 40

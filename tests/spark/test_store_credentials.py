@@ -10,7 +10,7 @@ import pytest
 from tests.support.driver import DriverHarness
 from tests.support.s3_gateway import S3Server
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.integration]
 
 SCRIPT = """\
 from pyspark.sql import SparkSession

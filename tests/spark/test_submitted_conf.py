@@ -59,6 +59,7 @@ def test_spark_submit_is_left_alone() -> None:
     assert with_py_file(environment, lambda: "own.zip") == {}
 
 
+@pytest.mark.integration
 @pytest.mark.process
 def test_spark_submits_conf_reaches_the_driver(tmp_path: Path) -> None:
     """``--conf`` and ``spark-defaults.conf`` are read through spark-submit; an unknown property ends the driver."""
@@ -90,6 +91,7 @@ def test_spark_submits_conf_reaches_the_driver(tmp_path: Path) -> None:
     assert not (tmp_path / "store").exists()
 
 
+@pytest.mark.integration
 @pytest.mark.process
 def test_pysparks_arguments_reach_the_driver(driver: DriverHarness) -> None:
     """``spark-recovery run`` takes options from ``PYSPARK_SUBMIT_ARGS``, over those of its own command line."""

@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.driver import DriverHarness
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.integration]
 
 
 def expected(day: int) -> list[str]:

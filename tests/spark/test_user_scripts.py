@@ -20,7 +20,7 @@ from airflow_provider.storage.uris import open_store
 from tests.spark.test_crashes import KILLED
 from tests.support.driver import DriverHarness
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.integration]
 
 
 def inspect(driver: DriverHarness, *flags: str) -> str:

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from airflow_provider.recovery.errors import ObjectExists
+from airflow_provider.recovery.lease import Lease
 from airflow_provider.storage.claims import Claim, Claims, process_is_gone
 from airflow_provider.storage.files import FileObjectStore
 from airflow_provider.storage.object_store import ObjectStore
@@ -97,6 +98,7 @@ def test_a_claim_that_cannot_be_read_still_holds_its_epoch(files: FileObjectStor
         newest = Claims(files, PREFIX).newest()
         assert newest is not None
         assert (newest.epoch, newest.owner) == (epoch, "")
+        assert newest.terms == Lease(), "its driver is watched for as long as one that said nothing of it"
         assert not process_is_gone(newest)
     assert Claims(files, PREFIX).claim().epoch == 5
     files.put_new(f"{PREFIX}/claims/00000006.json", files.get(f"{PREFIX}/claims/00000005.json"))

@@ -138,8 +138,17 @@ def crash(plain: PlainDriver, fault: str) -> None:
     assert re.fullmatch(re.escape(faults.killed_at(fault)) + r"\d+", marker)
 
 
+LATER_PASSAGES = [f"{point}@{passage}" for point, passages in LATER.items() for passage in passages]
+
+
 @pytest.mark.parametrize(
-    "fault", [*faults.POINTS, *(f"{point}@{passage}" for point, passages in LATER.items() for passage in passages)]
+    ("plain", "fault"),
+    [
+        *(("file", fault) for fault in (*faults.POINTS, *LATER_PASSAGES)),
+        *(pytest.param("moto", fault, marks=pytest.mark.integration) for fault in faults.POINTS),
+        *(pytest.param("moto", fault, marks=pytest.mark.walk) for fault in LATER_PASSAGES),
+    ],
+    indirect=["plain"],
 )
 def test_killed_there_and_run_again(plain: PlainDriver, fault: str) -> None:
     """Whatever was under way, the successor knows all that was confirmed and finds all that was stored."""

@@ -14,6 +14,7 @@ from tests.torture.walk import walk
 SEED = int(os.environ.get("SPARK_RECOVERY_SEED", "1"))
 
 
+@pytest.mark.integration
 @pytest.mark.process
 @pytest.mark.timeout(900)
 def test_a_job_that_is_disturbed_five_times_leaves_what_a_plain_run_leaves(tmp_path: Path) -> None:

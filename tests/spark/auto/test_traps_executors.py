@@ -18,7 +18,7 @@ from tests.support.driver import JOBS, SPARK_SETTINGS
 from tests.support.standalone import EXECUTOR_SETTINGS, StandaloneCluster, standalone_cluster
 from tests.support.waiting import kill_tree, wait_until
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.integration, pytest.mark.process]
 
 ROOT = Path(__file__).parents[3]
 TWO_EXECUTORS = {"spark.cores.max": "2"}

@@ -113,6 +113,7 @@ def test_shuffle_files_of_another_kind_are_left_alone(
     assert reason in not_sparks_own_files(SimpleNamespace(_jsc=SimpleNamespace(sc=lambda: context)))
 
 
+@pytest.mark.integration
 @pytest.mark.process
 def test_encrypted_shuffles_are_not_kept(driver: DriverHarness, tmp_path: Path) -> None:
     """A driver that encrypts its shuffle files runs as it would have, stores none of them, and says so once."""

@@ -17,7 +17,7 @@ from tests.support.quick_jvm import QUICK_JVM
 
 log = logging.getLogger(__name__)
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.integration]
 
 ROOT = Path(__file__).parents[3]
 

@@ -1,0 +1,87 @@
+"""A killed job is recovered on each supported version of Spark, with real drivers."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from airflow_provider.recovery import faults
+from tests.spark.test_crashes import KILLED
+from tests.support.driver import DriverHarness
+from tests.support.quick_jvm import QUICK_JVM, WITHOUT_COMPILER
+from tests.support.sparks import OTHERS, OWN, ROOT, spark_python
+
+pytestmark = [pytest.mark.process, pytest.mark.integration, pytest.mark.timeout(420)]
+
+FILES = 4
+WARNED = re.compile(r"^\S+ (?:WARNING|ERROR) spark-recovery: .*", re.MULTILINE)
+
+
+@pytest.fixture(scope="module")
+def orders(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """400 orders of 30 customers, one file for each task."""
+    folder = tmp_path_factory.mktemp("orders")
+    for part in range(FILES):
+        rows = range(part * 100, part * 100 + 100)
+        table = pa.table({"customer": [row * 7919 % 30 for row in rows], "amount": [row % 97 for row in rows]})
+        pq.write_table(table, folder / f"part-{part}.parquet")
+    return folder
+
+
+def expected(orders: Path) -> list[tuple[str, int]]:
+    """The job's answer, worked out by Arrow."""
+    sums = pq.read_table(orders).group_by("customer").aggregate([("amount", "sum")]).to_pylist()
+    return sorted((f"customer {row['customer']}", 2 * row["amount_sum"]) for row in sums)
+
+
+def reused(driver: DriverHarness) -> dict[str, tuple[int, int]]:
+    """What ``spark-recovery inspect`` says of each recovery point: how many partitions or map outputs it has, and how
+    many of them were reused.
+    """
+    store = ["--event-store", driver.event_store, "--job-id", driver.job_id, "--json"]
+    command = [sys.executable, "-m", "airflow_provider.cli", "inspect", *store]
+    report = json.loads(subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout)
+    return {vertex["name"]: (vertex["partitions"], vertex["reused"]) for vertex in report["vertices"]}
+
+
+@pytest.mark.parametrize("mode", ["explicit", "auto"])
+@pytest.mark.parametrize("spark", sorted({*OTHERS, OWN}))
+def test_a_killed_job_is_recovered(tmp_path: Path, orders: Path, spark: str, mode: str) -> None:
+    """Killed with half of its checkpoint stored, or in auto mode half of the shuffle above it, and run again: plain
+    Spark's rows, only the missing half is computed, and neither attempt warns of anything.
+    """
+    driver = DriverHarness(tmp_path, f"file://{tmp_path}/store", python=spark_python(spark))
+    driver.environment = {"PYTHONPATH": str(ROOT)}
+    driver.settings = {
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.level=warn {QUICK_JVM if spark == OWN else WITHOUT_COMPILER}",
+        "spark.sql.files.maxPartitionBytes": "4000",
+        "spark.sql.files.openCostInBytes": "4000",
+    }
+    explicit = mode == "explicit"
+    target, gate = tmp_path / "totals", tmp_path / "gate"
+    arguments = (str(orders), str(target), str(gate), "checkpoint" if explicit else "shuffle")
+    options = {"keep-partitions": "", "recovery-points": mode, "overhead-budget": "1e6"}
+    stored = f"{faults.AFTER_PARTITION_EVENT}@{2 if explicit else FILES + 2}"
+
+    first = driver.run("every_version.py", *arguments, fault=stored, options=options)
+    assert first.code == KILLED, first.log
+    gate.touch()
+    second = driver.run("every_version.py", *arguments, options=options)
+    assert second.code == 0, second.log
+
+    rows = pq.read_table(target).to_pylist()
+    assert sorted((row["name"], row["total"]) for row in rows) == expected(orders)
+    if explicit:
+        assert reused(driver) == {"amounts": (FILES, 2)}, second.log
+        assert "checkpoint 'amounts': 4 partitions, 2 reused, 2 to compute" in second.log
+    else:
+        assert reused(driver) == {"amounts": (FILES, FILES), "shuffle(name)": (FILES, 2)}, second.log
+        assert "shuffle(name): 2 map outputs put back, 2 to compute" in second.log
+    assert WARNED.findall(first.log + second.log) == []

@@ -1,0 +1,32 @@
+"""Other versions of Spark than the tests' own, in environments with what a cluster has.
+
+``tools/setup.sh sparks`` makes one for each line of ``tools/spark-versions.txt``.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+OTHERS = tuple((ROOT / "tools" / "spark-versions.txt").read_text().split())
+OWN = version("pyspark")
+REQUIRED = "SPARK_RECOVERY_REQUIRE_SPARKS"
+"""Set to 1 where a missing environment must fail the tests instead of skipping them, as in CI."""
+
+
+def spark_python(spark: str) -> str:
+    """Return a Python that has this version of Spark; without one the test is skipped, or fails in CI."""
+    if spark == OWN:
+        return sys.executable
+    environment = ROOT / ".tools" / "sparks" / spark
+    if not (environment / "complete").exists():
+        reason = f"no environment with Spark {spark}; to make it: tools/setup.sh sparks"
+        if os.environ.get(REQUIRED) == "1":
+            pytest.fail(reason)
+        pytest.skip(reason)
+    return str(environment / "bin" / "python")
