@@ -1,7 +1,7 @@
 """Look on while the script runs: a thread of its own sees which shuffles run, and keeps them.
 
 It asks nothing that would be made by asking, starts no Spark job with a local master, and looks at plans only when the
-tracker of map outputs knows a shuffle that it has not seen.
+tracker of map outputs knows a shuffle that it has not seen, and that may have run for long enough to be worth it.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import Counter, defaultdict, deque
+from collections import defaultdict, deque
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider.recovery.causes import one_line
@@ -19,7 +20,7 @@ from airflow_provider.spark.auto.keeping import KeptShuffle, Tools
 from airflow_provider.spark.auto.registry import ShuffleRegistry
 from airflow_provider.spark.auto.shuffle_vertex import NotKept
 from airflow_provider.spark.jvm.exchanges import RunningQueries, shuffles_of
-from airflow_provider.spark.jvm.executors import on_executors
+from airflow_provider.spark.jvm.executors import is_local, on_executors
 from airflow_provider.spark.jvm.map_output_tracker import MapOutputTracker, not_sparks_own_files
 from airflow_provider.spark.jvm.settings import active_session
 from airflow_provider.spark.jvm.stage_metrics import StageMetricsReader
@@ -47,6 +48,23 @@ _SHARE = 5
 """A look that takes long is followed by a pause so many times as long, so that looking costs little of a core."""
 
 
+@dataclass
+class _Unseen:
+    """A shuffle that the tracker of map outputs knows, and that no plan has shown.
+
+    :ivar since: a moment before it began, on the monotonic clock
+    :ivar looks: how often it was looked for
+    """
+
+    since: float
+    looks: int = 0
+
+    @property
+    def due(self) -> bool:
+        """Whether the plans are searched for it: each time after twice as many looks."""
+        return self.looks < _LOOKS and self.looks & (self.looks - 1) == 0
+
+
 class Application:
     """The shuffles of one Spark application, seen from outside.
 
@@ -62,17 +80,19 @@ class Application:
         self.registry = ShuffleRegistry()
         self._queries = RunningQueries(spark)
         cost = CopyingCost(context.master.request.options.overhead_budget)
+        self._dear_after = _dear_after(spark, cost)
+        self._looked = time.monotonic()
         self._tools = Tools(MapOutputTracker(spark), StageMetricsReader(spark), cost)
         self._noted: deque[tuple[Any, float]] = deque(maxlen=_NOTED)
         self._noting = threading.Lock()
         self._kept: dict[int, KeptShuffle] = {}
-        self._unseen: Counter[int] = Counter()
-        self._begun = spark._jvm.java.util.WeakHashMap()
+        self._unseen: dict[int, _Unseen] = {}
+        self._actions = spark._jvm.java.util.WeakHashMap()
 
     def begins(self, execution: Any) -> int:
         """Count the actions of a query, from 1; the caller sees to it that threads come one after the other."""
-        number = int(self._begun.getOrDefault(execution, 0)) + 1
-        self._begun.put(execution, number)
+        number = int(self._actions.getOrDefault(execution, 0)) + 1
+        self._actions.put(execution, number)
         return number
 
     def note(self, execution: Any) -> None:
@@ -84,13 +104,17 @@ class Application:
         """See what is new, and keep what is worth it."""
         numbers = self._tools.tracker.shuffles()
         self._forget(numbers)
-        if any(_is_due(self._unseen[number]) for number in numbers - self._kept.keys()):
+        now = time.monotonic()
+        unseen = [self._unseen.setdefault(number, _Unseen(self._looked)) for number in numbers - self._kept.keys()]
+        dear = [shuffle for shuffle in unseen if now - shuffle.since >= self._dear_after]
+        if any(shuffle.due for shuffle in dear):
             self._find()
-            for number in numbers - self._kept.keys():
-                self._unseen[number] += 1
-        pending = [shuffle for shuffle in self._kept.values() if not shuffle.over]
-        for shuffle in sorted(pending, key=lambda shuffle: -shuffle.worth):
-            shuffle.look()
+        for shuffle in dear:
+            shuffle.looks += 1
+        self._looked = now
+        pending = [kept for kept in self._kept.values() if not kept.over]
+        for kept in sorted(pending, key=lambda kept: -kept.worth):
+            kept.look()
 
     def _find(self) -> None:
         with self._noting:
@@ -107,6 +131,8 @@ class Application:
         """Spark has no use for a shuffle any more: neither have we, and what was put back for it is deleted."""
         for number in self._kept.keys() - numbers:
             del self._kept[number]
+        for number in self._unseen.keys() - (numbers - self._kept.keys()):
+            del self._unseen[number]
         with self.registry.lock:
             gone = [number for number in self.registry.put_back if number not in numbers]
             files = [pair for number in gone for pair in self.registry.put_back.pop(number)]
@@ -117,11 +143,12 @@ class Application:
             on_executors(self._spark, work, _remove_here)
 
 
-def _is_due(looks: int) -> bool:
-    """Whether the plans are searched for a shuffle that *looks* before this have not found: each time after twice as
-    many.
+def _dear_after(spark: Any, cost: CopyingCost) -> float:
+    """Return the seconds that the tasks of a shuffle need at least to become worth keeping: all cores at work for it.
+
+    On a cluster the driver looks at once: its tasks run elsewhere, and its cores come and go.
     """
-    return looks < _LOOKS and looks & (looks - 1) == 0
+    return cost.least / max(1, int(spark.sparkContext.defaultParallelism)) if is_local(spark) else 0.0
 
 
 def _remove_here(dirs: LocalDirs, outputs: Sequence[MapOutput]) -> list[int]:

@@ -146,6 +146,33 @@ def test_looks_that_fail_do_not_end_the_watching(
     assert len(failed) == 4
 
 
+def test_plans_are_searched_only_for_what_may_be_worth_it(
+    spark: SparkSession, orders: Path, attempts: Attempts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A search takes hundreds of requests to the JVM: none is made for shuffles whose tasks cannot have taken as long
+    as it costs to keep one.
+    """
+    searched = list[Any]()
+    search = watching.shuffles_of
+    monkeypatch.setattr(watching, "shuffles_of", lambda plan, *rest: searched.append(plan) or search(plan, *rest))
+    for budget in ("1e-6", "1e9"):
+        attempts.options = {"overhead_budget": budget}
+        with auto_attempt(attempts, spark) as attempt:
+            df = spark.read.parquet(str(orders)).groupBy("customer").sum("amount")
+            df.collect()
+            kept = attempt.keep(df)
+        assert (kept, bool(searched)) == (([], False) if budget == "1e-6" else (["shuffle(customer)"], True))
+
+
+def test_a_shuffle_that_no_plan_shows_is_looked_for_less_and_less() -> None:
+    """Each time after twice as many looks, and then no more: it is an RDD's."""
+    shuffle, due = watching._Unseen(0.0), []
+    for look in range(100):
+        shuffle.looks = look
+        due += [look] if shuffle.due else []
+    assert due == [0, 1, 2, 4, 8, 16]
+
+
 def test_what_is_not_made_yet_is_not_made_by_looking(
     spark: SparkSession, orders: Path, tmp_path: Path, attempts: Attempts
 ) -> None:
