@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.sql.session import _monkey_patch_RDD
 
 from airflow_provider.spark.auto import watching
 from airflow_provider.spark.auto.watching import Application, Watcher
@@ -80,6 +81,7 @@ def jobs_before_their_query(spark: SparkSession, group: str) -> list[int]:
 def side_by_side(spark: SparkSession, orders: Path, label: str) -> tuple[list[Any], list[int]]:
     """Both sessions at once, each with its own settings; returns rows and numbers of jobs."""
     sessions = [spark.newSession() for _ in SETTINGS]
+    _monkey_patch_RDD(spark)  # PySpark gives RDD.toDF to the newest session; other tests want it back
     for session, settings in zip(sessions, SETTINGS, strict=True):
         for name, value in settings.items():
             session.conf.set(name, value)
