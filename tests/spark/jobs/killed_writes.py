@@ -19,9 +19,12 @@ ALGORITHM = "mapreduce.fileoutputcommitter.algorithm.version"
 
 
 def committed(place: Path) -> int:
-    """How many tasks of the write have committed."""
-    tasks = {folder.name for folder in place.rglob("task_*")}
-    files = {file.name[:10] for file in place.rglob("part-*") if "_temporary" not in file.parts}
+    """How many tasks of the write have committed; 0 while folders of tasks are moved."""
+    try:
+        tasks = {folder.name for folder in place.rglob("task_*")}
+        files = {file.name[:10] for file in place.rglob("part-*") if "_temporary" not in file.parts}
+    except FileNotFoundError:
+        return 0
     return max(len(tasks), len(files))
 
 
