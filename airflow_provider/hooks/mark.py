@@ -6,13 +6,13 @@ submitted. A tag on YARN, a label of the driver pod on Kubernetes.
 
 from __future__ import annotations
 
-import hashlib
 import re
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from airflow_provider.recovery.digest import digest
 from airflow_provider.recovery.job import JobId
 
 LABEL = "spark-recovery-job"
@@ -23,8 +23,7 @@ _SAID = re.compile(rf"^\s*{re.escape(_TAGS)}(?:\s*[=:]\s*|\s+)(.*)$", re.MULTILI
 
 def job_mark(event_store: str, job: JobId) -> str:
     """Return the mark of a job in a store. No secret: lower case, and short enough for a tag and for a label."""
-    digest = hashlib.sha256(f"{event_store.rstrip('/')}\n{job}".encode("utf-8", "surrogatepass")).hexdigest()
-    return f"spark-recovery-{digest[:32]}"
+    return f"spark-recovery-{digest(event_store.rstrip('/'), str(job))[:32]}"
 
 
 def marked(conf: Mapping[str, Any], kind: str, mark: str, usual_tags: str = "") -> dict[str, Any]:

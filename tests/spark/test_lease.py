@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -10,7 +9,6 @@ import time
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, replace
 from pathlib import Path
 
 import pyarrow.dataset as ds
@@ -26,10 +24,11 @@ from airflow_provider.storage.heartbeat import heartbeat_key
 from airflow_provider.storage.object_store import ObjectStore
 from airflow_provider.storage.processes import process_tree
 from airflow_provider.storage.uris import open_store
+from tests.support.claims import claim_elsewhere
 from tests.support.driver import SPARK_SETTINGS, DriverHarness
 from tests.support.http_faults import Answer, Drop, Fault, FaultyServer, Stall
 from tests.support.s3_gateway import S3Server
-from tests.support.waiting import signal_tree, wait_until
+from tests.support.waiting import signal_quietly, signal_tree, wait_until
 
 pytestmark = [pytest.mark.process, pytest.mark.integration]
 
@@ -77,15 +76,12 @@ class Appends:
         finally:
             for pid in {*tree, *process_tree(process.pid)}:
                 if process.poll() is None or pid != process.pid:
-                    kill_quietly(pid)
+                    signal_quietly(pid, signal.SIGKILL)
             process.communicate()
 
     def elsewhere(self, epoch: int) -> None:
         """Let a claim look as if its driver ran on another machine, out of reach."""
-        claim = Claims(self.store, self.prefix).get(epoch)
-        assert claim is not None
-        other = replace(claim, host="elsewhere", boot_id="another")
-        self.store.put(f"{self.prefix}/claims/{epoch:08d}.json", json.dumps(asdict(other)).encode())
+        claim_elsewhere(self.store, self.prefix, epoch)
 
     def claim(self, epoch: int) -> Claim | None:
         return Claims(self.store, self.prefix).get(epoch)
@@ -96,13 +92,6 @@ class Appends:
 
 
 ONCE = list(range(100))
-
-
-def kill_quietly(pid: int) -> None:
-    try:
-        os.kill(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        return
 
 
 def is_alive(pid: int) -> bool:

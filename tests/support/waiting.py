@@ -32,10 +32,15 @@ def signal_tree(process: subprocess.Popen[str], number: signal.Signals) -> list[
     return tree
 
 
+def signal_quietly(pid: int, number: signal.Signals) -> None:
+    """Send a signal to a process that may have ended."""
+    with suppress(ProcessLookupError):
+        os.kill(pid, number)
+
+
 def kill_tree(pid: int) -> None:
     """SIGKILL for a process's group, and for what descends from it in groups of its own (Spark's Python workers)."""
     descendants = process_tree(pid)[1:]
     os.killpg(pid, signal.SIGKILL)
     for descendant in descendants:
-        with suppress(ProcessLookupError):
-            os.kill(descendant, signal.SIGKILL)
+        signal_quietly(descendant, signal.SIGKILL)

@@ -6,7 +6,6 @@ plain run, each once, and no two drivers may have written at one time.
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -15,7 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
@@ -24,10 +23,13 @@ from airflow_provider.recovery.options import StorageOptions
 from airflow_provider.recovery.run_request import EXIT_FENCED
 from airflow_provider.storage.claims import Claims
 from airflow_provider.storage.object_store import ObjectStore
-from airflow_provider.storage.processes import process_tree
+from airflow_provider.storage.processes import jvms_of, process_tree
+from airflow_provider.storage.processes import process as process_of
 from airflow_provider.storage.uris import open_store
+from tests.support.claims import claim_elsewhere
 from tests.support.driver import SPARK_SETTINGS
 from tests.support.http_faults import Answer, Drop, Fault, FaultyServer, Stall
+from tests.support.waiting import signal_quietly
 from tests.torture.outputs import differences, rows_of, two_drivers, writes_of
 
 SCRIPT = Path(__file__).with_name("script.py")
@@ -145,14 +147,12 @@ class Job:
             process = subprocess.Popen(
                 command, env=environment, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log
             )
-        tree: set[int] = set()
         try:
             yield process
         finally:
-            tree |= {process.pid, *process_tree(process.pid)}
-            for pid in tree:
+            for pid in process_tree(process.pid):
                 if pid != process.pid or process.poll() is None:
-                    _signal(pid, signal.SIGKILL)
+                    signal_quietly(pid, signal.SIGKILL)
             process.wait()
 
     def log(self, name: str) -> str:
@@ -188,7 +188,7 @@ class Job:
     def _kill(self, process: subprocess.Popen[bytes]) -> None:
         """All of it at once, as when its machine goes."""
         for pid in process_tree(process.pid):
-            _signal(pid, signal.SIGKILL)
+            signal_quietly(pid, signal.SIGKILL)
         process.wait()
 
     def _kill_the_driver(self, process: subprocess.Popen[bytes]) -> None:
@@ -197,28 +197,32 @@ class Job:
         process.wait()
 
     def _kill_the_jvm(self, process: subprocess.Popen[bytes]) -> None:
-        for jvm in _jvms(process.pid):
-            _signal(jvm, signal.SIGKILL)
+        for jvm in self._jvms(process):
+            signal_quietly(jvm, signal.SIGKILL)
         self._ends(process)
 
+    def _jvms(self, process: subprocess.Popen[bytes]) -> list[int]:
+        driver = process_of(process.pid)
+        return [jvm.pid for jvm in jvms_of(driver)] if driver is not None else []
+
     def _pause_the_jvm(self, process: subprocess.Popen[bytes]) -> None:
-        jvms = _jvms(process.pid)
+        jvms = self._jvms(process)
         for jvm in jvms:
-            _signal(jvm, signal.SIGSTOP)
+            signal_quietly(jvm, signal.SIGSTOP)
         self._wait(process, LEASE * 1.7)
         for jvm in jvms:
-            _signal(jvm, signal.SIGCONT)
+            signal_quietly(jvm, signal.SIGCONT)
 
     def _pause_and_replace(self, process: subprocess.Popen[bytes]) -> None:
         """Paused for longer than its lease, out of reach of its successor, and awake again while that one writes."""
         self._elsewhere()
         tree = process_tree(process.pid)
         for pid in tree:
-            _signal(pid, signal.SIGSTOP)
+            signal_quietly(pid, signal.SIGSTOP)
         with self.driver() as successor:
             self._wait(successor, LEASE * 2 + self.random.uniform(4, 12))
             for pid in tree:
-                _signal(pid, signal.SIGCONT)
+                signal_quietly(pid, signal.SIGCONT)
             self._is_fenced(process)
             self._wait(successor, self.random.uniform(0, 15))
 
@@ -276,12 +280,10 @@ class Job:
 
     def _elsewhere(self) -> None:
         """Let the newest claim look as if its driver ran on another machine, out of reach."""
-        claims = Claims(self._objects, JobId.parse(self.id).prefix)
-        newest = claims.newest()
+        store, prefix = self._objects, JobId.parse(self.id).prefix
+        newest = Claims(store, prefix).newest()
         if newest is not None:
-            other = replace(newest, host="elsewhere", boot_id="another")
-            key = f"{JobId.parse(self.id).prefix}/claims/{newest.epoch:08d}.json"
-            self._objects.put(key, json.dumps(asdict(other)).encode())
+            claim_elsewhere(store, prefix, newest.epoch)
 
     @property
     def _objects(self) -> ObjectStore:
@@ -313,17 +315,3 @@ class Job:
     def _found(self, what: str) -> None:
         self.outcome.findings.append(f"job {self.seed} ({self.mode}, {self.folder}): {what}")
         self.say(self.outcome.findings[-1])
-
-
-def _jvms(pid: int) -> list[int]:
-    found = []
-    for child in process_tree(pid):
-        with suppress(OSError):
-            if Path(f"/proc/{child}/comm").read_text().strip() == "java":
-                found.append(child)
-    return found
-
-
-def _signal(pid: int, number: signal.Signals) -> None:
-    with suppress(ProcessLookupError):
-        os.kill(pid, number)

@@ -18,7 +18,7 @@ from tests.spark.attempts import Attempts
 from tests.spark.auto.watched import auto_attempt, shuffle_numbers
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, Row, SparkSession
 
 pytestmark = pytest.mark.spark
 
@@ -60,19 +60,24 @@ HARMS: dict[str, Callable[[list[Path], list[Path]], None]] = {
 }
 
 
+def kept(spark: SparkSession, orders: Path, attempts: Attempts) -> tuple[list[Row], list[Path], list[Path]]:
+    """An attempt that keeps the shuffle of a query; its rows, and the descriptions and blocks in the store."""
+    with auto_attempt(attempts, spark) as first:
+        df = by_customer(spark, orders)
+        rows = sorted(df.collect())
+        assert first.keep(df)
+        files = first.stored_files()
+    blocks = [path for path in files if path.name.endswith(BLOCKS)]
+    return rows, [path for path in files if path not in blocks], blocks
+
+
 @pytest.mark.parametrize("harm", HARMS)
 def test_a_harmed_object_is_computed_again(spark: SparkSession, orders: Path, attempts: Attempts, harm: str) -> None:
     """Whatever was done to a stored map output, the rows are right; the one that is sound need not run again.
 
     A description that is missing beside its blocks is what a driver leaves that ends between the two.
     """
-    with auto_attempt(attempts, spark) as first:
-        df = by_customer(spark, orders)
-        rows = sorted(df.collect())
-        assert first.keep(df)
-        files = first.stored_files()
-    descriptions = [path for path in files if not path.name.endswith(BLOCKS)]
-    blocks = [path for path in files if path.name.endswith(BLOCKS)]
+    rows, descriptions, blocks = kept(spark, orders, attempts)
     assert len(descriptions) == len(blocks) == 2
     HARMS[harm](descriptions, blocks)
     with auto_attempt(attempts, spark) as second:
@@ -101,13 +106,8 @@ def test_only_a_seal_tells_a_forgery(
 ) -> None:
     """A whole map output under another one's name has right checksums: without a secret its rows are believed."""
     monkeypatch.setenv(INTEGRITY_SECRET, secret)
-    with auto_attempt(attempts, spark) as first:
-        df = by_customer(spark, orders)
-        rows = sorted(df.collect())
-        assert first.keep(df)
-        files = first.stored_files()
-    descriptions = [path for path in files if not path.name.endswith(BLOCKS)]
-    forge(descriptions, [path for path in files if path.name.endswith(BLOCKS)])
+    rows, descriptions, blocks = kept(spark, orders, attempts)
+    forge(descriptions, blocks)
     with auto_attempt(attempts, spark) as second:
         assert (sorted(by_customer(spark, orders).collect()) == rows) == bool(secret)
         assert second.put_back() == ({} if secret else {"shuffle(customer)": 2})
