@@ -17,6 +17,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ from airflow_provider.recovery.report import JobReport, build_report
 from airflow_provider.storage.inspection import inspect_job
 from airflow_provider.storage.uris import file_uri, open_store
 from benchmarks.drivers import environment
+from benchmarks.measure import cpu_of
 from tests.queries.compare import SAME_ENGINE, differences
 from tests.queries.data import QuerySuite, query_suite
 from tests.queries.runs import JOBS, kill_tree
@@ -48,10 +50,12 @@ class Run:
     """One driver.
 
     :ivar wall: seconds from the start of its process to its end
+    :ivar cpu: CPU seconds of all its processes, its start among them; up to a second before its end
     :ivar outputs: seconds inside the application for each output, from its first line to its last file; empty if killed
     """
 
     wall: float
+    cpu: float
     outputs: Mapping[str, float] = field(default_factory=dict)
 
     @property
@@ -140,8 +144,9 @@ class Job:
             try:
                 if kill_after is not None:
                     wait_until(lambda: process.poll() is not None or "begins\n" in log.read_text(), f"{log} to begin")
-                process.wait(kill_after)
+                cpu = _wait(process, kill_after)
             except subprocess.TimeoutExpired:
+                cpu = 0.0
                 kill_tree(process.pid)
                 process.wait()
         wall = time.monotonic() - began
@@ -149,7 +154,7 @@ class Job:
             raise SystemExit(f"{self.script.stem} ended with {process.returncode}:\n{log.read_text()[-5000:]}")
         shutil.rmtree(folder / "spark-local", ignore_errors=True)
         seconds = json.loads((folder / "out" / "seconds.json").read_text()) if process.returncode == 0 else {}
-        return Run(round(wall, 3), {str(name): float(taken) for name, taken in seconds.items()})
+        return Run(round(wall, 3), round(cpu, 1), {str(name): float(taken) for name, taken in seconds.items()})
 
     def retry(self, output: str, expected: Path) -> Retry | None:
         """Run one output, kill it on its way, and run it again; ``None`` if it was through before the kill thrice."""
@@ -238,7 +243,9 @@ def summary(nights: Sequence[Pair], pairs: Sequence[Pair], retries: Sequence[Ret
         "median_overhead": round(statistics.median(overheads), 4) if overheads else None,
         "worst_overhead": max(overheads, default=None),
         "total_overhead": _together(pairs),
+        "total_cpu_overhead": _cpu(pairs),
         "nightly_overhead": _together(nights),
+        "nightly_cpu_overhead": _cpu(nights),
         "median_retry_ratio": round(statistics.median(one.ratio for one in retries), 3) if retries else None,
         "worst_retry_ratio": round(max(one.ratio for one in retries), 3) if retries else None,
         "goals": GOALS,
@@ -266,7 +273,9 @@ def table(result: Mapping[str, Any]) -> str:
         ("median_overhead", f"overhead, median of the queries of at least {LONG:g} s"),
         ("worst_overhead", "the same, worst query"),
         ("total_overhead", "overhead, all queries together, median of the rounds"),
+        ("total_cpu_overhead", "the same in CPU seconds of the whole processes"),
         ("nightly_overhead", "overhead of the nightly job, median of the rounds"),
+        ("nightly_cpu_overhead", "the same in CPU seconds of the whole processes"),
         ("median_retry_ratio", "retry / full, median"),
         ("worst_retry_ratio", "retry / full, worst"),
     ):
@@ -296,6 +305,27 @@ def _together(pairs: Sequence[Pair]) -> float | None:
     return round(statistics.median(shares), 4) if shares else None
 
 
+def _cpu(pairs: Sequence[Pair]) -> float | None:
+    """Return what whole processes took more of the processors."""
+    shares = [pair.auto.cpu / pair.plain.cpu - 1 for pair in pairs]
+    return round(statistics.median(shares), 4) if shares else None
+
+
+def _wait(process: subprocess.Popen[bytes], seconds: float | None) -> float:
+    """Wait for the end of a driver; returns its CPU seconds.
+
+    :raises subprocess.TimeoutExpired: it runs for longer
+    """
+    began, cpu = time.monotonic(), 0.0
+    while process.poll() is None:
+        if seconds is not None and time.monotonic() - began > seconds:
+            raise subprocess.TimeoutExpired(process.args, seconds)
+        cpu = max(cpu, cpu_of(process.pid))
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(1.0 if seconds is None else min(1.0, max(0.0, began + seconds - time.monotonic())))
+    return cpu
+
+
 def _report(folder: Path) -> JobReport:
     return build_report(JOB, inspect_job(open_store(file_uri(folder / "store")), JobId.parse(JOB)))
 
@@ -303,4 +333,5 @@ def _report(folder: Path) -> JobReport:
 def _told(pair: Pair) -> str:
     more = pair.auto.inside / pair.plain.inside - 1
     walls = f"processes {pair.plain.wall:.1f}, {pair.auto.wall:.1f} s"
-    return f"plain {pair.plain.inside:.1f} s, overhead {more:+.1%}; {walls}"
+    cpu = f"CPU {pair.plain.cpu:.1f}, {pair.auto.cpu:.1f} s"
+    return f"plain {pair.plain.inside:.1f} s, overhead {more:+.1%}; {walls}, {cpu}"

@@ -36,7 +36,12 @@ class Meter:
         return Cost(time.monotonic() - self._wall, self._cpu_now() - self._cpu)
 
     def _cpu_now(self) -> float:
-        return sum(_cpu(pid) for pid in descendants(os.getpid(), self._without))
+        return cpu_of(os.getpid(), self._without)
+
+
+def cpu_of(pid: int, without: Iterable[int] = ()) -> float:
+    """Return the CPU seconds that a process and its descendants have used so far."""
+    return sum(_cpu(each) for each in descendants(pid, without))
 
 
 def descendants(pid: int, without: Iterable[int] = ()) -> list[int]:

@@ -13,9 +13,13 @@ import sys
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
+from datetime import UTC, datetime
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
+
+import tenacity
 
 from airflow_provider.demo.processes import DemoError, Processes, wait_until
 
@@ -67,6 +71,10 @@ def airflow_environment(work: Path, dags: Path, port: int) -> dict[str, str]:
     }
 
 
+def _is_server_error(error: BaseException) -> bool:
+    return isinstance(error, urllib.error.HTTPError) and error.code >= HTTPStatus.INTERNAL_SERVER_ERROR
+
+
 class LocalAirflow:
     """Airflow as a user sees it: its command line and its REST API.
 
@@ -113,8 +121,14 @@ class LocalAirflow:
 
     def trigger(self, dag_id: str, conf: Mapping[str, Any]) -> str:
         """Start a run of the DAG and return its id."""
-        run = self._call("POST", f"/api/v2/dags/{dag_id}/dagRuns", {"logical_date": None, "conf": dict(conf)})
-        return str(run["dag_run_id"])
+        run_id = f"manual__{datetime.now(UTC).isoformat()}"
+        wanted = {"dag_run_id": run_id, "logical_date": None, "conf": dict(conf)}
+        try:
+            self._call("POST", f"/api/v2/dags/{dag_id}/dagRuns", wanted)
+        except urllib.error.HTTPError as error:
+            if error.code != HTTPStatus.CONFLICT:  # an attempt that got no answer has begun it
+                raise
+        return run_id
 
     def run_state(self, dag_id: str, run_id: str) -> str:
         """Return the state of a run: ``queued``, ``running``, ``success`` or ``failed``."""
@@ -173,7 +187,14 @@ class LocalAirflow:
             raise
         return True
 
+    @tenacity.retry(
+        retry=tenacity.retry_if_exception(_is_server_error),
+        stop=tenacity.stop_after_attempt(4),
+        wait=tenacity.wait_random_exponential(multiplier=0.5),
+        reraise=True,
+    )
     def _call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
+        """Ask the API; a server's error is asked again, because SQLite lets one component wait for another too long."""
         headers = {"Content-Type": "application/json"}
         if self._token:
             headers["Authorization"] = f"Bearer {self._token}"

@@ -16,12 +16,13 @@ from airflow_provider.recovery.errors import ConfigurationError
 from airflow_provider.recovery.executions import Executions
 from airflow_provider.spark.application import ApplicationState, CurrentApplication
 from airflow_provider.spark.draws import Draws
+from airflow_provider.spark.notes import notes
 from airflow_provider.spark.recovery_point import vertex_identity
-from airflow_provider.spark.watching import watch
 from airflow_provider.storage.state_files import StateFiles
 
 if TYPE_CHECKING:
     from airflow_provider.recovery.partitions import StoredPartition
+    from airflow_provider.spark.interception import Stages
     from airflow_provider.spark.job_master import JobMaster
 
 
@@ -56,6 +57,10 @@ class RecoveryContext:
     def application(self) -> ApplicationState:
         """What is known of the Spark application that the script has now."""
         return self._application.state()
+
+    def notes(self) -> Stages:
+        """Note what the script's DataFrames do not tell."""
+        return notes(lambda: self.application, self.draws)
 
     def unique_name(self, name: str, fingerprint: str) -> str:
         """Return *name*, or ``name#2`` and so on where it was already used for something else in this attempt."""
@@ -124,12 +129,10 @@ def require_name(function: str, name: object) -> None:
 
 @contextmanager
 def recovering(context: RecoveryContext) -> Iterator[None]:
-    """Let the checkpoints inside use *context*, and watch how the script makes its DataFrames."""
+    """Let the checkpoints inside use *context*."""
     global _active
-    restore = watch(lambda: context.application, context.draws)
     _active = context
     try:
         yield
     finally:
         _active = None
-        restore()

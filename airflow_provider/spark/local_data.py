@@ -6,37 +6,11 @@ data is: lists and tuples, pandas DataFrames, Arrow tables.
 
 from __future__ import annotations
 
-import functools
 import hashlib
-from typing import TYPE_CHECKING, Any
-
-from airflow_provider.recovery.digest import digest
-from airflow_provider.spark.wrapping import put_in_place
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from typing import Any
 
 
-def watch_local_data(known: Callable[[], dict[int, str]]) -> Callable[[], None]:
-    """Note in *known()* (RDD id → digest) what ``SparkSession.createDataFrame`` is given; returns the way back."""
-    from pyspark.sql import SparkSession
-
-    original = SparkSession.createDataFrame
-
-    @functools.wraps(original)
-    def create(self: Any, data: Any, *args: Any, **kwargs: Any) -> Any:
-        content = _digest(data)
-        df = original(self, data, *args, **kwargs)
-        if content and hasattr(df, "_jdf"):
-            plan = df._jdf.queryExecution().analyzed()
-            if plan.getClass().getSimpleName() == "LogicalRDD":
-                known()[plan.rdd().id()] = digest(content, df.schema.json())
-        return df
-
-    return put_in_place(SparkSession, "createDataFrame", create)
-
-
-def _digest(data: Any) -> str:
+def content_digest(data: Any) -> str:
     """Return a digest of plain local data, or empty text for anything else."""
     module = type(data).__module__.split(".")[0]
     if isinstance(data, (list, tuple)):

@@ -6,21 +6,18 @@ nothing but a dead driver's pending tasks goes; it is taken back as other output
 
 from __future__ import annotations
 
-import functools
 import logging
 from collections import Counter
-from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from airflow_provider.recovery.causes import one_line
 from airflow_provider.recovery.digest import digest
 from airflow_provider.recovery.errors import Fenced
 from airflow_provider.recovery.sinks import listing_digest
 from airflow_provider.recovery.unfinished_write import SINK, UnfinishedWrite
+from airflow_provider.spark.interception import Call, Kind, Proceed, Stages
 from airflow_provider.spark.jvm.output import qualified
 from airflow_provider.spark.jvm.pending_output import PendingOutput
-from airflow_provider.spark.wrapping import put_in_place
-from airflow_provider.spark.writers import RDD_TO_PATHS
 
 if TYPE_CHECKING:
     from airflow_provider.spark.job_master import JobMaster
@@ -37,22 +34,15 @@ class RddSinks:
         self._output = output
         self._occurrences: Counter[str] = Counter()
 
-    def wrap(self, stack: ExitStack) -> None:
-        """Look at the methods of RDDs that write files, until *stack* is left."""
-        from pyspark import RDD
+    def stages(self) -> Stages:
+        """Look at the methods of RDDs that write files."""
+        return {Kind.SAVE_RDD: self._write}
 
-        for name in RDD_TO_PATHS:
-            stack.callback(put_in_place(RDD, name, self._write(getattr(RDD, name))))
-
-    def _write(self, original: Any) -> Any:
-        @functools.wraps(original)
-        def write(rdd: Any, path: str, *args: Any, **kwargs: Any) -> None:
-            name = self._begin(str(path))
-            original(rdd, path, *args, **kwargs)
-            if name:
-                self._master.remember(name, {"status": "RETURNED", "attempt": self._master.epoch})
-
-        return write
+    def _write(self, call: Call, proceed: Proceed) -> None:
+        name = self._begin(str(call.argument(0, "path")))
+        proceed()
+        if name:
+            self._master.remember(name, {"status": "RETURNED", "attempt": self._master.epoch})
 
     def _begin(self, path: str) -> str:
         """Remember what is about to be written; returns under which name, empty text if it is not remembered."""

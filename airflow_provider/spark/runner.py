@@ -126,11 +126,12 @@ def watch_parent() -> None:
 def _run(request: RunRequest, application: Path) -> int:
     from airflow_provider.spark.auto.mode import auto_mode
     from airflow_provider.spark.context import RecoveryContext, recovering
+    from airflow_provider.spark.interception import intercepted
     from airflow_provider.spark.job_master import JobMaster
     from airflow_provider.spark.jvm.driver_jvm import driver_jvm
     from airflow_provider.spark.out_of_reach import lost_the_store
     from airflow_provider.spark.reading import hadoop_root
-    from airflow_provider.spark.sinks import guarded_sinks
+    from airflow_provider.spark.sinks import confirmed
     from airflow_provider.spark.sinks_once import sinks_once
     from airflow_provider.spark.take_back import OutputAttempt
     from airflow_provider.storage.uris import open_store
@@ -149,10 +150,14 @@ def _run(request: RunRequest, application: Path) -> int:
     try:
         with (
             recovering(context),
-            guarded_sinks(master.check_now),
-            output.in_force(),
-            auto_mode(context),
-            sinks_once(context, output),
+            auto_mode(context) as auto,
+            intercepted(
+                sinks_once(context, output),
+                *auto,
+                output.stages(),
+                confirmed(master.check_now),
+                context.notes(),
+            ),
         ):
             error = run_script(application, request.arguments, master.check)
         if error is None:

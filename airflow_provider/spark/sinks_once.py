@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider.recovery.causes import one_line
@@ -19,15 +19,14 @@ from airflow_provider.recovery.errors import Fenced
 from airflow_provider.recovery.faults import AFTER_SINK_COMMIT, fault_point
 from airflow_provider.recovery.sinks import DOUBT, Commit, OutputFile, copies, listing_digest, write_of
 from airflow_provider.recovery.unfinished_write import UnfinishedWrite, replaced_by, suspected_by
+from airflow_provider.spark.interception import Call, Kind, Proceed, Stages
 from airflow_provider.spark.jvm.commands import WritingCommand, merged_table
 from airflow_provider.spark.jvm.output import output_files
 from airflow_provider.spark.jvm.pending_output import PendingOutput
 from airflow_provider.spark.rdd_sinks import RddSinks
-from airflow_provider.spark.sink_identity import TO_OTHERS, TO_PATHS, TO_TABLES, Sink, SinkIdentity, is_there
+from airflow_provider.spark.sink_identity import Sink, SinkIdentity, is_there
 from airflow_provider.spark.unknown_sinks import UnknownSinks
-from airflow_provider.spark.wrapping import put_in_place
 from airflow_provider.spark.write_watch import watched_write
-from airflow_provider.spark.writers import WRITERS
 
 if TYPE_CHECKING:
     from airflow_provider.spark.context import RecoveryContext
@@ -36,91 +35,59 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _MADE = "_spark_recovery_settings"
-_WRITING = "_spark_recovery_writing"
 
 
-@contextmanager
-def sinks_once(context: RecoveryContext, output: OutputAttempt) -> Iterator[None]:
-    """Let the writes of ``df.write`` and of SQL inside happen once per job, if the job's options say so."""
+def sinks_once(context: RecoveryContext, output: OutputAttempt) -> Stages:
+    """Let each write of ``df.write`` and of SQL happen once per job, if the job's options say so."""
     options = context.master.request.options
     if not options.enabled or options.sinks != "once":
-        yield
-        return
-    with ExitStack() as stack:
-        _Sinks(context, output).wrap(stack)
-        RddSinks(context.master, output).wrap(stack)
-        yield
+        return {}
+    unknown = UnknownSinks(context.master)
+    return {
+        **_Sinks(context, output, unknown).stages(),
+        **unknown.stages(),
+        **RddSinks(context.master, output).stages(),
+    }
 
 
 class _Sinks:
-    def __init__(self, context: RecoveryContext, output: OutputAttempt) -> None:
+    def __init__(self, context: RecoveryContext, output: OutputAttempt, unknown: UnknownSinks) -> None:
         self._context = context
         self._output = output
+        self._unknown = unknown
         self._identity = SinkIdentity(context)
-        self._unknown = UnknownSinks(context.master)
 
-    def wrap(self, stack: ExitStack) -> None:
-        from pyspark.sql import SparkSession
-        from pyspark.sql.readwriter import DataFrameWriter
+    def stages(self) -> Stages:
+        return {Kind.SETTING: self._setting, Kind.WRITE: self._write, Kind.SQL: self._sql}
 
-        stack.callback(put_in_place(SparkSession, "sql", self._sql(SparkSession.sql)))
-        for name in WRITERS[DataFrameWriter.__name__].settings:
-            original = getattr(DataFrameWriter, name, None)
-            if original is not None:
-                stack.callback(put_in_place(DataFrameWriter, name, self._setting(original, name)))
-        for name in (*TO_PATHS, *TO_TABLES, *TO_OTHERS):
-            original = getattr(DataFrameWriter, name, None)
-            if original is not None:  # Spark 3.5 has no xml
-                stack.callback(put_in_place(DataFrameWriter, name, self._write(original, name)))
-        self._unknown.wrap(stack)
+    def _setting(self, call: Call, proceed: Proceed) -> Any:
+        made = getattr(call.owner, _MADE, ())
+        setattr(call.owner, _MADE, (*made, (call.name, call.args, dict(call.kwargs))))
+        return proceed()
 
-    def _setting(self, original: Any, name: str) -> Any:
-        @functools.wraps(original)
-        def setting(writer: Any, *args: Any, **kwargs: Any) -> Any:
-            if not getattr(writer, _WRITING, False):  # else PySpark makes it, of what the write was given
-                setattr(writer, _MADE, (*getattr(writer, _MADE, ()), (name, args, kwargs)))
-            return original(writer, *args, **kwargs)
+    def _write(self, call: Call, proceed: Proceed) -> Any:
+        writer, name, args, kwargs = call.owner, call.name, call.args, dict(call.kwargs)
+        spark, made = writer._df.sparkSession, getattr(writer, _MADE, ())
+        return self._once(
+            spark,
+            lambda: self._identity.of_writer(writer, made, name, args, kwargs),
+            lambda: self._identity.unknown_writer(spark, made, name, args, kwargs),
+            proceed,
+            lambda _: None,
+        )
 
-        return setting
-
-    def _write(self, original: Any, name: str) -> Any:
-        @functools.wraps(original)
-        def write(writer: Any, *args: Any, **kwargs: Any) -> Any:
-            spark, made = writer._df.sparkSession, getattr(writer, _MADE, ())
-            setattr(writer, _WRITING, True)
-            try:
-                return self._once(
-                    spark,
-                    lambda: self._identity.of_writer(writer, made, name, args, kwargs),
-                    lambda: self._identity.unknown_writer(spark, made, name, args, kwargs),
-                    lambda: original(writer, *args, **kwargs),
-                    lambda _: None,
-                )
-            finally:
-                setattr(writer, _WRITING, False)
-
-        return write
-
-    def _sql(self, original: Any) -> Any:
-        @functools.wraps(original)
-        def sql(spark: Any, sqlQuery: str, *args: Any, **kwargs: Any) -> Any:  # noqa: N803 - PySpark's name
-            def write() -> Any:
-                return original(spark, sqlQuery, *args, **kwargs)
-
-            if not isinstance(sqlQuery, str) or not hasattr(spark, "_jsparkSession"):
-                return write()
-            command = WritingCommand.parse(spark, sqlQuery)
-            if command is None or not self._guarded(lambda: command.table):
-                merged = merged_table(spark, sqlQuery)
-                return self._unknown.write(spark, f"table {merged}", write) if merged else write()
-            if args or kwargs:
-                adds = not command.overwrites and not command.creates
-                return self._unknown.write(spark, f"table {command.table}", write) if adds else write()
-            return self._once(
-                spark, lambda: self._identity.of_command(spark, command, sqlQuery), lambda: "", write, _no_rows
-            )
-
-        return sql
+    def _sql(self, call: Call, proceed: Proceed) -> Any:
+        spark, text = call.owner, call.argument(0, "sqlQuery")
+        if not isinstance(text, str) or not hasattr(spark, "_jsparkSession"):
+            return proceed()
+        command = WritingCommand.parse(spark, text)
+        if command is None or not self._guarded(lambda: command.table):
+            merged = merged_table(spark, text)
+            return self._unknown.write(spark, f"table {merged}", proceed) if merged else proceed()
+        if not call.text_alone:
+            adds = not command.overwrites and not command.creates
+            return self._unknown.write(spark, f"table {command.table}", proceed) if adds else proceed()
+        return self._once(spark, lambda: self._identity.of_command(spark, command, text), lambda: "", proceed, _no_rows)
 
     def _once(
         self,

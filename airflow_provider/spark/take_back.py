@@ -11,21 +11,18 @@ rows a second time that it had written before, and the fence ends it.
 
 from __future__ import annotations
 
-import functools
 import logging
 import secrets
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider.recovery.causes import one_line
 from airflow_provider.recovery.errors import Fenced
 from airflow_provider.recovery.sinks import Commit, arrived, listing_digest, write_of
 from airflow_provider.recovery.unfinished_write import TAKEN_BACK, UnfinishedWrite, unfinished_writes
+from airflow_provider.spark.interception import Call, Kind, Proceed, Stages
 from airflow_provider.spark.jvm.output import output_files, table_exists
 from airflow_provider.spark.jvm.pending_output import PendingOutput, set_application_attempt
-from airflow_provider.spark.wrapping import put_in_place
 
 if TYPE_CHECKING:
     from airflow_provider.spark.job_master import JobMaster
@@ -45,23 +42,14 @@ class OutputAttempt:
         self._lock = threading.Lock()
         self.number = 1 + secrets.randbelow(2**31 - 2)
 
-    @contextmanager
-    def in_force(self) -> Iterator[None]:
-        """Prepare each session that the script makes inside."""
-        from pyspark.sql import SparkSession
+    def stages(self) -> Stages:
+        """Prepare each session that the script makes."""
 
-        original = SparkSession.__init__
+        def session(call: Call, proceed: Proceed) -> None:
+            proceed()
+            self.prepare(call.owner)
 
-        @functools.wraps(original)
-        def init(session: Any, *args: Any, **kwargs: Any) -> None:
-            original(session, *args, **kwargs)
-            self.prepare(session)
-
-        restore = put_in_place(SparkSession, "__init__", init)
-        try:
-            yield
-        finally:
-            restore()
+        return {Kind.SESSION: session}
 
     def prepare(self, spark: Any) -> None:
         """Let file writes carry this attempt's number, and take back what earlier attempts have left unfinished."""

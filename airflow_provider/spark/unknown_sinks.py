@@ -6,12 +6,10 @@ to them again says so in the task log, with the table's name, or fails, if the j
 
 from __future__ import annotations
 
-import functools
 import logging
 import threading
 from collections import Counter
 from collections.abc import Callable
-from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider.recovery.causes import one_line
@@ -19,7 +17,7 @@ from airflow_provider.recovery.digest import digest
 from airflow_provider.recovery.errors import Fenced
 from airflow_provider.recovery.failure import UnrecoverableError
 from airflow_provider.recovery.sinks import DOUBT
-from airflow_provider.spark.wrapping import put_in_place
+from airflow_provider.spark.interception import Call, Kind, Proceed, Stages
 
 if TYPE_CHECKING:
     from airflow_provider.spark.job_master import JobMaster
@@ -38,33 +36,16 @@ class UnknownSinks:
         self._occurrences: Counter[str] = Counter()
         self._lock = threading.Lock()
 
-    def wrap(self, stack: ExitStack) -> None:
-        """Look at ``df.writeTo(…).append()`` and ``df.mergeInto(…).merge()`` until *stack* is left."""
-        from pyspark.sql.readwriter import DataFrameWriterV2
+    def stages(self) -> Stages:
+        """Look at ``df.writeTo(…).append()`` and ``df.mergeInto(…).merge()``."""
+        return {Kind.TABLE: self._table, Kind.ADD_TO_TABLE: self._add}
 
-        self._watch(stack, DataFrameWriterV2, "append")
-        try:
-            from pyspark.sql.merge import MergeIntoWriter
-        except ImportError:  # Spark 3.5
-            return
-        self._watch(stack, MergeIntoWriter, "merge")
+    def _table(self, call: Call, proceed: Proceed) -> Any:
+        proceed()
+        setattr(call.owner, _TABLE, call.argument(1, "table"))
 
-    def _watch(self, stack: ExitStack, writer: Any, method: str) -> None:
-        """Look at a writer's method that adds rows to the table which the writer was made for."""
-        make, add = writer.__init__, getattr(writer, method)
-
-        @functools.wraps(make)
-        def init(self_: Any, df: Any, table: str, *args: Any, **kwargs: Any) -> None:
-            make(self_, df, table, *args, **kwargs)
-            setattr(self_, _TABLE, table)
-
-        @functools.wraps(add)
-        def added(self_: Any, *args: Any, **kwargs: Any) -> Any:
-            table = getattr(self_, _TABLE, "")
-            return self.write(self_._spark, f"table {table}", lambda: add(self_, *args, **kwargs))
-
-        stack.callback(put_in_place(writer, "__init__", init))
-        stack.callback(put_in_place(writer, method, added))
+    def _add(self, call: Call, proceed: Proceed) -> Any:
+        return self.write(call.owner._spark, f"table {getattr(call.owner, _TABLE, '')}", proceed)
 
     def write(self, spark: Any, title: str, write: Callable[[], Any]) -> Any:
         """Write; before that, say if an earlier attempt has, or may have.

@@ -12,6 +12,7 @@ from airflow_provider.recovery.options import RecoveryOptions
 from airflow_provider.recovery.report import JobReport, VertexReport, build_report
 from airflow_provider.recovery.run_request import RunRequest
 from airflow_provider.spark.context import RecoveryContext, recovering
+from airflow_provider.spark.interception import intercepted
 from airflow_provider.spark.job_master import JobMaster
 from airflow_provider.spark.reading import hadoop_root
 from airflow_provider.storage.inspection import inspect_job
@@ -52,7 +53,7 @@ class Attempts:
         assert master.start()
         context = RecoveryContext(master, hadoop_root(store.uri))
         try:
-            with recovering(context):
+            with recovering(context), intercepted(context.notes()):
                 yield context
         finally:
             master.failed("the test ends the attempt here")

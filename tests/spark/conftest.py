@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.spark.attempts import Attempts
+from tests.support import disks
 from tests.support.driver import DriverHarness
 from tests.support.quick_jvm import QUICK_JVM
 
@@ -53,13 +54,11 @@ def orders(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A disk of a megabyte."""
-    folder = tmp_path / "small"
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)]
-    if subprocess.run(mount, capture_output=True, check=False).returncode:
-        pytest.skip("a file system can be mounted by root only")
-    yield folder
-    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+    with ExitStack() as stack:
+        disk = disks.small_disk(tmp_path / "small", 1, stack)
+        if disk is None:
+            pytest.skip("a file system can be mounted by root only")
+        yield disk
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from pyspark import SparkContext
 from airflow_provider.recovery.errors import Fenced, StoreError
 from airflow_provider.recovery.events import JobEvent
 from airflow_provider.spark.context import RecoveryContext, recovering
+from airflow_provider.spark.interception import intercepted
 from airflow_provider.spark.job_master import JobMaster
 from airflow_provider.spark.reading import hadoop_root
 from airflow_provider.spark.recording import JobRecord
@@ -107,7 +108,7 @@ def mortal_attempt(
     assert master.start()
     context = RecoveryContext(master, hadoop_root(store.uri))
     try:
-        with recovering(context):
+        with recovering(context), intercepted(context.notes()):
             yield context
     except Exception:
         if not store.dead:

@@ -9,8 +9,10 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from airflow_provider.spark.functions import FunctionIdentity, FunctionReader, watch_broadcasts
+from airflow_provider.spark.functions import FunctionIdentity, FunctionReader
+from airflow_provider.spark.interception import Kind, intercepted
 from airflow_provider.spark.jvm.scala import items
+from airflow_provider.spark.notes import broadcasts
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -23,9 +25,8 @@ Identify = Callable[["DataFrame"], FunctionIdentity]
 @pytest.fixture
 def identify(spark: SparkSession) -> Iterator[Identify]:
     """Returns the identity of the one Python function in a DataFrame's plan."""
-    broadcasts: dict[int, Any] = {}
-    reader = FunctionReader(broadcasts)
-    restore = watch_broadcasts(lambda: broadcasts)
+    known: dict[int, Any] = {}
+    reader = FunctionReader(known)
 
     def one(df: DataFrame) -> FunctionIdentity:
         found = {str(function): function for function in _functions(df._jdf.queryExecution().analyzed())}
@@ -33,8 +34,8 @@ def identify(spark: SparkSession) -> Iterator[Identify]:
         tag = spark._jvm.scala.reflect.ClassTag.Byte()  # type: ignore[union-attr]
         return reader.read(bytes(function.command().toArray(tag)))
 
-    yield one
-    restore()
+    with intercepted({Kind.BROADCAST: broadcasts(lambda: known)}):
+        yield one
 
 
 def _functions(plan: Any) -> Iterator[Any]:
@@ -161,17 +162,6 @@ def test_a_destroyed_broadcast_variable_leaves_no_identity(spark: SparkSession, 
     gone._jdf.queryExecution().analyzed()
     other.destroy()
     assert "broadcast variable" in identify(gone).opaque[0]
-
-
-def test_broadcasting_is_as_before_when_it_is_no_longer_watched(spark: SparkSession) -> None:
-    """The way back restores PySpark's own method."""
-    from pyspark import SparkContext
-
-    before = SparkContext.broadcast
-    restore = watch_broadcasts(dict)
-    assert SparkContext.broadcast is not before
-    restore()
-    assert SparkContext.broadcast is before
 
 
 def test_functions_run_as_before_after_they_were_read(spark: SparkSession, identify: Identify) -> None:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from airflow_provider.recovery.errors import OwnershipUnconfirmed
-from airflow_provider.spark.sinks import guarded_sinks
+from airflow_provider.spark.interception import intercepted
+from airflow_provider.spark.sinks import confirmed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -49,7 +50,7 @@ def test_a_write_that_is_not_confirmed_does_not_happen(
 ) -> None:
     """Of the DataFrame API and of SQL, with parameters and without."""
     with table(spark, tmp_path):
-        with guarded_sinks(refuse), pytest.raises(OwnershipUnconfirmed):
+        with intercepted(confirmed(refuse)), pytest.raises(OwnershipUnconfirmed):
             write(spark, str(tmp_path / "out"))
         assert spark.table("guarded").count() == 0
         assert not (tmp_path / "out").exists()
@@ -57,7 +58,7 @@ def test_a_write_that_is_not_confirmed_does_not_happen(
 
 def test_reading_asks_nobody(spark: SparkSession, tmp_path: Path) -> None:
     """Queries, views and settings."""
-    with table(spark, tmp_path), guarded_sinks(refuse):
+    with table(spark, tmp_path), intercepted(confirmed(refuse)):
         assert spark.sql("SELECT count(*) FROM guarded").collect()[0][0] == 0
         spark.sql("CREATE OR REPLACE TEMPORARY VIEW seen AS SELECT * FROM guarded")
         spark.sql("SET spark.sql.shuffle.partitions")

@@ -17,6 +17,7 @@ from airflow_provider.recovery.sinks import doubts, listing_digest, write_of
 from airflow_provider.recovery.unfinished_write import UnfinishedWrite
 from airflow_provider.spark import write_watch
 from airflow_provider.spark.context import RecoveryContext
+from airflow_provider.spark.interception import intercepted
 from airflow_provider.spark.sinks_once import _Sinks, sinks_once
 from airflow_provider.spark.take_back import OutputAttempt
 from tests.spark.attempts import Attempts
@@ -61,7 +62,7 @@ def die(attempts: Attempts, write: UnfinishedWrite) -> None:
 def retry(attempts: Attempts) -> Iterator[tuple[RecoveryContext, OutputAttempt]]:
     with attempts.attempt() as context:
         output = OutputAttempt(context.master)
-        with sinks_once(context, output):
+        with intercepted(sinks_once(context, output)):
             yield context, output
 
 

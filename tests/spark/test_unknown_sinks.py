@@ -10,6 +10,7 @@ import pytest
 
 from airflow_provider.recovery.failure import UnrecoverableError
 from airflow_provider.recovery.report import format_report
+from airflow_provider.spark.interception import intercepted
 from airflow_provider.spark.jvm.commands import merged_table
 from airflow_provider.spark.sinks_once import sinks_once
 from airflow_provider.spark.take_back import OutputAttempt
@@ -40,7 +41,7 @@ def with_parameters(spark: SparkSession, folder: str) -> None:
 
 
 def attempt(attempts: Attempts, spark: SparkSession, write: Write) -> None:
-    with attempts.attempt() as context, sinks_once(context, OutputAttempt(context.master)):
+    with attempts.attempt() as context, intercepted(sinks_once(context, OutputAttempt(context.master))):
         write(spark, str(attempts.folder / "out"))
 
 

@@ -55,12 +55,14 @@ class Store:
     :ivar uri: a folder, or a bucket, that each job has a place in
     :ivar options: of the command line
     :ivar proxy: between the drivers and the bucket; ``None`` for files
+    :ivar disk: a small one of its own, that holds the jobs and what they store; ``None`` if there is none
     """
 
     uri: str
     options: Mapping[str, str] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
     proxy: FaultyServer | None = None
+    disk: Path | None = None
 
 
 @dataclass
@@ -177,7 +179,8 @@ class Job:
     def _possible(self) -> list[str]:
         on_any = ["kill", "kill", "kill_the_driver", "kill_the_jvm", "pause_the_jvm", "pause_and_replace", "replace"]
         away = ["store_refuses", "store_hangs", "store_is_slow", "credentials_expire", "store_hangs_and_kill"]
-        return on_any + (away if self.store.proxy is not None else [])
+        full = ["disk_is_full", "disk_is_full_and_kill"]
+        return on_any + (away if self.store.proxy is not None else []) + (full if self.store.disk is not None else [])
 
     def _wait(self, process: subprocess.Popen[bytes], seconds: float) -> bool:
         """Whether the driver still runs after so many seconds."""
@@ -277,6 +280,28 @@ class Job:
             then(process)
         finally:
             proxy.reset()
+
+    def _disk_is_full(self, process: subprocess.Popen[bytes]) -> None:
+        """Whatever it writes fails for a while: events, partitions, shuffles, outputs, its log."""
+        self._fill(process)
+
+    def _disk_is_full_and_kill(self, process: subprocess.Popen[bytes]) -> None:
+        self._fill(process, self._kill)
+
+    def _fill(
+        self, process: subprocess.Popen[bytes], then: Callable[[subprocess.Popen[bytes]], None] = lambda _: None
+    ) -> None:
+        assert self.store.disk is not None
+        ballast = self.store.disk / "ballast"
+        try:
+            for block in (2**20, 2**12, 1):
+                with suppress(OSError), ballast.open("ab", buffering=0) as file:
+                    while True:
+                        file.write(b"\0" * block)
+            self._wait(process, self.random.uniform(0.5, LEASE * 3))
+            then(process)
+        finally:
+            ballast.unlink()
 
     def _elsewhere(self) -> None:
         """Let the newest claim look as if its driver ran on another machine, out of reach."""

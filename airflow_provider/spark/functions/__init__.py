@@ -6,7 +6,6 @@ annotations that nothing looks at, the order of a set. Which files a module read
 
 from __future__ import annotations
 
-from airflow_provider.spark.functions.broadcasts import watch_broadcasts
 from airflow_provider.spark.functions.reader import FunctionIdentity, FunctionReader
 
-__all__ = ["FunctionIdentity", "FunctionReader", "watch_broadcasts"]
+__all__ = ["FunctionIdentity", "FunctionReader"]

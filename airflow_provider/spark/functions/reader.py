@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import pickle
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 from airflow_provider.recovery.digest import digest
-from airflow_provider.spark.functions.broadcasts import pickled_value
 from airflow_provider.spark.functions.bytecode import Looks, look
 from airflow_provider.spark.functions.graph import Digester, Looked, Opaque
 from airflow_provider.spark.functions.modules import Modules, Reached
@@ -167,3 +169,15 @@ def _joined(graph: bytes, modules: dict[str, str], reached: Reached) -> str:
     for part in (modules, reached.packages, dict.fromkeys(reached.absent, "")):
         texts += [str(len(part)), *itertools.chain.from_iterable(sorted(part.items()))]
     return digest(*texts)
+
+
+def pickled_value(variable: Any) -> bytes:
+    """Return the pickled value of a broadcast variable: the bytes that executors get, where they lie in a file.
+
+    :raises Exception: it was destroyed, or its value cannot be pickled
+    """
+    path = getattr(variable, "_path", None)
+    encrypted = getattr(getattr(variable, "_sc", None), "_encryption_enabled", False)
+    if path is not None and not encrypted:
+        return Path(path).read_bytes()
+    return pickle.dumps(variable.value, pickle.HIGHEST_PROTOCOL)

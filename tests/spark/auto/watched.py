@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider.spark.auto.actions import restoring_actions
+from airflow_provider.spark.auto.actions import restored_actions
 from airflow_provider.spark.auto.restoring import Restorer, restorable
 from airflow_provider.spark.auto.watching import Application, Watcher
+from airflow_provider.spark.interception import intercepted
 from airflow_provider.spark.jvm.exchanges import shuffles_of
 from airflow_provider.spark.jvm.reflection import of_environment
 from airflow_provider.spark.map_output import LocalDirs
@@ -98,7 +99,7 @@ def auto_attempt(attempts: Attempts, spark: SparkSession) -> Iterator[AutoAttemp
         assert application is not None
         wanted = restorable(context)
         restorer = Restorer(context, watcher, wanted)
-        with restoring_actions(restorer):
+        with intercepted(restored_actions(restorer)):
             yield AutoAttempt(context, application, wanted, restorer)
 
 
