@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 0.25
-_SHARE = 0.005
+_SHARE = 0.02
 _LOOKING = 20
 """A look that takes long, in a store of objects, is followed by a pause so many times as long."""
 

@@ -61,6 +61,6 @@ def test_a_write_that_fails_fails_as_before() -> None:
 def test_looking_costs_little_where_a_look_is_slow() -> None:
     """Pauses are short at first, and longer in a long write and where a look takes long, as in a store of objects."""
     assert pause_after(0.0, 0.0) == 0.02
-    assert pause_after(10.0, 0.001) == pytest.approx(0.05)
+    assert pause_after(5.0, 0.001) == pytest.approx(0.1)
     assert pause_after(3600.0, 0.0) == 0.25
     assert pause_after(0.0, 0.1) == pytest.approx(2.0)

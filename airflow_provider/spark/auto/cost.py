@@ -45,6 +45,11 @@ class CopyingCost:
         """Seconds of task time below which no shuffle is kept, whatever its size."""
         return FIXED_COST / self.budget if self.budget > 0 else float("inf")
 
+    def lacking(self, computing: float, size: float) -> float:
+        """Return the seconds of task time that *size* bytes lack to be worth keeping; 0 if they are worth it."""
+        worth = (FIXED_COST + size / self.rate) / self.budget if self.budget > 0 else float("inf")
+        return max(0.0, worth - computing)
+
     def too_high(self, computing: float, size: float) -> str:
         """Say why *size* bytes that took *computing* seconds of task time are not kept; empty text if they are."""
         cost = FIXED_COST + size / self.rate

@@ -84,6 +84,8 @@ class KeptShuffle:
         self._seconds = 0.0
         self._too_high_for = 0
         """So many map outputs were there when all of them together cost too much."""
+        self._worth_after = 0.0
+        """The moment before which its tasks cannot have taken long enough."""
         self.worth = 0.0
         self.over = self._vertex is not None and self._vertex.sealed
 
@@ -99,13 +101,16 @@ class KeptShuffle:
                 return
         maps = self._maps
         if stored < available:
-            if available == self._too_high_for:
+            if available == self._too_high_for or (available < maps and time.monotonic() < self._worth_after):
                 return
             measured = self._measured(maps)
             written = int(self._counts.apply(_BYTES).value())
             self.worth = measured.seconds / max(1, written)
             too_high = self._tools.cost.too_high(measured.seconds, written)
             if too_high:
+                if self._tools.cores:
+                    lacking = self._tools.cost.lacking(measured.seconds, written)
+                    self._worth_after = time.monotonic() + lacking / self._tools.cores
                 if measured.ended >= available:
                     self._too_high_for = available
                 if available == maps and measured.ended >= maps:
@@ -241,12 +246,18 @@ class KeptShuffle:
 
 
 class Tools:
-    """What all kept shuffles of an application share."""
+    """What all kept shuffles of an application share.
 
-    def __init__(self, tracker: MapOutputTracker, metrics: StageMetricsReader, cost: CopyingCost) -> None:
+    :ivar cores: of a local master; ``None`` on a cluster
+    """
+
+    def __init__(
+        self, tracker: MapOutputTracker, metrics: StageMetricsReader, cost: CopyingCost, cores: int | None
+    ) -> None:
         self.tracker = tracker
         self.metrics = metrics
         self.cost = cost
+        self.cores = cores
         self._again = 0.0
 
     def back_off(self) -> None:

@@ -25,7 +25,7 @@ from airflow_provider.recovery.events import SHUFFLE
 from airflow_provider.spark.auto.placing import lay_into_executors
 from airflow_provider.spark.auto.shuffle_vertex import ROWS, SIZE, NotKept, ShuffleIdentity, ShuffleVertex
 from airflow_provider.spark.jvm.adaptive_plan import AdaptivePlan, adaptive_plans, static_shuffles
-from airflow_provider.spark.jvm.exchanges import SHUFFLE_EXCHANGE, kind
+from airflow_provider.spark.jvm.exchanges import SHUFFLE_EXCHANGE, SHUFFLE_STAGE, kind
 from airflow_provider.spark.jvm.executors import allocates_dynamically, report_shuffle_file
 from airflow_provider.spark.jvm.map_output_tracker import MapOutputTracker
 from airflow_provider.spark.jvm.reflection import NoSuchMember
@@ -141,7 +141,7 @@ class _Plan:
         name = kind(stage)
         if name == "BroadcastQueryStageExec":
             return self._broadcast(stage)
-        if name != "ShuffleQueryStageExec" or kind(stage.plan()) != SHUFFLE_EXCHANGE:
+        if name != SHUFFLE_STAGE or kind(stage.plan()) != SHUFFLE_EXCHANGE:
             return None
         return self._shuffle(stage.plan(), stage._canonicalized())
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_PAUSE = 0.3
+_PAUSE = 0.5
 """Seconds between two looks."""
 _LOOKS = 32
 """After so many looks a shuffle that no plan has shown counts as one without a plan, an RDD's."""
@@ -53,10 +53,12 @@ class _Unseen:
     """A shuffle that the tracker of map outputs knows, and that no plan has shown.
 
     :ivar since: a moment before it began, on the monotonic clock
+    :ivar queries: that ran when it was seen first; empty if none did
     :ivar looks: how often it was looked for
     """
 
     since: float
+    queries: frozenset[int] = frozenset()
     looks: int = 0
 
     @property
@@ -64,11 +66,18 @@ class _Unseen:
         """Whether the plans are searched for it: each time after twice as many looks."""
         return self.looks < _LOOKS and self.looks & (self.looks - 1) == 0
 
+    def may_be_of(self, running: frozenset[int]) -> bool:
+        """Whether a query that runs now can be its own."""
+        return not self.queries or bool(self.queries & running)
+
 
 class Application:
     """The shuffles of one Spark application, seen from outside.
 
     :ivar registry: what is known of them, which the actions of a retry share
+
+    With a local master all of its cores have to work for a while before a shuffle can be worth keeping; nothing is
+    looked for before that. On a cluster tasks run elsewhere, and cores come and go: the driver looks at once.
     """
 
     def __init__(self, context: RecoveryContext, spark: Any) -> None:
@@ -80,9 +89,10 @@ class Application:
         self.registry = ShuffleRegistry()
         self._queries = RunningQueries(spark)
         cost = CopyingCost(context.master.request.options.overhead_budget)
-        self._dear_after = _dear_after(spark, cost)
+        cores = int(spark.sparkContext.defaultParallelism) if is_local(spark) else None
+        self._dear_after = cost.least / cores if cores else 0.0
         self._looked = time.monotonic()
-        self._tools = Tools(MapOutputTracker(spark), StageMetricsReader(spark), cost)
+        self._tools = Tools(MapOutputTracker(spark), StageMetricsReader(spark), cost, cores)
         self._noted: deque[tuple[Any, float]] = deque(maxlen=_NOTED)
         self._noting = threading.Lock()
         self._kept: dict[int, KeptShuffle] = {}
@@ -105,8 +115,15 @@ class Application:
         numbers = self._tools.tracker.shuffles()
         self._forget(numbers)
         now = time.monotonic()
-        unseen = [self._unseen.setdefault(number, _Unseen(self._looked)) for number in numbers - self._kept.keys()]
-        dear = [shuffle for shuffle in unseen if now - shuffle.since >= self._dear_after]
+        unseen = numbers - self._kept.keys()
+        new = unseen - self._unseen.keys()
+        running = self._queries.running() if new or self._unseen else frozenset()
+        self._unseen |= {number: _Unseen(self._looked, running) for number in new}
+        dear = [
+            shuffle
+            for shuffle in map(self._unseen.__getitem__, unseen)
+            if now - shuffle.since >= self._dear_after and (self._noted or shuffle.may_be_of(running))
+        ]
         if any(shuffle.due for shuffle in dear):
             self._find()
         for shuffle in dear:
@@ -141,14 +158,6 @@ class Application:
             work[place].append(output)
         if work:
             on_executors(self._spark, work, _remove_here)
-
-
-def _dear_after(spark: Any, cost: CopyingCost) -> float:
-    """Return the seconds that the tasks of a shuffle need at least to become worth keeping: all cores at work for it.
-
-    On a cluster the driver looks at once: its tasks run elsewhere, and its cores come and go.
-    """
-    return cost.least / max(1, int(spark.sparkContext.defaultParallelism)) if is_local(spark) else 0.0
 
 
 def _remove_here(dirs: LocalDirs, outputs: Sequence[MapOutput]) -> list[int]:

@@ -14,7 +14,7 @@ from pyspark.sql.session import _monkey_patch_RDD
 
 from airflow_provider.spark.auto import watching
 from airflow_provider.spark.auto.watching import Application, Watcher
-from airflow_provider.spark.jvm.exchanges import SHUFFLE_EXCHANGE, kind
+from airflow_provider.spark.jvm.exchanges import SHUFFLE_EXCHANGE, kind, shuffles_of
 from airflow_provider.spark.jvm.reflection import private_field
 from airflow_provider.spark.jvm.scala import items
 from tests.spark.attempts import Attempts
@@ -173,6 +173,43 @@ def test_a_shuffle_that_no_plan_shows_is_looked_for_less_and_less() -> None:
         shuffle.looks = look
         due += [look] if shuffle.due else []
     assert due == [0, 1, 2, 4, 8, 16]
+
+
+def test_a_shuffle_of_a_query_that_is_over_is_not_looked_for() -> None:
+    """Its plan is out of reach, and the plans of the queries that run now do not show it."""
+    shuffle = watching._Unseen(0.0, frozenset({3, 4}))
+    assert shuffle.may_be_of(frozenset({4, 5}))
+    assert not shuffle.may_be_of(frozenset({5}))
+    assert watching._Unseen(0.0).may_be_of(frozenset({5})), "nobody knows whose it is"
+
+
+def test_a_plan_is_asked_for_its_stages(spark: SparkSession, orders: Path) -> None:
+    """The stages that adaptive execution lists are those of the whole plan: of subqueries, unions, below what is
+    broadcast and what is used twice. Where a frame is cached, all of the plan is gone through.
+    """
+    frame = spark.read.parquet(str(orders))
+    frame.createOrReplaceTempView("looked_at")
+    totals = "SELECT customer, sum(amount) AS amount FROM looked_at GROUP BY customer"
+    df = spark.sql(
+        f"SELECT /*+ BROADCAST(b) */ a.customer, b.amount FROM ({totals}) a JOIN ({totals}) b USING (customer) "
+        f"WHERE a.amount > (SELECT avg(amount) FROM ({totals})) "
+        "UNION ALL SELECT customer, count(*) FROM looked_at GROUP BY customer"
+    )
+    df.collect()
+    plan = df._jdf.queryExecution().executedPlan()
+    listed = {found.number: found for found in shuffles_of(plan, spark, set())}
+    cached = spark.range(3).cache()
+    try:
+        walked = {found.number: found for found in shuffles_of(plan, spark, set())}
+    finally:
+        cached.unpersist()
+        spark.catalog.dropTempView("looked_at")
+    assert len(listed) >= 3
+    assert listed.keys() == walked.keys()
+    for number, found in listed.items():
+        assert found.exchange.equals(walked[number].exchange)
+        assert found.canonical.equals(walked[number].canonical)
+    assert not list(shuffles_of(plan, spark, set(listed)))
 
 
 def test_what_is_not_made_yet_is_not_made_by_looking(
