@@ -7,7 +7,8 @@ import getpass
 
 from airflow_provider.recovery.errors import ConfigurationError
 from airflow_provider.recovery.job import JobId
-from airflow_provider.recovery.options import RecoveryOptions, parse_duration
+from airflow_provider.recovery.option_types import parse_duration
+from airflow_provider.recovery.options import RecoveryOptions
 from airflow_provider.recovery.run_request import add_store_arguments, storage_options
 from airflow_provider.storage.discarding import discard, release
 from airflow_provider.storage.uris import open_store

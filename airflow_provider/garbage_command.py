@@ -8,7 +8,8 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from airflow_provider.recovery.options import RecoveryOptions, parse_duration
+from airflow_provider.recovery.option_types import parse_duration
+from airflow_provider.recovery.options import RecoveryOptions
 from airflow_provider.recovery.run_request import add_store_arguments, storage_options
 from airflow_provider.recovery.table import aligned
 from airflow_provider.storage.garbage import Verdict, collect

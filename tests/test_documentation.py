@@ -12,9 +12,11 @@ from airflow_provider.recovery import events, faults
 from airflow_provider.recovery.job import JobId
 from airflow_provider.recovery.options import RecoveryOptions, StorageOptions
 from airflow_provider.recovery.partitions import StoredPartition
+from tests.support import option_tables
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
+OPTIONS = (ROOT / "docs" / "options.md").read_text()
 RECOVERY = (ROOT / "docs" / "recovery.md").read_text()
 STORAGE_FORMAT = (ROOT / "docs" / "storage-format.md").read_text()
 
@@ -35,22 +37,21 @@ def quoted(cell: str) -> list[str]:
     return re.findall(r"`([^`]+)`", cell)
 
 
-def test_the_readme_lists_every_option() -> None:
-    """No option is missing from the README's table and none is made up."""
-    listed = {name for row in table_rows(README, "option") for name in quoted(row[0])}
+@pytest.mark.parametrize(("document", "to_docs"), [(option_tables.README, "docs/"), (option_tables.OPTIONS, "")])
+def test_the_tables_of_options_are_those_of_the_code(document: Path, to_docs: str) -> None:
+    """Nobody writes them; ``python -m tests.support.option_tables`` does."""
+    text = document.read_text()
+    assert option_tables.tables(text, to_docs) == text
 
-    assert listed == {item.name for group in (RecoveryOptions, StorageOptions) for item in dataclasses.fields(group)}
 
-
-def test_the_readme_states_the_defaults_that_the_code_has() -> None:
-    """A default in the README, read as a user would write it, is the default in the code."""
-    for row in table_rows(README, "option"):
-        names, defaults = quoted(row[0]), quoted(row[1])
-        if not defaults:
-            continue
-        for group in (RecoveryOptions, StorageOptions):
-            mine = {name: defaults[0] for name in names if name in {item.name for item in dataclasses.fields(group)}}
-            assert group.from_mapping(mine) == group()
+def test_every_option_is_in_the_documents() -> None:
+    """With the default that the code has, read as a user would write it."""
+    rows = [row for part in OPTIONS.split("\n## ")[1:] for row in table_rows(part, "option")]
+    listed = {name: default for row in rows for name in quoted(row[0]) for default in [*quoted(row[1]), ""][:1]}
+    for group in (RecoveryOptions, StorageOptions):
+        mine = {name: listed.pop(name) for name in group.declared()}
+        assert group.from_mapping(mine) == group()
+    assert not listed
 
 
 def test_the_storage_format_lists_every_event_with_its_fields() -> None:
@@ -108,6 +109,7 @@ def test_the_recovery_document_states_the_strategies_defaults() -> None:
     [
         "README.md",
         "docs/auto.md",
+        "docs/options.md",
         "docs/sinks.md",
         "docs/recovery.md",
         "docs/airflow-ui.md",

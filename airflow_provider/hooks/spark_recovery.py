@@ -25,7 +25,8 @@ from airflow_provider.hooks.mark import job_mark, marked, usual_tags
 from airflow_provider.hooks.settings import SECRET, RecoverySettings, merge_settings
 from airflow_provider.recovery.errors import ConfigurationError, RecoveryError
 from airflow_provider.recovery.job import JobId
-from airflow_provider.recovery.options import INTEGRITY_SECRET, StorageOptions, parse_flag
+from airflow_provider.recovery.option_types import parse_flag
+from airflow_provider.recovery.options import INTEGRITY_SECRET, StorageOptions
 from airflow_provider.recovery.run_request import RunRequest
 from airflow_provider.recovery.spark_conf import conf_settings
 from airflow_provider.storage.checks import check_steps

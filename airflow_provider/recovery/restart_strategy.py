@@ -13,7 +13,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Protocol
 
-from airflow_provider.recovery.options import UNLIMITED, RecoveryOptions
+from airflow_provider.recovery.option_types import UNLIMITED
+from airflow_provider.recovery.options import RecoveryOptions
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from typing import NoReturn
 
 from airflow_provider.recovery.errors import ConfigurationError
 from airflow_provider.recovery.job import JobId
-from airflow_provider.recovery.options import UNLIMITED, RecoveryOptions, StorageOptions
+from airflow_provider.recovery.options import Option, RecoveryOptions, StorageOptions
 
 EXIT_FAILED = 1
 """The user's script failed; a retry may help."""
@@ -81,66 +81,42 @@ FAILOVER_OPTIONS = ("failover_strategy", "restart_strategy")
 """Starts of the names of the options of failover inside the application."""
 
 
-def add_store_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options that say where the event store is and how it is reached."""
+def add_store_arguments(parser: argparse.ArgumentParser, *, everything: bool = True) -> None:
+    """Add the options that say where the event store is and how it is reached.
+
+    :param everything: show all of them in the help, rather than those that people use
+    """
     parser.add_argument("--event-store", required=True, metavar="URI", help="s3://bucket/prefix or file:///path")
     group = parser.add_argument_group("object store")
-    for name, help_text in {
-        "endpoint_url": "S3 endpoint, for look-alikes (default: AWS, or AWS_ENDPOINT_URL)",
-        "region": "AWS region of the bucket",
-        "addressing_style": "auto, path or virtual (default: auto)",
-        "sse": "encryption of new objects: AES256 or aws:kms",
-        "sse_kms_key_id": "KMS key for aws:kms",
-        "checksum": "when_required or when_supported (default: when_required)",
-        "ca_bundle": "CA bundle for an https endpoint of your own",
-    }.items():
-        group.add_argument(f"--{name.replace('_', '-')}", dest=name, metavar="VALUE", help=help_text)
+    for name, declared in StorageOptions.declared().items():
+        _add_option(group, name, declared, shown=everything or declared.common)
 
 
-def add_run_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add all options of a run."""
-    add_store_arguments(parser)
+def add_run_arguments(parser: argparse.ArgumentParser, *, everything: bool = False) -> None:
+    """Add all options of a run.
+
+    :param everything: show all of them in the help, rather than those that people use
+    """
+    parser.add_argument("--help-all", action=_HelpAll, nargs=0, help="show all options and exit")
+    add_store_arguments(parser, everything=everything)
     parser.add_argument(
         "--job-id",
         required=True,
         metavar="ID",
         help="names the job; the same id again resumes it ('/' separates parts)",
     )
-    defaults = RecoveryOptions()
     group = parser.add_argument_group("recovery")
-    for name, help_text in {
-        "enabled": "record and recover at all",
-        "resume": "auto: go on from what survived; never: start afresh",
-        "recovery_points": "auto: keep what shuffles have written, too; explicit: only checkpoint() and its like",
-        "overhead_budget": "seconds that auto mode may spend on copying map outputs for one second of computing",
-        "sinks": "once: an output that an earlier attempt has committed is not written again; repeat: it is",
-        "unknown_sinks": "warn or fail before rows are added again where nobody can tell whether they are there",
-        "previous_worker_recovery_timeout": "how long this driver owns the job after a confirmed heartbeat",
-        "ownership_timeout": "how long a write waits for the store when that time is over",
-        "write_buffer_size": "size of the event buffer that triggers a flush",
-        "write_buffer_flush_interval": "how long an event waits at most to be flushed",
-        "snapshot_min_pause": "least time between two snapshots of the job's state, unless a vertex ends",
-        "retention": "how long a job that is not at work is kept before 'spark-recovery gc' deletes it",
-    }.items():
-        group.add_argument(
-            f"--{name.replace('_', '-')}",
-            dest=name,
-            metavar="VALUE",
-            help=f"{help_text} (default: {getattr(defaults, name)})",
-        )
-    failover = parser.add_argument_group("failover inside the application", "named as Flink's restart-strategy.*")
-    for name in (item.name for item in fields(RecoveryOptions) if item.name.startswith(FAILOVER_OPTIONS)):
-        default = getattr(defaults, name)
-        failover.add_argument(
-            f"--{name.replace('_', '-')}",
-            dest=name,
-            metavar="VALUE",
-            help=f"(default: {'infinite' if default == UNLIMITED else default})",
-        )
-    group.add_argument(
-        "--keep-partitions", action="store_true", help="leave the stored partitions in place after success"
+    failover = parser.add_argument_group(
+        "failover inside the application", "named as Flink's restart-strategy.*" if everything else None
     )
-    group.add_argument("--fresh", default="", metavar="REASON", help="reuse nothing, for the reason given")
+    for name, declared in RecoveryOptions.declared().items():
+        own = failover if name.startswith(FAILOVER_OPTIONS) else group
+        _add_option(own, name, declared, shown=everything or declared.common)
+    group.add_argument(
+        "--keep-partitions", action="store_true", help="Leave the stored partitions in place after success"
+    )
+    fresh = "Reuse nothing, for the reason given" if everything else argparse.SUPPRESS
+    group.add_argument("--fresh", default="", metavar="REASON", help=fresh)
     group.add_argument("--previous-lost", type=int, default=0, metavar="EPOCH", help=argparse.SUPPRESS)
     group.add_argument("--previous-beat", type=int, default=-1, metavar="NUMBER", help=argparse.SUPPRESS)
     group.add_argument("--dag-run", default="", metavar="MARK", help=argparse.SUPPRESS)
@@ -149,6 +125,22 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "command", nargs=argparse.PARSER, metavar="app.py", help="your PySpark script and its arguments"
     )
+
+
+def _add_option(group: argparse._ArgumentGroup, name: str, declared: Option, *, shown: bool) -> None:
+    default = f" (default: {declared.default})" if declared.default else ""
+    text = f"{declared.help}{default}".replace("%", "%%") if shown else argparse.SUPPRESS
+    group.add_argument(f"--{name.replace('_', '-')}", dest=name, metavar=declared.type.metavar, help=text)
+
+
+class _HelpAll(argparse.Action):
+    """Prints the help with all options."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        full = argparse.ArgumentParser(prog=parser.prog, description=parser.description, epilog=parser.epilog)
+        add_run_arguments(full, everything=True)
+        full.print_help()
+        parser.exit()
 
 
 def storage_options(arguments: argparse.Namespace) -> StorageOptions:

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider.recovery.errors import ConfigurationError
-from airflow_provider.recovery.options import RecoveryOptions, StorageOptions, parse_duration, parse_flag, parse_size
+from airflow_provider.recovery.option_types import parse_duration, parse_flag, parse_size
+from airflow_provider.recovery.options import RecoveryOptions, StorageOptions
 
 
 @pytest.mark.parametrize(

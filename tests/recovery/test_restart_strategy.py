@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider.recovery.errors import ConfigurationError
-from airflow_provider.recovery.options import UNLIMITED, RecoveryOptions
+from airflow_provider.recovery.option_types import UNLIMITED
+from airflow_provider.recovery.options import RecoveryOptions
 from airflow_provider.recovery.restart_strategy import (
     ExponentialDelay,
     FailureRate,

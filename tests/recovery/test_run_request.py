@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 
 import pytest
 from hypothesis import given, settings
@@ -134,9 +135,21 @@ def test_every_option_is_on_the_command_line() -> None:
     add_run_arguments(parser)
     known = {action.dest for action in parser._actions}
     assert known >= set(RecoveryOptions.__dataclass_fields__) | set(StorageOptions.__dataclass_fields__)
-    described = parser.format_help()
-    assert "--write-buffer-flush-interval" in described
-    assert "--supervised" not in described
+
+
+def test_the_help_shows_what_people_use(capsys: pytest.CaptureFixture[str]) -> None:
+    """``--help`` ten options, ``--help-all`` each one but what only the operator passes."""
+    parser = argparse.ArgumentParser(prog="spark-recovery run")
+    add_run_arguments(parser)
+    common = re.findall(r"^  (--[a-z-]+)", parser.format_help(), re.MULTILINE)
+    with pytest.raises(SystemExit) as ended:
+        parser.parse_args(["--help-all"])
+    everything = re.findall(r"^  (--[a-z-]+)", capsys.readouterr().out, re.MULTILINE)
+    assert ended.value.code == 0
+    assert len(set(common) - {"--help-all"}) == 10
+    declared = {**RecoveryOptions.declared(), **StorageOptions.declared()}
+    assert set(everything) >= {*common, *(f"--{name.replace('_', '-')}" for name in declared)}
+    assert "--supervised" not in everything
 
 
 def test_other_commands_reach_the_store_the_same_way() -> None:

@@ -1,0 +1,63 @@
+"""The tables of options in the documents, made from the declarations: ``python -m tests.support.option_tables``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from airflow_provider.recovery.options import Option, RecoveryOptions, StorageOptions
+
+ROOT = Path(__file__).parents[2]
+README, OPTIONS = ROOT / "README.md", ROOT / "docs" / "options.md"
+MORE = {
+    "recovery_points": "auto.md",
+    "sinks": "sinks.md",
+    "unknown_sinks": "sinks.md#tables-of-other-formats-and-databases",
+    "previous_worker_recovery_timeout": "decisions/ownership-is-a-lease.md",
+    "retention": "operating.md",
+    "failover_strategy": "recovery.md",
+    "restart_strategy": "recovery.md",
+}
+"""Where an option is explained, below docs."""
+_TABLE = re.compile(r"<!-- options: (\w+) -->\n(?:\|.*\n)*")
+
+
+def tables(text: str, to_docs: str) -> str:
+    """Return a document with its tables made anew.
+
+    :param to_docs: the way from the document to the folder ``docs``
+    """
+    everything = [*RecoveryOptions.declared().items(), *StorageOptions.declared().items()]
+    rows = {
+        "common": [(name, option) for name, option in everything if option.common],
+        "recovery": list(RecoveryOptions.declared().items()),
+        "storage": list(StorageOptions.declared().items()),
+    }
+    return _TABLE.sub(lambda match: f"<!-- options: {match[1]} -->\n{_table(rows[match[1]], to_docs)}", text)
+
+
+def _table(rows: Iterable[tuple[str, Option]], to_docs: str) -> str:
+    lines = ["| option | default | meaning |", "|---|---|---|"]
+    for name, option in rows:
+        default = f"`{option.default}`" if option.default else ""
+        more = f" ([more]({to_docs}{MORE[name]}))" if name in MORE else ""
+        values = f"; {', '.join(f'`{choice}`' for choice in option.type.choices)}" if _unsaid(option) else ""
+        flink = f" [Flink: `{option.flink}`]" if option.flink and to_docs == "" else ""
+        lines.append(f"| `{name}` | {default} | {option.help}{values}{more}{flink} |")
+    return "\n".join(lines) + "\n"
+
+
+def _unsaid(option: Option) -> bool:
+    """Whether an option has a few values that its help does not name."""
+    return len(option.type.choices) > 1 and not all(choice in option.help for choice in option.type.choices)
+
+
+def main() -> None:
+    """Write the tables into the documents."""
+    for document, to_docs in ((README, "docs/"), (OPTIONS, "")):
+        document.write_text(tables(document.read_text(), to_docs))
+
+
+if __name__ == "__main__":
+    main()
