@@ -3,7 +3,7 @@ SHELL := bash
 UV = $(or $(shell command -v uv),.tools/uv/bin/uv)
 RUN = $(UV) run --no-sync
 .DEFAULT_GOAL := help
-.PHONY: help setup lint format types test test-fast integration walk demo benchmark lock clean
+.PHONY: help setup lint format types test test-fast integration walk demo benchmark build lock clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -46,13 +46,17 @@ walk:  ## hours: all that these two skip; every query of TPC-H (scale 1) and TPC
 	@tools/setup.sh java gateway sparks
 	$(RUN) pytest --walk -m walk $(ARGS)
 
-demo:  ## kill a Spark driver under a real Airflow and see its retry reuse what survived; ARGS="--keep"
+demo:  ## kill a Spark driver under a real Airflow and see its retry reuse what survived; ARGS="--stay" to look around
 	@tools/setup.sh java
 	$(RUN) spark-recovery demo $(ARGS)
 
 benchmark:  ## checkpoint against Spark's own, and a retry against a full rerun; see benchmarks/
 	@tools/setup.sh java
 	$(RUN) python -m benchmarks $(ARGS)
+
+build:  ## wheel and sdist in dist/, each installed into an empty environment, where the operator then runs a job
+	@tools/setup.sh java
+	@UV=$(UV) tools/build.sh
 
 lock:  ## check that uv.lock fits pyproject.toml
 	@tools/setup.sh

@@ -38,6 +38,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         "reused, nothing but the missing ones was computed, and the result equals an uninterrupted run's and DuckDB's.",
     )
     parser.add_argument("--keep", action="store_true", help="keep the working folder (logs, results, Airflow's home)")
+    parser.add_argument("--stay", action="store_true", help="keep Airflow up at the end, until Ctrl-C, to look around")
     parser.add_argument(
         "--months",
         type=int,
@@ -81,13 +82,16 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         tell(processes, work, dags, arguments)
         code = 0
+        if arguments.stay:
+            interrupted.wait()
     except DemoError as error:
         failure = error
     except (Exception, _Interrupted):
         if not interrupted.is_set():  # DuckDB, for one, turns an interruption into an error of its own
             raise
-        print("Interrupted.", file=sys.stderr)
-        code = 130
+        if code:
+            print("Interrupted.", file=sys.stderr)
+            code = 130
     finally:
         for number in _INTERRUPTIONS:
             signal.signal(number, signal.SIG_IGN)
@@ -95,6 +99,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             processes.stop()
         if failure is not None:
             _explain(failure)
+        if arguments.stay and code == 0:
+            print("Airflow and all that it started have ended.", flush=True)
         if arguments.keep or code == 1:
             print(f"Logs and results are kept in {work}")
         else:

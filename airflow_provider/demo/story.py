@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from airflow_provider.demo.local_airflow import LocalAirflow
 from airflow_provider.demo.object_server import REGION, Bucket, bucket_at, embedded_bucket
@@ -71,6 +72,24 @@ def tell(processes: Processes, work: Path, dags: Path, arguments: argparse.Names
     same("an uninterrupted run", rows, features_in(work / "uninterrupted"))
     same("DuckDB's answer from the same CSV files", rows, features_by_duckdb(work / "input"))
     say("Done")
+    print("\n" + look_around(airflow, run_id, stays=arguments.stay), flush=True)
+
+
+def look_around(airflow: LocalAirflow, run_id: str, *, stays: bool) -> str:
+    """Return where to look next."""
+    if not stays:
+        return 'To see the page in Airflow\'s UI and press Clear yourself: make demo ARGS="--stay"'
+    task = f"{airflow.url}/dags/{DAG}/runs/{quote(run_id)}/tasks/{TASK}"
+    return "\n".join(
+        [
+            "Airflow stays up; nobody asks you to log in:",
+            f"  {task}/plugin/spark_recovery",
+            "      what survived, what was computed again, and why: the tab 'Spark recovery' of the task",
+            f"  {task}",
+            "      the logs of both tries. 'Clear' runs the task again, from scratch, because it has succeeded",
+            "Ctrl-C ends it.",
+        ]
+    )
 
 
 def start(processes: Processes, arguments: argparse.Namespace) -> Bucket:

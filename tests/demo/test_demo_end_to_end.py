@@ -6,6 +6,7 @@ import secrets
 import signal
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -30,7 +31,7 @@ class Demo:
         name, _, value = self.mark.partition("=")
         with self.output.open("wb") as output:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "airflow_provider.cli", "demo", "--months", "1"],
+                [sys.executable, "-m", "airflow_provider.cli", "demo", "--months", "1", "--stay"],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -66,9 +67,20 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
 def test_a_killed_driver_costs_only_what_was_not_stored_yet(demo: Demo) -> None:
     """The demo is the product's promise end to end: kill, retry by Airflow's scheduler, exactly the missing partitions.
 
-    It exits with 0 only if the result also equals an uninterrupted run's and DuckDB's.
+    It exits with 0 only if the result also equals an uninterrupted run's and DuckDB's. Told to stay, it keeps Airflow
+    up and says where the page is, until it is interrupted.
     """
-    code = demo.process.wait(1780)
+
+    def stays() -> bool:
+        return demo.process.poll() is not None or "Ctrl-C ends it." in demo.text()
+
+    wait_until("the end of the story", stays, timeout=1700)
+    page = re.search(r"^ +(http://\S+/plugin/spark_recovery)$", demo.text(), re.MULTILINE)
+    assert page is not None, demo.text()
+    with urllib.request.urlopen(page[1], timeout=30) as answer:
+        assert answer.status == 200
+    demo.process.send_signal(signal.SIGINT)
+    code = demo.process.wait(60)
 
     text = demo.text()
     assert code == 0, text
