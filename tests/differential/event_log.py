@@ -16,6 +16,7 @@ _PLAN = (
     (re.compile(r"\[\d+\]"), "[<>]"),
     (re.compile(r"(file:)?(?<![\w.])/(?:[\w.=+%-]+/)+[\w.=+%-]*"), "<path>"),
     (re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"), "<uuid>"),
+    (re.compile(r"(?<=[A-Za-z]_)[0-9a-f]{12}(?![0-9A-Za-z])"), "<uid>"),  # of a transformer of MLlib
     (re.compile(r"@[0-9a-f]+\b"), "@<hash>"),
     (
         re.compile(
