@@ -26,13 +26,18 @@ _IN_URL = re.compile(r"(?<=://)[^/\s:@]*:[^/\s@]+(?=@)")
 _ASSIGNED = re.compile(rf"((?:{_NAMES})[\w.-]*[\"']?\s?=\s?)(\"[^\"]*\"|'[^']*'|[^\s\"'&;,)]+)", re.IGNORECASE)
 
 
+def names_a_secret(name: str) -> bool:
+    """Whether what bears this name, a setting or a variable, is secret."""
+    return _NAMED.search(name) is not None
+
+
 def secrets_of(environment: Mapping[str, str], arguments: Sequence[str]) -> frozenset[str]:
     """Return the secrets among environment variables, and among a script's arguments.
 
     :param arguments: ``--password x`` and ``--password=x`` tell of a secret
     """
     named = [*environment.items(), *_named(arguments)]
-    return frozenset(value for name, value in named if _NAMED.search(name) and _is_secret(name, value))
+    return frozenset(value for name, value in named if names_a_secret(name) and _is_secret(name, value))
 
 
 def redacted(text: str, secrets: Collection[str]) -> str:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from airflow_provider.recovery import explain
 from airflow_provider.recovery.digest import digest
+from airflow_provider.recovery.redaction import names_a_secret
 from airflow_provider.spark.jvm.layout import CUTTING_SETTINGS
 from airflow_provider.spark.jvm.plan_identity import PlanDescription, PlanReader, PythonFunction
 from airflow_provider.spark.jvm.settings import active_session, settings_set, shuffle_settings
@@ -49,7 +50,6 @@ _NO_MEANING = (
 )
 """Settings that change how a result is computed, shown, or cut (the layout tells that), but not its rows."""
 
-_SECRET = re.compile(r"secret|password|passwd|token|credential|access[._-]?key", re.IGNORECASE)
 _TIME_ZONE = "spark.sql.session.timeZone"
 _SHOWN = re.compile(r"[\w ./:,+-]{0,100}")
 """Values that are kept as they are; of others only a digest is."""
@@ -176,7 +176,7 @@ def _settings(spark: SparkSession, described: PlanDescription) -> dict[str, str]
 
 
 def _has_meaning(setting: str) -> bool:
-    return setting.startswith("spark.sql.") and not setting.startswith(_NO_MEANING) and not _SECRET.search(setting)
+    return setting.startswith("spark.sql.") and not setting.startswith(_NO_MEANING) and not names_a_secret(setting)
 
 
 def _shown(value: str) -> str:
