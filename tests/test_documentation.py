@@ -91,6 +91,15 @@ def test_every_row_of_the_seeds_names_a_module_and_a_test() -> None:
         assert f"def {function}(" in (ROOT / "tests" / file).read_text(), mechanism
 
 
+def test_the_map_for_newcomers_leads_to_files_that_are_there() -> None:
+    """Each task names one file."""
+    rows = table_rows((ROOT / "CONTRIBUTING.md").read_text(), "to …")
+    assert len(rows) >= 20
+    for task, cell in rows:
+        (file,) = quoted(cell)
+        assert (ROOT / "airflow_provider" / file).is_file(), task
+
+
 def test_the_recovery_document_states_the_strategies_defaults() -> None:
     """Each parameter with the default that the code has, and none is missing."""
     told = {

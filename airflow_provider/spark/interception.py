@@ -188,7 +188,11 @@ _OF_WRITERS = {Kind.SETTING, Kind.WRITE}
 
 def _wrapper(original: Any, kind: Kind, name: str, stages: Sequence[Stage]) -> Any:
     if kind is Kind.TO_RDD:  # a property
-        return property(lambda df: _pass(stages, Call(kind, df, name), lambda: original.__get__(df, type(df))))
+
+        def member(frame: Any) -> Any:
+            return _pass(stages, Call(kind, frame, name), lambda: original.__get__(frame, type(frame)))
+
+        return property(member, doc=original.__doc__)
     if kind is Kind.DRAW:
 
         @functools.wraps(original)
