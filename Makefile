@@ -11,11 +11,12 @@ help:  ## show this list
 setup:  ## uv, the locked environment, Java 17, Ceph's gateway, Chromium (apt packages only as root), other Sparks
 	@tools/setup.sh java gateway browser sparks
 
-lint:  ## ruff (rules and format) and the import rings
+lint:  ## ruff (rules and format), the import rings, the glossary
 	@tools/setup.sh
 	$(RUN) ruff check
 	$(RUN) ruff format --check
 	$(RUN) lint-imports --no-cache
+	$(RUN) python tools/words.py
 
 format:  ## let ruff repair what it can
 	@tools/setup.sh

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from airflow_provider import __version__
-from airflow_provider.recovery.option_types import FLAG
-from airflow_provider.recovery.options import Option, RecoveryOptions, StorageOptions
+from airflow_provider.core.option_types import FLAG
+from airflow_provider.core.options import Option, RecoveryOptions, StorageOptions
 
 
 def get_provider_info() -> dict[str, Any]:
@@ -44,11 +44,11 @@ def get_provider_info() -> dict[str, Any]:
         "triggers": [
             {
                 "integration-name": "Spark Recovery",
-                "python-modules": ["airflow_provider.triggers.spark_recovery"],
+                "python-modules": ["airflow_provider.triggers.job_trigger"],
             }
         ],
         "extra-links": [
-            f"airflow_provider.links.spark_recovery.{name}"
+            f"airflow_provider.links.recovery_links.{name}"
             for name in ("RecoveryPageLink", "SparkUiLink", "EventStoreLink")
         ],
         "connection-types": [

@@ -19,15 +19,17 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 from pyarrow.dataset import dataset
 
-from airflow_provider.recovery.job import JobId
-from airflow_provider.recovery.report import JobReport, build_report
+from airflow_provider.core.job import JobId
+from airflow_provider.core.report import JobReport, build_report
+from airflow_provider.storage.files import file_uri
 from airflow_provider.storage.inspection import inspect_job
-from airflow_provider.storage.uris import file_uri, open_store
+from airflow_provider.storage.uris import open_store
 from benchmarks.drivers import environment
 from benchmarks.measure import cpu_of
 from tests.queries.compare import SAME_ENGINE, differences
@@ -242,10 +244,10 @@ def summary(nights: Sequence[Pair], pairs: Sequence[Pair], retries: Sequence[Ret
     return {
         "median_overhead": round(statistics.median(overheads), 4) if overheads else None,
         "worst_overhead": max(overheads, default=None),
-        "total_overhead": _together(pairs),
-        "total_cpu_overhead": _cpu(pairs),
-        "nightly_overhead": _together(nights),
-        "nightly_cpu_overhead": _cpu(nights),
+        "total_overhead": _together(pairs, "inside"),
+        "total_cpu_overhead": _together(pairs, "cpu"),
+        "nightly_overhead": _together(nights, "inside"),
+        "nightly_cpu_overhead": _together(nights, "cpu"),
         "median_retry_ratio": round(statistics.median(one.ratio for one in retries), 3) if retries else None,
         "worst_retry_ratio": round(max(one.ratio for one in retries), 3) if retries else None,
         "goals": GOALS,
@@ -299,15 +301,10 @@ def _outputs(pairs: Sequence[Pair]) -> dict[str, Any]:
     }
 
 
-def _together(pairs: Sequence[Pair]) -> float | None:
-    """Return what whole jobs took more, inside the application."""
-    shares = [pair.auto.inside / pair.plain.inside - 1 for pair in pairs]
-    return round(statistics.median(shares), 4) if shares else None
-
-
-def _cpu(pairs: Sequence[Pair]) -> float | None:
-    """Return what whole processes took more of the processors."""
-    shares = [pair.auto.cpu / pair.plain.cpu - 1 for pair in pairs]
+def _together(pairs: Sequence[Pair], seconds: str) -> float | None:
+    """Return what whole jobs took more of *seconds*, the name of a figure of :class:`Run`."""
+    taken = attrgetter(seconds)
+    shares = [taken(pair.auto) / taken(pair.plain) - 1 for pair in pairs]
     return round(statistics.median(shares), 4) if shares else None
 
 

@@ -19,14 +19,15 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider.recovery.job import JobId
-from airflow_provider.recovery.options import StorageOptions
-from airflow_provider.recovery.run_request import RunRequest
+from airflow_provider.core.job import JobId
+from airflow_provider.core.options import StorageOptions
+from airflow_provider.core.run_request import RunRequest
+from airflow_provider.job.job_master import JobMaster
 from airflow_provider.spark import checkpoint
 from airflow_provider.spark.context import RecoveryContext, recovering
-from airflow_provider.spark.job_master import JobMaster
-from airflow_provider.spark.reading import hadoop_root
-from airflow_provider.storage.uris import file_uri, open_store
+from airflow_provider.spark.points.reading import hadoop_root
+from airflow_provider.storage.files import file_uri
+from airflow_provider.storage.uris import open_store
 from benchmarks.measure import Cost, Meter, bytes_below, descendants
 from tests.support.s3_gateway import missing_programs, s3_gateway
 

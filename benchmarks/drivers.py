@@ -6,7 +6,7 @@ import os
 import sys
 from pathlib import Path
 
-from airflow_provider.recovery.faults import FAULT
+from airflow_provider.core.faults import FAULT
 
 
 def environment(folder: Path, fault: str = "") -> dict[str, str]:

@@ -8,8 +8,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from airflow_provider.recovery.events import AttemptStarted
-from airflow_provider.recovery.options import RecoveryOptions
+from airflow_provider.core.events import AttemptStarted
+from airflow_provider.core.options import RecoveryOptions
 from airflow_provider.storage.claims import Claims
 from airflow_provider.storage.event_store import JobEventWriter
 from airflow_provider.storage.files import FileObjectStore

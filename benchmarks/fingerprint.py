@@ -22,8 +22,8 @@ def compare(rounds: int) -> dict[str, Any]:
     from pyspark.sql import SparkSession
 
     from airflow_provider.spark.application import ApplicationState
-    from airflow_provider.spark.draws import Draws
-    from airflow_provider.spark.jvm.plan_identity import PlanReader
+    from airflow_provider.spark.identity.draws import Draws
+    from airflow_provider.spark.identity.plan_identity import PlanReader
 
     spark = (
         SparkSession.builder.master("local[2]")

@@ -7,7 +7,7 @@ import sys
 import time
 from typing import Any
 
-from airflow_provider.spark.job_master import JobMaster
+from airflow_provider.job.job_master import JobMaster
 from benchmarks import jobs, s3
 
 GOALS = {"requests_per_second": 0.2}

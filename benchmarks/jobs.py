@@ -7,12 +7,12 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from airflow_provider.recovery.digest import digest
-from airflow_provider.recovery.events import PartitionFinished, VertexFinished, VertexInitialized
-from airflow_provider.recovery.job import JobId
-from airflow_provider.recovery.partitions import StoredPartition, finished_event
-from airflow_provider.recovery.run_request import RunRequest
-from airflow_provider.spark.recording import JobRecord
+from airflow_provider.core.digest import digest
+from airflow_provider.core.events import PartitionFinished, VertexFinished, VertexInitialized
+from airflow_provider.core.job import JobId
+from airflow_provider.core.partitions import StoredPartition, finished_event
+from airflow_provider.core.run_request import RunRequest
+from airflow_provider.job.recording import JobRecord
 from airflow_provider.storage.claims import Claims
 from airflow_provider.storage.object_store import ObjectStore
 

@@ -9,8 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-from airflow_provider.recovery.graph import JobState
-from airflow_provider.spark.job_master import JobMaster
+from airflow_provider.core.graph import JobState
+from airflow_provider.job.job_master import JobMaster
 from benchmarks import jobs, s3
 from tests.support.s3_gateway import S3Server
 

@@ -18,10 +18,11 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from airflow_provider.recovery.faults import AFTER_PARTITION_EVENT
-from airflow_provider.recovery.job import JobId
+from airflow_provider.core.faults import AFTER_PARTITION_EVENT
+from airflow_provider.core.job import JobId
+from airflow_provider.storage.files import file_uri
 from airflow_provider.storage.partition_store import PartitionStore
-from airflow_provider.storage.uris import file_uri, open_store
+from airflow_provider.storage.uris import open_store
 from benchmarks.drivers import environment
 
 JOB = Path(__file__).parent / "costly_job.py"

@@ -8,9 +8,9 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from airflow_provider.recovery.options import StorageOptions
+from airflow_provider.core.options import StorageOptions
 from airflow_provider.storage.object_store import ObjectStore
-from airflow_provider.storage.s3_client import s3_client
+from airflow_provider.storage.s3.s3_client import s3_client
 from airflow_provider.storage.uris import open_store
 from tests.support.moto_server import moto_server
 from tests.support.s3_gateway import S3Server, missing_programs, s3_gateway

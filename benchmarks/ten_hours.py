@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from airflow_provider.recovery.events import JobEvent, VertexFinished
-from airflow_provider.recovery.options import RecoveryOptions
-from airflow_provider.spark import recording
+from airflow_provider.core.events import JobEvent, VertexFinished
+from airflow_provider.core.options import RecoveryOptions
+from airflow_provider.job import recording
 from airflow_provider.storage.files import FileObjectStore
 from benchmarks import jobs, reader
 from tests.support.stores import WatchedStore

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from airflow.sdk import Param, dag, get_current_context, task
 
+from airflow_provider.core.failure import UnrecoverableError
 from airflow_provider.operators.retry_policy import SparkRecoveryRetryPolicy
-from airflow_provider.recovery.failure import UnrecoverableError
 
 
 @dag(

@@ -27,7 +27,7 @@ def spark_recovery_gc() -> None:
     @task
     def collect_garbage(params: dict[str, Any]) -> dict[str, Any]:
         """Look at every job of the store; return how many were garbage, and their bytes."""
-        from airflow_provider.garbage_command import table, to_dict
+        from airflow_provider.cli.garbage_command import table, to_dict
         from airflow_provider.hooks.spark_recovery import SparkRecoveryHook
         from airflow_provider.storage.garbage import collect
 

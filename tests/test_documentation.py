@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider.recovery import events, faults
-from airflow_provider.recovery.job import JobId
-from airflow_provider.recovery.options import RecoveryOptions, StorageOptions
-from airflow_provider.recovery.partitions import StoredPartition
+from airflow_provider.core import events, faults
+from airflow_provider.core.job import JobId
+from airflow_provider.core.options import RecoveryOptions, StorageOptions
+from airflow_provider.core.partitions import StoredPartition
 from tests.support import option_tables
 
 ROOT = Path(__file__).parents[1]

@@ -40,7 +40,7 @@ apt_install() {
 python_for_tools() {
     local python
     for python in python3.13 python3.12 python3.11 python3; do
-        if command -v "$python" >/dev/null && "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then
+        if command -v "$python" >/dev/null && "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
             echo "$python"
             return
         fi
@@ -65,7 +65,7 @@ setup_uv() {
             apt_install python3-venv
             "$python" -m venv --clear .tools/uv
         fi
-        .tools/uv/bin/pip install --quiet --disable-pip-version-check uv
+        .tools/uv/bin/pip install --quiet --quiet --disable-pip-version-check uv
     fi
 }
 

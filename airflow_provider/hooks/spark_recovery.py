@@ -15,20 +15,20 @@ import requests
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.providers.common.compat.sdk import AirflowNotFoundException, mask_secret
 
-from airflow_provider.hooks.application import require_pyspark, ship
-from airflow_provider.hooks.aws import AwsAccess
-from airflow_provider.hooks.bundle import build_bundle
-from airflow_provider.hooks.connection_test import told
-from airflow_provider.hooks.deployment import manager, require_deployment
-from airflow_provider.hooks.detached import start_detached
-from airflow_provider.hooks.mark import job_mark, marked, usual_tags
-from airflow_provider.hooks.settings import SECRET, RecoverySettings, merge_settings
-from airflow_provider.recovery.errors import ConfigurationError, RecoveryError
-from airflow_provider.recovery.job import JobId
-from airflow_provider.recovery.option_types import parse_flag
-from airflow_provider.recovery.options import INTEGRITY_SECRET, StorageOptions
-from airflow_provider.recovery.run_request import RunRequest
-from airflow_provider.recovery.spark_conf import conf_settings
+from airflow_provider.airflow.aws import AwsAccess
+from airflow_provider.airflow.bundle import build_bundle
+from airflow_provider.airflow.connection_form import told
+from airflow_provider.airflow.deployment import manager, require_deployment
+from airflow_provider.airflow.detached import start_detached
+from airflow_provider.airflow.mark import job_mark, marked, usual_tags
+from airflow_provider.airflow.recovery_settings import SECRET, RecoverySettings, merge_settings
+from airflow_provider.airflow.user_application import require_pyspark, ship
+from airflow_provider.core.errors import ConfigurationError, RecoveryError
+from airflow_provider.core.job import JobId
+from airflow_provider.core.option_types import parse_flag
+from airflow_provider.core.options import INTEGRITY_SECRET, StorageOptions
+from airflow_provider.core.run_request import RunRequest
+from airflow_provider.core.spark_conf import conf_settings
 from airflow_provider.storage.checks import check_steps
 from airflow_provider.storage.uris import open_store
 
@@ -131,7 +131,7 @@ class SparkRecoveryHook(SparkSubmitHook):
     @classmethod
     def get_connection_form_widgets(cls) -> dict[str, Any]:
         """Return the form's fields for Airflow 3.1; later versions read them in the provider's metadata."""
-        from airflow_provider.hooks.old_form import form_widgets
+        from airflow_provider.airflow.connection_form import form_widgets
 
         return form_widgets()
 
@@ -280,7 +280,7 @@ class SparkRecoveryHook(SparkSubmitHook):
         :param fresh: why nothing may be reused; empty text to resume
         :param previous_lost: newest epoch that has been watched and found lost, so that the driver need not watch it
         :param previous_beat: number of that one's last heartbeat; -1 if it is not known
-        :param run: tells the DAG run from others of the same name (see :mod:`airflow_provider.recovery.dag_run`)
+        :param run: tells the DAG run from others of the same name (see :mod:`airflow_provider.core.job`)
         """
         self._attempt = {
             "job": job,

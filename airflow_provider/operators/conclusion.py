@@ -7,13 +7,13 @@ from typing import Any
 
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
 
+from airflow_provider.airflow.supervisor import JobSupervisor
+from airflow_provider.airflow.telemetry import tell, tell_store_error
+from airflow_provider.core.errors import RecoveryError
+from airflow_provider.core.report import JobReport, format_report
+from airflow_provider.core.run_request import EXIT_CONFIGURATION, EXIT_FAILED, EXIT_FENCED
+from airflow_provider.core.savings import savings_text
 from airflow_provider.hooks.spark_recovery import YARN_EXIT_CODE
-from airflow_provider.operators.supervisor import JobSupervisor
-from airflow_provider.operators.telemetry import tell, tell_store_error
-from airflow_provider.recovery.errors import RecoveryError
-from airflow_provider.recovery.report import JobReport, format_report
-from airflow_provider.recovery.run_request import EXIT_CONFIGURATION, EXIT_FAILED, EXIT_FENCED
-from airflow_provider.recovery.savings import savings_text
 
 _KILLED = (-9, 137)
 """Exit codes of what was ended by SIGKILL: as Python says it, and as shells do."""
@@ -97,5 +97,5 @@ def _failure(report: JobReport, resume: str) -> AirflowException:
     what = f"The Spark job failed in attempt {newest.epoch}: {newest.error or 'it did not say why'}".rstrip(".") + "."
     if newest.unrecoverable:
         goes_on = "it resumes" if resume == "auto" else "it starts afresh"
-        return AirflowFailException(f"{what} No retry can help. Mend it and clear the task: {goes_on}.")
+        return AirflowFailException(f"{what} No retry can help. Fix it and clear the task: {goes_on}.")
     return AirflowException(f"{what} A retry resumes it." if resume == "auto" else what)

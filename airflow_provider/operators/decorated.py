@@ -23,11 +23,11 @@ from airflow.providers.common.compat.sdk import (
     task_decorator_factory,
 )
 
-from airflow_provider.hooks.bundle import build_bundle, private_folder
+from airflow_provider.airflow.bundle import build_bundle, private_folder
+from airflow_provider.airflow.task_script import arguments_of, caller_signature, require_shippable, script_of
+from airflow_provider.core.errors import ConfigurationError
 from airflow_provider.hooks.spark_recovery import SparkRecoveryHook
 from airflow_provider.operators.spark_recovery import SparkRecoveryOperator, job_of
-from airflow_provider.operators.task_function import arguments_of, caller_signature, require_shippable, script_of
-from airflow_provider.recovery.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context

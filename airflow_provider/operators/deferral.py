@@ -16,19 +16,19 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.providers.common.compat.sdk import AirflowException, conf
 
-from airflow_provider.hooks.deployment import manager
-from airflow_provider.hooks.detached import Output, output_path
-from airflow_provider.operators.applications import end_remembered
+from airflow_provider.airflow.deployment import manager
+from airflow_provider.airflow.detached import Output, output_path
+from airflow_provider.airflow.driver import end_driver
+from airflow_provider.airflow.order import FAILED, FINISHED, SILENT, UNCLAIMED, UNREADABLE, Application, Order, Outcome
+from airflow_provider.airflow.supervisor import JobSupervisor
+from airflow_provider.core.errors import ConfigurationError
+from airflow_provider.core.job import JobId
+from airflow_provider.core.options import RecoveryOptions
+from airflow_provider.hooks.cluster_applications import end_remembered
 from airflow_provider.operators.conclusion import explain, failed_elsewhere, succeed
-from airflow_provider.operators.driver import end_driver
-from airflow_provider.operators.supervisor import JobSupervisor
-from airflow_provider.recovery.errors import ConfigurationError
-from airflow_provider.recovery.job import JobId
-from airflow_provider.recovery.options import RecoveryOptions
 from airflow_provider.storage.cancelling import cancel, cancel_unclaimed
 from airflow_provider.storage.claims import Claims, process_is_gone, same_machine
-from airflow_provider.triggers.order import FAILED, FINISHED, SILENT, UNCLAIMED, UNREADABLE, Application, Order, Outcome
-from airflow_provider.triggers.spark_recovery import SparkRecoveryTrigger
+from airflow_provider.triggers.job_trigger import SparkRecoveryTrigger
 
 if TYPE_CHECKING:
     import logging

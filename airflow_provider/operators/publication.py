@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from airflow_provider.links.spark_recovery import LINKS
+from airflow_provider.links.recovery_links import LINKS
 
 LOCATION_KEY = "spark_recovery"
 """XCom with what the recovery page has to know."""

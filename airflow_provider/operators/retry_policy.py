@@ -11,21 +11,21 @@ from typing import Any
 from airflow.sdk import Context, RetryPolicy
 from airflow.sdk.definitions.retry_policy import RetryDecision
 
-from airflow_provider.recovery.causes import causes
-from airflow_provider.recovery.failure import unrecoverable
+from airflow_provider.core.causes import causes
+from airflow_provider.core.failure import unrecoverable
 
 
 class SparkRecoveryRetryPolicy(RetryPolicy):
-    """Fail at once for errors that no retry can mend (see :mod:`airflow_provider.recovery.failure`), else as usual."""
+    """Fail at once for errors that no retry can fix (see :mod:`airflow_provider.core.failure`), else as usual."""
 
     def evaluate(
         self, exception: BaseException, try_number: int, max_tries: int, context: Context | None = None
     ) -> RetryDecision:
         """Decide about a failure."""
-        hopeless = unrecoverable(causes(exception))
-        if hopeless is None:
+        cause = unrecoverable(causes(exception))
+        if cause is None:
             return RetryDecision.default()
-        return RetryDecision.fail(f"no retry can mend {hopeless.condition or hopeless.type}: {hopeless.message}"[:500])
+        return RetryDecision.fail(f"no retry can fix {cause.condition or cause.type}: {cause.message}"[:500])
 
     def serialize(self) -> dict[str, Any]:
         """It has no parameters."""

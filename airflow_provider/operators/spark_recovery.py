@@ -12,21 +12,25 @@ from typing import TYPE_CHECKING, Any, cast
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
 
-from airflow_provider.hooks.deployment import require_tracking
+from airflow_provider.airflow.deployment import require_tracking
+from airflow_provider.airflow.order import Outcome
+from airflow_provider.airflow.recovery_settings import run_options
+from airflow_provider.airflow.retries import lost_between_tries
+from airflow_provider.airflow.supervisor import Ending, JobSupervisor
+from airflow_provider.core.errors import RecoveryError
+from airflow_provider.core.job import JobId, run_mark
+from airflow_provider.core.takeover import Attach, Resume, StartAfresh, Succeed, decide
+from airflow_provider.hooks.cluster_applications import (
+    application_of,
+    end_application,
+    end_attempt,
+    remembered_application,
+)
 from airflow_provider.hooks.spark_recovery import SparkRecoveryHook
-from airflow_provider.links.spark_recovery import LINKS
-from airflow_provider.operators.applications import application_of, end_application, end_attempt, remembered_application
+from airflow_provider.links.recovery_links import LINKS
 from airflow_provider.operators.conclusion import explain, failed_elsewhere, succeed
 from airflow_provider.operators.deferral import Deferral, Deferring, default_deferrable, read_start_timeout
 from airflow_provider.operators.publication import publish
-from airflow_provider.operators.retries import lost_between_tries
-from airflow_provider.operators.run_conf import run_options
-from airflow_provider.operators.supervisor import Ending, JobSupervisor
-from airflow_provider.recovery.dag_run import run_mark
-from airflow_provider.recovery.errors import RecoveryError
-from airflow_provider.recovery.job import JobId
-from airflow_provider.recovery.takeover import Attach, Resume, StartAfresh, Succeed, decide
-from airflow_provider.triggers.order import Outcome
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
@@ -130,7 +134,7 @@ class SparkRecoveryOperator(Deferring, SparkSubmitOperator):
     def execute_complete(self, context: Context, event: Any = None, **kept: Any) -> dict[str, Any] | None:
         """Go on where the trigger has ended: conclude, or defer again.
 
-        :param event: how the trigger has ended (see :class:`airflow_provider.triggers.order.Outcome`)
+        :param event: how the trigger has ended (see :class:`airflow_provider.airflow.order.Outcome`)
         :param kept: what was remembered (see :class:`airflow_provider.operators.deferral.Deferral`)
         :raises AirflowFailException: no retry can help
         :raises AirflowException: the job failed, or its driver is lost; a retry resumes it

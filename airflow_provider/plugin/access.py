@@ -14,7 +14,7 @@ from airflow.configuration import conf
 from airflow.models.dag import DagModel
 from fastapi import Depends, HTTPException, Query, Request, status
 
-from airflow_provider.recovery.job import JobId
+from airflow_provider.core.job import JobId
 
 CSRF_HEADER = "X-Spark-Recovery"
 """No other site can send it: a browser would ask first (CORS), and Airflow would refuse."""

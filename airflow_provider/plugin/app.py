@@ -19,13 +19,13 @@ from fastapi.exception_handlers import http_exception_handler
 from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse
 
 from airflow_provider import __version__
-from airflow_provider.links.locations import store_console
+from airflow_provider.airflow.locations import store_console
+from airflow_provider.core.errors import ConfigurationError, JobAlreadyRunning, RecoveryError
 from airflow_provider.plugin.access import Run, Task, TaskInstanceRef, User, may, may_change, may_see
 from airflow_provider.plugin.location import Job, Location, read_instance, read_location, read_run, what_is_missing
 from airflow_provider.plugin.run_view import MOST_ROWS, summary
 from airflow_provider.plugin.spark_ui import find_spark_ui, stated_address
-from airflow_provider.plugin.watching import MOST_JOBS, Seen, WatchedJobs
-from airflow_provider.recovery.errors import ConfigurationError, JobAlreadyRunning, RecoveryError
+from airflow_provider.plugin.watched_jobs import MOST_JOBS, Seen, WatchedJobs
 from airflow_provider.storage.claims import Claims
 from airflow_provider.storage.discarding import discard, release
 

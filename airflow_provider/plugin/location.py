@@ -12,8 +12,8 @@ from airflow.models.xcom import XComModel
 from sqlalchemy import ColumnElement, and_, case, func, or_, select, tuple_
 from sqlalchemy.orm import Session
 
+from airflow_provider.core.options import RecoveryOptions
 from airflow_provider.plugin.access import RunRef, TaskInstanceRef
-from airflow_provider.recovery.options import RecoveryOptions
 
 LOCATION_KEY = "spark_recovery"
 """The XCom that the operator pushes; a test compares it with ``operators.publication``, which must not be imported."""

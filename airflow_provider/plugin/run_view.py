@@ -9,7 +9,7 @@ MOST_ROWS = 300
 
 
 def summary(view: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Return the numbers of a job (see :func:`airflow_provider.recovery.job_view.job_view`) that fit into one line."""
+    """Return the numbers of a job (see :func:`airflow_provider.core.job_view.job_view`) that fit into one line."""
     if view is None:
         return None
     current = [vertex for vertex in view["vertices"] if vertex["state"] != "SUPERSEDED"]

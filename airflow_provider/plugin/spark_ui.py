@@ -8,10 +8,10 @@ from urllib.parse import quote, urlsplit
 
 from fastapi import HTTPException, status
 
+from airflow_provider.core.errors import RecoveryError
 from airflow_provider.plugin.access import TaskInstanceRef
 from airflow_provider.plugin.location import Location
-from airflow_provider.plugin.watching import open_location
-from airflow_provider.recovery.errors import RecoveryError
+from airflow_provider.plugin.watched_jobs import open_location
 from airflow_provider.storage.event_log import JobEventLog
 
 

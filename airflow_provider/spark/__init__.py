@@ -4,10 +4,10 @@ Never imports Airflow. Importing this package costs nothing but the standard lib
 ``checkpoint`` still runs where recovery is not set up.
 """
 
-from airflow_provider.recovery.failure import UnrecoverableError
-from airflow_provider.spark.checkpoint import checkpoint
-from airflow_provider.spark.source import source
-from airflow_provider.spark.step import step
-from airflow_provider.spark.streaming import streaming
+from airflow_provider.core.failure import UnrecoverableError
+from airflow_provider.spark.api.checkpoint import checkpoint
+from airflow_provider.spark.api.source import source
+from airflow_provider.spark.api.step import step
+from airflow_provider.spark.api.streaming import streaming
 
 __all__ = ["UnrecoverableError", "checkpoint", "source", "step", "streaming"]

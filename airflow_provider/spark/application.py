@@ -12,11 +12,11 @@ import weakref
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider.spark.functions import FunctionReader
+from airflow_provider.spark.identity.functions import FunctionReader
 
 if TYPE_CHECKING:
+    from airflow_provider.spark.identity.recovery_point import RecoveryPoint
     from airflow_provider.spark.jvm.class_shapes import ClassShape
-    from airflow_provider.spark.recovery_point import RecoveryPoint
 
 
 @dataclass

@@ -12,18 +12,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider.recovery.errors import ConfigurationError
-from airflow_provider.recovery.executions import Executions
+from airflow_provider.core.errors import ConfigurationError
+from airflow_provider.core.executions import Executions
+from airflow_provider.core.vertex_token import vertex_identity
 from airflow_provider.spark.application import ApplicationState, CurrentApplication
-from airflow_provider.spark.draws import Draws
-from airflow_provider.spark.notes import notes
-from airflow_provider.spark.recovery_point import vertex_identity
+from airflow_provider.spark.identity.draws import Draws
+from airflow_provider.spark.identity.notes import notes
 from airflow_provider.storage.state_files import StateFiles
 
 if TYPE_CHECKING:
-    from airflow_provider.recovery.partitions import StoredPartition
-    from airflow_provider.spark.interception import Stages
-    from airflow_provider.spark.job_master import JobMaster
+    from airflow_provider.core.partitions import StoredPartition
+    from airflow_provider.job.job_master import JobMaster
+    from airflow_provider.spark.calls import Stages
 
 
 @dataclass

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import airflow_provider
-from airflow_provider.recovery.errors import ConfigurationError
-from airflow_provider.recovery.options import INTEGRITY_SECRET
+from airflow_provider.core.errors import ConfigurationError
+from airflow_provider.core.options import INTEGRITY_SECRET
 from airflow_provider.spark.jvm.executors import is_local
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def package_zip() -> str:
     atexit.register(shutil.rmtree, target.parent, ignore_errors=True)
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.write(root / "__init__.py", "airflow_provider/__init__.py")
-        for ring in ("recovery", "storage", "spark"):
+        for ring in ("core", "storage", "job", "spark"):
             for file in sorted((root / ring).rglob("*.py")):
                 archive.write(file, f"airflow_provider/{file.relative_to(root)}")
     return str(target)
@@ -132,8 +132,8 @@ def _ask_for_the_store(context: RecoveryContext, spark: SparkSession) -> str:
     epoch, variable = context.master.epoch, INTEGRITY_SECRET
 
     def probe(_: Iterable[int]) -> Iterable[str]:
-        from airflow_provider.recovery.errors import RecoveryError
-        from airflow_provider.recovery.options import StorageOptions
+        from airflow_provider.core.errors import RecoveryError
+        from airflow_provider.core.options import StorageOptions
         from airflow_provider.storage.claims import Claims
         from airflow_provider.storage.uris import open_store
 

@@ -6,48 +6,14 @@ first to the last; what the last one proceeds to is PySpark's own method. A meth
 
 from __future__ import annotations
 
-import enum
 import functools
 import importlib
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
-
-class Kind(enum.Enum):
-    """What a method does that recovery has something to do with."""
-
-    SESSION = enum.auto()
-    """A session is made."""
-    LOCAL_DATA = enum.auto()
-    """Rows of the driver become a DataFrame."""
-    BROADCAST = enum.auto()
-    RANGE = enum.auto()
-    DRAW = enum.auto()
-    """A function of ``pyspark.sql.functions`` that draws by chance."""
-    SAMPLE = enum.auto()
-    SPLIT = enum.auto()
-    QUERY = enum.auto()
-    """A DataFrame's own query runs. All methods that return rows come to one of these."""
-    COUNT = enum.auto()
-    TO_RDD = enum.auto()
-    SQL = enum.auto()
-    SETTING = enum.auto()
-    """``df.write`` is set up."""
-    WRITE = enum.auto()
-    """``df.write`` writes."""
-    TABLE = enum.auto()
-    """``df.writeTo`` or ``df.mergeInto`` names its table."""
-    ADD_TO_TABLE = enum.auto()
-    """``df.writeTo`` adds rows, or ``df.mergeInto`` merges them."""
-    REPLACE_TABLE = enum.auto()
-    """``df.writeTo`` makes a table or replaces rows of it."""
-    SAVE_RDD = enum.auto()
-    """An RDD writes to the folder that is its first argument."""
-    SAVE_RDD_BY_CONFIGURATION = enum.auto()
-    """An RDD writes where only a Hadoop configuration says."""
+from airflow_provider.spark.calls import Call, Kind, Proceed, Stage, Stages
 
 
 class _Methods(NamedTuple):
@@ -108,38 +74,6 @@ _TABLE = (
     ),
     _Methods("pyspark", "RDD", ("saveAsHadoopDataset", "saveAsNewAPIHadoopDataset"), Kind.SAVE_RDD_BY_CONFIGURATION),
 )
-WRITES = frozenset({Kind.WRITE, Kind.ADD_TO_TABLE, Kind.REPLACE_TABLE, Kind.SAVE_RDD, Kind.SAVE_RDD_BY_CONFIGURATION})
-"""What leaves something outside of the event store; SQL may."""
-
-
-@dataclass(frozen=True)
-class Call:
-    """A script's call of a method.
-
-    :ivar owner: what the method belongs to: a session, a DataFrame, a writer, an RDD; ``None`` for a function
-    :ivar name: of the method
-    """
-
-    kind: Kind
-    owner: Any
-    name: str
-    args: tuple[Any, ...] = ()
-    kwargs: Mapping[str, Any] = field(default_factory=dict)
-
-    def argument(self, position: int, name: str) -> Any:
-        """Return an argument that may be given by its position or its name; ``None`` if it is not given."""
-        return self.args[position] if len(self.args) > position else self.kwargs.get(name)
-
-    @property
-    def text_alone(self) -> bool:
-        """Whether SQL comes without parameters."""
-        return len(self.args) + len(self.kwargs) == 1
-
-
-Proceed: TypeAlias = Callable[[], Any]
-Stage: TypeAlias = Callable[[Call, Proceed], Any]
-"""Does its part of a call and returns what the script gets; usually what *proceed* returns."""
-Stages: TypeAlias = Mapping[Kind, Stage]
 
 
 @contextmanager
@@ -181,8 +115,14 @@ def _put_in_place(owner: Any, name: str, replacement: Any) -> Callable[[], None]
     return restore
 
 
-_busy = threading.local()
-"""The writers that this thread's calls are in: what PySpark calls on them itself passes no stage."""
+class _Busy(threading.local):
+    """The writers that a thread's calls are in: what PySpark calls on them itself passes no stage."""
+
+    def __init__(self) -> None:
+        self.writers: list[Any] = []
+
+
+_busy = _Busy()
 _OF_WRITERS = {Kind.SETTING, Kind.WRITE}
 
 
@@ -209,14 +149,13 @@ def _wrapper(original: Any, kind: Kind, name: str, stages: Sequence[Stage]) -> A
         call = Call(kind, owner, name, args, kwargs)
         if kind not in _OF_WRITERS:
             return _pass(stages, call, proceed)
-        writers = _busy.__dict__.setdefault("writers", [])
-        if any(writer is owner for writer in writers):
+        if any(writer is owner for writer in _busy.writers):
             return proceed()
-        writers.append(owner)
+        _busy.writers.append(owner)
         try:
             return _pass(stages, call, proceed)
         finally:
-            writers.pop()
+            _busy.writers.pop()
 
     return method
 

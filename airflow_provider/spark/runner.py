@@ -16,18 +16,18 @@ import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from airflow_provider.recovery.causes import causes, one_line, unreadable_partitions
-from airflow_provider.recovery.errors import ConfigurationError, Fenced, RecoveryError
-from airflow_provider.recovery.failure import unrecoverable
-from airflow_provider.recovery.faults import FAULT, FAULT_PID
-from airflow_provider.recovery.run_request import (
+from airflow_provider.core.causes import causes, one_line, unreadable_partitions
+from airflow_provider.core.errors import ConfigurationError, Fenced, RecoveryError
+from airflow_provider.core.failure import unrecoverable
+from airflow_provider.core.faults import FAULT, FAULT_PID
+from airflow_provider.core.run_request import (
     EXIT_CONFIGURATION,
     EXIT_FAILED,
     EXIT_FENCED,
     RunRequest,
     parse_run_arguments,
 )
-from airflow_provider.recovery.spark_conf import with_conf
+from airflow_provider.core.spark_conf import with_conf
 
 log = logging.getLogger(__name__)
 
@@ -124,16 +124,15 @@ def watch_parent() -> None:
 
 
 def _run(request: RunRequest, application: Path) -> int:
+    from airflow_provider.job.job_master import JobMaster
     from airflow_provider.spark.auto.mode import auto_mode
     from airflow_provider.spark.context import RecoveryContext, recovering
     from airflow_provider.spark.interception import intercepted
-    from airflow_provider.spark.job_master import JobMaster
     from airflow_provider.spark.jvm.driver_jvm import driver_jvm
-    from airflow_provider.spark.out_of_reach import lost_the_store
-    from airflow_provider.spark.reading import hadoop_root
-    from airflow_provider.spark.sinks import confirmed
-    from airflow_provider.spark.sinks_once import sinks_once
-    from airflow_provider.spark.take_back import OutputAttempt
+    from airflow_provider.spark.points.reading import hadoop_root, lost_the_store
+    from airflow_provider.spark.sinks.fence import confirmed
+    from airflow_provider.spark.sinks.once import sinks_once
+    from airflow_provider.spark.sinks.take_back import OutputAttempt
     from airflow_provider.storage.uris import open_store
 
     if os.environ.get(FAULT):
@@ -170,10 +169,10 @@ def _run(request: RunRequest, application: Path) -> int:
                 "a retry goes on from there when the store answers."
             )
         _note_damage(master, error)
-        hopeless = unrecoverable(causes(error))
-        if hopeless is not None:
+        cause = unrecoverable(causes(error))
+        if cause is not None:
             log.error("No retry can help until this is changed: %s", one_line(error))
-        master.failed(one_line(error), unrecoverable=hopeless is not None)
+        master.failed(one_line(error), unrecoverable=cause is not None)
     except Fenced:
         _stop_fenced(master)
     return EXIT_FAILED
@@ -218,7 +217,7 @@ def _without_runner(error: BaseException) -> BaseException:
 
 def _note_damage(master: object, error: BaseException) -> None:
     """Mark partitions that Spark's own reader found damaged, so that the next attempt computes them again."""
-    from airflow_provider.spark.job_master import JobMaster
+    from airflow_provider.job.job_master import JobMaster
 
     assert isinstance(master, JobMaster)  # noqa: S101 - typed loosely to keep the import lazy
     for key in unreadable_partitions(error):
@@ -238,7 +237,7 @@ def _stop_fenced(master: object, newer: int = 0) -> None:
     Several threads may come here; the first one ends the process, and takes the others with it. The last word lets the
     successor begin, so it is said only when the JVM has certainly ended.
     """
-    from airflow_provider.spark.job_master import JobMaster
+    from airflow_provider.job.job_master import JobMaster
     from airflow_provider.spark.jvm.driver_jvm import end_jvm, say_through_jvm
 
     assert isinstance(master, JobMaster)  # noqa: S101 - typed loosely to keep the import lazy

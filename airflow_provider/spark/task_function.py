@@ -15,8 +15,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from airflow_provider.recovery.plain_json import json_of
-from airflow_provider.recovery.report import RETURNED
+from airflow_provider.core.plain_json import json_of
+from airflow_provider.core.report import RETURNED
 from airflow_provider.spark.context import recording
 
 log = logging.getLogger(__name__)

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import logging
 
-from airflow_provider.recovery.errors import RecoveryError
-from airflow_provider.recovery.report import JobReport
+from airflow_provider.core.errors import RecoveryError
+from airflow_provider.core.report import JobReport
 from airflow_provider.storage.claims import Claims
 from airflow_provider.storage.object_store import ObjectStore
 from airflow_provider.storage.partition_store import PartitionStore

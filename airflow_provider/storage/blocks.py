@@ -12,8 +12,8 @@ import zlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 
-from airflow_provider.recovery.errors import EventFormatError
-from airflow_provider.recovery.events import JobEvent, decode_event
+from airflow_provider.core.errors import EventFormatError
+from airflow_provider.core.events import JobEvent, decode_event
 
 FORMAT = 1
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import logging
 
-from airflow_provider.recovery.errors import CorruptObject, Fenced, ObjectNotFound, StoreError
+from airflow_provider.core.errors import CorruptObject, Fenced, ObjectNotFound, StoreError
 from airflow_provider.storage.claims import Claim, Claims
 from airflow_provider.storage.heartbeat import ALIVE, heartbeat_key
 from airflow_provider.storage.object_store import ObjectStore

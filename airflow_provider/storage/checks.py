@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 
-from airflow_provider.recovery.errors import ObjectExists, ObjectNotFound, RecoveryError, StoreError
+from airflow_provider.core.errors import ObjectExists, ObjectNotFound, RecoveryError, StoreError
 from airflow_provider.storage.object_store import ObjectStore
 
 CHECK_FOLDER = ".check"

@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from airflow_provider.recovery.errors import CorruptObject, ObjectExists, ObjectNotFound
-from airflow_provider.recovery.lease import Lease
+from airflow_provider.core.errors import CorruptObject, ObjectExists, ObjectNotFound
+from airflow_provider.core.lease import Lease
 from airflow_provider.storage.checks import ignores_create_only
 from airflow_provider.storage.object_store import ObjectStore, already_there
 from airflow_provider.storage.processes import Process, machine, start_of

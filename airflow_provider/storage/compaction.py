@@ -18,8 +18,8 @@ import logging
 import threading
 from collections.abc import Iterable
 
-from airflow_provider.recovery.errors import RecoveryError
-from airflow_provider.recovery.faults import AFTER_SNAPSHOT, BEFORE_SNAPSHOT, fault_point
+from airflow_provider.core.errors import RecoveryError
+from airflow_provider.core.faults import AFTER_SNAPSHOT, BEFORE_SNAPSHOT, fault_point
 from airflow_provider.storage.event_log import JobEventLog
 from airflow_provider.storage.object_store import ObjectStore
 from airflow_provider.storage.snapshots import Snapshot, Snapshots

@@ -18,14 +18,14 @@ import json
 import time
 from dataclasses import dataclass
 
-from airflow_provider.recovery.errors import (
+from airflow_provider.core.errors import (
     ConfigurationError,
     CorruptObject,
     JobAlreadyRunning,
     ObjectExists,
     ObjectNotFound,
 )
-from airflow_provider.recovery.graph import ExecutionGraph
+from airflow_provider.core.graph import ExecutionGraph
 from airflow_provider.storage.claims import Claims
 from airflow_provider.storage.event_log import JobEventLog
 from airflow_provider.storage.liveness import Life, Liveness

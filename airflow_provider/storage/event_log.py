@@ -8,12 +8,12 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from airflow_provider.recovery.collector import no_collection
-from airflow_provider.recovery.errors import CorruptObject, ObjectNotFound
-from airflow_provider.recovery.events import JobEvent
-from airflow_provider.recovery.graph import ExecutionGraph
-from airflow_provider.recovery.line_fold import LineFold
-from airflow_provider.recovery.loss import Loss
+from airflow_provider.core.collector import no_collection
+from airflow_provider.core.errors import CorruptObject, ObjectNotFound
+from airflow_provider.core.events import JobEvent
+from airflow_provider.core.graph import ExecutionGraph
+from airflow_provider.core.line_fold import LineFold
+from airflow_provider.core.loss import Loss
 from airflow_provider.storage.blocks import Block, decode_block, fold_block
 from airflow_provider.storage.object_store import ObjectStore
 from airflow_provider.storage.sealing import NOT_SEALED, refuse_sealed

@@ -20,7 +20,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-from airflow_provider.recovery.errors import (
+from airflow_provider.core.errors import (
     AccessDenied,
     ClaimsLost,
     CorruptObject,
@@ -29,10 +29,10 @@ from airflow_provider.recovery.errors import (
     StoreError,
     StoreUnavailable,
 )
-from airflow_provider.recovery.events import AttemptStarted, JobEvent, encode_event
-from airflow_provider.recovery.faults import AFTER_FLUSH, BEFORE_FIRST_EVENT, BEFORE_FLUSH, fault_point
-from airflow_provider.recovery.graph import ExecutionGraph
-from airflow_provider.recovery.options import RecoveryOptions
+from airflow_provider.core.events import AttemptStarted, JobEvent, encode_event
+from airflow_provider.core.faults import AFTER_FLUSH, BEFORE_FIRST_EVENT, BEFORE_FLUSH, fault_point
+from airflow_provider.core.graph import ExecutionGraph
+from airflow_provider.core.options import RecoveryOptions
 from airflow_provider.storage.blocks import Block, BlockHeader, decode_block, encode_block
 from airflow_provider.storage.claims import Claim, Claims
 from airflow_provider.storage.compaction import Compactor

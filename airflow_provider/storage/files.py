@@ -16,8 +16,9 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
+from urllib.parse import quote
 
-from airflow_provider.recovery.errors import (
+from airflow_provider.core.errors import (
     AccessDenied,
     ConfigurationError,
     ObjectExists,
@@ -25,7 +26,7 @@ from airflow_provider.recovery.errors import (
     RecoveryError,
     StoreError,
 )
-from airflow_provider.recovery.faults import WITHIN_MULTIPART_UPLOAD, fault_point
+from airflow_provider.core.faults import WITHIN_MULTIPART_UPLOAD, fault_point
 from airflow_provider.storage.checks import check_store
 from airflow_provider.storage.directories import copy_exclusively, in_directory, prune, walk
 from airflow_provider.storage.keys import check_key, check_prefix
@@ -56,8 +57,6 @@ class FileObjectStore:
     @property
     def uri(self) -> str:
         """``file://`` and the path, percent-encoded."""
-        from airflow_provider.storage.uris import file_uri
-
         return file_uri(self._root)
 
     def put_new(self, key: str, body: bytes) -> None:
@@ -284,3 +283,8 @@ def _store_error(error: OSError, operation: str, path: Path, key: str) -> StoreE
 
 def _user() -> str:
     return f"{os.environ.get('USER', '')} (uid {os.geteuid()})".strip()
+
+
+def file_uri(path: Path) -> str:
+    """Return the URI of an absolute path, percent-encoded; :func:`storage.uris.parse_file_uri` reads it back."""
+    return "file://" + quote(str(path), safe="/:+@,;=~()!*$&'", errors="surrogateescape")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-from airflow_provider.recovery.collector import no_collection
-from airflow_provider.recovery.events import JobEvent
-from airflow_provider.recovery.graph import ExecutionGraph
+from airflow_provider.core.collector import no_collection
+from airflow_provider.core.events import JobEvent
+from airflow_provider.core.graph import ExecutionGraph
 from airflow_provider.storage.event_log import JobEventLog, LoggedEvents
 
 _IDLE_LOOKS = 15

@@ -15,9 +15,9 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from airflow_provider.recovery.errors import Fenced
-from airflow_provider.recovery.job import JOB_FOLDER
-from airflow_provider.recovery.options import RecoveryOptions
+from airflow_provider.core.errors import Fenced
+from airflow_provider.core.job import JOB_FOLDER
+from airflow_provider.core.options import RecoveryOptions
 from airflow_provider.storage.claims import Claims
 from airflow_provider.storage.heartbeat import Heartbeat, heartbeat_key
 from airflow_provider.storage.liveness import Life, Liveness

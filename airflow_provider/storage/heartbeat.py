@@ -23,7 +23,7 @@ import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from airflow_provider.recovery.errors import Fenced, OwnershipUnconfirmed, StoreError
+from airflow_provider.core.errors import Fenced, OwnershipUnconfirmed, StoreError
 from airflow_provider.storage.claims import Claim, Claims
 from airflow_provider.storage.object_store import ObjectStore
 from airflow_provider.storage.processes import Process

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from airflow_provider.recovery.errors import ConfigurationError
-from airflow_provider.recovery.graph import ExecutionGraph, JobState
-from airflow_provider.recovery.job import JobId
-from airflow_provider.recovery.takeover import LastAttempt
+from airflow_provider.core.errors import ConfigurationError
+from airflow_provider.core.graph import ExecutionGraph, JobState
+from airflow_provider.core.job import JobId
+from airflow_provider.core.takeover import LastAttempt
 from airflow_provider.storage.claims import Claim, Claims
 from airflow_provider.storage.discarding import discard_in_force
 from airflow_provider.storage.event_store import JobEventLog

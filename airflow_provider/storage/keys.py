@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from airflow_provider.recovery.errors import ConfigurationError
+from airflow_provider.core.errors import ConfigurationError
 
 
 def check_key(key: str) -> str:

@@ -13,7 +13,7 @@ import os
 import time
 from collections.abc import Callable, Sequence
 
-from airflow_provider.recovery.errors import CorruptObject, ObjectNotFound
+from airflow_provider.core.errors import CorruptObject, ObjectNotFound
 from airflow_provider.storage.claims import Claim, process_is_gone, same_machine
 from airflow_provider.storage.heartbeat import ALIVE, Beat, heartbeat_key
 from airflow_provider.storage.object_store import ObjectStore

@@ -1,7 +1,7 @@
 """The few operations that recovery needs from a store, and nothing that a look-alike of S3 could get wrong.
 
 Create-only put, get, delete by key, paged listing. No rename, no read-modify-write, no condition but "does not exist
-yet". Errors are those of :mod:`airflow_provider.recovery.errors` and carry the object's address.
+yet". Errors are those of :mod:`airflow_provider.core.errors` and carry the object's address.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
-from airflow_provider.recovery.errors import ObjectNotFound, StoreError
+from airflow_provider.core.errors import ObjectNotFound, StoreError
 
 
 @dataclass(frozen=True)

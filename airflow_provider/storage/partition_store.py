@@ -9,8 +9,8 @@ import zlib
 from collections.abc import Iterable
 from pathlib import Path
 
-from airflow_provider.recovery.errors import CorruptObject, ObjectExists
-from airflow_provider.recovery.partitions import FOLDER, MAP_OUTPUT, StoredPartition
+from airflow_provider.core.errors import CorruptObject, ObjectExists
+from airflow_provider.core.partitions import FOLDER, MAP_OUTPUT, StoredPartition
 from airflow_provider.storage.object_store import ObjectStore
 
 _CORRUPT = ".corrupt"

@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Self
 
-from airflow_provider.recovery.errors import ConfigurationError, CorruptObject
-from airflow_provider.recovery.options import INTEGRITY_SECRET
+from airflow_provider.core.errors import ConfigurationError, CorruptObject
+from airflow_provider.core.options import INTEGRITY_SECRET
 from airflow_provider.storage.checks import check_store
 from airflow_provider.storage.object_store import ObjectInfo, ObjectStore, Readable, every
 

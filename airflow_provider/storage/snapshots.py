@@ -14,16 +14,16 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from airflow_provider.recovery.collector import no_collection
-from airflow_provider.recovery.errors import (
+from airflow_provider.core.collector import no_collection
+from airflow_provider.core.errors import (
     CorruptObject,
     EventFormatError,
     ObjectExists,
     ObjectNotFound,
     StoreError,
 )
-from airflow_provider.recovery.graph import ExecutionGraph
-from airflow_provider.recovery.snapshot import decode_graph, encode_graph
+from airflow_provider.core.graph import ExecutionGraph
+from airflow_provider.core.snapshot import decode_graph, encode_graph
 from airflow_provider.storage.blocks import checked, checksummed
 from airflow_provider.storage.object_store import ObjectStore
 from airflow_provider.storage.sealing import NOT_SEALED

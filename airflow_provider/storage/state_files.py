@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from airflow_provider.recovery.errors import CorruptObject
-from airflow_provider.recovery.job import encode_segment
+from airflow_provider.core.errors import CorruptObject
+from airflow_provider.core.job import encode_segment
 from airflow_provider.storage.object_store import ObjectStore
 
 FOLDER = "state"

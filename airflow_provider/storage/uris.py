@@ -9,11 +9,11 @@ import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 
-from airflow_provider.recovery.errors import ConfigurationError
-from airflow_provider.recovery.options import INTEGRITY_SECRET, StorageOptions
-from airflow_provider.storage.files import FileObjectStore
+from airflow_provider.core.errors import ConfigurationError
+from airflow_provider.core.options import INTEGRITY_SECRET, StorageOptions
+from airflow_provider.storage.files import FileObjectStore, file_uri
 from airflow_provider.storage.object_store import ObjectStore
 from airflow_provider.storage.sealing import Seal, SealedStore
 
@@ -53,7 +53,7 @@ def _open_plain(uri: str, options: StorageOptions, session: boto3.Session | None
     if separator and scheme == "s3":
         bucket, prefix = parse_s3_uri(uri)
         try:
-            from airflow_provider.storage.s3 import S3ObjectStore
+            from airflow_provider.storage.s3.s3_store import S3ObjectStore
         except ModuleNotFoundError as error:
             package = (error.name or "boto3").partition(".")[0]
             raise ConfigurationError(
@@ -119,11 +119,6 @@ def parse_file_uri(uri: str) -> Path:
     if not segments:
         raise ConfigurationError(f"The event store {uri!r} names no directory.", remedy=_FORMS, uri=uri)
     return Path("/", *segments)
-
-
-def file_uri(path: Path) -> str:
-    """Return the URI of an absolute path, percent-encoded; :func:`parse_file_uri` reads it back."""
-    return "file://" + quote(str(path), safe="/:+@,;=~()!*$&'", errors="surrogateescape")
 
 
 def _segments(uri: str, path: str) -> list[str]:

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from airflow_provider.recovery.partitions import StoredPartition
+from airflow_provider.core.partitions import StoredPartition
 from airflow_provider.storage.files import FileObjectStore
 from airflow_provider.storage.object_store import ObjectStore
 from airflow_provider.storage.sealing import SealedStore

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,18 +14,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_provider.recovery.job import JobId
+from airflow_provider.core.job import JobId
 from airflow_provider.storage.uris import open_store
+from tests.airflow_side.executing import Connect, claims, operator, submits, yarn  # noqa: F401 - fixtures, for all tests here
 from tests.airflow_side.worker import TASK_INSTANCE
 from tests.support.driver import JOBS
 from tests.support.quick_jvm import QUICK_JVM
-
-Connect = Callable[..., None]
-
-needs_durable = pytest.mark.skipif(
-    importlib.util.find_spec("airflow.sdk.bases.resumablejobmixin") is None,
-    reason="upstream's durable mode needs Airflow 3.3",
-)
 
 
 @pytest.fixture(autouse=True)

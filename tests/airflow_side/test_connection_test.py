@@ -11,7 +11,7 @@ import pytest
 
 from airflow_provider.hooks.spark_recovery import SparkRecoveryHook
 from airflow_provider.storage.uris import open_store
-from tests.airflow_side.conftest import Connect
+from tests.airflow_side.executing import Connect
 from tests.support.http_faults import Answer, Fault, FaultyServer, Request
 from tests.support.s3_gateway import S3Server
 
@@ -115,7 +115,7 @@ def test_a_store_that_ignores_conditions(moto: S3Server, proxy: FaultyServer, bu
 
 
 def test_several_things_are_told_at_once(moto: S3Server, proxy: FaultyServer, button: Press) -> None:
-    """Whoever mends a policy learns of everything that is missing, not of one thing after the other."""
+    """Whoever fixes a policy learns of everything that is missing, not of one thing after the other."""
     moto.create_bucket("button-tests")
 
     def fault(request: Request) -> Fault:

@@ -1,4 +1,3 @@
-# ruff: noqa: F811 - fixtures are named like the parameters that ask for them
 """Deferrable mode without Spark: a small program stands for ``spark-submit`` and its driver, all else is real."""
 
 from __future__ import annotations
@@ -19,18 +18,15 @@ from airflow.sdk.exceptions import TaskDeferralTimeout
 from airflow_provider.operators import deferral
 from airflow_provider.operators.deferral import Deferral
 from airflow_provider.storage.claims import process_is_gone
-from tests.airflow_side.conftest import Connect
 from tests.airflow_side.deferring import deferred_by, first_event, rebuilt, resume, run_try
-from tests.airflow_side.test_execute import (  # noqa: F401 - fixtures
+from tests.airflow_side.executing import (
     DRIVER,
     FINISHED,
-    JOB,
+    WAITING,
+    Connect,
     Make,
     State,
     claims,
-    operator,
-    submits,
-    yarn,
 )
 from tests.airflow_side.worker import TASK_INSTANCE
 from tests.support.waiting import wait_until
@@ -38,16 +34,6 @@ from tests.support.waiting import wait_until
 pytestmark = pytest.mark.process
 
 QUICK = {"previous_worker_recovery_timeout": "1 s"}
-WAITING = """
-beat = Heartbeat(store, prefix, claim, request.options.heartbeat_interval, on_fenced=lambda _: os._exit(76))
-beat.start()
-print("the driver is at work", flush=True)
-while not os.path.exists({gate!r}):
-    time.sleep(0.05)
-print("the driver ends", flush=True)
-{end}
-beat.stop("FINISHED")
-"""
 
 
 def context(state: State | None = None) -> Any:

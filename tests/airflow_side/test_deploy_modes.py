@@ -24,29 +24,38 @@ from typing import Any
 import pytest
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
 
-from airflow_provider.hooks.deployment import manager, require_deployment
-from airflow_provider.hooks.mark import job_mark
-from airflow_provider.hooks.spark_recovery import SparkRecoveryHook
-from airflow_provider.operators.applications import (
+from airflow_provider.airflow.deployment import manager, require_deployment
+from airflow_provider.airflow.mark import job_mark
+from airflow_provider.core import events as ev
+from airflow_provider.core.errors import ConfigurationError
+from airflow_provider.core.graph import ExecutionGraph
+from airflow_provider.core.job import JobId
+from airflow_provider.core.lease import Lease
+from airflow_provider.core.options import RecoveryOptions
+from airflow_provider.hooks.cluster_applications import (
     Application,
     application_of,
     end_remembered,
     remembered_application,
 )
+from airflow_provider.hooks.spark_recovery import SparkRecoveryHook
 from airflow_provider.operators.spark_recovery import SparkRecoveryOperator
-from airflow_provider.recovery import events as ev
-from airflow_provider.recovery.errors import ConfigurationError
-from airflow_provider.recovery.graph import ExecutionGraph
-from airflow_provider.recovery.job import JobId
-from airflow_provider.recovery.lease import Lease
-from airflow_provider.recovery.options import RecoveryOptions
 from airflow_provider.storage.claims import Claims
 from airflow_provider.storage.event_store import JobEventWriter
 from airflow_provider.storage.heartbeat import Heartbeat
 from airflow_provider.storage.object_store import ObjectStore
 from airflow_provider.storage.uris import open_store
-from tests.airflow_side.conftest import Connect, needs_durable
-from tests.airflow_side.test_execute import DRIVER, FINISHED, JOB, State, execute, operator, submits
+from tests.airflow_side.executing import (
+    DRIVER,
+    FINISHED,
+    JOB,
+    Connect,
+    State,
+    execute,
+    needs_durable,
+    operator,
+    submits,
+)
 from tests.support.managers import Kubernetes, ResourceManager, kubernetes, resource_manager
 from tests.support.waiting import wait_until
 
@@ -425,7 +434,7 @@ def test_a_living_driver_is_attached_to_whatever_upstream_remembers(
     kind: str, server: ResourceManager | Kubernetes, task: Make, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A beating heartbeat comes first: upstream is asked nothing, the manager sees no request, one attempt is there."""
-    monkeypatch.setattr("airflow_provider.operators.supervisor._POLL", 0.05)
+    monkeypatch.setattr("airflow_provider.airflow.supervisor._POLL", 0.05)
     heartbeat = attempt(store)
     heartbeat.start()
     state = State(spark_job_id="application_0_0")  # unknown to the manager: a look would fail
@@ -528,7 +537,7 @@ def test_marking_failed_ends_an_application_that_another_worker_submitted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A try that has attached to a driver on the cluster ends it there; its name is upstream's or the driver's own."""
-    monkeypatch.setattr("airflow_provider.operators.supervisor._POLL", 0.05)
+    monkeypatch.setattr("airflow_provider.airflow.supervisor._POLL", 0.05)
     cluster = Manager(kind, server, "ACTIVE", mark_in(store))
     following = task()
     with followed(following, attempt(store, host="job-1-driver"), State(spark_job_id=REMEMBERED[kind])) as errors:
@@ -549,7 +558,7 @@ def test_an_application_of_somebody_else_is_left_alone(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     """Whatever the store says: what the cluster manager does not know for this job's is named in a warning."""
-    monkeypatch.setattr("airflow_provider.operators.supervisor._POLL", 0.05)
+    monkeypatch.setattr("airflow_provider.airflow.supervisor._POLL", 0.05)
     cluster = Manager(kind, server, "ACTIVE", mark)
     following = task()
     with followed(following, attempt(store, host="job-1-driver"), State(spark_job_id=REMEMBERED[kind])):
@@ -596,7 +605,7 @@ def test_the_drivers_own_word_on_its_application_is_enough(
     server: ResourceManager, task: Make, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without durable mode the application is known by the id that the driver has recorded."""
-    monkeypatch.setattr("airflow_provider.operators.supervisor._POLL", 0.05)
+    monkeypatch.setattr("airflow_provider.airflow.supervisor._POLL", 0.05)
     Manager("yarn", server, "ACTIVE", mark_in(store))
 
     def started(epoch: int) -> ev.JobEvent:
@@ -643,7 +652,7 @@ def test_without_an_address_yarn_is_told_by_its_command_line(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """No ResourceManager address in the connection: ``yarn application`` lists the job's own, and ends one."""
-    monkeypatch.setattr("airflow_provider.operators.supervisor._POLL", 0.05)
+    monkeypatch.setattr("airflow_provider.airflow.supervisor._POLL", 0.05)
     connect("spark_default", "spark", **YARN_CLUSTER)
     program = Path(os.environ["PATH"].split(":")[0]) / "yarn"
     program.write_text(

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider.hooks import detached
-from airflow_provider.hooks.detached import Output, output_path, start_detached
+from airflow_provider.airflow import detached
+from airflow_provider.airflow.detached import Output, output_path, start_detached
 
 
 def test_the_output_is_for_its_owner_only(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import json
 import logging
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -18,88 +18,13 @@ from typing import Any, cast
 import pytest
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
 
-from airflow_provider.operators import driver
-from airflow_provider.operators.driver import end_driver
-from airflow_provider.operators.spark_recovery import SparkRecoveryOperator, job_of
-from airflow_provider.recovery.job import JobId
-from airflow_provider.storage.claims import Claim, Claims
-from airflow_provider.storage.uris import open_store
-from tests.airflow_side.conftest import Connect, needs_durable
-from tests.airflow_side.worker import TASK_INSTANCE
-from tests.support.managers import resource_manager
+from airflow_provider.airflow import driver
+from airflow_provider.airflow.driver import end_driver
+from airflow_provider.core.job import JobId
+from airflow_provider.operators.spark_recovery import job_of
+from airflow_provider.storage.claims import Claim
+from tests.airflow_side.executing import DRIVER, FINISHED, JOB, Make, State, claims, execute, needs_durable
 from tests.support.waiting import wait_until
-
-JOB = JobId.of_task_instance("dag", TASK_INSTANCE["run_id"], "task")
-
-DRIVER = """\
-import sys
-from airflow_provider.recovery import events as ev
-from airflow_provider.recovery.run_request import parse_run_arguments
-from airflow_provider.storage.claims import Claims
-from airflow_provider.storage.event_store import JobEventWriter
-from airflow_provider.storage.heartbeat import Heartbeat
-from airflow_provider.storage.uris import open_store
-
-runner = next(i for i, text in enumerate(sys.argv) if text.endswith("spark_recovery_runner.py"))
-request = parse_run_arguments(sys.argv[runner + 1 :])
-store, prefix = open_store(request.event_store), request.job.prefix
-claim = Claims(store, prefix).claim(request.options.lease)
-writer = JobEventWriter(store, prefix, claim, request.options, on_fenced=print, on_broken=print)
-writer.begin(lambda _: ev.AttemptStarted(epoch=claim.epoch, fresh=bool(request.fresh), reason=request.fresh))
-{end}
-writer.close()
-"""
-FINISHED = "writer.append(ev.JobFinished(epoch=claim.epoch)); writer.flush()"
-
-
-class State(dict[str, Any]):
-    """Airflow's task state store, as far as upstream uses it."""
-
-    def set(self, key: str, value: Any) -> None:
-        self[key] = value
-
-    def delete(self, key: str) -> None:
-        self.pop(key, None)
-
-
-@pytest.fixture
-def submits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Make ``spark-submit`` a Python program."""
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
-
-    def make(code: str) -> None:
-        program = folder / "spark-submit"
-        program.write_text(f"#!{sys.executable}\n{code}")
-        program.chmod(0o755)
-
-    return make
-
-
-@pytest.fixture
-def operator(tmp_path: Path, connect: Connect) -> Callable[..., SparkRecoveryOperator]:
-    script = tmp_path / "job.py"
-    script.write_text("print('hello')\n")
-    connect("spark_default", "spark", host="local[2]")
-    connect("spark_recovery_default", "spark_recovery", extra={"event_store": f"file://{tmp_path}/store"})
-
-    def make(**parameters: Any) -> SparkRecoveryOperator:
-        return SparkRecoveryOperator(task_id="task", **{"application": str(script), **parameters})
-
-    return make
-
-
-def execute(operator: SparkRecoveryOperator, state: State | None = None) -> Any:
-    context = {"ti": SimpleNamespace(**TASK_INSTANCE, stats_tags={}), "task_state_store": state}
-    return operator.execute(cast("Any", context))
-
-
-def claims(tmp_path: Path) -> Claims:
-    return Claims(open_store(f"file://{tmp_path}/store"), JOB.prefix)
-
-
-Make = Callable[..., SparkRecoveryOperator]
 
 
 def test_a_task_can_be_copied(operator: Make) -> None:
@@ -199,9 +124,9 @@ def test_the_report_goes_to_xcom_as_json_and_is_kept(
             "writer.append(ev.JobFailed(epoch=claim.epoch, error='SyntaxError: bad', unrecoverable=True)); "
             "writer.flush(); sys.exit(1)",
             AirflowFailException,
-            "The Spark job failed in attempt 1: SyntaxError: bad. No retry can help. Mend it and clear the task: it ",
+            "The Spark job failed in attempt 1: SyntaxError: bad. No retry can help. Fix it and clear the task: it ",
         ),
-        ("print('spark-recovery: It is wrong. Mend it.'); sys.exit(2)", AirflowFailException, "It is wrong. Mend it."),
+        ("print('spark-recovery: It is wrong. Fix it.'); sys.exit(2)", AirflowFailException, "It is wrong. Fix it."),
         (
             "print('12:00:00 ERROR spark-recovery: Attempt 1 is fenced.'); sys.exit(76)",
             AirflowException,
@@ -238,22 +163,6 @@ def test_an_earlier_failure_is_not_told_again(operator: Make, submits: Callable[
     with pytest.raises(AirflowException, match="Error code is: 137") as error:
         execute(operator())
     assert "ValueError" not in str(error.value)
-
-
-@pytest.fixture
-def yarn(operator: Make, connect: Connect, submits: Callable[[str], None]) -> Iterator[Make]:
-    """Operators for YARN in cluster mode; ``application_1_3`` is what they submit."""
-    known = {
-        "application_1_1": ("FINISHED", "SUCCEEDED", ""),
-        "application_1_2": ("ACCEPTED", "UNDEFINED", ""),
-        "application_1_3": ("FINISHED", "SUCCEEDED", ""),
-        "application_1_4": ("FINISHED", "FAILED", "User application exited with status 2"),
-    }
-    submits(DRIVER.format(end=f"{FINISHED}; print('Submitted application application_1_3')"))
-    with resource_manager(known) as manager:
-        extra = {"deploy-mode": "cluster", "yarn_resourcemanager_webapp_address": manager.address}
-        connect("spark_default", "spark", host="yarn", extra=extra)
-        yield lambda **parameters: operator(yarn_track_via_rm_api=True, **parameters)
 
 
 @needs_durable

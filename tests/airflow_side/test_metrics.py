@@ -1,4 +1,3 @@
-# ruff: noqa: F811 - fixtures are named like the parameters that ask for them
 """What a try tells monitoring: counters through Airflow's own metrics to a StatsD server, attributes of its span."""
 
 from __future__ import annotations
@@ -18,12 +17,12 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from airflow_provider.operators.metrics import PREFIX, STORE_ERRORS, metrics_of, tags_of
-from airflow_provider.recovery import events as ev
-from airflow_provider.recovery.replay import replay
-from airflow_provider.recovery.report import build_report
-from tests.airflow_side.test_execute import DRIVER, FINISHED, Make, execute, operator, submits  # noqa: F401 - fixtures
-from tests.recovery.test_report import HISTORY
+from airflow_provider.airflow.telemetry import PREFIX, STORE_ERRORS, metrics_of, tags_of
+from airflow_provider.core import events as ev
+from airflow_provider.core.replay import replay
+from airflow_provider.core.report import build_report
+from tests.airflow_side.executing import DRIVER, FINISHED, Make, execute
+from tests.core.examples import HISTORY
 
 STORES = """\
 writer.append(ev.VertexInitialized(epoch=claim.epoch, vertex="v", name="v", fingerprint="f", parallelism=3, layout="l",

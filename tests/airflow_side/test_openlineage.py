@@ -1,4 +1,3 @@
-# ruff: noqa: F811 - fixtures are named like the parameters that ask for them
 """OpenLineage in the driver is upstream's, and passes through the wrapping unharmed."""
 
 from __future__ import annotations
@@ -14,8 +13,7 @@ import pytest
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 
 from airflow_provider.operators.spark_recovery import SparkRecoveryOperator
-from tests.airflow_side.conftest import Connect
-from tests.airflow_side.test_execute import DRIVER, FINISHED, operator, submits  # noqa: F401 - fixtures
+from tests.airflow_side.executing import DRIVER, FINISHED, Connect
 from tests.airflow_side.worker import TASK_INSTANCE
 
 TRANSPORT = {"type": "http", "url": "http://127.0.0.1:9", "endpoint": "api/v1/lineage"}

@@ -1,4 +1,3 @@
-# ruff: noqa: F811 - fixtures are named like the parameters that ask for them
 """A retention shorter than a pause between two tries is told, because garbage collection would come in between."""
 
 from __future__ import annotations
@@ -8,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from airflow_provider.operators.retries import longest_pause, lost_between_tries
-from tests.airflow_side.test_execute import DRIVER, FINISHED, Make, execute, operator, submits  # noqa: F401 - fixtures
+from airflow_provider.airflow.retries import longest_pause, lost_between_tries
+from tests.airflow_side.executing import DRIVER, FINISHED, Make, execute
 
 HOUR = timedelta(hours=1)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from airflow.sdk import DAG, BaseOperator
 from airflow.sdk.definitions.retry_policy import RetryAction
 
+from airflow_provider.core.failure import UnrecoverableError
 from airflow_provider.operators.retry_policy import SparkRecoveryRetryPolicy
-from airflow_provider.recovery.failure import UnrecoverableError
 
 
 def test_unrecoverable_errors_end_the_task() -> None:

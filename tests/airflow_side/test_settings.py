@@ -10,12 +10,12 @@ import pytest
 from airflow.providers_manager import ProvidersManager
 
 import airflow_provider
-from airflow_provider.hooks.settings import SECRET, known_settings
+from airflow_provider.airflow.recovery_settings import SECRET, known_settings
+from airflow_provider.core.errors import ConfigurationError
+from airflow_provider.core.options import RecoveryOptions, StorageOptions
 from airflow_provider.hooks.spark_recovery import SparkRecoveryHook
 from airflow_provider.provider_info import get_provider_info
-from airflow_provider.recovery.errors import ConfigurationError
-from airflow_provider.recovery.options import RecoveryOptions, StorageOptions
-from tests.airflow_side.conftest import Connect
+from tests.airflow_side.executing import Connect
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,3 @@
-# ruff: noqa: F811 - fixtures are named like the parameters that ask for them
 """What a try tells Airflow's UI when it begins, and what whoever triggers the run may ask of it."""
 
 from __future__ import annotations
@@ -10,15 +9,14 @@ from typing import Any, cast
 import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException
 
-from airflow_provider.links.locations import page_path, store_console
-from airflow_provider.links.spark_recovery import EventStoreLink, RecoveryPageLink
+from airflow_provider.airflow.locations import page_path, store_console
+from airflow_provider.airflow.recovery_settings import run_options
+from airflow_provider.core.errors import ConfigurationError
+from airflow_provider.core.job import JobId
+from airflow_provider.links.recovery_links import EventStoreLink, RecoveryPageLink
 from airflow_provider.operators.publication import LOCATION_KEY
-from airflow_provider.operators.run_conf import run_options
 from airflow_provider.operators.spark_recovery import SparkRecoveryOperator
-from airflow_provider.recovery.errors import ConfigurationError
-from airflow_provider.recovery.job import JobId
-from tests.airflow_side.conftest import Connect
-from tests.airflow_side.test_execute import DRIVER, FINISHED, Make, operator, submits  # noqa: F401 - fixtures
+from tests.airflow_side.executing import DRIVER, FINISHED, Connect, Make
 from tests.airflow_side.worker import TASK_INSTANCE
 
 PAGE = "/spark-recovery/?dag_id=dag&run_id=manual__2026-01-01T00%3A00%3A00%2B00%3A00&task_id=task&map_index=-1"

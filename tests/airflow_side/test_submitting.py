@@ -13,16 +13,16 @@ from typing import Any
 
 import pytest
 
-from airflow_provider.hooks.application import ShippedApplication, ship
-from airflow_provider.hooks.bundle import build_bundle
+from airflow_provider.airflow.bundle import build_bundle
+from airflow_provider.airflow.user_application import ShippedApplication, ship
+from airflow_provider.core.errors import ConfigurationError
+from airflow_provider.core.job import JobId
+from airflow_provider.core.options import INTEGRITY_SECRET
+from airflow_provider.core.run_request import EXIT_CONFIGURATION, RunRequest, parse_run_arguments
 from airflow_provider.hooks.spark_recovery import SparkRecoveryHook
-from airflow_provider.recovery.errors import ConfigurationError
-from airflow_provider.recovery.job import JobId
-from airflow_provider.recovery.options import INTEGRITY_SECRET
-from airflow_provider.recovery.run_request import EXIT_CONFIGURATION, RunRequest, parse_run_arguments
 from airflow_provider.storage.lent_credentials import LENT_CREDENTIALS
 from airflow_provider.storage.sealing import SealedStore
-from tests.airflow_side.conftest import Connect
+from tests.airflow_side.executing import Connect
 
 ODD_JOB = JobId.of_task_instance("dag ü", "scheduled__2026-01-01T00:00:00+00:00/é", "gruppe.aufgabe", 7)
 
@@ -162,7 +162,7 @@ def test_a_token_of_the_worker_does_not_spoil_the_connections_keys(
     hook = SparkRecoveryHook()
     submitted(hook, str(script), monkeypatch)
     code = (
-        "from airflow_provider.storage.s3_client import _new_session; found = _new_session().get_credentials(); "
+        "from airflow_provider.storage.s3.s3_client import _new_session; found = _new_session().get_credentials(); "
         "print(found.access_key, repr(found.token or None))"
     )
     done = subprocess.run(
@@ -211,7 +211,7 @@ def test_the_credentials_of_a_profile(
         "[nightly]\naws_access_key_id = AKIDPROFILE\naws_secret_access_key = of/the/profile\nregion = eu-south-2\n"
     )
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(file))
-    monkeypatch.setattr("airflow_provider.hooks.aws.mask_secret", (masked := []).append)
+    monkeypatch.setattr("airflow_provider.airflow.aws.mask_secret", (masked := []).append)
     connect("spark_default", "spark", host="local[2]")
     connect("aws_default", "aws", extra={"profile_name": "nightly"})
     connect(
@@ -298,7 +298,7 @@ def test_spark_submit_is_missing(
 @pytest.mark.parametrize(
     ("lines", "error", "code"),
     [
-        (["INFO x", "12:00:00 ERROR spark-recovery: It is broken. Mend it."], "It is broken. Mend it.", 0),
+        (["INFO x", "12:00:00 ERROR spark-recovery: It is broken. Fix it."], "It is broken. Fix it.", 0),
         (["spark-recovery: It is broken."], "It is broken.", 0),
         (["12:00:00 INFO spark-recovery: all is well", "12:00:00 WARNING spark-recovery: an ERROR occurred"], "", 0),
         (["\t diagnostics: User application exited with status 2"], "", 2),
@@ -402,7 +402,7 @@ def test_the_bundle_needs_neither_airflow_nor_the_installed_package(tmp_path: Pa
         "            raise AssertionError('the driver imports ' + name)\n"
         "sys.meta_path.insert(0, Blocker())\n"
         f"sys.path.insert(0, {str(bundle.package)!r})\n"
-        "import airflow_provider.spark.runner, airflow_provider.spark.recover, airflow_provider.spark.job_master\n"
+        "import airflow_provider.spark.runner, airflow_provider.spark.points.recover, airflow_provider.job.job_master\n"
         "print(airflow_provider.__file__)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path)
@@ -418,7 +418,7 @@ def test_the_same_files_give_the_same_bundle(tmp_path: Path) -> None:
     assert build_bundle(tmp_path / "a").package.stat().st_mtime_ns == written
 
 
-def test_a_bundle_of_which_a_part_was_cleaned_away_is_mended(tmp_path: Path) -> None:
+def test_a_bundle_of_which_a_part_was_cleaned_away_is_completed(tmp_path: Path) -> None:
     """Cleaners of temporary directories take single files; the next task puts them back."""
     bundle = build_bundle(tmp_path)
     content = bundle.package.read_bytes()

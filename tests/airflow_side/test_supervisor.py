@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 
-from airflow_provider.operators.supervisor import Ending, JobSupervisor
-from airflow_provider.recovery import events as ev
-from airflow_provider.recovery.errors import JobAlreadyRunning
-from airflow_provider.recovery.graph import ExecutionGraph
-from airflow_provider.recovery.job import JobId
-from airflow_provider.recovery.options import RecoveryOptions
-from airflow_provider.recovery.takeover import Attach, Decision, Resume, StartAfresh, Succeed, decide
+from airflow_provider.airflow.supervisor import Ending, JobSupervisor
+from airflow_provider.core import events as ev
+from airflow_provider.core.errors import JobAlreadyRunning
+from airflow_provider.core.graph import ExecutionGraph
+from airflow_provider.core.job import JobId
+from airflow_provider.core.options import RecoveryOptions
+from airflow_provider.core.takeover import Attach, Decision, Resume, StartAfresh, Succeed, decide
 from airflow_provider.storage.claims import Claim, Claims
 from airflow_provider.storage.event_store import JobEventWriter
 from airflow_provider.storage.heartbeat import Heartbeat
@@ -165,7 +165,7 @@ def test_a_dead_process_of_this_machine_is_known_at_once(store: ObjectStore, mon
     def never(*_: object, **__: object) -> bool:
         raise AssertionError("the heartbeat was watched")
 
-    monkeypatch.setattr("airflow_provider.operators.supervisor.Liveness.wait", never)
+    monkeypatch.setattr("airflow_provider.airflow.supervisor.Liveness.wait", never)
     assert isinstance(decision(store), Resume)
 
 
@@ -231,7 +231,7 @@ def test_following_believes_the_last_heartbeat_where_the_events_lack_the_end(
 
 def test_following_a_driver_that_is_lost(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """A driver that falls silent while it is followed counts as lost after the time-out."""
-    monkeypatch.setattr("airflow_provider.operators.supervisor._POLL", 0.05)
+    monkeypatch.setattr("airflow_provider.airflow.supervisor._POLL", 0.05)
     assert supervisor(store).follow(attempt(store), lambda: False) is Ending.LOST
 
 
@@ -254,7 +254,7 @@ def test_who_was_lost_is_not_watched_again_but_a_successor_is(
         raise AssertionError("the heartbeat was watched")
 
     with monkeypatch.context() as patch:
-        patch.setattr("airflow_provider.operators.supervisor.Liveness.wait", never)
+        patch.setattr("airflow_provider.airflow.supervisor.Liveness.wait", never)
         assert isinstance(decide(supervisor(store).last_attempt(lost=lost.epoch), "auto"), Resume)
     successor = Heartbeat(store, JOB.prefix, attempt(store), 0.02, on_fenced=lambda _: None)
     successor.start()
@@ -268,7 +268,7 @@ def test_progress_is_told_of_new_attempts_only(
     store: ObjectStore, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While a cluster runs the driver, its events become lines of the task log; what was before stays silent."""
-    monkeypatch.setattr("airflow_provider.operators.supervisor._POLL", 0.02)
+    monkeypatch.setattr("airflow_provider.airflow.supervisor._POLL", 0.02)
     caplog.set_level(logging.INFO)
     attempt(store, failed)
     with supervisor(store).narrating(after=1):
@@ -281,7 +281,7 @@ def test_progress_tells_of_failures_and_what_is_kept(
     store: ObjectStore, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A restart inside the application, one that is refused, a step that has finished: each is a line of the log."""
-    monkeypatch.setattr("airflow_provider.operators.supervisor._POLL", 0.02)
+    monkeypatch.setattr("airflow_provider.airflow.supervisor._POLL", 0.02)
     caplog.set_level(logging.INFO)
     told: list[Callable[[int], ev.JobEvent]] = [
         lambda epoch: ev.FailureHandled(epoch=epoch, vertex="v", error="it broke", restarted=("v",)),
@@ -299,7 +299,7 @@ def test_progress_that_cannot_be_read_harms_nothing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The narrator warns once about a store that fails, and ends with the job."""
-    monkeypatch.setattr("airflow_provider.operators.supervisor._POLL", 0.02)
+    monkeypatch.setattr("airflow_provider.airflow.supervisor._POLL", 0.02)
     store = open_store(f"file://{tmp_path}/store")
     attempt(store)
     events = tmp_path / "store" / JOB.prefix / "events"

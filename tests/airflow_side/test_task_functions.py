@@ -19,14 +19,13 @@ from airflow.providers.common.compat.sdk import AirflowException, AirflowFailExc
 from airflow.sdk import DAG, task
 from airflow.sdk.providers_manager_runtime import ProvidersManagerTaskRuntime
 
+from airflow_provider.airflow.task_script import arguments_of, require_shippable, script_of
+from airflow_provider.core.errors import ConfigurationError
 from airflow_provider.operators.decorated import REPORT_KEY, SparkRecoveryDecoratedOperator, spark_recovery_task
-from airflow_provider.operators.task_function import arguments_of, require_shippable, script_of
-from airflow_provider.recovery.errors import ConfigurationError
 from tests.airflow_side import task_functions
-from tests.airflow_side.conftest import Connect, Tries, xcom
+from tests.airflow_side.conftest import Tries, xcom
 from tests.airflow_side.deferring import run_try
-from tests.airflow_side.test_deferrable import WAITING
-from tests.airflow_side.test_execute import DRIVER, FINISHED, submits  # noqa: F401 - fixture
+from tests.airflow_side.executing import DRIVER, FINISHED, WAITING, Connect, submits  # noqa: F401 - fixture
 from tests.airflow_side.worker import TASK_INSTANCE
 
 SIZE = 3

@@ -20,15 +20,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_provider.recovery import faults
-from airflow_provider.recovery.options import StorageOptions
-from airflow_provider.recovery.partitions import MAP_OUTPUT, StoredPartition
+from airflow_provider.core import faults
+from airflow_provider.core.options import StorageOptions
+from airflow_provider.core.partitions import MAP_OUTPUT, StoredPartition
 from airflow_provider.storage.claims import Claim, Claims, process_is_gone
 from airflow_provider.storage.object_store import ObjectStore
 from airflow_provider.storage.partition_store import PartitionStore
 from airflow_provider.storage.processes import process_tree
 from airflow_provider.storage.uris import open_store
-from tests.airflow_side.conftest import Connect, Tries, xcom
+from tests.airflow_side.conftest import Tries, xcom
+from tests.airflow_side.executing import Connect
 from tests.support.driver import DriverHarness
 from tests.support.quick_jvm import QUICK_JVM
 from tests.support.s3_gateway import S3Server

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider.demo.processes import all_processes, wait_until
+from airflow_provider.cli.demo.demo_processes import all_processes, wait_until
 from tests.support.quick_jvm import WITHOUT_COMPILER
 
 pytestmark = [pytest.mark.airflow, pytest.mark.process]

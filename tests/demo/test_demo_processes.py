@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider.demo.command import readable
-from airflow_provider.demo.processes import (
+from airflow_provider.cli.demo.command import readable
+from airflow_provider.cli.demo.demo_processes import (
     DemoError,
     Processes,
     all_processes,
@@ -18,7 +18,7 @@ from airflow_provider.demo.processes import (
     parent_of,
     wait_until,
 )
-from airflow_provider.demo.requirements import check_requirements, find_dags, java_version
+from airflow_provider.cli.demo.requirements import check_requirements, find_dags, java_version
 
 STUBBORN_GRANDCHILD = """
 import signal, subprocess, sys, time
@@ -86,7 +86,7 @@ def test_the_parent_of_this_process_is_found() -> None:
 
 def test_waiting_in_vain_names_what_was_waited_for() -> None:
     """A time-out says what did not happen."""
-    with pytest.raises(DemoError, match=r"in vain for Godot"):
+    with pytest.raises(DemoError, match=r"for Godot, which did not come"):
         wait_until("Godot", lambda: None, timeout=0.01, pause=0.001)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider.demo.verification import differences, features_by_duckdb, features_in
+from airflow_provider.cli.demo.same_features import differences, features_by_duckdb, features_in
 
 
 @pytest.mark.walk

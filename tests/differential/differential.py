@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
-from airflow_provider.recovery import faults
+from airflow_provider.core import faults
 from tests.differential.bundle import Bundle
 from tests.differential.event_log import Run, plan_differences, read_events
 from tests.differential.processes import Ended, Folder, Stop
@@ -114,7 +114,7 @@ class Differential:
             return
         recovered = self._folder(home, "recovered").run(recovered=True)
         self._compare(bundle, "recovered", plain, recovered)
-        self._plans(bundle, "plans of a first attempt", plain, recovered, self._folder(home, "plain-again"))
+        self._plans(bundle, "plans of a first attempt", plain, recovered, again=home)
         random = Random(f"kills {self.seed} {bundle.number}")
         if kills:
             stops = _stops(random, bundle, plain, kills)
@@ -166,7 +166,7 @@ class Differential:
         if found or other.code != 0:
             self._add(Finding(bundle, mode, tuple(found), other.log if other.code else ""))
 
-    def _plans(self, bundle: Bundle, mode: str, plain: Ended, other: Ended, again: Folder | None = None) -> None:
+    def _plans(self, bundle: Bundle, mode: str, plain: Ended, other: Ended, again: Path | None = None) -> None:
         """Executed plans, jobs, stages, tasks and bytes shuffled, from Spark's event logs.
 
         :param again: where plain Spark runs again if there are differences, to see whether they are its own
@@ -175,7 +175,8 @@ class Differential:
         two, more = read_events(other.events), list[Run]()
         found = plan_differences(one, two)
         while found and again and len(more) < MORE_PLAIN_RUNS:
-            more.append(read_events(again.run(recovered=False).events))
+            folder = self._folder(again, f"plain-again-{len(more)}")
+            more.append(read_events(folder.run(recovered=False).events))
             found = plan_differences(one, two, again=more)
         self.outcome.queries += len(one.queries)
         self.say(f"bundle {bundle.number} {mode}: {len(one.queries)} queries, {len(found)} differences")

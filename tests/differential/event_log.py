@@ -38,6 +38,7 @@ class Query:
 
     :ivar plan: the plan as it was at the end, a line for each node
     :ivar initial: the plan as it was at the beginning
+    :ivar failed: it ended with an error; how many of its tasks ran before is chance
     """
 
     description: str
@@ -48,6 +49,7 @@ class Query:
     records: int = 0
     bytes: int = 0
     initial: str = ""
+    failed: bool = False
 
 
 @dataclass
@@ -88,6 +90,8 @@ def _application(file: Path, run: Run) -> None:
             queries[event["executionId"]] = Query(event["description"], plan, initial=plan)
         elif kind == "SparkListenerSQLAdaptiveExecutionUpdate" and event["executionId"] in queries:
             queries[event["executionId"]].plan = _plan(event["sparkPlanInfo"])
+        elif kind == "SparkListenerSQLExecutionEnd" and event["executionId"] in queries:
+            queries[event["executionId"]].failed = bool(event.get("errorMessage"))
         elif kind == "SparkListenerJobStart":
             text = (event.get("Properties") or {}).get("spark.sql.execution.id")
             number = int(text) if text is not None else None
@@ -126,7 +130,7 @@ def _plan(info: dict[str, Any], depth: int = 0) -> str:
     return "\n".join([*lines, *(_plan(child, depth + 1) for child in info["children"])])
 
 
-def plan_differences(plain: Run, other: Run, *, again: Sequence[Run] = (), tolerance: float = 0.02) -> list[str]:
+def plan_differences(plain: Run, other: Run, *, again: Sequence[Run] = (), tolerance: float = 0.05) -> list[str]:
     """Say which executions of plain Spark another run has not, and the reverse.
 
     :param again: other runs of plain Spark. What AQE makes of a plan can depend on which of two stages ends first, so
@@ -164,8 +168,11 @@ def _unmatched(plain: Run, other: Run, tolerance: float) -> tuple[list[Query], l
 
 
 def _equal(one: Query, other: Query, tolerance: float) -> bool:
-    same = (one.initial, one.plan, one.jobs, one.stages, one.tasks, one.records)
-    if same != (other.initial, other.plan, other.jobs, other.stages, other.tasks, other.records):
+    if (one.initial, one.plan, one.failed) != (other.initial, other.plan, other.failed):
+        return False
+    if one.failed:
+        return True
+    if (one.jobs, one.stages, one.tasks, one.records) != (other.jobs, other.stages, other.tasks, other.records):
         return False
     return abs(one.bytes - other.bytes) <= max(200, tolerance * one.bytes)
 

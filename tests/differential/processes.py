@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from airflow_provider.recovery.faults import FAULT
+from airflow_provider.core.faults import FAULT
 from tests.support.quick_jvm import QUICK_JVM
 from tests.support.waiting import kill_tree
 

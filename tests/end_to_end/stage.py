@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from airflow_provider.demo.local_airflow import LocalAirflow, airflow_environment
-from airflow_provider.demo.processes import DemoError, Processes, descendants_of, free_port, send, wait_until
-from airflow_provider.recovery.graph import ExecutionGraph
-from airflow_provider.recovery.job import JobId
+from airflow_provider.cli.demo.demo_processes import DemoError, Processes, descendants_of, free_port, send, wait_until
+from airflow_provider.cli.demo.local_airflow import LocalAirflow, airflow_environment
+from airflow_provider.core.graph import ExecutionGraph
+from airflow_provider.core.job import JobId
 from airflow_provider.storage.claims import Claim, Claims, process_is_gone
 from airflow_provider.storage.event_log import JobEventLog
 from airflow_provider.storage.object_store import ObjectStore

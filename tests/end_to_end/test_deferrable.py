@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider.demo.processes import wait_until
+from airflow_provider.cli.demo.demo_processes import wait_until
 from airflow_provider.storage.claims import process_is_gone
 from tests.end_to_end.jobs import gated_job, write_orders
 from tests.end_to_end.stage import LONG, QUICK_CONF, Stage, TaskRun, airflow_stage, kill_everything

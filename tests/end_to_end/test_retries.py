@@ -10,8 +10,8 @@ from urllib.parse import quote, urlencode
 import pytest
 from selenium.webdriver.common.by import By
 
-from airflow_provider.demo.processes import command_of, parent_of, send, wait_until
-from airflow_provider.recovery.options import StorageOptions
+from airflow_provider.cli.demo.demo_processes import command_of, parent_of, send, wait_until
+from airflow_provider.core.options import StorageOptions
 from airflow_provider.storage.claims import process_is_gone
 from airflow_provider.storage.uris import open_store
 from tests.end_to_end.jobs import check_answer, gated_job, write_orders
@@ -149,7 +149,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory, s3_gateway: S3Server) -> Ite
 
 
 def test_fix_the_bug_and_clear(scene: Scene) -> None:
-    """A bug in the last step; mended and cleared, the job reuses every partition that it had stored."""
+    """A bug in the last step; fixed and cleared, the job reuses every partition that it had stored."""
     run = scene.begin("by_hand", bug=True)
     run.gate.touch()
     run.wait_for("failed")

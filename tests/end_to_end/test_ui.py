@@ -12,9 +12,9 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webdriver import WebDriver
 
-from airflow_provider.demo.local_airflow import LocalAirflow
-from airflow_provider.demo.processes import wait_until
-from airflow_provider.recovery.faults import AFTER_PARTITION_EVENT
+from airflow_provider.cli.demo.demo_processes import wait_until
+from airflow_provider.cli.demo.local_airflow import LocalAirflow
+from airflow_provider.core.faults import AFTER_PARTITION_EVENT
 from tests.end_to_end.stage import airflow_stage
 from tests.support.browser import Person, chromium, complaints, dark, picture
 from tests.support.flights import DAGS, few_flights

@@ -16,9 +16,9 @@ import httpx
 import pytest
 from selenium.webdriver.remote.webdriver import WebDriver
 
-from airflow_provider.demo.processes import Processes, free_port, wait_until
-from airflow_provider.recovery.job import JobId
-from airflow_provider.recovery.run_request import RunRequest
+from airflow_provider.cli.demo.demo_processes import Processes, free_port, wait_until
+from airflow_provider.core.job import JobId
+from airflow_provider.core.run_request import RunRequest
 from airflow_provider.storage.object_store import ObjectStore
 from airflow_provider.storage.uris import open_store
 from tests.plugin.auth import PASSWORD, USERS

@@ -6,8 +6,8 @@ import os
 import sys
 from pathlib import Path
 
-from airflow_provider.recovery.run_request import parse_run_arguments
-from airflow_provider.spark.job_master import JobMaster
+from airflow_provider.core.run_request import parse_run_arguments
+from airflow_provider.job.job_master import JobMaster
 from airflow_provider.storage.uris import open_store
 from tests.support.small_driver import VERTICES, run_vertices
 

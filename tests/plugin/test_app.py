@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from airflow_provider.core import events as ev
+from airflow_provider.core.options import RecoveryOptions
 from airflow_provider.operators import publication
 from airflow_provider.plugin import location
 from airflow_provider.plugin.spark_ui import stated_address
-from airflow_provider.recovery import events as ev
-from airflow_provider.recovery.options import RecoveryOptions
 from airflow_provider.storage.claims import Claims
 from airflow_provider.storage.discarding import find_discard
 from airflow_provider.storage.event_store import JobEventWriter

@@ -13,11 +13,11 @@ from airflow.models import import_all_models
 from sqlalchemy import Engine, create_engine, insert
 from sqlalchemy.orm import Session
 
+from airflow_provider.core.errors import ConfigurationError, RecoveryError
 from airflow_provider.hooks.spark_recovery import SparkRecoveryHook
 from airflow_provider.plugin.access import RunRef
 from airflow_provider.plugin.location import LOCATION_KEY, parse_location, read_run
-from airflow_provider.plugin.watching import open_location
-from airflow_provider.recovery.errors import ConfigurationError, RecoveryError
+from airflow_provider.plugin.watched_jobs import open_location
 
 import_all_models()
 

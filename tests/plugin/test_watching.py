@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider.plugin import watching
+from airflow_provider.core.errors import RecoveryError, StoreUnavailable
+from airflow_provider.core.events import AttemptStarted, VertexSkipped
+from airflow_provider.core.job import JobId
+from airflow_provider.core.options import RecoveryOptions
+from airflow_provider.plugin import watched_jobs as watching
 from airflow_provider.plugin.location import Location, parse_location
-from airflow_provider.plugin.watching import WatchedJob, WatchedJobs
-from airflow_provider.recovery.errors import RecoveryError, StoreUnavailable
-from airflow_provider.recovery.events import AttemptStarted, VertexSkipped
-from airflow_provider.recovery.job import JobId
-from airflow_provider.recovery.options import RecoveryOptions
+from airflow_provider.plugin.watched_jobs import WatchedJob, WatchedJobs
 from airflow_provider.storage.claims import Claims
 from airflow_provider.storage.event_store import JobEventWriter
 from airflow_provider.storage.files import FileObjectStore

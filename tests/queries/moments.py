@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from random import Random
 
-from airflow_provider.recovery import faults
+from airflow_provider.core import faults
 from tests.queries.runs import Ended, ScriptRuns
 
 SEED = int(os.environ.get("SPARK_RECOVERY_SEED", "1"))

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from airflow_provider.recovery.job import JobId
-from airflow_provider.recovery.report import build_report
+from airflow_provider.core.job import JobId
+from airflow_provider.core.report import build_report
 from airflow_provider.storage.inspection import inspect_job
 from airflow_provider.storage.uris import open_store
 from tests.support.driver import DriverHarness

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider.recovery import faults
+from airflow_provider.core import faults
 from tests.queries.data import QuerySuite
 from tests.queries.moments import KILLED, well
 from tests.queries.outputs import output_differences

@@ -7,14 +7,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from airflow_provider.recovery.job import JobId
-from airflow_provider.recovery.options import RecoveryOptions
-from airflow_provider.recovery.report import JobReport, VertexReport, build_report
-from airflow_provider.recovery.run_request import RunRequest
+from airflow_provider.core.job import JobId
+from airflow_provider.core.options import RecoveryOptions
+from airflow_provider.core.report import JobReport, VertexReport, build_report
+from airflow_provider.core.run_request import RunRequest
+from airflow_provider.job.job_master import JobMaster
 from airflow_provider.spark.context import RecoveryContext, recovering
 from airflow_provider.spark.interception import intercepted
-from airflow_provider.spark.job_master import JobMaster
-from airflow_provider.spark.reading import hadoop_root
+from airflow_provider.spark.points.reading import hadoop_root
 from airflow_provider.storage.inspection import inspect_job
 from airflow_provider.storage.uris import open_store
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -54,8 +53,7 @@ def orders(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A disk of a megabyte."""
-    with ExitStack() as stack:
-        disk = disks.small_disk(tmp_path / "small", 1, stack)
+    with disks.small_disk(tmp_path / "small", 1) as disk:
         if disk is None:
             pytest.skip("a file system can be mounted by root only")
         yield disk
@@ -75,5 +73,5 @@ def attempts(tmp_path: Path) -> Attempts:
 def reading(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Read back through Spark's own reader, or through Arrow as where the JVM cannot reach the store."""
     if request.param == "arrow":
-        monkeypatch.setattr("airflow_provider.spark.reading.readable_by_jvm", lambda spark, path: False)
+        monkeypatch.setattr("airflow_provider.spark.points.reading.readable_by_jvm", lambda spark, path: False)
     return str(request.param)

@@ -7,7 +7,7 @@ from typing import Any
 from pyspark.serializers import CloudPickleSerializer
 from pyspark.sql.types import LongType
 
-from airflow_provider.spark.functions import FunctionIdentity, FunctionReader
+from airflow_provider.spark.identity.functions import FunctionIdentity, FunctionReader
 
 
 def shipped(function: Any, return_type: Any = None) -> bytes:

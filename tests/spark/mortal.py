@@ -10,13 +10,13 @@ from typing import BinaryIO
 
 from pyspark import SparkContext
 
-from airflow_provider.recovery.errors import Fenced, StoreError
-from airflow_provider.recovery.events import JobEvent
+from airflow_provider.core.errors import Fenced, StoreError
+from airflow_provider.core.events import JobEvent
+from airflow_provider.job.job_master import JobMaster
+from airflow_provider.job.recording import JobRecord
 from airflow_provider.spark.context import RecoveryContext, recovering
 from airflow_provider.spark.interception import intercepted
-from airflow_provider.spark.job_master import JobMaster
-from airflow_provider.spark.reading import hadoop_root
-from airflow_provider.spark.recording import JobRecord
+from airflow_provider.spark.points.reading import hadoop_root
 from airflow_provider.storage.object_store import ObjectInfo, ObjectStore, Readable
 from airflow_provider.storage.uris import open_store
 from tests.spark.attempts import Attempts

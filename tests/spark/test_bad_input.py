@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider.recovery.run_request import EXIT_CONFIGURATION
-from tests.spark.test_crashes import expected, result
+from airflow_provider.core.run_request import EXIT_CONFIGURATION
+from tests.spark.killed_jobs import expected, result
 from tests.support.blocked_imports import blocked_imports, python_without
 from tests.support.driver import DriverHarness
 from tests.support.s3_gateway import S3Server

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider.recovery.run_request import EXIT_FAILED
+from airflow_provider.core.run_request import EXIT_FAILED
 from airflow_provider.storage.retry import RetryPolicy
-from tests.spark.test_crashes import expected, result
+from tests.spark.killed_jobs import expected, result
 from tests.support.driver import DriverHarness, Outcome
 from tests.support.http_faults import Answer, Drop, Fault, FaultyServer, Request
 from tests.support.s3_gateway import S3Server
@@ -28,7 +28,7 @@ def is_partition(request: Request, vertex: str = "") -> bool:
 
 
 def gone_after(condition: Callable[[Request], bool]) -> Callable[[Request], Fault]:
-    """The store is gone for good from the first request on that fits."""
+    """The store is lost from the first request on that fits."""
     gone = False
 
     def fault(request: Request) -> Fault:

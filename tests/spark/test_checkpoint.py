@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from airflow_provider.recovery.errors import ConfigurationError
+from airflow_provider.core.errors import ConfigurationError
 from airflow_provider.spark import checkpoint
 from tests.spark.attempts import Attempts, vertices
 
@@ -77,7 +77,7 @@ def test_one_stored_partition_is_one_partition(
     spark: SparkSession, attempts: Attempts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Read through Arrow, partition i of the stored vertex is partition i of the DataFrame."""
-    monkeypatch.setattr("airflow_provider.spark.reading.readable_by_jvm", lambda spark, path: False)
+    monkeypatch.setattr("airflow_provider.spark.points.reading.readable_by_jvm", lambda spark, path: False)
     df = spark.range(0, 100, 1, 7)
     with attempts.attempt():
         kept = checkpoint(df, "seven")

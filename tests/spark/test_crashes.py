@@ -8,31 +8,17 @@ from __future__ import annotations
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_provider.recovery import faults
-from airflow_provider.recovery.options import INTEGRITY_SECRET
+from airflow_provider.core import faults
+from airflow_provider.core.options import INTEGRITY_SECRET
+from tests.spark.killed_jobs import KILLED, expected, result
 from tests.support.driver import DriverHarness, Outcome
 
 pytestmark = pytest.mark.process
 
-KILLED = -9
 KEEP = {"keep-partitions": ""}
-
-
-def result(folder: Path) -> list[tuple[int, ...]]:
-    table = pq.read_table(folder)
-    return sorted(zip(*(column.to_pylist() for column in table.columns), strict=True))
-
-
-def expected(orders: Path) -> list[tuple[int, ...]]:
-    """The job's answer, worked out by Arrow."""
-    totals = pq.read_table(orders).group_by("customer").aggregate([("amount", "sum")])
-    total = totals["amount_sum"]
-    grade = pc.subtract(pc.multiply(total, 7), pc.multiply(pc.divide(pc.multiply(total, 7), 101), 101))
-    return sorted(zip(totals["customer"].to_pylist(), total.to_pylist(), grade.to_pylist(), strict=True))
 
 
 def run(driver: DriverHarness, orders: Path, fault: str = "", script: str = "two_vertices.py") -> Outcome:

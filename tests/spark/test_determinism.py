@@ -10,7 +10,7 @@ import pytest
 
 from airflow_provider.spark import checkpoint
 from airflow_provider.spark.context import RecoveryContext
-from airflow_provider.spark.fingerprint import Fingerprint, fingerprint
+from airflow_provider.spark.identity.fingerprint import Fingerprint, fingerprint
 from tests.spark.attempts import Attempts, vertices
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from airflow_provider.recovery.options import INTEGRITY_SECRET
+from airflow_provider.core.options import INTEGRITY_SECRET
 from airflow_provider.spark import environment
 from tests.spark.attempts import Attempts
 
@@ -23,7 +23,7 @@ SCRIPT = """
 import zipfile
 from airflow_provider.spark.environment import package_zip
 assert package_zip() == package_zip()
-print("airflow_provider/spark/partition_io.py" in zipfile.ZipFile(package_zip()).namelist())
+print("airflow_provider/spark/points/partition_io.py" in zipfile.ZipFile(package_zip()).namelist())
 """
 
 

@@ -15,10 +15,10 @@ import pandas as pd
 import pytest
 
 import airflow_provider.spark
-from airflow_provider.recovery.executions import ExecutionState, ExecutionVersion
-from airflow_provider.recovery.failure import UnrecoverableError
-from airflow_provider.recovery.options import RecoveryOptions
-from airflow_provider.recovery.run_request import RunRequest
+from airflow_provider.core.executions import ExecutionState, ExecutionVersion
+from airflow_provider.core.failure import UnrecoverableError
+from airflow_provider.core.options import RecoveryOptions
+from airflow_provider.core.run_request import RunRequest
 from airflow_provider.spark import checkpoint
 from airflow_provider.spark.context import RecoveryContext
 from tests.spark.attempts import Attempts, vertices
@@ -77,7 +77,7 @@ class Task:
 
             from pyspark import TaskContext
 
-            from airflow_provider.recovery.failure import UnrecoverableError
+            from airflow_provider.core.failure import UnrecoverableError
 
             index = TaskContext.get().partitionId()  # type: ignore[union-attr]
             with Path(runs).open("a") as file:
@@ -154,7 +154,7 @@ def test_other_strategies(spark: SparkSession, restarting: RestartingAttempts, t
 
 
 @pytest.mark.parametrize("error", ["UnrecoverableError('a wrong key')", "NameError('no such name')"])
-def test_what_cannot_be_mended_is_not_restarted(
+def test_what_cannot_be_fixed_is_not_restarted(
     spark: SparkSession, restarting: RestartingAttempts, tmp_path: Path, error: str
 ) -> None:
     """An error that comes back whatever happens fails the job at once, from within a worker too."""

@@ -12,9 +12,9 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_provider.recovery.events import AttemptStarted, JobEvent, JobFinished
-from airflow_provider.recovery.job import JobId
-from airflow_provider.recovery.run_request import EXIT_FENCED
+from airflow_provider.core.events import AttemptStarted, JobEvent, JobFinished
+from airflow_provider.core.job import JobId
+from airflow_provider.core.run_request import EXIT_FENCED
 from airflow_provider.storage.event_store import JobEventLog
 from airflow_provider.storage.uris import open_store
 from tests.support.driver import DriverHarness

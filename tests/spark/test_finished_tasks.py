@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_provider.recovery.errors import ConfigurationError
+from airflow_provider.core.errors import ConfigurationError
 from airflow_provider.spark import checkpoint, source, step, streaming
 from tests.spark.attempts import Attempts, vertices
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from airflow_provider.spark.partition_file import write_partition
-from airflow_provider.spark.scratch import LOCAL_DIRS, NoRoom, leave_room, scratch_folder
+from airflow_provider.spark.local_dirs import LOCAL_DIRS, NoRoom, leave_room, scratch_folder
+from airflow_provider.spark.points.partition_file import write_partition
 from tests.support.driver import DriverHarness
 
 SCHEMA = pa.schema([("x", pa.int64())])

@@ -13,7 +13,7 @@ import pytest
 from pyspark.serializers import CloudPickleSerializer
 from pyspark.sql.types import IntegerType, LongType
 
-from airflow_provider.spark.functions import FunctionIdentity, FunctionReader
+from airflow_provider.spark.identity.functions import FunctionIdentity, FunctionReader
 from tests.spark.function_cases import DIFFERENT, SAME, command, identity, shipped
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider.spark.functions import FunctionIdentity, FunctionReader
+from airflow_provider.spark.identity.functions import FunctionIdentity, FunctionReader
 from tests.spark.function_cases import command, identity
 
 

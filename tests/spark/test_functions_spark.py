@@ -9,10 +9,11 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from airflow_provider.spark.functions import FunctionIdentity, FunctionReader
-from airflow_provider.spark.interception import Kind, intercepted
+from airflow_provider.spark.calls import Kind
+from airflow_provider.spark.identity.functions import FunctionIdentity, FunctionReader
+from airflow_provider.spark.identity.notes import broadcasts
+from airflow_provider.spark.interception import intercepted
 from airflow_provider.spark.jvm.scala import items
-from airflow_provider.spark.notes import broadcasts
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from airflow_provider.spark.functions import FunctionReader
+from airflow_provider.spark.identity.functions import FunctionReader
 from tests.spark.function_cases import shipped
 
 _READER = FunctionReader({})

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from airflow_provider.recovery.errors import OwnershipUnconfirmed
+from airflow_provider.core.errors import OwnershipUnconfirmed
 from airflow_provider.spark.interception import intercepted
-from airflow_provider.spark.sinks import confirmed
+from airflow_provider.spark.sinks.fence import confirmed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

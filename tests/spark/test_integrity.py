@@ -10,10 +10,10 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_provider.recovery import faults
-from airflow_provider.recovery.job import JobId
-from airflow_provider.recovery.options import INTEGRITY_SECRET
-from tests.spark.test_crashes import KILLED, expected, result
+from airflow_provider.core import faults
+from airflow_provider.core.job import JobId
+from airflow_provider.core.options import INTEGRITY_SECRET
+from tests.spark.killed_jobs import KILLED, expected, result
 from tests.support.driver import DriverHarness, Outcome
 
 pytestmark = [pytest.mark.process, pytest.mark.integration]
@@ -29,7 +29,8 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from airflow_provider.spark import checkpoint, step
+from airflow_provider.spark import checkpoint
+from airflow_provider.spark import step
 
 secret = os.environ["SPARK_RECOVERY_INTEGRITY_SECRET"]
 spark = SparkSession.builder.getOrCreate()

@@ -15,7 +15,8 @@ import pytest
 
 import airflow_provider
 from airflow_provider.spark import interception
-from airflow_provider.spark.interception import Call, Kind, Proceed, intercepted
+from airflow_provider.spark.calls import Call, Kind, Proceed
+from airflow_provider.spark.interception import intercepted
 from tests.support.driver import DriverHarness
 
 PACKAGE = Path(airflow_provider.__file__).parent

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider.recovery.errors import AccessDenied, Fenced
-from airflow_provider.recovery.events import VertexInitialized
-from airflow_provider.recovery.job import JobId
-from airflow_provider.recovery.options import RecoveryOptions
-from airflow_provider.recovery.partitions import StoredPartition
-from airflow_provider.recovery.report import build_report
-from airflow_provider.recovery.run_request import RunRequest
-from airflow_provider.spark.job_master import JobMaster
+from airflow_provider.core.errors import AccessDenied, Fenced
+from airflow_provider.core.events import VertexInitialized
+from airflow_provider.core.job import JobId
+from airflow_provider.core.options import RecoveryOptions
+from airflow_provider.core.partitions import StoredPartition
+from airflow_provider.core.report import build_report
+from airflow_provider.core.run_request import RunRequest
+from airflow_provider.job.job_master import JobMaster
 from airflow_provider.storage.event_log import JobEventLog
 from airflow_provider.storage.files import FileObjectStore
 from airflow_provider.storage.inspection import inspect_job

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_provider.recovery import faults
+from airflow_provider.core import faults
 from airflow_provider.spark import checkpoint
 from tests.spark.attempts import Attempts, vertices
 from tests.support.driver import DriverHarness

@@ -14,10 +14,10 @@ from pathlib import Path
 import pyarrow.dataset as ds
 import pytest
 
-from airflow_provider import cli
-from airflow_provider.recovery.job import JobId
-from airflow_provider.recovery.options import StorageOptions
-from airflow_provider.recovery.run_request import EXIT_FAILED, EXIT_FENCED
+from airflow_provider.cli import main as cli
+from airflow_provider.core.job import JobId
+from airflow_provider.core.options import StorageOptions
+from airflow_provider.core.run_request import EXIT_FAILED, EXIT_FENCED
 from airflow_provider.storage.cancelling import cancel
 from airflow_provider.storage.claims import Claim, Claims, process_is_gone
 from airflow_provider.storage.heartbeat import heartbeat_key
@@ -43,7 +43,8 @@ class Submitted(DriverHarness):
         run = super().command(script, *arguments, options=options)
         settings = {**SPARK_SETTINGS, **self.settings}
         flags = [text for name, value in settings.items() for text in ("--conf", f"{name}={value}")]
-        return [str(Path(self.python).with_name("spark-submit")), *flags, cli.__file__, *run[3:]]
+        application = str(Path(cli.__file__).with_name("__main__.py"))
+        return [str(Path(self.python).with_name("spark-submit")), *flags, application, *run[3:]]
 
 
 class Appends:

@@ -11,9 +11,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from airflow_provider.recovery.errors import CorruptObject
-from airflow_provider.recovery.partitions import StoredPartition
-from airflow_provider.spark.map_output import (
+from airflow_provider.core.errors import CorruptObject
+from airflow_provider.core.partitions import StoredPartition
+from airflow_provider.spark.local_dirs import NoRoom
+from airflow_provider.spark.points.partition_io import Place
+from airflow_provider.spark.shuffles.map_output import (
     LocalDirs,
     MapOutput,
     Written,
@@ -21,8 +23,6 @@ from airflow_provider.spark.map_output import (
     restore_map_output,
     store_map_output,
 )
-from airflow_provider.spark.partition_io import Place
-from airflow_provider.spark.scratch import NoRoom
 from airflow_provider.storage.partition_store import PartitionStore, file_checksum
 from airflow_provider.storage.uris import open_store
 

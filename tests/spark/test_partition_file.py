@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_provider.spark.partition_file import read_partition, write_partition
+from airflow_provider.spark.points.partition_file import read_partition, write_partition
 
 _TEXT = pa.schema([pa.field("t", pa.string(), nullable=False)])
 _LIMIT = 10_000

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from airflow_provider.spark.identity.plan_identity import PlanDescription, PlanReader
 from airflow_provider.spark.jvm.determinism import NOT_DETERMINISTIC
 from airflow_provider.spark.jvm.known_classes import OPAQUE
-from airflow_provider.spark.jvm.plan_identity import PlanDescription, PlanReader
 from airflow_provider.spark.jvm.scala import items
 from tests.spark.identity.learnt import Learnt
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_provider.recovery.report import build_report
+from airflow_provider.core.report import build_report
 from airflow_provider.spark import checkpoint
 from tests.spark.attempts import Attempts, vertices
 from tests.spark.mortal import mortal_attempt

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from tests.spark.attempts import Attempts
-from tests.spark.test_types import assert_kept, conf
+from tests.spark.kept_types import assert_kept, conf
 
 pytestmark = pytest.mark.spark
 
@@ -148,5 +148,5 @@ def test_random_rows_of_random_types_survive(spark: SparkSession, query: str) ->
     ):
         df = spark.sql(query)
         assert_kept(context, df)
-        patch.setattr("airflow_provider.spark.reading.readable_by_jvm", lambda spark, path: False)
+        patch.setattr("airflow_provider.spark.points.reading.readable_by_jvm", lambda spark, path: False)
         assert_kept(context, df)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider.recovery.run_request import EXIT_CONFIGURATION, EXIT_FAILED
+from airflow_provider.core.run_request import EXIT_CONFIGURATION, EXIT_FAILED
 from tests.support.driver import DriverHarness
 from tests.support.http_faults import Answer, Fault, FaultyServer, Request
 from tests.support.s3_gateway import S3Server

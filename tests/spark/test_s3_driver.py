@@ -10,9 +10,9 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_provider.recovery import faults
-from airflow_provider.recovery.job import JobId
-from tests.spark.test_crashes import KILLED, expected, result
+from airflow_provider.core import faults
+from airflow_provider.core.job import JobId
+from tests.spark.killed_jobs import KILLED, expected, result
 from tests.support.driver import DriverHarness
 from tests.support.s3_gateway import S3Server
 

@@ -10,7 +10,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_provider.recovery import faults
+from airflow_provider.core import faults
 from tests.support.driver import DriverHarness, Outcome
 
 pytestmark = [pytest.mark.process, pytest.mark.integration]

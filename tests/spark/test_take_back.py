@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql import functions as F
 
-from airflow_provider.recovery.sinks import doubts, listing_digest, write_of
-from airflow_provider.recovery.unfinished_write import UnfinishedWrite
-from airflow_provider.spark import write_watch
+from airflow_provider.core.committed_output import doubts, listing_digest, write_of
+from airflow_provider.core.unfinished_write import UnfinishedWrite
 from airflow_provider.spark.context import RecoveryContext
 from airflow_provider.spark.interception import intercepted
-from airflow_provider.spark.sinks_once import _Sinks, sinks_once
-from airflow_provider.spark.take_back import OutputAttempt
+from airflow_provider.spark.sinks import write_watch
+from airflow_provider.spark.sinks.once import _Sinks, sinks_once
+from airflow_provider.spark.sinks.take_back import OutputAttempt
 from tests.spark.attempts import Attempts
 
 if TYPE_CHECKING:

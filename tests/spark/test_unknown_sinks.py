@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from airflow_provider.recovery.failure import UnrecoverableError
-from airflow_provider.recovery.report import format_report
+from airflow_provider.core.failure import UnrecoverableError
+from airflow_provider.core.report import format_report
 from airflow_provider.spark.interception import intercepted
 from airflow_provider.spark.jvm.commands import merged_table
-from airflow_provider.spark.sinks_once import sinks_once
-from airflow_provider.spark.take_back import OutputAttempt
+from airflow_provider.spark.sinks.once import sinks_once
+from airflow_provider.spark.sinks.take_back import OutputAttempt
 from tests.spark.attempts import Attempts
 
 if TYPE_CHECKING:

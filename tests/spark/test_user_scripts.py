@@ -12,12 +12,12 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_provider.recovery import faults
-from airflow_provider.recovery.events import JobFailed
-from airflow_provider.recovery.job import JobId
+from airflow_provider.core import faults
+from airflow_provider.core.events import JobFailed
+from airflow_provider.core.job import JobId
 from airflow_provider.storage.event_store import JobEventLog
 from airflow_provider.storage.uris import open_store
-from tests.spark.test_crashes import KILLED
+from tests.spark.killed_jobs import KILLED
 from tests.support.driver import DriverHarness
 
 pytestmark = [pytest.mark.process, pytest.mark.integration]

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_provider.recovery import faults
-from tests.spark.test_crashes import KILLED
+from airflow_provider.core import faults
+from tests.spark.killed_jobs import KILLED
 from tests.support.driver import DriverHarness
 from tests.support.quick_jvm import QUICK_JVM, WITHOUT_COMPILER
 from tests.support.sparks import OTHERS, OWN, ROOT, spark_python

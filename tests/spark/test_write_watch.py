@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from airflow_provider.spark.write_watch import pause_after, watched_write
+from airflow_provider.spark.sinks.write_watch import pause_after, watched_write
 
 
 def test_the_first_name_is_remembered_once() -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from airflow_provider.recovery.errors import StoreError
-from airflow_provider.recovery.events import AttemptStarted, JobEvent, VertexSkipped
-from airflow_provider.recovery.graph import ExecutionGraph
-from airflow_provider.recovery.options import RecoveryOptions
+from airflow_provider.core.errors import StoreError
+from airflow_provider.core.events import AttemptStarted, JobEvent, VertexSkipped
+from airflow_provider.core.graph import ExecutionGraph
+from airflow_provider.core.options import RecoveryOptions
 from airflow_provider.storage.claims import Claim, Claims
 from airflow_provider.storage.event_store import JobEventWriter
 from airflow_provider.storage.object_store import ObjectStore

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from airflow_provider.recovery.options import StorageOptions
-from airflow_provider.storage.files import FileObjectStore
+from airflow_provider.core.options import StorageOptions
+from airflow_provider.storage.files import FileObjectStore, file_uri
 from airflow_provider.storage.object_store import ObjectStore
-from airflow_provider.storage.uris import file_uri, open_store
+from airflow_provider.storage.uris import open_store
 from tests.support.http_faults import FaultyServer
 from tests.support.s3_gateway import S3Server
 
@@ -105,5 +105,5 @@ def wait_until(condition: Callable[[], object], timeout: float = 20) -> None:
     """Wait for what other threads bring about."""
     deadline = time.monotonic() + timeout
     while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
+        assert time.monotonic() < deadline, "it did not come in time"
         time.sleep(0.002)

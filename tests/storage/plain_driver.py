@@ -17,16 +17,16 @@ from typing import Any
 
 import pyarrow as pa
 
-from airflow_provider.recovery.causes import causes, one_line
-from airflow_provider.recovery.errors import CorruptObject, ObjectNotFound, RecoveryError
-from airflow_provider.recovery.events import VertexInitialized
-from airflow_provider.recovery.faults import AFTER_SINK_COMMIT, FAULT, fault_point
-from airflow_provider.recovery.job import JobId
-from airflow_provider.recovery.options import RecoveryOptions, StorageOptions
-from airflow_provider.recovery.partitions import StoredPartition, incarnation
-from airflow_provider.recovery.run_request import RunRequest
-from airflow_provider.spark.job_master import JobMaster
-from airflow_provider.spark.partition_io import Place, store_partition, stored_rows
+from airflow_provider.core.causes import causes, one_line
+from airflow_provider.core.errors import CorruptObject, ObjectNotFound, RecoveryError
+from airflow_provider.core.events import VertexInitialized
+from airflow_provider.core.faults import AFTER_SINK_COMMIT, FAULT, fault_point
+from airflow_provider.core.job import JobId
+from airflow_provider.core.options import RecoveryOptions, StorageOptions
+from airflow_provider.core.partitions import StoredPartition, incarnation
+from airflow_provider.core.run_request import RunRequest
+from airflow_provider.job.job_master import JobMaster
+from airflow_provider.spark.points.partition_io import Place, store_partition, stored_rows
 from airflow_provider.storage.object_store import ObjectStore
 from airflow_provider.storage.partition_store import PartitionStore
 from airflow_provider.storage.uris import open_store

@@ -6,10 +6,10 @@ import uuid
 
 import pytest
 
-from airflow_provider.recovery.errors import RecoveryError
-from airflow_provider.recovery.options import StorageOptions
+from airflow_provider.core.errors import RecoveryError
+from airflow_provider.core.options import StorageOptions
 from airflow_provider.storage.retry import RetryPolicy
-from airflow_provider.storage.s3 import S3ObjectStore
+from airflow_provider.storage.s3.s3_store import S3ObjectStore
 from tests.storage.conftest import BUCKET
 
 FAST = RetryPolicy(first_pause=0.001, longest_pause=0.01)

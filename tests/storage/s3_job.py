@@ -10,9 +10,9 @@ from pathlib import Path
 
 import boto3
 
-from airflow_provider.recovery.errors import RecoveryError
-from airflow_provider.recovery.run_request import RunRequest
-from airflow_provider.storage.s3 import S3ObjectStore
+from airflow_provider.core.errors import RecoveryError
+from airflow_provider.core.run_request import RunRequest
+from airflow_provider.storage.s3.s3_store import S3ObjectStore
 from tests.storage.conftest import BUCKET
 from tests.storage.plain_driver import PARTITIONS, Rows, is_right, request_for, run_job
 from tests.storage.s3_faults import FAST

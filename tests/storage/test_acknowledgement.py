@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider.recovery.errors import StoreUnavailable
-from airflow_provider.recovery.events import AttemptStarted, JobFinished
-from airflow_provider.recovery.partitions import StoredPartition
-from airflow_provider.recovery.replay import replay
-from airflow_provider.recovery.report import JobReport, build_report
+from airflow_provider.core.errors import StoreUnavailable
+from airflow_provider.core.events import AttemptStarted, JobFinished
+from airflow_provider.core.partitions import StoredPartition
+from airflow_provider.core.replay import replay
+from airflow_provider.core.report import JobReport, build_report
 from airflow_provider.storage.acknowledgement import take_notice
 from airflow_provider.storage.claims import Claims
 from airflow_provider.storage.files import FileObjectStore

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider.recovery.events import (
+from airflow_provider.core.events import (
     AttemptStarted,
     JobEvent,
     JobFinished,

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider.recovery.errors import Fenced
-from airflow_provider.spark.job_master import JobMaster
+from airflow_provider.core.errors import Fenced
+from airflow_provider.job.job_master import JobMaster
 from airflow_provider.storage.cancelling import CANCELLED, cancel, cancel_unclaimed
 from airflow_provider.storage.claims import Claims
 from airflow_provider.storage.files import FileObjectStore

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider.recovery.errors import ObjectExists
-from airflow_provider.recovery.lease import Lease
+from airflow_provider.core.errors import ObjectExists
+from airflow_provider.core.lease import Lease
 from airflow_provider.storage.claims import Claim, Claims, process_is_gone
 from airflow_provider.storage.files import FileObjectStore
 from airflow_provider.storage.object_store import ObjectStore

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider.recovery import faults
-from airflow_provider.recovery.graph import ExecutionGraph, JobState
-from airflow_provider.recovery.options import StorageOptions
+from airflow_provider.core import faults
+from airflow_provider.core.graph import ExecutionGraph, JobState
+from airflow_provider.core.options import StorageOptions
 from airflow_provider.storage.event_store import JobEventLog
 from airflow_provider.storage.object_store import ObjectStore
 from airflow_provider.storage.partition_store import PartitionStore

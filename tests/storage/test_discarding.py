@@ -8,32 +8,22 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider import cli
-from airflow_provider.recovery.errors import ConfigurationError, JobAlreadyRunning
-from airflow_provider.recovery.run_request import RunRequest
-from airflow_provider.recovery.takeover import StartAfresh
-from airflow_provider.spark.claiming import decide_alone
-from airflow_provider.spark.job_master import JobMaster
+from airflow_provider.cli import main as cli
+from airflow_provider.core.errors import ConfigurationError, JobAlreadyRunning
+from airflow_provider.core.takeover import StartAfresh
+from airflow_provider.job.claiming import decide_alone
+from airflow_provider.job.job_master import JobMaster
 from airflow_provider.storage.claims import Claim, Claims
 from airflow_provider.storage.discarding import discard, find_discard, release
 from airflow_provider.storage.files import FileObjectStore
 from airflow_provider.storage.heartbeat import Heartbeat
 from airflow_provider.storage.object_store import ObjectStore
 from airflow_provider.storage.partition_store import PartitionStore
-from tests.support.small_driver import PARTITIONS, REQUEST, VERTICES, computed, run_job, run_vertices
+from tests.storage.failed_jobs import JOB, fail_after
+from tests.support.small_driver import PARTITIONS, REQUEST, VERTICES, computed, run_job
 from tests.support.stores import WatchedStore
 
 ALL = {(name, index) for name in VERTICES for index in range(PARTITIONS)}
-JOB = REQUEST.job
-
-
-def fail_after(store: ObjectStore, folder: Path, *vertices: str, request: RunRequest = REQUEST) -> JobMaster:
-    """An attempt that stores *vertices* and fails."""
-    master = JobMaster(request, store, on_fenced=lambda _: None)
-    assert master.start()
-    run_vertices(master, store, vertices, folder / "computed")
-    master.failed("by chance")
-    return master
 
 
 def stored_by(store: ObjectStore) -> set[int]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from airflow_provider.recovery.errors import (
+from airflow_provider.core.errors import (
     ObjectNotFound,
     StoreUnavailable,
 )

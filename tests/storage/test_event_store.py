@@ -11,9 +11,9 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_provider.recovery.events import AttemptStarted, JobStateChanged, VertexSkipped
-from airflow_provider.recovery.graph import ExecutionGraph, JobState
-from airflow_provider.recovery.options import RecoveryOptions
+from airflow_provider.core.events import AttemptStarted, JobStateChanged, VertexSkipped
+from airflow_provider.core.graph import ExecutionGraph, JobState
+from airflow_provider.core.options import RecoveryOptions
 from airflow_provider.storage.event_store import JobEventLog
 from airflow_provider.storage.files import FileObjectStore
 from airflow_provider.storage.object_store import ObjectStore

@@ -11,15 +11,15 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from airflow_provider.recovery.errors import (
+from airflow_provider.core.errors import (
     AccessDenied,
     ObjectExists,
     StoreError,
     StoreUnavailable,
 )
-from airflow_provider.recovery.events import AttemptStarted, JobFinished, VertexSkipped
-from airflow_provider.recovery.graph import ExecutionGraph
-from airflow_provider.recovery.options import RecoveryOptions
+from airflow_provider.core.events import AttemptStarted, JobFinished, VertexSkipped
+from airflow_provider.core.graph import ExecutionGraph
+from airflow_provider.core.options import RecoveryOptions
 from airflow_provider.storage import event_store
 from airflow_provider.storage.blocks import BlockHeader, encode_block
 from airflow_provider.storage.claims import Claims
@@ -279,8 +279,8 @@ def test_a_number_taken_by_rubbish_fences_if_the_job_was_claimed(files: FileObje
 
 _DRIVER = """
 import sys; from pathlib import Path
-from airflow_provider.recovery.events import AttemptStarted, VertexSkipped
-from airflow_provider.recovery.options import RecoveryOptions
+from airflow_provider.core.events import AttemptStarted, VertexSkipped
+from airflow_provider.core.options import RecoveryOptions
 from airflow_provider.storage.claims import Claims
 from airflow_provider.storage.event_store import JobEventWriter
 from airflow_provider.storage.files import FileObjectStore

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider import cli
-from airflow_provider.recovery.run_request import EXIT_CONFIGURATION
+from airflow_provider.cli import main as cli
+from airflow_provider.core.run_request import EXIT_CONFIGURATION
 from airflow_provider.storage.discarding import discard
 from airflow_provider.storage.files import FileObjectStore
-from tests.storage.test_discarding import JOB, fail_after
+from tests.storage.failed_jobs import JOB, fail_after
 from tests.support.small_driver import PARTITIONS
 
 

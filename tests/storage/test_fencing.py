@@ -8,9 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from airflow_provider.recovery.errors import Fenced
-from airflow_provider.recovery.events import AttemptStarted
-from airflow_provider.recovery.graph import ExecutionGraph
+from airflow_provider.core.errors import Fenced
+from airflow_provider.core.events import AttemptStarted
+from airflow_provider.core.graph import ExecutionGraph
 from airflow_provider.storage.event_store import JobEventLog
 from airflow_provider.storage.files import FileObjectStore
 from airflow_provider.storage.object_store import ObjectStore

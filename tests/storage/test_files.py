@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider.recovery.errors import (
+from airflow_provider.core.errors import (
     AccessDenied,
     ConfigurationError,
     ObjectExists,

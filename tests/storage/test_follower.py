@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from airflow_provider.recovery.events import AttemptStarted, JobEvent
-from airflow_provider.recovery.graph import ExecutionGraph
+from airflow_provider.core.events import AttemptStarted, JobEvent
+from airflow_provider.core.graph import ExecutionGraph
 from airflow_provider.storage import follower as module
 from airflow_provider.storage.event_log import JobEventLog
 from airflow_provider.storage.files import FileObjectStore

@@ -9,9 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from airflow_provider.recovery.errors import Fenced, OwnershipUnconfirmed, StoreUnavailable
-from airflow_provider.recovery.lease import Lease
-from airflow_provider.recovery.options import RecoveryOptions
+from airflow_provider.core.errors import Fenced, OwnershipUnconfirmed, StoreUnavailable
+from airflow_provider.core.lease import Lease
+from airflow_provider.core.options import RecoveryOptions
 from airflow_provider.storage.claims import Claims
 from airflow_provider.storage.files import FileObjectStore
 from airflow_provider.storage.heartbeat import Heartbeat, heartbeat_key

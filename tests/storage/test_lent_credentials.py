@@ -10,7 +10,7 @@ import pytest
 from botocore.credentials import ReadOnlyCredentials
 
 from airflow_provider.storage.lent_credentials import LENT_CREDENTIALS, lent
-from airflow_provider.storage.s3_client import _new_session
+from airflow_provider.storage.s3.s3_client import _new_session
 from tests.support.waiting import wait_until
 
 

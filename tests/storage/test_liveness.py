@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider import cli
-from airflow_provider.recovery.errors import StoreError
-from airflow_provider.recovery.lease import LONGEST, Lease
-from airflow_provider.recovery.options import RecoveryOptions
-from airflow_provider.spark.claiming import wait_for_previous
-from airflow_provider.spark.job_master import JobMaster
+from airflow_provider.cli import main as cli
+from airflow_provider.core.errors import StoreError
+from airflow_provider.core.lease import LONGEST, Lease
+from airflow_provider.core.options import RecoveryOptions
+from airflow_provider.job.claiming import wait_for_previous
+from airflow_provider.job.job_master import JobMaster
 from airflow_provider.storage.claims import Claim, Claims, claim_key
 from airflow_provider.storage.files import FileObjectStore
 from airflow_provider.storage.heartbeat import Heartbeat, heartbeat_key

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider.recovery.errors import ConfigurationError, ObjectExists, ObjectNotFound
+from airflow_provider.core.errors import ConfigurationError, ObjectExists, ObjectNotFound
 from airflow_provider.storage.object_store import ObjectStore
 
 ODD_KEYS = [

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider.recovery.errors import CorruptObject, ObjectNotFound
-from airflow_provider.recovery.partitions import StoredPartition
+from airflow_provider.core.errors import CorruptObject, ObjectNotFound
+from airflow_provider.core.partitions import StoredPartition
 from airflow_provider.storage.files import FileObjectStore
 from airflow_provider.storage.object_store import ObjectStore
 from airflow_provider.storage.partition_store import PartitionStore, file_checksum

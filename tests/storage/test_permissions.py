@@ -10,10 +10,10 @@ from typing import Any
 import boto3
 import pytest
 
-from airflow_provider.recovery.errors import AccessDenied, RecoveryError
-from airflow_provider.recovery.options import RecoveryOptions, StorageOptions
+from airflow_provider.core.errors import AccessDenied, RecoveryError
+from airflow_provider.core.options import RecoveryOptions, StorageOptions
 from airflow_provider.storage.garbage import collect
-from airflow_provider.storage.s3 import S3ObjectStore
+from airflow_provider.storage.s3.s3_store import S3ObjectStore
 from tests.storage.plain_driver import LARGE, is_right, request_for, run_job
 from tests.storage.s3_faults import FAST
 from tests.support.s3_gateway import S3Server, another_user

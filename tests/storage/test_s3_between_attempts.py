@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from airflow_provider.recovery.errors import RecoveryError
-from airflow_provider.recovery.lease import Lease
+from airflow_provider.core.errors import RecoveryError
+from airflow_provider.core.lease import Lease
 from airflow_provider.storage.blocks import decode_block
 from airflow_provider.storage.claims import Claim
 from tests.storage.conftest import BUCKET

@@ -12,15 +12,15 @@ from pathlib import Path
 import boto3
 import pytest
 
-from airflow_provider.recovery.errors import (
+from airflow_provider.core.errors import (
     AccessDenied,
     ConfigurationError,
     StoreError,
     StoreNotFound,
     StoreUnavailable,
 )
-from airflow_provider.recovery.options import StorageOptions
-from airflow_provider.storage.s3 import S3ObjectStore
+from airflow_provider.core.options import StorageOptions
+from airflow_provider.storage.s3.s3_store import S3ObjectStore
 from tests.storage.conftest import BUCKET
 from tests.storage.s3_faults import FAST, failed_check, fault_name, s3_store
 from tests.support.http_faults import Answer, FaultyServer, Request

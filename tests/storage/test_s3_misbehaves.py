@@ -10,9 +10,9 @@ import time
 
 import pytest
 
-from airflow_provider.recovery.errors import RecoveryError
-from airflow_provider.storage import s3_client
+from airflow_provider.core.errors import RecoveryError
 from airflow_provider.storage.event_store import JobEventLog
+from airflow_provider.storage.s3 import s3_client
 from tests.storage.conftest import ACCESS
 from tests.storage.plain_driver import JOB, PARTITIONS, VERTICES, is_right
 from tests.storage.s3_faults import FAST

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from botocore.exceptions import ConnectionClosedError
 
-from airflow_provider.recovery.errors import (
+from airflow_provider.core.errors import (
     ObjectExists,
     StoreError,
     StoreUnavailable,

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from botocore.utils import parse_timestamp
 
-from airflow_provider.recovery.errors import RecoveryError
-from airflow_provider.recovery.options import StorageOptions
-from airflow_provider.storage import s3_client
-from airflow_provider.storage.s3 import S3ObjectStore
-from airflow_provider.storage.s3_client import read_timestamp
+from airflow_provider.core.errors import RecoveryError
+from airflow_provider.core.options import StorageOptions
+from airflow_provider.storage.s3 import s3_client
+from airflow_provider.storage.s3.s3_client import read_timestamp
+from airflow_provider.storage.s3.s3_store import S3ObjectStore
 from tests.storage.conftest import BUCKET
 from tests.storage.s3_faults import s3_store
 from tests.support.http_faults import FaultyServer

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider.recovery.errors import (
+from airflow_provider.core.errors import (
     AccessDenied,
     StoreError,
     StoreUnavailable,
 )
-from airflow_provider.storage.s3 import S3ObjectStore
+from airflow_provider.storage.s3.s3_store import S3ObjectStore
 from tests.storage.conftest import BUCKET
 from tests.storage.s3_faults import fault_name, s3_store
 from tests.support.http_faults import Answer, Drop, FaultyServer, LoseAnswer, Request, times

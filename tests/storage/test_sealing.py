@@ -12,16 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider.recovery.errors import ConfigurationError, CorruptObject, RecoveryError
-from airflow_provider.recovery.graph import ExecutionGraph
-from airflow_provider.recovery.options import INTEGRITY_SECRET
+from airflow_provider.core.errors import ConfigurationError, CorruptObject, RecoveryError
+from airflow_provider.core.graph import ExecutionGraph
+from airflow_provider.core.options import INTEGRITY_SECRET
 from airflow_provider.storage.claims import Claims
 from airflow_provider.storage.event_store import JobEventLog
-from airflow_provider.storage.files import FileObjectStore
+from airflow_provider.storage.files import FileObjectStore, file_uri
 from airflow_provider.storage.liveness import Life, Liveness
 from airflow_provider.storage.object_store import ObjectStore
 from airflow_provider.storage.sealing import SEAL_SIZE, Seal, SealedStore
-from airflow_provider.storage.uris import file_uri, open_store
+from airflow_provider.storage.uris import open_store
 from tests.storage.attempts import Attempt, block_key, block_keys
 from tests.storage.conftest import PREFIX
 from tests.storage.plain_driver import JOB, PARTITIONS, Rows, Script, is_right, request_for, run_job

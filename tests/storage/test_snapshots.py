@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_provider.recovery.errors import StoreError, StoreUnavailable
-from airflow_provider.recovery.events import AttemptStarted
-from airflow_provider.recovery.graph import ExecutionGraph
-from airflow_provider.recovery.options import RecoveryOptions
+from airflow_provider.core.errors import StoreError, StoreUnavailable
+from airflow_provider.core.events import AttemptStarted
+from airflow_provider.core.graph import ExecutionGraph
+from airflow_provider.core.options import RecoveryOptions
 from airflow_provider.storage.event_store import JobEventLog
 from airflow_provider.storage.files import FileObjectStore
 from airflow_provider.storage.object_store import ObjectStore

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider.recovery.errors import ConfigurationError
-from airflow_provider.recovery.options import StorageOptions
-from airflow_provider.storage.uris import file_uri, open_store, parse_file_uri, parse_s3_uri
+from airflow_provider.core.errors import ConfigurationError
+from airflow_provider.core.options import StorageOptions
+from airflow_provider.storage.files import file_uri
+from airflow_provider.storage.uris import open_store, parse_file_uri, parse_s3_uri
 
 
 @pytest.mark.parametrize(
@@ -120,7 +121,7 @@ class Block:
         if name.partition(".")[0] == sys.argv[1]:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 sys.meta_path.insert(0, Block())
-from airflow_provider.recovery.errors import ConfigurationError
+from airflow_provider.core.errors import ConfigurationError
 from airflow_provider.storage.uris import open_store
 store = open_store(f"file://{sys.argv[2]}/store")
 store.check()

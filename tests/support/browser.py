@@ -83,7 +83,9 @@ class Person:
                 return None
 
         try:
-            found = WebDriverWait(self.browser, timeout, poll_frequency=0.2).until(attempt, f"waited in vain: {what}")
+            found = WebDriverWait(self.browser, timeout, poll_frequency=0.2).until(
+                attempt, f"did not come in time: {what}"
+            )
         except Exception:
             picture(self.browser, "failure")
             raise

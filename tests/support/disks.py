@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import subprocess
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 
-def small_disk(folder: Path, mebibytes: int, until: ExitStack) -> Path | None:
-    """Mount a disk of so many mebibytes at *folder* until the stack is left; ``None`` if that is not allowed here."""
+@contextmanager
+def small_disk(folder: Path, mebibytes: int) -> Iterator[Path | None]:
+    """Mount a disk of so many mebibytes at *folder*; ``None`` if that is not allowed here."""
     folder.mkdir(parents=True)
     mount = ["mount", "-t", "tmpfs", "-o", f"size={mebibytes}m", "tmpfs", str(folder)]
     if subprocess.run(mount, capture_output=True, check=False).returncode:
-        return None
-    until.callback(subprocess.run, ["umount", "--lazy", str(folder)], check=True)
-    return folder
+        yield None
+        return
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)

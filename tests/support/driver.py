@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from airflow_provider.recovery.job import JobId
-from airflow_provider.recovery.options import StorageOptions
-from airflow_provider.recovery.partitions import StoredPartition
+from airflow_provider.core.job import JobId
+from airflow_provider.core.options import StorageOptions
+from airflow_provider.core.partitions import StoredPartition
 from airflow_provider.storage.partition_store import PartitionStore
 from airflow_provider.storage.uris import open_store
 from tests.support.quick_jvm import QUICK_JVM

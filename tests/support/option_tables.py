@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from airflow_provider.recovery.options import Option, RecoveryOptions, StorageOptions
+from airflow_provider.core.options import Option, RecoveryOptions, StorageOptions
 
 ROOT = Path(__file__).parents[2]
 README, OPTIONS = ROOT / "README.md", ROOT / "docs" / "options.md"

@@ -17,15 +17,15 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from airflow_provider.recovery import faults
-from airflow_provider.recovery.events import encode_event
-from airflow_provider.recovery.graph import ExecutionGraph
-from airflow_provider.recovery.job import JobId
+from airflow_provider.core import faults
+from airflow_provider.core.events import encode_event
+from airflow_provider.core.graph import ExecutionGraph
+from airflow_provider.core.job import JobId
 from airflow_provider.storage.event_log import JobEventLog
 from airflow_provider.storage.files import FileObjectStore
 from tests.support.driver import DriverHarness
 
-FOLDER = Path(__file__).parents[1] / "recovery" / "histories"
+FOLDER = Path(__file__).parents[1] / "core" / "histories"
 
 KINDS = {
     "killed-before-first-event": [faults.BEFORE_FIRST_EVENT],

@@ -31,7 +31,7 @@ INSTALL = "apt-get install --no-install-recommends radosgw ceph-mon ceph-osd cep
 REQUIRED = "SPARK_RECOVERY_REQUIRE_GATEWAY"
 """Set to 1 where the gateway must be there, so that its absence fails the tests instead of skipping them."""
 
-_START_TIMEOUT = 40.0
+_START_TIMEOUT = 120.0
 _CONFIGURATION = """\
 [global]
 fsid = {fsid}

@@ -6,12 +6,12 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from airflow_provider.recovery.events import VertexInitialized
-from airflow_provider.recovery.job import JobId
-from airflow_provider.recovery.options import RecoveryOptions
-from airflow_provider.recovery.partitions import StoredPartition
-from airflow_provider.recovery.run_request import RunRequest
-from airflow_provider.spark.job_master import JobMaster
+from airflow_provider.core.events import VertexInitialized
+from airflow_provider.core.job import JobId
+from airflow_provider.core.options import RecoveryOptions
+from airflow_provider.core.partitions import StoredPartition
+from airflow_provider.core.run_request import RunRequest
+from airflow_provider.job.job_master import JobMaster
 from airflow_provider.storage.object_store import ObjectStore
 from airflow_provider.storage.partition_store import PartitionStore, file_checksum
 

@@ -18,9 +18,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
-from airflow_provider.recovery.job import JobId
-from airflow_provider.recovery.options import StorageOptions
-from airflow_provider.recovery.run_request import EXIT_FENCED
+from airflow_provider.core.job import JobId
+from airflow_provider.core.options import StorageOptions
+from airflow_provider.core.run_request import EXIT_FENCED
 from airflow_provider.storage.claims import Claims
 from airflow_provider.storage.object_store import ObjectStore
 from airflow_provider.storage.processes import jvms_of, process_tree

@@ -48,7 +48,7 @@ def walk(
 
 def _started(name: str, folder: Path, stack: ExitStack) -> Store:
     if name == "file":
-        disk = small_disk(folder / "disk", DISK, stack)
+        disk = stack.enter_context(small_disk(folder / "disk", DISK))
         return Store(f"file://{disk or folder}/store", disk=disk)
     server = stack.enter_context(moto_server() if name == "moto" else s3_gateway())
     proxy = stack.enter_context(FaultyServer(server.endpoint).running())

@@ -11,16 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider.recovery.errors import AccessDenied, ConfigurationError, StoreUnavailable
-from airflow_provider.spark.job_master import JobMaster
+from airflow_provider.airflow.following import JobWatch
+from airflow_provider.airflow.order import FAILED, FINISHED, LOST, SILENT, UNCLAIMED, Order, Outcome
+from airflow_provider.airflow.renewed_store import RenewedStore
+from airflow_provider.airflow.threads import Pace
+from airflow_provider.core.errors import AccessDenied, ConfigurationError, StoreUnavailable
+from airflow_provider.job.job_master import JobMaster
 from airflow_provider.storage.cancelling import cancel
 from airflow_provider.storage.files import FileObjectStore
 from airflow_provider.storage.object_store import ObjectStore
-from airflow_provider.triggers.following import JobWatch
-from airflow_provider.triggers.order import FAILED, FINISHED, LOST, SILENT, UNCLAIMED, Order, Outcome
-from airflow_provider.triggers.renewed_store import RenewedStore
-from airflow_provider.triggers.spark_recovery import SparkRecoveryTrigger
-from airflow_provider.triggers.threads import Pace
+from airflow_provider.triggers.job_trigger import SparkRecoveryTrigger
 from tests.airflow_side.deferring import first_event
 from tests.support.small_driver import REQUEST, run_job, run_vertices
 from tests.support.stores import WatchedStore
@@ -213,7 +213,7 @@ def looking(trigger: SparkRecoveryTrigger) -> Outcome | None:
 def rotated(files: FileObjectStore, monkeypatch: pytest.MonkeyPatch) -> Rotated:
     made = Rotated(files, refuses=True)
     monkeypatch.setattr(SparkRecoveryTrigger, "_open", lambda _: made.open())
-    monkeypatch.setattr("airflow_provider.triggers.spark_recovery._PATIENCE", 8.0)
+    monkeypatch.setattr("airflow_provider.triggers.job_trigger._PATIENCE", 8.0)
     return made
 
 
@@ -237,7 +237,7 @@ def test_credentials_are_not_kept_for_life(
     files: FileObjectStore, rotated: Rotated, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After ten minutes the connection is asked again, though nothing was refused; so it is to end the driver."""
-    monkeypatch.setattr("airflow_provider.triggers.spark_recovery.same_machine", lambda _: False)  # it is ourselves
+    monkeypatch.setattr("airflow_provider.triggers.job_trigger.same_machine", lambda _: False)  # it is ourselves
     now = [0.0]
     master = master_of(files)
     master.start()

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from airflow_provider.recovery.errors import ConfigurationError
-from airflow_provider.triggers.order import LOST, Application, Order, Outcome
-from airflow_provider.triggers.spark_recovery import SparkRecoveryTrigger
+from airflow_provider.airflow.order import LOST, Application, Order, Outcome
+from airflow_provider.core.errors import ConfigurationError
+from airflow_provider.triggers.job_trigger import SparkRecoveryTrigger
 
 FIRST: dict[str, Any] = {
     "version": 1,
@@ -30,7 +30,7 @@ FIRST: dict[str, Any] = {
 def test_a_trigger_of_release_one_is_loaded() -> None:
     """It becomes the same trigger, which is written the same."""
     path, kwargs = SparkRecoveryTrigger(**FIRST).serialize()
-    assert path == "airflow_provider.triggers.spark_recovery.SparkRecoveryTrigger"
+    assert path == "airflow_provider.triggers.job_trigger.SparkRecoveryTrigger"
     assert {name: kwargs[name] for name in FIRST if name != "version"} == {
         name: value for name, value in FIRST.items() if name != "version"
     }

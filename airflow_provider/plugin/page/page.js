@@ -405,7 +405,7 @@ function attempts(answer) {
       attempt.reason ? make("div", {}, `${attempt.fresh ? "Started afresh: " : ""}${attempt.reason}`) : null,
       attempt.abandoned ? make("div", { class: "error" }, "Recovery had to be abandoned.") : null,
       attempt.error ? make("div", { class: "error" }, attempt.error) : null,
-      attempt.unrecoverable ? make("div", { class: "error" }, "No retry can help until this is mended.") : null,
+      attempt.unrecoverable ? make("div", { class: "error" }, "No retry can help until this is fixed.") : null,
       state === "LOST" ? make("div", {}, "It did not say how it ended: the driver was killed or lost.") : null,
       attempt.restarts ? make("div", {}, `Restarted inside the application: ${attempt.restarts}`) : null,
       attempt.host ? make("div", { class: "small" }, `${attempt.host}${attempt.application_id ? `, ${attempt.application_id}` : ""}`) : null,

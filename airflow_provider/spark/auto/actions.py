@@ -7,12 +7,13 @@ run. What makes its query where nobody can see it (``show``, ``isEmpty``, MLlib)
 
 from __future__ import annotations
 
+import functools
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider.spark.interception import Call, Kind, Proceed, Stages
+from airflow_provider.spark.calls import Call, Kind, Proceed, Stages
 from airflow_provider.spark.jvm.commands import WritingCommand
-from airflow_provider.spark.jvm.write_commands import Writing, command_execution, run_command
+from airflow_provider.spark.jvm.write_commands import Writing, command_execution, no_rows, run_command
 
 if TYPE_CHECKING:
     from airflow_provider.spark.auto.restoring import Restorer
@@ -21,6 +22,12 @@ if TYPE_CHECKING:
 
 def restored_actions(restorer: Restorer) -> Stages:
     """Let actions begin with what survived."""
+
+    def before_writing(spark: Any, execution: Any) -> bool:
+        if not restorer.before(spark, execution):
+            return False
+        restorer.confirm_ownership()  # putting back may have taken long
+        return True
 
     def own_query(call: Call, proceed: Proceed) -> Any:
         restorer.before(call.owner.sparkSession, call.owner._jdf.queryExecution())
@@ -39,26 +46,16 @@ def restored_actions(restorer: Restorer) -> Stages:
         plain = isinstance(text, str) and call.text_alone and hasattr(spark, "_jsparkSession")
         command = WritingCommand.parse(spark, text) if plain else None
         execution = command_execution(spark, command.statement) if command is not None else None
-        if execution is None or not restorer.before(spark, execution):
+        if execution is None or not before_writing(spark, execution):
             return proceed()
-        from pyspark.sql.types import StructType
-
-        restorer.confirm_ownership()
         run_command(spark, execution)
-        return spark.createDataFrame([], StructType())
+        return no_rows(spark)
 
     def write(call: Call, proceed: Proceed) -> Any:
         """Let the JVM's writer make its command, and run it with a plan that begins with what survived."""
         writer = call.owner
         spark = writer._df.sparkSession
-
-        def fill(execution: Any) -> bool:
-            restored = restorer.before(spark, execution)
-            if restored:  # which may have taken long
-                restorer.confirm_ownership()
-            return restored
-
-        writer._jwrite = Writing(writer._jwrite, spark, fill)
+        writer._jwrite = Writing(writer._jwrite, spark, functools.partial(before_writing, spark))
         try:
             return proceed()
         finally:

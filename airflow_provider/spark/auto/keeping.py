@@ -14,27 +14,27 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider.recovery.errors import RecoveryError
-from airflow_provider.recovery.partitions import StoredPartition
-from airflow_provider.recovery.quantities import bytes_text
+from airflow_provider.core.errors import RecoveryError
+from airflow_provider.core.partitions import StoredPartition
+from airflow_provider.core.quantities import bytes_text
 from airflow_provider.spark.auto.shuffle_vertex import ROWS, SIZE, NotKept, ShuffleIdentity, ShuffleVertex, title_of
 from airflow_provider.spark.jvm.exchanges import WeakShuffle
 from airflow_provider.spark.jvm.executors import on_executors
 from airflow_provider.spark.jvm.scala import items
-from airflow_provider.spark.jvm.settings import active_session
-from airflow_provider.spark.map_output import MapOutput, Written, store_map_output
-from airflow_provider.spark.partition_io import Place
-from airflow_provider.spark.reading import location
+from airflow_provider.spark.jvm.session_settings import active_session
+from airflow_provider.spark.points.partition_io import Place
+from airflow_provider.spark.points.reading import location
+from airflow_provider.spark.shuffles.map_output import MapOutput, Written, store_map_output
 
 if TYPE_CHECKING:
     from airflow_provider.spark.auto.cost import CopyingCost
-    from airflow_provider.spark.auto.registry import ShuffleRegistry
+    from airflow_provider.spark.auto.shuffle_vertex import ShuffleRegistry
     from airflow_provider.spark.context import RecoveryContext
     from airflow_provider.spark.jvm.exchanges import RunningShuffle
     from airflow_provider.spark.jvm.map_output_tracker import MapOutputTracker, MapStatus
     from airflow_provider.spark.jvm.stage_metrics import StageMetrics, StageMetricsReader
-    from airflow_provider.spark.map_output import LocalDirs
-    from airflow_provider.spark.partition_io import StoreLocation
+    from airflow_provider.spark.local_dirs import LocalDirs
+    from airflow_provider.spark.points.partition_io import StoreLocation
 
 log = logging.getLogger(__name__)
 
@@ -201,12 +201,11 @@ class KeptShuffle:
             work[status.executor, status.host].append((named, MapOutput(vertex.number, status.task), counts))
         seconds = measured.per_task
 
-        def store(dirs: LocalDirs, wanted: Sequence[tuple[Place, MapOutput, Written]]) -> list[tuple[int, str, int]]:
+        def store(dirs: LocalDirs, wanted: Sequence[tuple[Place, MapOutput, Written]]) -> list[_Answer]:
             return _store_here(place, dirs, wanted, seconds)
 
         written = {status.index: status for status, _ in new}
-        size = 0
-        for executor, (index, key, stored) in on_executors(self._spark, work, store):
+        for executor, (index, key, stored, took) in on_executors(self._spark, work, store):
             partition = StoredPartition.from_key(key, stored)
             if stored == _REFUSED:
                 self._tools.back_off()
@@ -215,10 +214,8 @@ class KeptShuffle:
             if partition is None:
                 continue
             vertex.take(partition, written[index].task)
-            size += partition.bytes
-        took = time.monotonic() - began
-        self._seconds += took
-        self._tools.cost.copied(size, took)
+            self._tools.cost.copied(partition.bytes, took)
+        self._seconds += time.monotonic() - began
 
     def _counts_of(self, status: MapStatus, measured: StageMetrics) -> Written | None:
         """Return what Spark has counted of a task; ``None`` if it may still come."""
@@ -270,22 +267,28 @@ class Tools:
         return time.monotonic() < self._again
 
 
+_Answer = tuple[int, str, int, float]
+"""Index of a map output, key, bytes, and the seconds that storing it took."""
+
+
 def _store_here(
     place: StoreLocation, dirs: LocalDirs, wanted: Sequence[tuple[Place, MapOutput, Written]], seconds: float
-) -> list[tuple[int, str, int]]:
-    """Store map outputs of this executor; return index, key and bytes of each.
+) -> list[_Answer]:
+    """Store map outputs of this executor.
 
     Without a key where the files are not here, or not whole; with :data:`_REFUSED` where the store does not take it.
     """
-    store, done = place.open(), list[tuple[int, str, int]]()
+    store, done = place.open(), list[_Answer]()
     for number, (named, output, written) in enumerate(wanted):
+        began = time.monotonic()
         try:
             partition = store_map_output(store, dirs, output, named, written, seconds)
         except (RecoveryError, OSError) as error:
             log.warning("Map outputs are not stored now; they are tried again later: %s", error)
-            return [*done, *((refused.index, "", _REFUSED) for refused, _, _ in wanted[number:])]
+            return [*done, *((refused.index, "", _REFUSED, 0.0) for refused, _, _ in wanted[number:])]
+        took = time.monotonic() - began
         if partition is None:
-            done.append((named.index, "", 0))
+            done.append((named.index, "", 0, took))
         else:
-            done.append((named.index, partition.key, partition.bytes - partition.blocks))
+            done.append((named.index, partition.key, partition.bytes - partition.blocks, took))
     return done

@@ -15,8 +15,8 @@ from airflow_provider.spark.auto.restoring import Restorer, restorable
 from airflow_provider.spark.auto.watching import Watcher
 
 if TYPE_CHECKING:
+    from airflow_provider.spark.calls import Stages
     from airflow_provider.spark.context import RecoveryContext
-    from airflow_provider.spark.interception import Stages
 
 
 @contextmanager

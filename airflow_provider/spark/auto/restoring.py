@@ -15,36 +15,36 @@ import functools
 import itertools
 import logging
 import threading
-import time
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider.recovery.causes import one_line
-from airflow_provider.recovery.errors import Fenced
-from airflow_provider.recovery.events import SHUFFLE
-from airflow_provider.spark.auto.placing import lay_into_executors
-from airflow_provider.spark.auto.shuffle_vertex import ROWS, SIZE, NotKept, ShuffleIdentity, ShuffleVertex
+from airflow_provider.core.causes import one_line
+from airflow_provider.core.errors import Fenced
+from airflow_provider.core.events import SHUFFLE
+from airflow_provider.core.vertex_token import name_of, vertex_identity
+from airflow_provider.spark.auto.ahead import StagesAhead
+from airflow_provider.spark.auto.shuffle_vertex import ROWS, SIZE, NotKept, ShuffleIdentity, ShuffleVertex, title_of
 from airflow_provider.spark.jvm.adaptive_plan import AdaptivePlan, adaptive_plans, static_shuffles
-from airflow_provider.spark.jvm.exchanges import SHUFFLE_EXCHANGE, SHUFFLE_STAGE, kind
+from airflow_provider.spark.jvm.exchanges import BROADCAST_STAGE, SHUFFLE_EXCHANGE, SHUFFLE_STAGE, kind
 from airflow_provider.spark.jvm.executors import allocates_dynamically, report_shuffle_file
 from airflow_provider.spark.jvm.map_output_tracker import MapOutputTracker
 from airflow_provider.spark.jvm.reflection import NoSuchMember
-from airflow_provider.spark.jvm.settings import active_session
-from airflow_provider.spark.map_output import UNKNOWN, MapOutput
-from airflow_provider.spark.reading import location
+from airflow_provider.spark.jvm.session_settings import active_session
+from airflow_provider.spark.points.reading import location
+from airflow_provider.spark.shuffles.map_output import UNKNOWN, MapOutput
+from airflow_provider.spark.shuffles.placing import lay_into_executors
 
 if TYPE_CHECKING:
-    from airflow_provider.recovery.partitions import StoredPartition
+    from collections.abc import Sequence
+
+    from airflow_provider.core.partitions import StoredPartition
     from airflow_provider.spark.auto.watching import Application, Watcher
     from airflow_provider.spark.context import RecoveryContext
-    from airflow_provider.spark.map_output import Restored
+    from airflow_provider.spark.shuffles.map_output import Restored
 
 log = logging.getLogger(__name__)
 
 _FIRST_TASK = 2**40
 """Map ids of what is put back begin here; those of tasks count from 0."""
-_WAIT = 0.02
-"""Seconds between two looks at a broadcast that is under way."""
 
 
 def restorable(context: RecoveryContext) -> set[str]:
@@ -67,36 +67,55 @@ class Restorer:
         self._context = context
         self._watcher = watcher
         self._wanted = wanted
-        self._lock = threading.Lock()
+        self._lock = threading.Condition()
+        self._under_way: set[int] = set()
         self._unable = False
 
     def before(self, spark: Any, execution: Any) -> bool:
-        """Put back what survived into the plan of a query that has not begun; whether anything was.
+        """Put back what survived into the plan of a query that has not begun; whether the plan has begun by that.
 
+        Then it is the plan that has to run, and no other one of the same query: stages of it may have run ahead.
         Whatever goes wrong, the query runs as it would have.
 
         :param spark: the session
         :param execution: the ``QueryExecution`` that the action is about to run
         :raises Fenced: a newer attempt owns the job
         """
+        plan = None
         try:
             application = self._watcher.application()
             if self._unable or application is None or not self._context.master.usable:
                 return False
             with self._lock, active_session(spark):
                 if application.begins(execution) > 1:
-                    return False  # another action of the frame may be under way
-                return _Plan(self._context, application, spark, self._wanted).restore(execution.executedPlan())
+                    self._wait_for({_identity(spark, execution)})
+                    return False
+                plan = _Plan(self._context, application, spark, self._wanted, self._lock)
+                self._restore(plan, spark, execution)
         except Fenced:
             raise
         except NoSuchMember as error:
             self._unable = True
             log.warning("Nothing is put back in this attempt, with this version of Spark: %s", one_line(error))
-            return False
         except Exception as error:
-            log.warning("Nothing is put back into this query: %s", one_line(error))
+            log.warning("Nothing more is put back into this query: %s", one_line(error))
             log.debug("Restoring failed", exc_info=error)
-            return False
+        return plan is not None and plan.begun
+
+    def _restore(self, plan: _Plan, spark: Any, execution: Any) -> None:
+        """Let threads wait for each other where they share a plan: that of a frame, or of a cached one below it."""
+        adaptive = list(adaptive_plans(execution.executedPlan(), spark))
+        own = {_identity(spark, owner) for owner in (execution, *adaptive)}
+        self._wait_for(own)
+        self._under_way |= own
+        try:
+            plan.restore(execution, adaptive)
+        finally:
+            self._under_way -= own
+            self._lock.notify_all()
+
+    def _wait_for(self, plans: set[int]) -> None:
+        self._lock.wait_for(lambda: self._under_way.isdisjoint(plans))
 
     def confirm_ownership(self) -> None:
         """Make sure, before a write, that this attempt still owns the job.
@@ -106,23 +125,39 @@ class Restorer:
         self._context.master.check_now()
 
 
-class _Plan:
-    """One query's plan."""
+def _identity(spark: Any, owner: Any) -> int:
+    return int(spark._jvm.java.lang.System.identityHashCode(owner))
 
-    def __init__(self, context: RecoveryContext, application: Application, spark: Any, wanted: set[str]) -> None:
+
+class _Plan:
+    """One query's plan.
+
+    :ivar begun: whether anything was put back, or has run ahead
+    """
+
+    def __init__(
+        self,
+        context: RecoveryContext,
+        application: Application,
+        spark: Any,
+        wanted: set[str],
+        lock: threading.Condition,
+    ) -> None:
         self._context = context
+        self._application = application
         self._registry = application.registry
+        self._lock = lock
         self._spark = spark
         self._wanted = wanted
         self._tracker = MapOutputTracker(spark)
-        self._put_back = 0
+        self.begun = False
         self._found: set[str] = set()
         self._plans: list[AdaptivePlan] = []
 
-    def restore(self, plan: Any) -> bool:
-        self._plans = [AdaptivePlan(self._spark, adaptive) for adaptive in adaptive_plans(plan, self._spark)]
+    def restore(self, execution: Any, plans: Sequence[Any]) -> None:
+        self._plans = [AdaptivePlan(self._spark, adaptive) for adaptive in plans]
         if any(adaptive.has_begun for adaptive in self._plans):
-            return False
+            return
         for adaptive in self._plans:
             if not adaptive.holds_shuffle:
                 continue
@@ -131,45 +166,41 @@ class _Plan:
             elif adaptive.observes:
                 log.info("Nothing is put back into this query: its rows are observed")
             else:
-                adaptive.go_ahead(self._ready)
-        for exchange in list(static_shuffles(plan)):
+                ahead = StagesAhead(self._spark, self._lock)
+                for stage in adaptive.go_ahead(self._ready, functools.partial(self._run, execution, ahead)):
+                    if kind(stage) == BROADCAST_STAGE and not ahead.runs(stage):
+                        adaptive.forget(stage)
+        for exchange in list(static_shuffles(execution.executedPlan())):
             self._shuffle(exchange, exchange.canonicalized())
-        return self._put_back > 0
 
     def _ready(self, stage: Any) -> Any:
-        """Return what a new stage has brought forth without running, ``None`` if it has to run."""
-        name = kind(stage)
-        if name == "BroadcastQueryStageExec":
-            return self._broadcast(stage)
-        if name != SHUFFLE_STAGE or kind(stage.plan()) != SHUFFLE_EXCHANGE:
+        """Return the result that a new stage has without running, ``None`` if it has to run."""
+        if kind(stage) != SHUFFLE_STAGE or kind(stage.plan()) != SHUFFLE_EXCHANGE:
             return None
         return self._shuffle(stage.plan(), stage._canonicalized())
 
-    def _broadcast(self, stage: Any) -> Any:
-        """Run what is broadcast, which the query needs in any case, if a shuffle above it may have survived."""
+    def _run(self, execution: Any, ahead: StagesAhead, stages: Sequence[Any]) -> dict[int, Any]:
+        """Run what the query needs in any case, if a shuffle above it may have survived."""
         if not self._more_to_come():
-            return None
-        future = stage.materialize()
-        while not future.isCompleted():
-            time.sleep(_WAIT)
-        value = future.value().get()
-        return value.get() if value.isSuccess() else None
+            return {}
+        self.begun = True
+        self._application.note(execution)  # Spark does not announce it yet
+        return ahead.run(stages)
 
     def _more_to_come(self) -> bool:
-        """Whether something has survived that this query may come to: as it was planned first, or over what it has."""
+        """Whether something has survived that this query may come to: it shuffles by the same, or what it was made of
+        has been found.
+        """
         left, known = self._wanted - self._found, self._context.master.graph.vertices
-        over = (set(known[vertex].initialized.upstream) for vertex in left)
-        return bool(left & self._planned) or any(below and below <= self._found for below in over)
+        below = (set(known[vertex].initialized.upstream) & self._wanted for vertex in left)
+        alike = not self._names.isdisjoint(map(name_of, left))
+        return alike or any(upstream and upstream <= self._found for upstream in below)
 
     @functools.cached_property
-    def _planned(self) -> set[str]:
-        """The vertices that the shuffles of the query are, as it was planned first."""
-        found = set()
-        for exchange in itertools.chain.from_iterable(plan.shuffles() for plan in self._plans):
-            with suppress(NotKept):
-                identity = ShuffleIdentity.of(self._context, self._spark, exchange, exchange.canonicalized())
-                found.add(identity.occurrence(self._registry, take=False).vertex)
-        return found
+    def _names(self) -> set[str]:
+        """The names of the vertices that the shuffles of the query may be, whatever joins they turn out to be over."""
+        exchanges = itertools.chain.from_iterable(plan.shuffles() for plan in self._plans)
+        return {name_of(vertex_identity(title_of(exchange), "")) for exchange in exchanges}
 
     def _shuffle(self, exchange: Any, canonical: Any) -> Any:
         """Put back what survived of a shuffle; returns Spark's statistics of it if that is all of it."""
@@ -208,7 +239,7 @@ class _Plan:
         self._register(vertex, there, survivors, totals if complete else None)
         again = maps - len(there)
         log.info("%s: %d map outputs put back, %d to compute", vertex.name, len(there), again)
-        self._put_back += 1
+        self.begun = True
         if again:
             return None
         master.vertex_reused(vertex.vertex)

@@ -7,27 +7,29 @@ change.
 
 from __future__ import annotations
 
+import threading
 import time
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider.recovery import explain
-from airflow_provider.recovery.digest import digest
-from airflow_provider.recovery.events import MOST_PARTITIONS, SHUFFLE, VertexInitialized
-from airflow_provider.spark.cut import Cut
-from airflow_provider.spark.fingerprint import exchange_fingerprint
+from airflow_provider.core import explain
+from airflow_provider.core.digest import digest
+from airflow_provider.core.events import MOST_PARTITIONS, SHUFFLE, VertexInitialized
+from airflow_provider.core.vertex_token import vertex_identity
+from airflow_provider.spark.identity.fingerprint import exchange_fingerprint
 from airflow_provider.spark.jvm.exchanges import functions_of_whole_partitions
 from airflow_provider.spark.jvm.layout import CUTTING_SETTINGS, WHOLE, describe_layout
 from airflow_provider.spark.jvm.scala import items
-from airflow_provider.spark.jvm.settings import settings_set
-from airflow_provider.spark.recovery_point import vertex_identity
+from airflow_provider.spark.jvm.session_settings import settings_set
+from airflow_provider.spark.points.cut import Cut
 
 if TYPE_CHECKING:
-    from airflow_provider.recovery.partitions import StoredPartition
-    from airflow_provider.spark.auto.registry import ShuffleRegistry
+    from airflow_provider.core.partitions import StoredPartition
     from airflow_provider.spark.context import RecoveryContext
-    from airflow_provider.spark.fingerprint import Fingerprint
+    from airflow_provider.spark.identity.fingerprint import Fingerprint
+    from airflow_provider.spark.shuffles.map_output import MapOutput
 
 ROWS = "shuffleRecordsWritten"
 SIZE = "dataSize"
@@ -129,7 +131,7 @@ class ShuffleVertex:
     :ivar reducers: number of reducers
     :ivar layout: what each of them reads
     :ivar stored: index → what is in the store
-    :ivar tasks: index → the map id that has brought forth what is in the store, as this application counts them
+    :ivar tasks: index → the map id that wrote what is in the store, as this application counts them
     :ivar sealed: whether all of it is in the store, and the store has confirmed that
     """
 
@@ -230,3 +232,18 @@ class ShuffleVertex:
         if known is None or known.get("layout") != self.layout:
             return None
         return int(known["rows"]), int(known["bytes"])
+
+
+@dataclass
+class ShuffleRegistry:
+    """The shuffles of one application, under the numbers that Spark counts from 0 in each; it ends with that.
+
+    :ivar vertices: Spark's shuffle id → the vertex whose map outputs it has
+    :ivar put_back: Spark's shuffle id → map outputs that were put back, by executor; Spark does not delete their files
+    :ivar occurrences: identity → how many shuffles of it this application has come to
+    """
+
+    vertices: dict[int, ShuffleVertex] = field(default_factory=dict)
+    put_back: dict[int, list[tuple[tuple[str, str], MapOutput]]] = field(default_factory=dict)
+    occurrences: Counter[str] = field(default_factory=Counter)
+    lock: threading.RLock = field(default_factory=threading.RLock)

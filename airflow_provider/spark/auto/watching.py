@@ -13,24 +13,24 @@ from collections import defaultdict, deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider.recovery.causes import one_line
-from airflow_provider.recovery.errors import Fenced
-from airflow_provider.spark.auto.cost import CopyingCost
+from airflow_provider.core.causes import one_line
+from airflow_provider.core.errors import Fenced
+from airflow_provider.spark.auto.cost import COPY_RATE, LINK_RATE, CopyingCost
 from airflow_provider.spark.auto.keeping import KeptShuffle, Tools
-from airflow_provider.spark.auto.registry import ShuffleRegistry
-from airflow_provider.spark.auto.shuffle_vertex import NotKept
+from airflow_provider.spark.auto.shuffle_vertex import NotKept, ShuffleRegistry
 from airflow_provider.spark.jvm.exchanges import RunningQueries, shuffles_of
 from airflow_provider.spark.jvm.executors import is_local, on_executors
 from airflow_provider.spark.jvm.map_output_tracker import MapOutputTracker, not_sparks_own_files
-from airflow_provider.spark.jvm.settings import active_session
+from airflow_provider.spark.jvm.session_settings import active_session
 from airflow_provider.spark.jvm.stage_metrics import StageMetricsReader
-from airflow_provider.spark.map_output import remove_map_output
+from airflow_provider.spark.shuffles.map_output import remove_map_output
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from airflow_provider.spark.context import RecoveryContext
-    from airflow_provider.spark.map_output import LocalDirs, MapOutput
+    from airflow_provider.spark.local_dirs import LocalDirs
+    from airflow_provider.spark.shuffles.map_output import MapOutput
 
 log = logging.getLogger(__name__)
 
@@ -88,9 +88,11 @@ class Application:
             raise NotKept(reason)
         self.registry = ShuffleRegistry()
         self._queries = RunningQueries(spark)
-        cost = CopyingCost(context.master.request.options.overhead_budget)
+        files = context.master.store.uri.startswith("file:")
+        budget = context.master.request.options.overhead_budget
+        cost = CopyingCost(budget, assumed=LINK_RATE if files else COPY_RATE)
         cores = int(spark.sparkContext.defaultParallelism) if is_local(spark) else None
-        self._dear_after = cost.least / cores if cores else 0.0
+        self._costly_after = cost.least / cores if cores else 0.0
         self._looked = time.monotonic()
         self._tools = Tools(MapOutputTracker(spark), StageMetricsReader(spark), cost, cores)
         self._noted: deque[tuple[Any, float]] = deque(maxlen=_NOTED)
@@ -119,14 +121,14 @@ class Application:
         new = unseen - self._unseen.keys()
         running = self._queries.running() if new or self._unseen else frozenset()
         self._unseen |= {number: _Unseen(self._looked, running) for number in new}
-        dear = [
+        costly = [
             shuffle
             for shuffle in map(self._unseen.__getitem__, unseen)
-            if now - shuffle.since >= self._dear_after and (self._noted or shuffle.may_be_of(running))
+            if now - shuffle.since >= self._costly_after and (self._noted or shuffle.may_be_of(running))
         ]
-        if any(shuffle.due for shuffle in dear):
+        if any(shuffle.due for shuffle in costly):
             self._find()
-        for shuffle in dear:
+        for shuffle in costly:
             shuffle.looks += 1
         self._looked = now
         pending = [kept for kept in self._kept.values() if not kept.over]

@@ -3,12 +3,12 @@
 ``AdaptiveSparkPlanExec`` turns a plan into query stages from the bottom up, and looks into its stage cache first. The
 stages made here stay in that cache, so the action that follows takes them as its own. The steps are Spark's own
 (``createQueryStages``, ``replaceWithQueryStagesInLogicalPlan``, ``reOptimize``), in the order of
-``getFinalPhysicalPlan``; no step runs a task, except for what the caller chooses to wait for.
+``getFinalPhysicalPlan``; no step runs a task, except for what the caller chooses to run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from airflow_provider.spark.jvm.exchanges import ADAPTIVE, SHUFFLE_EXCHANGE, kind
@@ -17,7 +17,6 @@ from airflow_provider.spark.jvm.scala import items, to_seq
 
 _ROUNDS = 1000
 """More levels than any plan has."""
-_STAGES = {"ShuffleQueryStageExec", "BroadcastQueryStageExec", "TableCacheQueryStageExec", "ResultQueryStageExec"}
 
 
 class AdaptivePlan:
@@ -59,38 +58,59 @@ class AdaptivePlan:
         """Whether stages were made of the plan, in this thread or another."""
         return bool(self._plan.isFinalPlan()) or not self._plan.context().stageCache().isEmpty()
 
-    def go_ahead(self, ready: Callable[[Any], Any]) -> None:
+    def go_ahead(self, ready: Callable[[Any], Any], run: Callable[[Sequence[Any]], Mapping[int, Any]]) -> list[Any]:
         """Make stages from the bottom up, as far as what they need is there.
 
-        :param ready: given a new stage, returns what it has brought forth, or ``None`` if it has to run
+        :param ready: given a new stage, returns its result, or ``None`` if it has to run
+        :param run: given the stages that have to run before others can be made, runs some of them, and returns by their
+            places the results of those that have ended; nothing to go no further
+        :returns: the stages that were made and have no result yet
         """
         # Of a copy: the action sets the metrics of the plan itself to 0 before it runs, those of its stages not.
         current, made = self._plan.initialPlan().clone(), list[Any]()
         logical = self._plan.inputPlan().logicalLink().get()
+        # With a state of its own, but the same stage cache.
+        plan = self._plan.copy(*(self._plan.productElement(place) for place in range(self._plan.productArity())))
         results: list[tuple[Any, Any]] = []
+        waiting: list[Any] = []
         try:
             for _ in range(_ROUNDS):
-                result = private_method(self._spark._jvm, self._plan, self._create, current)
+                result = private_method(self._spark._jvm, plan, self._create, current)
                 current = result.newPlan()
+                private_method(self._spark._jvm, plan, "currentPhysicalPlan_$eq", current)
                 if result.allChildStagesMaterialized():
-                    return
+                    break
                 new = list(items(result.newStages()))
                 made = new + made
-                there = [(stage, outcome) for stage in new if (outcome := ready(stage)) is not None]
+                outcomes = [(stage, ready(stage)) for stage in new]
+                there = [(stage, outcome) for stage, outcome in outcomes if outcome is not None]
+                waiting += [stage for stage, outcome in outcomes if outcome is None]
                 if not there:
-                    return
+                    left = {int(node.id()) for node in _nodes(current) if kind(node).endswith("QueryStageExec")}
+                    waiting = [stage for stage in waiting if int(stage.id()) in left]
+                    ended = run(waiting)
+                    there = [(waiting[place], outcome) for place, outcome in ended.items()]
+                    waiting = [stage for place, stage in enumerate(waiting) if place not in ended]
+                if not there:
+                    break
                 for stage, outcome in there:
                     stage.resultOption().set(self._spark._jvm.scala.Some(outcome))
                 results += there
-                current, logical, made = self._optimized(current, logical, made)
+                current, logical, made = self._optimized(plan, current, logical, made)
         finally:
             # Adaptive execution goes on only from stages that complete under its eyes.
             for stage, _ in results:
                 stage.resultOption().set(self._spark._jvm.scala.Option.empty())
 
-    def _optimized(self, current: Any, logical: Any, made: list[Any]) -> tuple[Any, Any, list[Any]]:
+        return waiting
+
+    def forget(self, stage: Any) -> None:
+        """Let adaptive execution make a stage itself."""
+        self._plan.context().stageCache().remove(stage.plan().canonicalized())
+
+    def _optimized(self, plan: Any, current: Any, logical: Any, made: list[Any]) -> tuple[Any, Any, list[Any]]:
         """Plan anew with what is known of the stages that are there, if that costs no more."""
-        jvm, plan = self._spark._jvm, self._plan
+        jvm = self._spark._jvm
         stages = to_seq(jvm, made)
         replaced = private_method(jvm, plan, "replaceWithQueryStagesInLogicalPlan", logical, stages)
         found = private_method(jvm, plan, "reOptimize", replaced)

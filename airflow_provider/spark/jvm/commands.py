@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider.recovery.sql_text import begins_with, quoted_name
+from airflow_provider.core.sql_text import begins_with, quoted_name
 from airflow_provider.spark.jvm.relation import dataset
 from airflow_provider.spark.jvm.scala import items, to_seq
 

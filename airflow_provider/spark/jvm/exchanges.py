@@ -17,7 +17,8 @@ from airflow_provider.spark.jvm.scala import companion, items
 SHUFFLE_EXCHANGE = "ShuffleExchangeExec"
 ADAPTIVE = "AdaptiveSparkPlanExec"
 SHUFFLE_STAGE = "ShuffleQueryStageExec"
-_STAGES = {SHUFFLE_STAGE, "BroadcastQueryStageExec", "TableCacheQueryStageExec", "ResultQueryStageExec"}
+BROADCAST_STAGE = "BroadcastQueryStageExec"
+_STAGES = {SHUFFLE_STAGE, BROADCAST_STAGE, "TableCacheQueryStageExec", "ResultQueryStageExec"}
 _WHOLE_PARTITIONS = {"MapInPandasExec", "MapInArrowExec", "PythonMapInArrowExec"}
 _EVALUATED = {"ArrowEvalPythonExec"}
 _OF_ITERATORS = {204, 251}
@@ -25,7 +26,7 @@ _OF_ITERATORS = {204, 251}
 _WRAPPED = {
     "AdaptiveSparkPlanExec": "initialPlan",
     "ReusedSubqueryExec": "child",
-    **dict.fromkeys((SHUFFLE_STAGE, *_STAGES), "plan"),
+    **dict.fromkeys(_STAGES, "plan"),
 }
 
 

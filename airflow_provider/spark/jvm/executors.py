@@ -17,8 +17,7 @@ from typing import Any, TypeVar
 
 from airflow_provider.spark.jvm.reflection import of_environment
 from airflow_provider.spark.jvm.scala import items, to_seq
-from airflow_provider.spark.map_output import LocalDirs
-from airflow_provider.spark.scratch import LOCAL_DIRS
+from airflow_provider.spark.local_dirs import LOCAL_DIRS, LocalDirs
 
 log = logging.getLogger(__name__)
 

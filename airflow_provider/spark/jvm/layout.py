@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from airflow_provider.recovery.digest import digest
+from airflow_provider.core.digest import digest
 from airflow_provider.spark.jvm.scala import items, to_seq
 
 CUTTING_SETTINGS = (

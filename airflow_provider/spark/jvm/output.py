@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider.recovery.sql_text import quoted_name
+from airflow_provider.core.sql_text import quoted_name
 from airflow_provider.spark.jvm.relation import dataset
 from airflow_provider.spark.jvm.sources import FILE_STATUS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from airflow_provider.recovery.sinks import OutputFile
+    from airflow_provider.core.committed_output import OutputFile
 
 FILE_FORMATS = frozenset({"parquet", "orc", "json", "csv", "text"})
 

@@ -13,7 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from airflow_provider.recovery.sinks import write_of
+from airflow_provider.core.committed_output import write_of
 
 APPLICATION_ATTEMPT = "mapreduce.job.application.attempt.id"
 _PENDING = "_temporary"

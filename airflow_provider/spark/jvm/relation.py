@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Set
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider.core.vertex_token import VERTEX_ALIAS, vertex_of
 from airflow_provider.spark.jvm.scala import items, to_seq
-from airflow_provider.spark.recovery_point import VERTEX_ALIAS, vertex_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -7,9 +7,9 @@ import re
 from dataclasses import dataclass, replace
 from typing import Any
 
-from airflow_provider.recovery import explain
-from airflow_provider.recovery.digest import digest
-from airflow_provider.recovery.file_set import FileSet
+from airflow_provider.core import explain
+from airflow_provider.core.digest import digest
+from airflow_provider.core.file_set import FileSet
 from airflow_provider.spark.jvm.scala import has_member, items, to_seq
 
 FILE_STATUS = re.compile(

@@ -123,3 +123,10 @@ def run_command(spark: Any, execution: Any) -> None:
     else:
         frame = sql.classic.Dataset(execution, sql.catalyst.encoders.RowEncoder.encoderFor(schema))
     frame.collectAsList()
+
+
+def no_rows(spark: Any) -> Any:
+    """Return what ``spark.sql`` returns for a command that writes: a DataFrame without columns and rows."""
+    from pyspark.sql.types import StructType
+
+    return spark.createDataFrame([], StructType())

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from airflow_provider.recovery.errors import StoreError
+from airflow_provider.core.errors import StoreError
 from airflow_provider.storage.partition_store import PartitionStore
 from tests.spark.attempts import Attempts
 from tests.spark.auto.watched import auto_attempt, tasks_run

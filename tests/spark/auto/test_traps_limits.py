@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,6 +9,7 @@ import pandas as pd
 import pytest
 
 from tests.spark.attempts import Attempts
+from tests.spark.auto.plans import joins
 from tests.spark.auto.watched import auto_attempt, configured
 
 if TYPE_CHECKING:
@@ -37,12 +37,6 @@ def test_a_limit_above_a_restored_shuffle_is_exact(
             again = query()
             assert len(again.collect()) == min(wanted, 2000)
             assert not first.kept() or second.put_back() == {"shuffle(customer)": 2}
-
-
-def joins(df: DataFrame) -> list[str]:
-    """The joins and reads of an adaptive plan that has run."""
-    text = df._jdf.queryExecution().executedPlan().toString().split("== Initial Plan ==")[0]
-    return re.findall(r"(BroadcastHashJoin|SortMergeJoin|ShuffledHashJoin|AQEShuffleRead \w+)", text)
 
 
 @pytest.mark.parametrize("threshold", ["2000", "9000", "10000000"])

@@ -11,7 +11,8 @@ import pytest
 from airflow_provider.spark.auto.keeping import KeptShuffle
 from airflow_provider.spark.jvm.map_output_tracker import MapOutputTracker
 from airflow_provider.spark.jvm.reflection import of_environment
-from airflow_provider.spark.map_output import LocalDirs, MapOutput, Written
+from airflow_provider.spark.local_dirs import LocalDirs
+from airflow_provider.spark.shuffles.map_output import MapOutput, Written
 from tests.spark.attempts import Attempts
 from tests.spark.auto.gates import Gate, interrupted, running, store_what_is_there
 from tests.spark.auto.watched import auto_attempt, configured, tasks_run

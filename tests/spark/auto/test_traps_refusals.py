@@ -214,10 +214,10 @@ def test_without_a_private_method_nothing_is_put_back(
         assert len(first.keep(df)) == 2
     planned = AdaptivePlan.__dict__["go_ahead"]
 
-    def renamed(self: AdaptivePlan, ready: Any) -> None:
+    def renamed(self: AdaptivePlan, ready: Any, run: Any) -> Any:
         if method == "createQueryStages":
             self._create = "renamed"
-        planned(self, ready)
+        return planned(self, ready, run)
 
     monkeypatch.setattr(AdaptivePlan, "go_ahead", renamed)
     if method == "reOptimize":

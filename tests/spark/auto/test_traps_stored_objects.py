@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from airflow_provider.recovery.options import INTEGRITY_SECRET
-from airflow_provider.spark.job_master import JobMaster
+from airflow_provider.core.options import INTEGRITY_SECRET
+from airflow_provider.job.job_master import JobMaster
 from airflow_provider.spark.jvm.map_output_tracker import MapOutputTracker
 from airflow_provider.spark.jvm.reflection import of_environment
-from airflow_provider.spark.map_output import LocalDirs, MapOutput
+from airflow_provider.spark.local_dirs import LocalDirs
+from airflow_provider.spark.shuffles.map_output import MapOutput
 from tests.spark.attempts import Attempts
 from tests.spark.auto.watched import auto_attempt, shuffle_numbers
 

@@ -17,7 +17,8 @@ from airflow_provider.spark.auto.watching import Application, Watcher
 from airflow_provider.spark.interception import intercepted
 from airflow_provider.spark.jvm.exchanges import shuffles_of
 from airflow_provider.spark.jvm.reflection import of_environment
-from airflow_provider.spark.map_output import LocalDirs
+from airflow_provider.spark.local_dirs import LocalDirs
+from airflow_provider.storage.partition_store import PartitionStore
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -81,6 +82,14 @@ class AutoAttempt:
         """The objects of the job's map outputs in the store: descriptions, and blocks behind each."""
         root = Path(self.context.master.store.uri.removeprefix("file://")) / self.context.master.prefix
         return sorted(path for path in root.rglob("*.shuffle*") if path.is_file())
+
+    def lose(self, name: str, *indices: int) -> None:
+        """Delete map outputs of a kept shuffle from the store, all of them if none is named."""
+        vertices = {vertex.vertex for vertex in self.application.registry.vertices.values() if vertex.name == name}
+        partitions = PartitionStore(self.context.master.store, self.context.master.prefix)
+        survivors = [each for vertex, stored in partitions.survivors().items() if vertex in vertices for each in stored]
+        partitions.delete(each for each in survivors if not indices or each.index in indices)
+        assert survivors
 
     def skipped(self) -> str:
         """Why shuffles of this attempt are not kept."""

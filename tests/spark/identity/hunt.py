@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider.spark.fingerprint import exchange_fingerprint
-from airflow_provider.spark.jvm.plan_identity import PlanDescription, PlanReader
+from airflow_provider.spark.identity.fingerprint import exchange_fingerprint
+from airflow_provider.spark.identity.plan_identity import PlanDescription, PlanReader
 from airflow_provider.spark.jvm.scala import items
 from tests.spark.identity.learnt import Learnt
 

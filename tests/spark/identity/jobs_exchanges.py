@@ -9,7 +9,7 @@ import json
 import sys
 from pathlib import Path
 
-from airflow_provider.spark.fingerprint import exchange_fingerprint
+from airflow_provider.spark.identity.fingerprint import exchange_fingerprint
 from tests.queries.data import QuerySuite
 from tests.spark.identity.hunt import exchanges
 from tests.spark.identity.learnt import Learnt

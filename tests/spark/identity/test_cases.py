@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from airflow_provider.spark.fingerprint import Fingerprint, exchange_fingerprint, fingerprint
-from airflow_provider.spark.jvm.plan_identity import PlanReader
+from airflow_provider.spark.identity.fingerprint import Fingerprint, exchange_fingerprint, fingerprint
+from airflow_provider.spark.identity.plan_identity import PlanReader
 from tests.spark.identity.hunt import exchanges, identity
 from tests.spark.identity.learnt import Learnt
 

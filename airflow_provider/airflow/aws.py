@@ -1,0 +1,144 @@
+"""What Airflow's AWS connection gives: a session for the worker, defaults for the store, credentials for the driver."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook, mask_secret
+
+from airflow_provider.core.errors import ConfigurationError, StoreUnavailable
+from airflow_provider.core.options import ACCESS_KEY, SECRET_KEY, SESSION_TOKEN, StorageOptions
+
+if TYPE_CHECKING:
+    import logging
+
+    import boto3
+    from airflow.providers.amazon.aws.hooks.base_aws import AwsBaseHook
+    from botocore.credentials import ReadOnlyCredentials
+
+
+class AwsAccess:
+    """Access to S3 through one AWS connection. Nothing is asked of AWS before it is needed.
+
+    :param conn_id: the connection
+    :param named_by: the connection that names it, for messages
+    :param region: region to use in place of the connection's; empty text for the connection's
+    """
+
+    def __init__(self, conn_id: str, named_by: str, region: str = "") -> None:
+        self._conn_id = conn_id
+        self._named_by = named_by
+        self._region = region
+
+    @cached_property
+    def _hook(self) -> AwsBaseHook:
+        try:
+            from airflow.providers.amazon.aws.hooks.base_aws import AwsBaseHook
+        except ImportError as error:
+            raise ConfigurationError(
+                f"The AWS connection {self._conn_id!r} needs the Amazon provider, which is not installed.",
+                remedy="pip install apache-airflow-providers-amazon, or leave aws_conn_id empty to use the "
+                "machine's own credentials.",
+            ) from error
+        try:
+            BaseHook.get_connection(self._conn_id)
+        except AirflowNotFoundException as error:
+            raise ConfigurationError(
+                f"The AWS connection {self._conn_id!r}, named by {self._named_by!r}, does not exist.",
+                remedy=f"Create it: airflow connections add {self._conn_id} --conn-type aws, "
+                "or leave aws_conn_id empty.",
+            ) from error
+        return AwsBaseHook(aws_conn_id=self._conn_id, client_type="s3", region_name=self._region or None)
+
+    @cached_property
+    def session(self) -> boto3.Session:
+        """The connection's session.
+
+        :raises ConfigurationError: the connection exists but gives none: a profile or a role is wrong
+        :raises StoreUnavailable: AWS did not answer; trying again may help
+        """
+        hook = self._hook
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        from airflow_provider.storage.retry import worth_repeating
+
+        try:
+            return hook.get_session(region_name=self._region or None)
+        except (BotoCoreError, ClientError) as error:
+            kind = StoreUnavailable if worth_repeating(error) else ConfigurationError
+            raise kind(
+                f"The AWS connection {self._conn_id!r} gives no credentials ({error}).",
+                remedy="Correct its keys, profile or role.",
+            ) from error
+
+    @property
+    def storage_defaults(self) -> StorageOptions:
+        """What the connection says of S3: endpoint, region, addressing style and CA bundle.
+
+        :raises ConfigurationError: see :attr:`session`
+        """
+        config = self._hook.conn_config
+        s3 = getattr(config.botocore_config, "s3", None) or {}
+        return StorageOptions.from_mapping(
+            {
+                "endpoint_url": config.get_service_endpoint_url("s3"),
+                "region": self.session.region_name,
+                "addressing_style": s3.get("addressing_style"),
+                "ca_bundle": config.verify if isinstance(config.verify, str) else "",
+            }
+        )
+
+    @contextmanager
+    def lent_to_driver(self) -> Iterator[dict[str, str]]:
+        """Yield the environment for a driver that this worker waits for: temporary credentials are renewed meanwhile.
+
+        Otherwise as :meth:`driver_environment`.
+        """
+        keys = self._own_keys()
+        if keys is None or not keys.token:
+            yield _environment(keys)
+            return
+        from airflow_provider.storage.lent_credentials import lent
+
+        with lent(self.session, mask_secret) as environment:
+            yield environment
+
+    def _own_keys(self) -> ReadOnlyCredentials | None:
+        """Return the connection's credentials as they are now, ``None`` if it holds none of its own."""
+        config = self._hook.conn_config
+        if not (config.aws_access_key_id or config.role_arn or config.profile_name):
+            return None
+        found = self.session.get_credentials()
+        return found.get_frozen_credentials() if found is not None else None
+
+    def driver_environment(self, log: logging.Logger) -> dict[str, str]:
+        """Return the environment that gives a driver on this machine the connection's credentials, and nobody else.
+
+        Under names of our own: Spark makes ``AWS_ACCESS_KEY_ID`` and its like the S3 credentials of all that the job
+        reads and writes (``SparkHadoopUtil.appendS3CredentialsFromEnvironment``), which are the script's own affair.
+
+        Empty where the connection holds none of its own: the driver then finds what the worker finds, by boto3's own
+        chain, and can renew it; copies could not be renewed.
+        """
+        keys = self._own_keys()
+        if keys is not None and keys.token:
+            log.info(
+                "The driver gets temporary credentials of the AWS connection %r, which nobody renews: it outlives this "
+                "task. If they end before the job does, its next write fails. Prefer the machines' own role.",
+                self._conn_id,
+            )
+        return _environment(keys)
+
+
+def _environment(keys: ReadOnlyCredentials | None) -> dict[str, str]:
+    """Return the environment that gives a driver these keys, which Airflow's logs then mask."""
+    if keys is None:
+        return {}
+    for secret in (keys.secret_key, keys.token):
+        if secret:
+            mask_secret(secret)
+    values = {ACCESS_KEY: keys.access_key, SECRET_KEY: keys.secret_key, SESSION_TOKEN: keys.token}
+    return {name: value for name, value in values.items() if value}

@@ -1,0 +1,97 @@
+"""From a connection, an operator's parameters and Spark's conf to settings. Pure: reads no connection itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from airflow_provider.core.errors import ConfigurationError
+from airflow_provider.core.options import RecoveryOptions, StorageOptions
+from airflow_provider.core.spark_conf import LOCATION, option_names
+
+
+@dataclass(frozen=True)
+class RecoverySettings:
+    """Where a job's state is kept, and how the job is recovered.
+
+    :ivar event_store: ``s3://bucket/prefix`` or ``file:///path``
+    :ivar aws_conn_id: Airflow's AWS connection for the store; empty for boto3's own chain
+    :ivar integrity_secret: seals what is stored (see ``storage.sealing``); of the connection alone, since all other
+        places are seen by many
+    """
+
+    event_store: str
+    aws_conn_id: str = ""
+    options: RecoveryOptions = field(default_factory=RecoveryOptions)
+    storage: StorageOptions = field(default_factory=StorageOptions)
+    integrity_secret: str = field(default="", repr=False)
+
+
+SECRET = "integrity_secret"  # noqa: S105 - the name of one
+"""Field of the connection; its name makes Airflow mask it."""
+
+
+def known_settings() -> set[str]:
+    """Return the names of all settings."""
+    return {*LOCATION, *option_names()}
+
+
+def merge_settings(*layers: tuple[str, Mapping[str, Any]]) -> RecoverySettings:
+    """Return the settings that *layers* give, later ones over earlier ones; ``None`` and empty text count as not given.
+
+    :param layers: where each layer comes from, for messages, and its values
+    :raises ConfigurationError: a setting is unknown or cannot be read, or no layer says where the event store is
+    """
+    values: dict[str, Any] = {}
+    for source, layer in layers:
+        for raw, value in layer.items():
+            name = raw.replace("-", "_")
+            if name == SECRET:
+                raise ConfigurationError(
+                    f"{source} has the integrity secret, where many can read it.",
+                    remedy="Put it into the connection's field 'integrity_secret', and make another one.",
+                )
+            if name not in known_settings():
+                raise ConfigurationError(
+                    f"{source} has the unknown recovery option {raw!r}.",
+                    remedy=f"Known options: {', '.join(sorted(known_settings()))}.",
+                )
+            if value is not None and value != "":
+                values[name] = value
+    if not values.get("event_store"):
+        raise ConfigurationError(
+            f"No event store is given in {', '.join(source for source, _ in layers)}.",
+            remedy="Set 'event_store' of the connection to s3://bucket/prefix or file:///path.",
+        )
+    return RecoverySettings(
+        event_store=str(values["event_store"]).strip(),
+        aws_conn_id=str(values.get("aws_conn_id", "")).strip(),
+        options=RecoveryOptions.from_mapping(_of(RecoveryOptions, values)),
+        storage=StorageOptions.from_mapping(_of(StorageOptions, values)),
+    )
+
+
+def _of(group: type, values: Mapping[str, Any]) -> dict[str, Any]:
+    names = {item.name for item in fields(group)}
+    return {name: value for name, value in values.items() if name in names}
+
+
+KEY = "spark_recovery"
+_RESUME = ("auto", "never")
+
+
+def run_options(conf: Mapping[str, Any] | None) -> dict[str, str]:
+    """Return the options that a run's conf sets, for all of its Spark jobs and all of their tries.
+
+    :raises ConfigurationError: what it says under ``spark_recovery`` is not understood
+    """
+    if not conf or KEY not in conf:
+        return {}
+    said = conf[KEY]
+    if not isinstance(said, Mapping) or set(said) - {"resume"} or said.get("resume", "auto") not in _RESUME:
+        raise ConfigurationError(
+            f"The run's conf has {said!r} under {KEY!r}.",
+            remedy=f'Trigger the run with {{"{KEY}": {{"resume": "never"}}}}, "auto" or nothing at all.',
+        )
+    return dict(said)

@@ -1,0 +1,85 @@
+"""What the demo sees of a job from outside, through the event store alone, and how it kills the job's driver."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Sequence
+
+from airflow_provider.cli.demo.demo_processes import (
+    DemoError,
+    command_of,
+    descendants_of,
+    parent_of,
+    send,
+    wait_until,
+)
+from airflow_provider.core.graph import ExecutionGraph, Vertex
+from airflow_provider.core.job import JobId
+from airflow_provider.core.partitions import StoredPartition
+from airflow_provider.storage.claims import Claim, Claims
+from airflow_provider.storage.event_store import JobEventLog
+from airflow_provider.storage.object_store import ObjectStore
+from airflow_provider.storage.partition_store import PartitionStore
+
+
+class JobObserver:
+    """Follows one job: its events as they are flushed, and every object of its partition store that ever appears.
+
+    The objects are counted while they are there, because a job's success releases them.
+    """
+
+    def __init__(self, store: ObjectStore, job: JobId) -> None:
+        self._log = JobEventLog(store, job.prefix)
+        self._partitions = PartitionStore(store, job.prefix)
+        self._claims = Claims(store, job.prefix)
+        self._next_block = 1
+        self._objects: dict[str, StoredPartition] = {}
+        self.graph = ExecutionGraph()
+
+    def look(self) -> None:
+        """Take in what is new."""
+        news = self._log.read(self._next_block)
+        self._next_block = news.next_block
+        for event in news.events:
+            self.graph.apply(event)
+        for survivors in self._partitions.survivors().values():
+            for partition in survivors:
+                self._objects[partition.key] = partition
+
+    def claim(self) -> Claim | None:
+        """Return the newest attempt's claim."""
+        return self._claims.newest()
+
+    def vertex(self, name: str) -> Vertex | None:
+        """Return the vertex with this name, if an attempt has come to it."""
+        named = [vertex for vertex in self.graph.vertices.values() if vertex.initialized.name == name]
+        return named[-1] if named else None
+
+    def objects(self, vertex: Vertex, epoch: int) -> list[StoredPartition]:
+        """Return the objects that attempt *epoch* has stored for *vertex*, ordered by index."""
+        wanted = vertex.initialized.vertex
+        found = [p for p in self._objects.values() if p.vertex == wanted and p.epoch == epoch]
+        return sorted(found, key=lambda partition: partition.index)
+
+
+def kill_driver(claim: Claim) -> Sequence[int]:
+    """Kill a driver and its ``spark-submit`` with SIGKILL, as a lost machine would, and return their pids.
+
+    The Python workers below them end by themselves when their sockets close; this waits for it, so that nothing is
+    stored behind the caller's back.
+    """
+    driver, submit = claim.pid, parent_of(claim.pid)
+    if "org.apache.spark.deploy.SparkSubmit" not in command_of(submit):
+        raise DemoError(f"Process {driver}, which claimed the job, is no child of spark-submit.")
+    family = [submit, *descendants_of(submit)]
+    send(signal.SIGKILL, [submit, driver])
+
+    def all_gone() -> bool:
+        return not any(parent_of(pid) for pid in family)
+
+    try:
+        wait_until("the killed driver's workers to end", all_gone, timeout=5)
+    except DemoError:
+        send(signal.SIGKILL, [pid for pid in family if parent_of(pid)])
+        wait_until("the killed driver's workers to end", all_gone, timeout=5)
+    return [driver, submit]

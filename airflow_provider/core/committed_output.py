@@ -1,0 +1,114 @@
+"""Whether an output that an earlier attempt has committed is still there as that attempt left it. Pure.
+
+Spark names all files of one write after that write (``part-00000-<uuid>-c000…``). So the files of a commit are told
+from all others in a folder by one word, and what has to be remembered of them is small: that word and a digest.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Self
+
+from airflow_provider.core.digest import digest
+
+OutputFile = tuple[str, int, int]
+"""Path, size in bytes, modification time in milliseconds since the Unix epoch."""
+
+_WRITE = re.compile(r"/part-\d+-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})[-._][^/]*$")
+
+
+def listing_digest(files: Collection[OutputFile]) -> str:
+    """Return a digest of files, whatever their order."""
+    return digest(*(str(part) for file in sorted(files) for part in file))
+
+
+@dataclass(frozen=True)
+class Commit:
+    """What one write has left.
+
+    :ivar write: Spark's name of the write, a UUID; empty text if it has left no files
+    :ivar files: number of its files
+    :ivar size: bytes of its files
+    :ivar listing: digest of their paths, sizes and times
+    """
+
+    write: str
+    files: int
+    size: int
+    listing: str
+
+    @classmethod
+    def between(cls, before: Collection[OutputFile], after: Collection[OutputFile]) -> Self | None:
+        """Return what was written between two listings; ``None`` if that was nothing, or not by one write alone."""
+        new = set(after) - set(before)
+        writes = {write_of(path) for path, _, _ in new}
+        if len(writes) != 1 or "" in writes:
+            return None
+        (write,) = writes
+        return cls(write, len(new), sum(size for _, size, _ in new), listing_digest(new))
+
+    @classmethod
+    def of_nothing(cls) -> Self:
+        """Return the commit of a write without rows, of which Spark leaves no file where it is partitioned."""
+        return cls("", 0, 0, listing_digest(()))
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any]) -> Self | None:
+        """Read what :meth:`to_state` returned; ``None`` for anything else."""
+        try:
+            return cls(str(state["write"]), int(state["files"]), int(state["size"]), str(state["listing"]))
+        except (KeyError, TypeError, ValueError):
+            return None
+
+    def to_state(self) -> dict[str, Any]:
+        """Return plain JSON."""
+        return asdict(self)
+
+    def changed(self, now: Collection[OutputFile]) -> str:
+        """Say what is no longer as this write left it; empty text if all of its files are there, unchanged."""
+        mine = [file for file in now if self.write and write_of(file[0]) == self.write]
+        if len(mine) != self.files:
+            return f"{len(mine)} of its {self.files} files are there"
+        return "" if listing_digest(mine) == self.listing else "its files were changed"
+
+    def others(self, now: Collection[OutputFile]) -> str:
+        """Say which files an overwriting write would not have left; empty text if there are none.
+
+        They count even if the same job has appended them later: it may append others this time.
+        """
+        strange = [path for path, _, _ in now if not self.write or write_of(path) != self.write]
+        return f"{len(strange)} other files are there" if strange else ""
+
+
+DOUBT = "doubt"
+"""What is remembered of a write under this name says why its rows may be there twice."""
+
+
+def doubts(coordinators: Mapping[str, object]) -> list[str]:
+    """Return for each write whose rows may be there twice one sentence that says so."""
+    states = [state for state in coordinators.values() if isinstance(state, dict)]
+    return [str(state[DOUBT]) for state in states if state.get(DOUBT)]
+
+
+def write_of(path: str) -> str:
+    """Return the UUID of the write that made a file; empty text if its name does not tell."""
+    found = _WRITE.search(path)
+    return found[1] if found else ""
+
+
+def arrived(files: Collection[OutputFile], since: int) -> set[str]:
+    """Return the names of the writes all of whose files are as new as *since*, milliseconds since the Unix epoch."""
+    new = {write_of(path) for path, _, time in files if time >= since}
+    return new - {write_of(path) for path, _, time in files if time < since} - {""}
+
+
+def copies(files: Collection[OutputFile], write: str, other: str) -> list[tuple[str, str]] | None:
+    """Pair each file of a write with the file of another write that has its place, number and size.
+
+    :return: their paths; ``None`` if a file has no such partner, or if there are no files
+    """
+    sizes = {path: size for path, size, _ in files}
+    pairs = [(path, path.replace(write, other)) for path in sizes if write_of(path) == write]
+    return pairs if pairs and all(sizes[one] == sizes.get(two) for one, two in pairs) else None

@@ -1,0 +1,316 @@
+"""What a driver writes into the job event store: versioned facts, one JSON object each.
+
+An event is a frozen dataclass; its class name is its type on disk and :attr:`VERSION` its format version. Reading is
+strict: an unknown type, a newer version or a missing field is an :class:`EventFormatError`, never a guess. Fields that
+a later release adds must have defaults, so that old histories replay for ever.
+
+Source: the ``JobEvent`` classes of Flink's FLIP-383 (``ExecutionJobVertexInitializedEvent``,
+``ExecutionVertexFinishedEvent``, ``ExecutionVertexResetEvent``).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, TypeAlias
+
+from airflow_provider.core.errors import EventFormatError
+
+SHUFFLE = "shuffle"
+"""The rule of a vertex that is a shuffle kept by auto mode."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobEvent:
+    """Base of all events.
+
+    :ivar epoch: the attempt that wrote it, 1, 2, …
+    :ivar at: seconds since the Unix epoch on the writer's clock; for people only, nothing is decided by it
+    """
+
+    VERSION: ClassVar[int] = 1
+    epoch: int
+    at: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttemptStarted(JobEvent):
+    """A driver claimed the job. ``fresh`` forgets everything earlier, for the reason given.
+
+    :ivar abandoned: it had to, because what is earlier cannot be trusted; counts as a restart of the job
+    """
+
+    VERSION: ClassVar[int] = 2
+
+    fresh: bool = False
+    abandoned: bool = False
+    reason: str = ""
+    spark_version: str = ""
+    application: str = ""
+    host: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobStateChanged(JobEvent):
+    """The attempt moved on: ``RECONCILING`` or ``RUNNING`` (Flink's ``JobStatus``)."""
+
+    state: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class SparkApplicationStarted(JobEvent):
+    """The attempt's Spark application is up."""
+
+    application_id: str
+    ui_url: str = ""
+    default_parallelism: int = 0
+
+
+MOST_PARTITIONS = 1_000_000
+"""Of one vertex: whoever reads an event makes room for as many partitions as it claims. Spark's driver has no room for
+more tasks in a stage either.
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class VertexInitialized(JobEvent):
+    """A recovery point has been reached and its layout is known.
+
+    :ivar vertex: identity, ``<encoded name>-<fingerprint>``
+    :ivar parallelism: number of partitions
+    :ivar layout: digest of what each partition covers; partitions of unequal layouts never mix
+    :ivar layout_spec: what a retry needs to pin the same layout again (plain JSON)
+    :ivar deterministic: whether single partitions may be kept; otherwise the whole vertex or nothing
+    :ivar schema: Spark's JSON of the columns
+    :ivar upstream: vertices this one reads
+    :ivar parts: the named parts of the fingerprint, to say later what has changed
+    :ivar because: why it is computed although an earlier attempt stored it or one of its name, one phrase each
+    :ivar rule: :data:`SHUFFLE` where auto mode keeps a shuffle, whose partitions are the outputs of its map tasks;
+        empty text where the script says ``checkpoint``
+    """
+
+    VERSION: ClassVar[int] = 3
+
+    vertex: str
+    name: str
+    fingerprint: str
+    parallelism: int
+    layout: str
+    deterministic: bool
+    schema: str = ""
+    upstream: tuple[str, ...] = ()
+    parts: dict[str, str] = field(default_factory=dict)
+    layout_spec: dict[str, Any] = field(default_factory=dict)
+    because: tuple[str, ...] = ()
+    rule: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartitionFinished(JobEvent):
+    """One partition is in the partition store.
+
+    :ivar index: 0 … parallelism - 1
+    :ivar key: object key below the job's prefix
+    :ivar bytes: size of the object
+    :ivar duration: seconds of task time spent on it
+    :ivar attempt: the attempt that computed it; lower than ``epoch`` where a later one found it in the store
+    """
+
+    vertex: str
+    layout: str
+    index: int
+    key: str
+    rows: int
+    bytes: int
+    checksum: str
+    duration: float
+    attempt: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartitionsReset(JobEvent):
+    """Partitions count as not computed any more, for the reason given; ``indexes`` empty means all of them."""
+
+    vertex: str
+    indexes: tuple[int, ...]
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class VertexFinished(JobEvent):
+    """Every partition of the vertex is stored and its events are confirmed.
+
+    :ivar upstream_seconds: wall time that the shuffles below took in this attempt, before the first partition ran
+    :ivar storing_seconds: task time that went into encoding and storing the partitions that this attempt computed
+    """
+
+    VERSION: ClassVar[int] = 2
+
+    vertex: str
+    layout: str
+    upstream_seconds: float = 0.0
+    storing_seconds: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class VertexReused(JobEvent):
+    """The attempt reached the vertex and kept all of it; written in place of one event per kept partition."""
+
+    vertex: str
+    layout: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class VertexSkipped(JobEvent):
+    """The attempt reached a recovery point and did not record it, for the reason given."""
+
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class FailureHandled(JobEvent):
+    """A vertex failed, and it is decided what is restarted (Flink's ``FailureHandlingResult``).
+
+    :ivar vertex: the one that failed; empty text where recovery of the whole job was abandoned
+    :ivar error: one line
+    :ivar restarted: vertices that run again, upstream first; empty if none does
+    :ivar refused: why none does
+    :ivar delay: seconds before the restart
+    :ivar memory: what the restart strategy remembers from now on
+    """
+
+    vertex: str
+    error: str
+    restarted: tuple[str, ...] = ()
+    refused: str = ""
+    delay: float = 0.0
+    memory: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CoordinatorSnapshot(JobEvent):
+    """What the driver alone knows: a pinned listing, a step's result, a query's state (Flink: operator coordinators).
+
+    :ivar coordinator: whose state it is, ``step/<name>`` say
+    :ivar state: plain JSON; replaces what was known
+    """
+
+    coordinator: str
+    state: dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobFinished(JobEvent):
+    """The user's script ran to its end.
+
+    :ivar store_retries: requests to the event store that the driver had to repeat
+    """
+
+    VERSION: ClassVar[int] = 2
+
+    store_retries: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobFailed(JobEvent):
+    """The user's script failed.
+
+    :ivar error: one line
+    :ivar unrecoverable: no retry can help until somebody changes something
+    :ivar store_retries: requests to the event store that the driver had to repeat
+    """
+
+    VERSION: ClassVar[int] = 3
+
+    error: str
+    unrecoverable: bool = False
+    store_retries: int = 0
+
+
+AnyEvent: TypeAlias = (
+    AttemptStarted
+    | JobStateChanged
+    | SparkApplicationStarted
+    | VertexInitialized
+    | PartitionFinished
+    | PartitionsReset
+    | VertexFinished
+    | VertexReused
+    | VertexSkipped
+    | FailureHandled
+    | CoordinatorSnapshot
+    | JobFinished
+    | JobFailed
+)
+
+_TYPES: dict[str, type[JobEvent]] = {cls.__name__: cls for cls in JobEvent.__subclasses__()}
+_FIELDS = {cls: {item.name: str(item.type) for item in dataclasses.fields(cls)} for cls in _TYPES.values()}
+"""What each field of an event is declared as."""
+
+
+def encode_event(event: JobEvent) -> str:
+    """Return the event as one line of JSON, keys sorted, without line breaks."""
+    return _ENCODER.encode({**vars(event), "type": type(event).__name__, "version": event.VERSION})
+
+
+def decode_event(line: str) -> JobEvent:
+    """Read what :func:`encode_event` wrote.
+
+    :raises EventFormatError: not JSON, unknown type, newer version, or fields missing, unknown or of a wrong type
+    """
+    try:
+        body = _DECODER.decode(line)
+        name, version = body.pop("type"), body.pop("version")
+        cls = _TYPES[name]
+        _check_type(name, "version", version, "int")
+        if version > cls.VERSION:
+            raise EventFormatError(f"{name} has version {version}, this release reads up to {cls.VERSION}.")
+        known = _FIELDS[cls]
+        for key, value in body.items():
+            declared = known[key]
+            if type(value) is not _PLAIN_TYPES.get(declared):  # mostly it is, and a large job has millions of them
+                _check_type(name, key, value, declared)
+                if isinstance(value, list):
+                    body[key] = tuple(value)
+        if cls is VertexInitialized and not 0 <= body.get("parallelism", 0) <= MOST_PARTITIONS:
+            raise EventFormatError(f"{name} has {body['parallelism']} partitions, of {MOST_PARTITIONS} at most.")
+        return cls(**body)
+    except EventFormatError:
+        raise
+    except KeyError as error:
+        raise EventFormatError(f"A record names {error} which this release does not know.") from error
+    except (ValueError, TypeError, AttributeError) as error:
+        raise EventFormatError(f"A record cannot be read: {error}") from error
+
+
+_PLAIN_TYPES: dict[str, type] = {"int": int, "float": float, "str": str, "bool": bool}
+"""A value of exactly this type needs no further look."""
+_JSON_TYPES: dict[str, type | tuple[type, ...]] = {
+    **_PLAIN_TYPES,
+    "float": (int, float),
+    "tuple[int, ...]": list,
+    "tuple[str, ...]": list,
+    "dict[str, str]": dict,
+    "dict[str, Any]": dict,
+}
+_ELEMENT_TYPES = {"tuple[int, ...]": "int", "tuple[str, ...]": "str", "dict[str, str]": "str"}
+
+
+def _check_type(event: str, field_name: str, value: object, declared: str) -> None:
+    expected = _JSON_TYPES[declared]
+    if not isinstance(value, expected) or (isinstance(value, bool) and declared != "bool"):
+        raise EventFormatError(f"{event}.{field_name} holds {value!r}, expected {declared}.")
+    if declared in _ELEMENT_TYPES and isinstance(value, (list, dict)):
+        for element in value.values() if isinstance(value, dict) else value:
+            _check_type(event, field_name, element, _ELEMENT_TYPES[declared])
+
+
+def _no_constant(name: str) -> object:
+    raise ValueError(f"{name} is no JSON")
+
+
+# Made once: the functions of the module json make new ones in each call.
+_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
+_DECODER = json.JSONDecoder(parse_constant=_no_constant)

@@ -1,0 +1,189 @@
+"""What was kept of a job that has run, attempt by attempt, what was put back, and what was skipped and why. Pure.
+
+Made from the replayed graph, so it holds what is known now: partitions that were given up since count no more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from airflow_provider.core.events import SHUFFLE
+from airflow_provider.core.graph import Attempt, ExecutionGraph, Vertex
+from airflow_provider.core.partition_record import PartitionRecord
+from airflow_provider.core.report import LOST, SkippedReport, skipped
+from airflow_provider.core.savings import RetrySavings, not_reusable, retry_savings, reusable
+
+
+@dataclass(frozen=True)
+class Amount:
+    """Some partitions: how many (and of these how many map outputs), their stored bytes and their task time."""
+
+    partitions: int = 0
+    map_outputs: int = 0
+    bytes: int = 0
+    task_seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class ExplainedAttempt:
+    """One attempt.
+
+    :ivar note: why it began as it did, or what it failed with; may be empty
+    :ivar put_back: what it took over from earlier attempts
+    :ivar kept: what it stored itself
+    :ivar skipped: what it did not keep, and why
+    """
+
+    epoch: int
+    state: str
+    note: str
+    put_back: Amount
+    kept: Amount
+    skipped: list[SkippedReport]
+
+
+@dataclass(frozen=True)
+class ExplainedPoint:
+    """One recovery point: a kept shuffle, or what the script has named.
+
+    :ivar shuffle: its partitions are the outputs of a shuffle's map tasks
+    :ivar upstream: identities of the recovery points that it reads
+    :ivar stored: partitions that are stored
+    :ivar put_back: those of them that the newest attempt took over from earlier ones
+    :ivar computed: those of them that the newest attempt computed
+    :ivar task_seconds: task time that the stored partitions took
+    :ivar would_reuse: partitions that a retry would reuse now
+    :ivar would_save: task time that it would save with them
+    :ivar notes: what else is to be said, one phrase each
+    """
+
+    vertex: str
+    name: str
+    shuffle: bool
+    upstream: list[str]
+    partitions: int
+    stored: int
+    put_back: int
+    computed: int
+    rows: int
+    bytes: int
+    task_seconds: float
+    would_reuse: int
+    would_save: float
+    notes: list[str]
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """The whole job.
+
+    :ivar points: in the order in which they were first reached
+    :ivar retry: what a retry would save now
+    """
+
+    job: str
+    state: str
+    attempts: list[ExplainedAttempt]
+    points: list[ExplainedPoint]
+    retry: RetrySavings
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain dictionaries and lists, ready for JSON."""
+        return asdict(self)
+
+
+def explain_job(job: str, graph: ExecutionGraph, discarded: str = "") -> Explanation:
+    """Return the explanation of *job* from its replayed graph.
+
+    :param discarded: why the next attempt reuses nothing, if somebody has discarded what is stored
+    """
+    newest = graph.newest
+    epoch = newest.epoch if newest else 0
+    because, hidden = not_reusable(graph, discarded), _hidden(graph, epoch)
+    return Explanation(
+        job=job,
+        state=str(newest.state) if newest else "NONE",
+        attempts=[_attempt(graph, attempt, attempt is newest) for _, attempt in sorted(graph.attempts.items())],
+        points=[
+            _point(identity, vertex, epoch, because, hidden.get(identity, ""))
+            for identity, vertex in graph.vertices.items()
+        ],
+        retry=retry_savings(graph, because, discarded),
+    )
+
+
+def _attempt(graph: ExecutionGraph, attempt: Attempt, is_newest: bool) -> ExplainedAttempt:
+    put_back, kept = Amount(), Amount()
+    for vertex in graph.vertices.values():
+        records = list(vertex.partitions.values())
+        kept = _plus(kept, vertex, [record for record in records if record.attempt == attempt.epoch])
+        if attempt.epoch in vertex.reached_by:
+            put_back = _plus(put_back, vertex, [record for record in records if record.attempt < attempt.epoch])
+    return ExplainedAttempt(
+        epoch=attempt.epoch,
+        state=str(attempt.state) if attempt.state.terminal or is_newest else LOST,
+        note=attempt.error or attempt.reason,
+        put_back=put_back,
+        kept=kept,
+        skipped=skipped(attempt.skipped),
+    )
+
+
+def _plus(amount: Amount, vertex: Vertex, records: list[PartitionRecord]) -> Amount:
+    return Amount(
+        partitions=amount.partitions + len(records),
+        map_outputs=amount.map_outputs + (len(records) if _is_shuffle(vertex) else 0),
+        bytes=amount.bytes + sum(record.bytes for record in records),
+        task_seconds=round(amount.task_seconds + sum(record.duration for record in records), 3),
+    )
+
+
+def _point(identity: str, vertex: Vertex, epoch: int, because: Mapping[str, str], hidden: str) -> ExplainedPoint:
+    told, records, reached = vertex.initialized, list(vertex.partitions.values()), epoch in vertex.reached_by
+    would_reuse, would_save = reusable(identity, vertex, because)
+    computed = sum(record.attempt == epoch for record in records)
+    return ExplainedPoint(
+        vertex=identity,
+        name=told.name,
+        shuffle=_is_shuffle(vertex),
+        upstream=list(told.upstream),
+        partitions=told.parallelism,
+        stored=len(records),
+        put_back=len(records) - computed if reached else 0,
+        computed=computed,
+        rows=sum(record.rows for record in records),
+        bytes=sum(record.bytes for record in records),
+        task_seconds=round(sum(record.duration for record in records), 3),
+        would_reuse=would_reuse,
+        would_save=round(would_save, 3),
+        notes=[
+            *([f"computed again because {reason}" for reason in told.because] if told.epoch == epoch else []),
+            *([] if reached else [f"not needed in attempt {epoch}: {hidden} was put back whole"] if hidden else []),
+            *([] if reached or hidden else [f"not reached by attempt {epoch}"]),
+            *([f"a retry reuses nothing of it, because {because[identity]}"] if identity in because else []),
+        ],
+    )
+
+
+def _hidden(graph: ExecutionGraph, epoch: int) -> dict[str, str]:
+    """Return which vertices the newest attempt did not have to come to: below the one whose name is given."""
+    hidden: dict[str, str] = {}
+    pending = [
+        (upstream, vertex.initialized.name)
+        for vertex in graph.vertices.values()
+        if epoch in vertex.reached_by and vertex.finished
+        for upstream in vertex.initialized.upstream
+    ]
+    while pending:
+        identity, name = pending.pop()
+        vertex = graph.vertices.get(identity)
+        if vertex is not None and epoch not in vertex.reached_by and identity not in hidden:
+            hidden[identity] = name
+            pending += [(upstream, name) for upstream in vertex.initialized.upstream]
+    return hidden
+
+
+def _is_shuffle(vertex: Vertex) -> bool:
+    return vertex.initialized.rule == SHUFFLE

@@ -1,0 +1,113 @@
+"""What is restarted when a vertex fails: the failover strategies and the result of handling a failure. Pure.
+
+A region is what lies between two materialised boundaries. Every vertex is materialised, so a region is one vertex; an
+input that cannot be read any more pulls in the region that produces it, as Flink's does, and there only the lost
+partitions are computed again. ``full`` restarts all vertices that the attempt has come to.
+
+A vertex that is not deterministic and has finished cannot be restarted inside the application: others are derived from
+the incarnation that would be lost. That is a global failure, which the next attempt deals with from the top.
+
+Source: Flink's ``ExecutionFailureHandler``, ``FailureHandlingResult``, ``RestartPipelinedRegionFailoverStrategy`` and
+``RestartAllFailoverStrategy``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+from airflow_provider.core.failure import Cause, unrecoverable
+from airflow_provider.core.graph import ExecutionGraph
+from airflow_provider.core.restart_strategy import RestartMemory, RestartStrategy
+
+
+@dataclass(frozen=True)
+class FailureHandlingResult:
+    """What to do about a failure.
+
+    :ivar failed: the vertex that failed
+    :ivar error: its error in one line
+    :ivar vertices_to_restart: upstream first; empty if nothing is restarted
+    :ivar delay: seconds to wait before the restart
+    :ivar refused: why there is no restart inside the application; empty text if there is one
+    :ivar unrecoverable: no later attempt can help either
+    :ivar is_global: the next attempt has to deal with it from the top
+    :ivar memory: what the restart strategy remembers from now on
+    """
+
+    failed: str
+    error: str
+    vertices_to_restart: tuple[str, ...]
+    delay: float
+    refused: str
+    unrecoverable: bool
+    is_global: bool
+    memory: RestartMemory
+
+    @property
+    def can_restart(self) -> bool:
+        """Whether the application goes on."""
+        return not self.refused
+
+
+def vertices_to_restart(
+    graph: ExecutionGraph, failed: str, lost: Collection[str], strategy: str, reached: Iterable[str]
+) -> tuple[str, ...]:
+    """Return what has to run again, upstream first, the failed vertex last.
+
+    :param lost: vertices of which stored partitions cannot be read any more
+    :param strategy: ``region`` or ``full``
+    :param reached: vertices that this attempt has come to, in that order
+    """
+    before = [identity for identity in reached if identity != failed and identity in graph.vertices]
+    if strategy == "full":
+        return (*before, failed)
+    return (*(identity for identity in before if identity in lost), failed)
+
+
+def handle_failure(
+    graph: ExecutionGraph,
+    failed: str,
+    error: str,
+    causes: Collection[Cause],
+    *,
+    lost: Collection[str],
+    reached: Collection[str],
+    failover_strategy: str,
+    restart_strategy: RestartStrategy,
+    memory: RestartMemory,
+    now: float,
+) -> FailureHandlingResult:
+    """Decide about a failure.
+
+    :param error: it, in one line
+    :param now: seconds since the Unix epoch
+    """
+    noted = restart_strategy.after_failure(memory, now)
+    restarted = vertices_to_restart(graph, failed, lost, failover_strategy, reached)
+    unrecoverable_cause = unrecoverable(causes)
+    unknown = sorted(set(lost) - set(restarted))
+    fixed = [v for v in restarted if v != failed and not graph.vertices[v].initialized.deterministic]
+    is_global = False
+    if unrecoverable_cause is not None:
+        refused = f"{unrecoverable_cause.condition or unrecoverable_cause.type} is an error that no restart can fix"
+    elif unknown or fixed:
+        is_global = True
+        which = ", ".join(unknown or (graph.vertices[v].initialized.name for v in fixed))
+        refused = (
+            f"{which} would have to be computed again, and what was derived from it too; that takes another attempt"
+        )
+    elif not restart_strategy.can_restart(noted):
+        refused = f"the restart strategy allows no more restarts after {noted.failures} failures"
+    else:
+        refused = ""
+    return FailureHandlingResult(
+        failed=failed,
+        error=error,
+        vertices_to_restart=() if refused else restarted,
+        delay=0.0 if refused else restart_strategy.delay(noted),
+        refused=refused,
+        unrecoverable=unrecoverable_cause is not None,
+        is_global=is_global,
+        memory=noted,
+    )

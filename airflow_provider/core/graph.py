@@ -1,0 +1,322 @@
+"""The execution graph: what is known of a job once its events have been replayed.
+
+Plain state and the one way to change it, :meth:`ExecutionGraph.apply`. The graph never touches a store and never
+guesses: an event that does not fit is noted in :attr:`ExecutionGraph.problems` and changes nothing, because whatever
+it told can be found again by listing the partition store, or computed again.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from airflow_provider.core import events as ev
+from airflow_provider.core.loss import Loss, first_start_lost, not_determined
+from airflow_provider.core.partition_record import PartitionRecord
+from airflow_provider.core.unfinished_write import unfinished_writes
+
+MOST_PROBLEMS = 100
+"""One lost block can make thousands of later events unusable; so many of them are told."""
+
+
+class JobState(enum.StrEnum):
+    """Flink's ``JobStatus``, as far as a batch job needs it."""
+
+    CREATED = "CREATED"
+    RECONCILING = "RECONCILING"
+    RUNNING = "RUNNING"
+    FINISHED = "FINISHED"
+    FAILED = "FAILED"
+
+    @property
+    def terminal(self) -> bool:
+        """Whether an attempt in this state has ended and said so."""
+        return self in (JobState.FINISHED, JobState.FAILED)
+
+
+RESTART_STRATEGY = "restart-strategy"
+"""The coordinator that counts failures."""
+
+_START_LOST = "the job event store has lost the start of an attempt, which may have given up what is older"
+
+
+@dataclass
+class Vertex:
+    """One recovery point and its finished partitions by index."""
+
+    initialized: ev.VertexInitialized
+    partitions: dict[int, PartitionRecord] = field(default_factory=dict)
+    finished: bool = False
+    has_finished: bool = False
+    """It has finished at least once, whatever has been lost or reset since."""
+    reached_by: set[int] = field(default_factory=set)
+    """Attempts whose script came to this recovery point."""
+    storing_seconds: dict[int, float] = field(default_factory=dict)
+    """By attempt, the task time that went into encoding and storing what it computed."""
+    shared: bool = field(default=False, compare=False, repr=False)
+    """``partitions`` belongs to a copy of the graph, too, and is replaced before it is changed."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether every partition is recorded."""
+        return len(self.partitions) == self.initialized.parallelism
+
+    @property
+    def missing(self) -> list[int]:
+        """Indexes without a recorded partition."""
+        return [index for index in range(self.initialized.parallelism) if index not in self.partitions]
+
+    def copy(self) -> Vertex:
+        """Return a vertex that changes of this one leave alone."""
+        self.shared = True
+        return replace(self, reached_by=set(self.reached_by), storing_seconds=dict(self.storing_seconds))
+
+    def own_partitions(self) -> dict[int, PartitionRecord]:
+        """Return the partitions, which may be changed then."""
+        if self.shared:
+            self.partitions, self.shared = dict(self.partitions), False
+        return self.partitions
+
+    def forget_partitions(self) -> None:
+        """None of the partitions counts any more."""
+        self.partitions, self.shared, self.finished = {}, False, False
+
+
+@dataclass
+class Attempt:
+    """One driver's try at the job, as its events tell it. Times are seconds since the Unix epoch."""
+
+    epoch: int
+    started_at: float
+    state: JobState = JobState.CREATED
+    ended_at: float | None = None
+    last_event_at: float = 0.0
+    fresh: bool = False
+    abandoned: bool = False
+    """It started afresh because what earlier attempts left could not be trusted."""
+    reason: str = ""
+    error: str = ""
+    application_id: str = ""
+    ui_url: str = ""
+    host: str = ""
+    unrecoverable: bool = False
+    """It failed in a way that no retry can help."""
+    restarts: int = 0
+    """Restarts inside the application."""
+    store_retries: int = 0
+    """Requests to the event store that the driver had to repeat."""
+    skipped: list[ev.VertexSkipped] = field(default_factory=list)
+
+
+class ExecutionGraph:
+    """State of a job: its attempts and its vertices, in the order in which they were first reached."""
+
+    def __init__(self) -> None:
+        self.attempts: dict[int, Attempt] = {}
+        self.vertices: dict[str, Vertex] = {}
+        self.base_epoch = 1
+        """Partitions of attempts before this one belong to a run that was given up; they are never reused."""
+        self.problems: list[str] = []
+        self.abandoned = ""
+        """Why nothing known may be reused; the next attempt has to start afresh."""
+        self.gap: int | None = None
+        """The events end with a loss in which the start of this attempt, or of a later one, may be lost."""
+        self.coordinators: dict[str, Any] = {}
+        """What the driver alone knows, by the name of who knows it, as plain JSON; a snapshot keeps it."""
+        self._handlers: dict[type[ev.JobEvent], Callable[[Any], None]] = {
+            ev.AttemptStarted: self._attempt_started,
+            ev.JobStateChanged: self._job_state_changed,
+            ev.SparkApplicationStarted: self._spark_application_started,
+            ev.VertexInitialized: self._vertex_initialized,
+            ev.PartitionFinished: self._partition_finished,
+            ev.PartitionsReset: self._partitions_reset,
+            ev.VertexFinished: self._vertex_finished,
+            ev.VertexReused: self._vertex_reused,
+            ev.VertexSkipped: self._vertex_skipped,
+            ev.FailureHandled: self._failure_handled,
+            ev.CoordinatorSnapshot: self._coordinator_snapshot,
+            ev.JobFinished: self._job_finished,
+            ev.JobFailed: self._job_failed,
+        }
+
+    @property
+    def newest(self) -> Attempt | None:
+        """The attempt with the highest epoch, if any has started."""
+        return self.attempts[max(self.attempts)] if self.attempts else None
+
+    def copy(self) -> ExecutionGraph:
+        """Return a graph that later events leave alone; what never changes is shared."""
+        twin = ExecutionGraph()
+        twin.attempts = {epoch: replace(a, skipped=list(a.skipped)) for epoch, a in self.attempts.items()}
+        twin.vertices = {identity: vertex.copy() for identity, vertex in self.vertices.items()}
+        twin.base_epoch = self.base_epoch
+        twin.problems = list(self.problems)
+        twin.abandoned, twin.gap = self.abandoned, self.gap
+        twin.coordinators = dict(self.coordinators)
+        return twin
+
+    def apply(self, event: ev.JobEvent) -> None:
+        """Fold one event into the graph.
+
+        Events of an attempt that is not the newest come from a fenced driver and are ignored.
+        """
+        self._close_gap(event)
+        newest = self.newest
+        if not isinstance(event, ev.AttemptStarted):
+            if newest is None or event.epoch != newest.epoch:
+                self.note(f"{type(event).__name__} of attempt {event.epoch} ignored: it is not the newest")
+                return
+            newest.last_event_at = max(newest.last_event_at, event.at)
+        self._handlers[type(event)](event)
+
+    def lose(self, loss: Loss) -> None:
+        """Give up what records that are lost here may have concerned (see :mod:`airflow_provider.core.loss`)."""
+        given_up = [
+            vertex
+            for identity in not_determined({i: vertex.initialized for i, vertex in self.vertices.items()})
+            if (vertex := self.vertices[identity]).partitions
+        ]
+        for vertex in given_up:
+            vertex.forget_partitions()
+        if given_up:
+            names = ", ".join(vertex.initialized.name for vertex in given_up)
+            self.note(f"{names} given up: not deterministic, and block {loss.block} may have told of its recomputation")
+        for vertex in self.vertices.values():
+            vertex.has_finished = True  # the record of that may be among the lost ones
+        self.coordinators.clear()
+        first = first_start_lost(loss, self.newest.epoch if self.newest is not None else 0)
+        if first is not None:
+            self.gap = first if self.gap is None else min(self.gap, first)
+
+    def must_start_afresh(self, epoch: int) -> str:
+        """Return why attempt *epoch*, which comes after all events, may reuse nothing; empty text if it may."""
+        if not self.abandoned and self.gap is not None and self.gap < epoch:
+            return _START_LOST
+        return self.abandoned
+
+    def note(self, problem: str) -> None:
+        """Add one sentence about what could not be used."""
+        if len(self.problems) < MOST_PROBLEMS:
+            self.problems.append(problem)
+        elif len(self.problems) == MOST_PROBLEMS:
+            self.problems.append("there are more such problems, which are not listed")
+
+    def _close_gap(self, event: ev.JobEvent) -> None:
+        """Whose start may be lost is limited by the first event after the loss."""
+        if self.gap is None:
+            return
+        last = event.epoch - 1 if isinstance(event, ev.AttemptStarted) else event.epoch
+        if self.gap <= last:
+            self.abandoned = _START_LOST
+            self.vertices.clear()
+        self.gap = None
+
+    def _attempt_started(self, event: ev.AttemptStarted) -> None:
+        newest = self.newest
+        if newest is not None and event.epoch <= newest.epoch:
+            self.note(f"start of attempt {event.epoch} ignored: attempt {newest.epoch} has started already")
+            return
+        if event.fresh:
+            restarts = self.coordinators.get(RESTART_STRATEGY, {})
+            unfinished = self._unfinished_writes(event.epoch)
+            self.vertices.clear()
+            self.coordinators.clear()
+            self.coordinators |= unfinished
+            if event.abandoned:  # counts as a restart
+                self.coordinators[RESTART_STRATEGY] = {**restarts, "failures": restarts.get("failures", 0) + 1}
+            self.abandoned = ""
+            self.base_epoch = event.epoch
+        self.attempts[event.epoch] = Attempt(
+            event.epoch,
+            started_at=event.at,
+            last_event_at=event.at,
+            fresh=event.fresh,
+            abandoned=event.abandoned,
+            reason=event.reason,
+            host=event.host,
+        )
+
+    def _unfinished_writes(self, epoch: int) -> dict[str, Any]:
+        """Return what is remembered of writes that were killed: they are taken back even if nothing is reused."""
+        if self.newest is None or self.newest.state is JobState.FINISHED:
+            return {}
+        return {name: self.coordinators[name] for name in unfinished_writes(self.coordinators, epoch)}
+
+    def _job_state_changed(self, event: ev.JobStateChanged) -> None:
+        try:
+            self.attempts[event.epoch].state = JobState(event.state)
+        except ValueError:
+            self.note(f"unknown job state {event.state!r}")
+
+    def _spark_application_started(self, event: ev.SparkApplicationStarted) -> None:
+        attempt = self.attempts[event.epoch]
+        attempt.application_id, attempt.ui_url = event.application_id, event.ui_url
+
+    def _vertex_initialized(self, event: ev.VertexInitialized) -> None:
+        vertex = self.vertices.get(event.vertex)
+        if vertex is None:
+            vertex = self.vertices[event.vertex] = Vertex(event)
+        elif (event.layout, event.parallelism) != (vertex.initialized.layout, vertex.initialized.parallelism):
+            vertex.forget_partitions()
+        vertex.initialized = event
+        vertex.reached_by.add(event.epoch)
+
+    def _partition_finished(self, event: ev.PartitionFinished) -> None:
+        vertex = self.vertices.get(event.vertex)
+        if vertex is None or event.layout != vertex.initialized.layout:
+            self.note(f"partition {event.index} of {event.vertex} ignored: its vertex or layout is unknown")
+        elif not 0 <= event.index < vertex.initialized.parallelism:
+            self.note(f"partition {event.index} of {event.vertex} ignored: there is no such index")
+        else:
+            vertex.own_partitions().setdefault(
+                event.index,
+                PartitionRecord.of(event.key, event.rows, event.bytes, event.checksum, event.duration, event.attempt),
+            )
+
+    def _partitions_reset(self, event: ev.PartitionsReset) -> None:
+        vertex = self.vertices.get(event.vertex)
+        if vertex is None:
+            return
+        if not event.indexes:
+            vertex.forget_partitions()
+        for index in event.indexes:
+            vertex.own_partitions().pop(index, None)
+        vertex.finished = False
+
+    def _vertex_finished(self, event: ev.VertexFinished) -> None:
+        vertex = self.vertices.get(event.vertex)
+        if vertex is None or event.layout != vertex.initialized.layout or not vertex.complete:
+            self.note(f"end of {event.vertex} ignored: not all of its partitions are recorded")
+            return
+        vertex.finished = vertex.has_finished = True
+        if event.storing_seconds:
+            vertex.storing_seconds[event.epoch] = event.storing_seconds
+
+    def _vertex_reused(self, event: ev.VertexReused) -> None:
+        vertex = self.vertices.get(event.vertex)
+        if vertex is not None:
+            vertex.reached_by.add(event.epoch)
+
+    def _vertex_skipped(self, event: ev.VertexSkipped) -> None:
+        self.attempts[event.epoch].skipped.append(event)
+
+    def _failure_handled(self, event: ev.FailureHandled) -> None:
+        self.attempts[event.epoch].restarts += bool(event.restarted)
+        self.coordinators[RESTART_STRATEGY] = event.memory
+
+    def _coordinator_snapshot(self, event: ev.CoordinatorSnapshot) -> None:
+        self.coordinators[event.coordinator] = event.state
+
+    def _job_finished(self, event: ev.JobFinished) -> None:
+        self._end(event, JobState.FINISHED, event.store_retries)
+
+    def _job_failed(self, event: ev.JobFailed) -> None:
+        self._end(event, JobState.FAILED, event.store_retries)
+        self.attempts[event.epoch].error = event.error
+        self.attempts[event.epoch].unrecoverable = event.unrecoverable
+
+    def _end(self, event: ev.JobEvent, state: JobState, store_retries: int) -> None:
+        attempt = self.attempts[event.epoch]
+        attempt.state, attempt.ended_at, attempt.store_retries = state, event.at, store_retries

@@ -1,0 +1,122 @@
+"""What the graph forgets and a person wants to see: the newest events as sentences, and what was lost on the way.
+
+A fold beside the graph's own, told of each event before the graph is. Pure, and bounded whatever the job's size.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from dataclasses import dataclass, replace
+
+from airflow_provider.core import events as ev
+from airflow_provider.core.graph import ExecutionGraph
+from airflow_provider.core.narration import sentence
+
+KEPT_EVENTS = 60
+KEPT_RESETS = 20
+"""Resets that are kept of each vertex."""
+
+
+@dataclass(frozen=True)
+class Told:
+    """One sentence of a job's story.
+
+    :ivar at: seconds since the Unix epoch, of the first event that it tells of
+    :ivar until: of the last one
+    :ivar level: a level of :mod:`logging`
+    :ivar counted: identity of the vertex whose partitions are counted here; empty text otherwise
+    """
+
+    at: float
+    until: float
+    epoch: int
+    level: int
+    text: str
+    counted: str = ""
+    count: int = 1
+
+
+@dataclass(frozen=True)
+class Reset:
+    """Partitions that had been stored and had to be given up."""
+
+    at: float
+    epoch: int
+    partitions: int
+    reason: str
+
+
+class JobHistory:
+    """The story of one job, as far as its events are still there; a snapshot holds none of it."""
+
+    def __init__(self) -> None:
+        self.events: deque[Told] = deque(maxlen=KEPT_EVENTS)
+        self.resets: dict[str, deque[Reset]] = {}
+        self.lost: dict[str, set[int]] = {}
+        """By vertex, indexes that were stored once and were given up; those that are stored again are still in it."""
+
+    def clear(self) -> None:
+        """Begin anew."""
+        self.events.clear()
+        self._forget()
+
+    def _forget(self) -> None:
+        self.resets.clear()
+        self.lost.clear()
+
+    def observe(self, event: ev.JobEvent, graph: ExecutionGraph) -> None:
+        """Take in *event*; *graph* is the job's before it."""
+        newest = graph.newest
+        if isinstance(event, ev.AttemptStarted):
+            if newest is not None and event.epoch <= newest.epoch:
+                return
+            if event.fresh:
+                self._forget()
+        elif newest is None or event.epoch != newest.epoch:
+            return  # a fenced driver's, which the graph ignores
+
+        def name(identity: str) -> str:
+            vertex = graph.vertices.get(identity)
+            return vertex.initialized.name if vertex is not None else identity
+
+        if isinstance(event, ev.PartitionFinished):
+            self._count(event, name(event.vertex))
+            return
+        if isinstance(event, ev.PartitionsReset):
+            self._reset(event, graph)
+            gone = "all partitions" if not event.indexes else f"{len(event.indexes):,} partitions"
+            self._tell(
+                event, logging.WARNING, f"recovery point {name(event.vertex)!r}: {gone} given up: {event.reason}"
+            )
+            return
+        if isinstance(event, ev.VertexInitialized):
+            known = graph.vertices.get(event.vertex)
+            if known is not None and known.initialized.layout != event.layout:
+                self.lost.pop(event.vertex, None)
+        told = sentence(event, name)
+        if told is not None:
+            self._tell(event, *told)
+
+    def _tell(self, event: ev.JobEvent, level: int, text: str) -> None:
+        self.events.append(Told(event.at, event.at, event.epoch, level, text))
+
+    def _count(self, event: ev.PartitionFinished, name: str) -> None:
+        last = self.events[-1] if self.events else None
+        if last is not None and (last.counted, last.epoch) == (event.vertex, event.epoch):
+            count = last.count + 1
+            self.events[-1] = replace(
+                last, until=event.at, count=count, text=f"recovery point {name!r}: {count:,} partitions stored"
+            )
+            return
+        text = f"recovery point {name!r}: 1 partition stored"
+        self.events.append(Told(event.at, event.at, event.epoch, logging.INFO, text, counted=event.vertex))
+
+    def _reset(self, event: ev.PartitionsReset, graph: ExecutionGraph) -> None:
+        vertex = graph.vertices.get(event.vertex)
+        if vertex is None:
+            return
+        gone = set(event.indexes or vertex.partitions) & vertex.partitions.keys()
+        self.lost.setdefault(event.vertex, set()).update(gone)
+        kept = self.resets.setdefault(event.vertex, deque(maxlen=KEPT_RESETS))
+        kept.append(Reset(event.at, event.epoch, len(gone), event.reason))

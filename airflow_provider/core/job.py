@@ -1,0 +1,86 @@
+"""Identity of a job, and the one place where identities become storage keys.
+
+A job is one Airflow task instance (dag_id, run_id, task_id, map_index), never its try number, so that every retry
+finds what the last one left. Identities hold any character; storage keys hold only characters that every file
+system, S3 look-alike and Hadoop path takes literally.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import string
+from dataclasses import dataclass
+from datetime import datetime
+from urllib.parse import quote, unquote
+
+from airflow_provider.core.errors import ConfigurationError
+
+_PLAIN = frozenset(string.ascii_letters + string.digits + "-_.")
+_LONGEST_SEGMENT = 120
+"""Bytes of one encoded key segment: four of them and a partition name stay below S3's 1,024 bytes for a key."""
+
+JOB_FOLDER = "@job"
+"""Ends a job's prefix. ``@`` is never produced by :func:`encode_segment`, so no job can lie inside another."""
+
+
+def encode_segment(text: str) -> str:
+    """Return *text* as one key segment: injective, case-preserving, never empty, ``.``, ``..`` or hidden.
+
+    Bytes outside ``[A-Za-z0-9._-]`` become ``~XX``; so do a leading ``.`` and ``_``, which Hadoop takes for hidden.
+    What would be longer than 120 bytes is cut and ends in a digest of the whole.
+    """
+    encoded = "".join(
+        chr(byte) if chr(byte) in _PLAIN and not (position == 0 and chr(byte) in "._") else f"~{byte:02X}"
+        for position, byte in enumerate(text.encode("utf-8", "surrogatepass"))
+    )
+    if not encoded:
+        return "~"
+    if len(encoded) > _LONGEST_SEGMENT:
+        digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+        return f"{encoded[: _LONGEST_SEGMENT - 34]}~~{digest}"
+    return encoded
+
+
+@dataclass(frozen=True)
+class JobId:
+    """The parts that name a job, for example ``("etl", "manual__2026-01-01T00:00:00+00:00", "sessions", "-1")``."""
+
+    parts: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if not self.parts or not any(self.parts):
+            raise ConfigurationError("The job id is empty.", remedy="Give --job-id a name of at least one character.")
+
+    @classmethod
+    def of_task_instance(cls, dag_id: str, run_id: str, task_id: str, map_index: int = -1) -> JobId:
+        """The job of one Airflow task instance; ``map_index`` is -1 for a task that is not mapped."""
+        return cls((dag_id, run_id, task_id, str(map_index)))
+
+    @classmethod
+    def parse(cls, text: str) -> JobId:
+        """Read what :meth:`__str__` wrote; any other text is a valid id too (``/`` separates parts)."""
+        return cls(tuple(unquote(part, errors="surrogateescape") for part in text.split("/")))
+
+    def __str__(self) -> str:
+        safe = " :+@,;=~()[]'!*$&<>|{}\"^`"
+        return "/".join(quote(part, safe=safe, errors="surrogateescape") for part in self.parts)
+
+    @property
+    def prefix(self) -> str:
+        """The key prefix of everything that belongs to this job, without a trailing slash."""
+        return "/".join(["jobs", *(encode_segment(part) for part in self.parts), JOB_FOLDER])
+
+
+def run_mark(began: datetime | None, cleared: int | None) -> str:
+    """Return what tells a DAG run from others of its name; empty text if nothing does.
+
+    :param began: when the run began, which all of its tries see until it is cleared
+    :param cleared: how often it was cleared
+    """
+    return f"{cleared or 0}@{began.isoformat()}" if began is not None else ""
+
+
+def is_another_run(one: str, other: str) -> bool:
+    """Whether two marks certainly are of two runs: cleared equally often, they began at different moments."""
+    (cleared, _, began), (others_cleared, _, others_began) = one.partition("@"), other.partition("@")
+    return bool(began and others_began) and cleared == others_cleared and began != others_began

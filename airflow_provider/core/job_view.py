@@ -1,0 +1,183 @@
+"""What a page shows of a job: plain values, ready for JSON, small whatever the size of the job.
+
+One pass over the partitions. The numbers are those of :mod:`airflow_provider.core.report`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from typing import Any
+
+from airflow_provider.core.cells import COMPUTED, LOST, MISSING, REUSED, encode_runs, merge_cells, partition_states
+from airflow_provider.core.committed_output import doubts
+from airflow_provider.core.events import SHUFFLE
+from airflow_provider.core.graph import Attempt, ExecutionGraph, Vertex
+from airflow_provider.core.history import JobHistory
+from airflow_provider.core.report import LOST as LOST_ATTEMPT
+from airflow_provider.core.report import SkippedReport, skipped
+from airflow_provider.core.savings import RetrySavings, not_reusable, retry_savings
+
+MOST_CELLS = 120_000
+"""Cells of all grids together; a larger job shows several partitions in a cell."""
+MOST_VERTICES = 200
+MOST_ATTEMPTS = 50
+MOST_TEXT = 600
+"""Characters of an error or a reason."""
+_MOST_REASONS = 8
+_STEPS = ("step/", "streaming/")
+"""With what the coordinators of ``step`` and ``streaming`` begin."""
+
+
+def job_view(job: str, graph: ExecutionGraph, history: JobHistory) -> dict[str, Any]:
+    """Return the view of a job.
+
+    Times are seconds since the Unix epoch, ``None`` where an end was never recorded; sizes are bytes. ``cells`` of a
+    vertex is what :func:`airflow_provider.core.cells.encode_runs` writes, with ``cell_size`` partitions in each
+    cell. Sums are over the vertices that the newest attempt came to, as in the report.
+    """
+    newest = graph.newest
+    epoch = newest.epoch if newest is not None else 0
+    shown = list(graph.vertices.items())[-MOST_VERTICES:]
+    partitions = sum(vertex.initialized.parallelism for _, vertex in shown)
+    size = max(1, -(-partitions // MOST_CELLS))
+    running = newest is not None and not newest.state.terminal
+    reached_names = {vertex.initialized.name for _, vertex in shown if epoch in vertex.reached_by}
+    because = not_reusable(graph)
+    vertices = [
+        _vertex(identity, vertex, epoch, size, history, because)
+        | {"state": _state(vertex, epoch, running, vertex.initialized.name in reached_names)}
+        for identity, vertex in shown
+    ]
+    current = [vertex for vertex in vertices if vertex["state"] != "SUPERSEDED"]
+    reached = [vertex for vertex in vertices if vertex["reached"]]
+    attempts = sorted(graph.attempts.items())[-MOST_ATTEMPTS:]
+    return {
+        "job": job,
+        "state": str(newest.state) if newest is not None else "NONE",
+        "attempt": epoch,
+        "partitions": sum(vertex["partitions"] for vertex in current),
+        "stored": sum(vertex["reused"] + vertex["computed"] for vertex in current),
+        "reused": sum(vertex["reused"] for vertex in reached),
+        "computed": sum(vertex["computed"] for vertex in reached),
+        "bytes_reused": sum(vertex["bytes_reused"] for vertex in reached),
+        "task_seconds_saved": round(sum(vertex["task_seconds_saved"] for vertex in reached), 3),
+        "task_seconds": round(sum(vertex["task_seconds"] for vertex in reached), 3),
+        "retry": _retry(retry_savings(graph, because)),
+        "abandoned": sum(attempt.abandoned for attempt in graph.attempts.values()),
+        "vertices": vertices,
+        "vertices_omitted": len(graph.vertices) - len(shown),
+        "attempts": [_attempt(attempt, attempt is newest) for _, attempt in attempts],
+        "attempts_omitted": len(graph.attempts) - len(attempts),
+        "kept": sorted(name for name in graph.coordinators if name.startswith(_STEPS))[:MOST_VERTICES],
+        "skipped": [_skipped(skip) for skip in skipped(newest.skipped if newest else [])[-MOST_VERTICES:]],
+        "doubts": [_cut(doubt) for doubt in doubts(graph.coordinators)[:20]],
+        "problems": [_cut(problem) for problem in graph.problems[:20]],
+        "events": [
+            {
+                "at": told.at,
+                "until": told.until,
+                "attempt": told.epoch,
+                "level": logging.getLevelName(told.level),
+                "text": _cut(told.text),
+            }
+            for told in reversed(history.events)
+        ],
+    }
+
+
+def _vertex(
+    identity: str, vertex: Vertex, epoch: int, size: int, history: JobHistory, because: Mapping[str, str]
+) -> dict[str, Any]:
+    told = vertex.initialized
+    states = partition_states(vertex, epoch, history.lost.get(identity, ()))
+    rows = stored = bytes_reused = 0
+    spent = saved = 0.0
+    for partition in vertex.partitions.values():
+        rows += partition.rows
+        stored += partition.bytes
+        if partition.attempt < epoch:
+            bytes_reused += partition.bytes
+            saved += partition.duration
+        else:
+            spent += partition.duration
+    return {
+        "id": identity,
+        "name": told.name,
+        "shuffle": told.rule == SHUFFLE,
+        "upstream": list(told.upstream),
+        "reached": epoch in vertex.reached_by,
+        "deterministic": told.deterministic,
+        "partitions": told.parallelism,
+        "reused": states.count(REUSED),
+        "computed": states.count(COMPUTED),
+        "lost": states.count(LOST),
+        "missing": states.count(MISSING),
+        "cells": encode_runs(merge_cells(states, size)),
+        "cell_size": size,
+        "rows": rows,
+        "bytes": stored,
+        "bytes_reused": bytes_reused,
+        "task_seconds": round(spent, 3),
+        "task_seconds_saved": round(saved, 3),
+        "would_reuse": 0 if identity in because else len(vertex.partitions),
+        "would_save": 0.0 if identity in because else round(spent + saved, 3),
+        "because": _cut_all(told.because if told.epoch == epoch else ()),
+        "resets": [
+            {"at": reset.at, "attempt": reset.epoch, "partitions": reset.partitions, "reason": _cut(reset.reason)}
+            for reset in history.resets.get(identity, ())
+        ],
+    }
+
+
+def _state(vertex: Vertex, epoch: int, running: bool, name_reached: bool) -> str:
+    """Return where a vertex stands in the eyes of the newest attempt.
+
+    ``SUPERSEDED``: the script has come to another one of its name; ``FINISHED``; ``RUNNING``: being computed or read
+    back; ``WAITING``: not reached yet; ``INCOMPLETE``: the attempt is over and left it so.
+    """
+    reached = epoch in vertex.reached_by
+    if name_reached and not reached:
+        return "SUPERSEDED"
+    if vertex.finished:
+        return "FINISHED"
+    if not running:
+        return "INCOMPLETE"
+    return "RUNNING" if reached else "WAITING"
+
+
+def _attempt(attempt: Attempt, is_newest: bool) -> dict[str, Any]:
+    return {
+        "attempt": attempt.epoch,
+        "state": str(attempt.state) if attempt.state.terminal or is_newest else LOST_ATTEMPT,
+        "started_at": attempt.started_at,
+        "ended_at": attempt.ended_at,
+        "last_event_at": attempt.last_event_at,
+        "host": attempt.host,
+        "application_id": attempt.application_id,
+        "fresh": attempt.fresh,
+        "abandoned": attempt.abandoned,
+        "reason": _cut(attempt.reason),
+        "error": _cut(attempt.error),
+        "unrecoverable": attempt.unrecoverable,
+        "restarts": attempt.restarts,
+    }
+
+
+def _skipped(skip: SkippedReport) -> dict[str, Any]:
+    return {"name": skip.name, "reason": _cut(skip.reason), "times": skip.times}
+
+
+def _retry(savings: RetrySavings) -> dict[str, Any]:
+    return asdict(savings) | {"nothing_because": _cut(savings.nothing_because)}
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MOST_TEXT else text[: MOST_TEXT - 1] + "…"
+
+
+def _cut_all(texts: Iterable[str]) -> list[str]:
+    found = list(texts)
+    more = [f"and {len(found) - _MOST_REASONS} more"] if len(found) > _MOST_REASONS else []
+    return [*map(_cut, found[:_MOST_REASONS]), *more]

@@ -1,0 +1,145 @@
+"""The name of a stored partition says all that is needed to use it without an event.
+
+A driver can die after a partition's PUT and before its event. The object's key therefore carries vertex, layout,
+index, parallelism, attempt, rows, checksum and duration; one listing of the store finds every survivor, with its size,
+without a request per object (Flink: ``ShuffleMaster.getAllPartitionWithMetrics``).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from airflow_provider.core.digest import digest
+from airflow_provider.core.events import PartitionFinished
+
+FOLDER = "partitions"
+ROWS = ".parquet"
+"""Ends the key of a partition whose rows are stored."""
+MAP_OUTPUT = ".shuffle"
+"""Ends the key of a partition that is one task's map output: the files from which the reducers of a shuffle read."""
+
+_KEY = re.compile(
+    rf"{FOLDER}/(?P<vertex>[^/]+)/(?P<layout>[^/]+)/(?P<index>\d+)-of-(?P<parallelism>\d+)"
+    rf"\.e(?P<epoch>\d+)\.t(?P<task>\d+)\.r(?P<rows>\d+)\.c(?P<checksum>[0-9a-f]{{8}})\.ms(?P<millis>\d+)"
+    rf"(?:\.b(?P<blocks>\d+))?(?P<suffix>{re.escape(ROWS)}|{re.escape(MAP_OUTPUT)})"
+)
+
+
+@dataclass(frozen=True)
+class StoredPartition:
+    """One object of the partition store.
+
+    :ivar index: 0 … parallelism - 1
+    :ivar epoch: the attempt that wrote it
+    :ivar task: Spark's task attempt id, unique within the attempt's application
+    :ivar checksum: CRC-32 of the object, eight hexadecimal digits
+    :ivar millis: task time spent on it
+    :ivar rows: of a map output 0 also where Spark has not said how many
+    :ivar bytes: size of what is stored: the object, and the blocks of a map output; 0 where only the key is known
+    :ivar blocks: bytes that a map output holds for its reducers, in an object of their own beside this one
+    :ivar suffix: :data:`ROWS` or :data:`MAP_OUTPUT`
+    """
+
+    vertex: str
+    layout: str
+    index: int
+    parallelism: int
+    epoch: int
+    task: int
+    rows: int
+    checksum: str
+    millis: int
+    bytes: int = 0
+    suffix: str = ROWS
+    blocks: int = 0
+
+    @property
+    def key(self) -> str:
+        """Object key below the job's prefix."""
+        return (
+            f"{FOLDER}/{self.vertex}/{self.layout}/{self.index:06d}-of-{self.parallelism:06d}"
+            f".e{self.epoch}.t{self.task}.r{self.rows}.c{self.checksum}.ms{self.millis}"
+            f"{f'.b{self.blocks}' if self.suffix == MAP_OUTPUT else ''}{self.suffix}"
+        )
+
+    @classmethod
+    def from_key(cls, key: str, size: int) -> StoredPartition | None:
+        """Read a key that :attr:`key` wrote; ``None`` for anything else, which is then nobody's partition."""
+        match = _KEY.fullmatch(key)
+        if match is None:
+            return None
+
+        def number(name: str) -> int:
+            return int(match.group(name) or 0)
+
+        partition = cls(
+            vertex=match["vertex"],
+            layout=match["layout"],
+            index=number("index"),
+            parallelism=number("parallelism"),
+            epoch=number("epoch"),
+            task=number("task"),
+            rows=number("rows"),
+            checksum=match["checksum"],
+            millis=number("millis"),
+            bytes=size + number("blocks") if size else 0,
+            suffix=match["suffix"],
+            blocks=number("blocks"),
+        )
+        return partition if partition.index < partition.parallelism and partition.key == key else None
+
+
+def finished_event(partition: StoredPartition, epoch: int, at: float) -> PartitionFinished:
+    """Return the event with which attempt *epoch* tells of a stored partition; *at* in seconds since the Unix epoch."""
+    return PartitionFinished(
+        epoch=epoch,
+        at=at,
+        vertex=partition.vertex,
+        layout=partition.layout,
+        index=partition.index,
+        key=partition.key,
+        rows=partition.rows,
+        bytes=partition.bytes,
+        checksum=partition.checksum,
+        duration=partition.millis / 1000,
+        attempt=partition.epoch,
+    )
+
+
+def incarnation(keys: Iterable[str]) -> str:
+    """Return what tells one computation of a vertex from another: a digest of its partitions' *keys*.
+
+    What reads a vertex that is not deterministic carries it in its own identity, so that nothing which was derived from
+    a lost incarnation is taken for something that was derived from the one that is there.
+    """
+    return digest(*sorted(keys))[:16]
+
+
+def choose(
+    candidates: Iterable[StoredPartition],
+    *,
+    layout: str,
+    parallelism: int,
+    recorded: Mapping[int, str],
+    deterministic: bool,
+) -> dict[int, StoredPartition]:
+    """Return, by index, the partitions of one vertex that may be reused under *layout*.
+
+    Of several objects for one index the recorded one wins, then the earliest: a deterministic vertex yields the same
+    rows in each. A vertex that is not deterministic is kept only if one attempt wrote and recorded all of it: mixing
+    two incarnations, or two tasks' tries, could lose or double rows.
+
+    :param recorded: index → key, as events tell it
+    """
+    fitting = [p for p in candidates if p.layout == layout and p.parallelism == parallelism]
+    chosen: dict[int, StoredPartition] = {}
+    for partition in sorted(fitting, key=lambda p: (p.epoch, p.task)):
+        if recorded.get(partition.index) == partition.key:
+            chosen[partition.index] = partition
+        elif deterministic:
+            chosen.setdefault(partition.index, partition)
+    if not deterministic and (len(chosen) < parallelism or len({p.epoch for p in chosen.values()}) > 1):
+        return {}
+    return chosen

@@ -1,0 +1,69 @@
+"""Keep secrets out of what is recorded: errors and reasons may quote what a script was given. Pure.
+
+What counts as a secret is told by its name, as Airflow's and Spark's own redaction do it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from airflow_provider.core.events import JobEvent
+
+MASK = "***"
+_NAMES = r"secret|passw|pwd|token|credential|access[._-]?key|api[._-]?key|private[._-]?key|auth[._-]?key"
+_NAMED = re.compile(_NAMES, re.IGNORECASE)
+_NO_SECRET = re.compile(r"[\w-]*_(?:FILE|PATH|DIR|URI|URL)$", re.IGNORECASE)
+"""Names of places: what they lead to is secret, not they themselves."""
+_PLAIN = frozenset({"true", "false", "none", "null"})
+_SHORTEST = 5
+"""Characters; Airflow's masker leaves shorter values alone, too, because they are in any text."""
+_TEXTS = ("error", "reason")
+"""Fields of events that hold what somebody else has said."""
+_IN_URL = re.compile(r"(?<=://)[^/\s:@]*:[^/\s@]+(?=@)")
+_ASSIGNED = re.compile(rf"((?:{_NAMES})[\w.-]*[\"']?\s?=\s?)(\"[^\"]*\"|'[^']*'|[^\s\"'&;,)]+)", re.IGNORECASE)
+
+
+def names_a_secret(name: str) -> bool:
+    """Whether what bears this name, a setting or a variable, is secret."""
+    return _NAMED.search(name) is not None
+
+
+def secrets_of(environment: Mapping[str, str], arguments: Sequence[str]) -> frozenset[str]:
+    """Return the secrets among environment variables, and among a script's arguments.
+
+    :param arguments: ``--password x`` and ``--password=x`` tell of a secret
+    """
+    named = [*environment.items(), *_named(arguments)]
+    return frozenset(value for name, value in named if names_a_secret(name) and _is_secret(name, value))
+
+
+def redacted(text: str, secrets: Collection[str]) -> str:
+    """Return a text without secrets, without the user and password of URLs, and without what is assigned to a
+    ``password``, ``token`` and the like.
+    """
+    for secret in sorted(secrets, key=len, reverse=True):
+        text = text.replace(secret, MASK)
+    return _ASSIGNED.sub(rf"\1{MASK}", _IN_URL.sub(MASK, text))
+
+
+def redacted_event(event: JobEvent, secrets: Collection[str]) -> JobEvent:
+    """Return an event whose texts are :func:`redacted`."""
+    told: dict[str, str] = {name: getattr(event, name) for name in _TEXTS if hasattr(event, name)}
+    changed: dict[str, Any] = {name: clean for name, text in told.items() if (clean := redacted(text, secrets)) != text}
+    return replace(event, **changed) if changed else event
+
+
+def _named(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
+    for position, argument in enumerate(arguments):
+        name, equals, value = argument.partition("=")
+        if name.startswith("-") and equals:
+            yield name, value
+        elif name.startswith("-") and position + 1 < len(arguments) and not arguments[position + 1].startswith("-"):
+            yield name, arguments[position + 1]
+
+
+def _is_secret(name: str, value: str) -> bool:
+    return len(value) >= _SHORTEST and value.lower() not in _PLAIN and not _NO_SECRET.match(name)

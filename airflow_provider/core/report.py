@@ -1,0 +1,277 @@
+"""What came of a job, for the task log, XCom and ``spark-recovery inspect``. Plain values, ready for JSON."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from airflow_provider.core.committed_output import doubts
+from airflow_provider.core.events import VertexSkipped
+from airflow_provider.core.graph import ExecutionGraph, JobState, Vertex
+from airflow_provider.core.quantities import aligned
+from airflow_provider.core.savings import RetrySavings, not_reusable, retry_savings, reusable, savings_text
+
+RETURNED = "function/returned"
+"""Coordinator that keeps what a task function has returned: the attempt, and the value as JSON."""
+
+MOST_NAMES = 8
+"""Names of what was skipped for one reason that a text lists."""
+LOST = "LOST"
+"""State of an attempt that did not say how it ended and has a successor."""
+
+
+@dataclass(frozen=True)
+class VertexReport:
+    """One vertex as the newest attempt left it.
+
+    :ivar reused: partitions kept from earlier attempts
+    :ivar computed: partitions computed by the newest attempt
+    :ivar missing: partitions that are not stored
+    :ivar reached: whether the newest attempt came to it
+    :ivar bytes: stored bytes of all partitions
+    :ivar task_seconds_saved: task time that the reused partitions had cost when they were computed
+    :ivar task_seconds: task time that the computed partitions cost
+    :ivar storing_seconds: task time of that which went into encoding and storing them
+    :ivar rule: ``shuffle`` where auto mode keeps a shuffle; empty text where the script says ``checkpoint``
+    :ivar because: why the newest attempt computed what an earlier one had stored under this name, one phrase each
+    :ivar would_reuse: partitions that a retry would reuse now
+    :ivar would_save: task time that it would save with them
+    """
+
+    name: str
+    fingerprint: str
+    partitions: int
+    reused: int
+    computed: int
+    missing: int
+    reached: bool
+    finished: bool
+    rows: int
+    bytes: int
+    task_seconds: float
+    task_seconds_saved: float
+    storing_seconds: float = 0.0
+    rule: str = ""
+    because: list[str] = field(default_factory=list)
+    would_reuse: int = 0
+    would_save: float = 0.0
+
+
+@dataclass(frozen=True)
+class AttemptReport:
+    """One attempt; times are seconds since the Unix epoch, ``None`` for an end that was never recorded.
+
+    :ivar unrecoverable: it failed in a way that no retry can help
+    :ivar restarts: how often something was restarted inside the application
+    :ivar store_retries: requests to the event store that its driver had to repeat; 0 for one that never ended
+    """
+
+    epoch: int
+    state: str
+    started_at: float
+    ended_at: float | None
+    application_id: str
+    host: str
+    fresh: bool
+    reason: str
+    error: str
+    abandoned: bool = False
+    unrecoverable: bool = False
+    restarts: int = 0
+    store_retries: int = 0
+
+
+@dataclass(frozen=True)
+class SkippedReport:
+    """What the newest attempt did not keep, why, and how often it came to that."""
+
+    name: str
+    reason: str
+    times: int = 1
+
+
+@dataclass(frozen=True)
+class JobReport:
+    """The whole job; the sums are over the vertices that the newest attempt came to.
+
+    :ivar restarts: how often recovery was abandoned and the job began from scratch
+    :ivar doubts: writes whose rows may be there twice, one sentence each
+    :ivar retry: what a retry would save now
+    :ivar returned: ``{"value": …}`` that a task function has returned in the newest attempt, if that has succeeded
+    """
+
+    job: str
+    state: str
+    attempts: list[AttemptReport]
+    vertices: list[VertexReport]
+    skipped: list[SkippedReport]
+    problems: list[str]
+    partitions_reused: int
+    partitions_computed: int
+    bytes_reused: int
+    task_seconds_saved: float
+    restarts: int = 0
+    retry: RetrySavings = field(default_factory=RetrySavings)
+    returned: dict[str, Any] | None = None
+    doubts: list[str] = field(default_factory=list)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain dictionaries and lists, ready for JSON and XCom."""
+        return asdict(self)
+
+
+def build_report(job: str, graph: ExecutionGraph) -> JobReport:
+    """Return the report of *job* from its replayed graph."""
+    newest = graph.newest
+    epoch = newest.epoch if newest else 0
+    because = not_reusable(graph)
+    vertices = [
+        _vertex_report(vertex, epoch, *reusable(identity, vertex, because))
+        for identity, vertex in graph.vertices.items()
+    ]
+    reached = [vertex for vertex in graph.vertices.values() if epoch in vertex.reached_by]
+    kept = [p for vertex in reached for p in vertex.partitions.values() if p.attempt < epoch]
+    return JobReport(
+        job=job,
+        state=str(newest.state) if newest else "NONE",
+        attempts=[
+            AttemptReport(
+                epoch=attempt.epoch,
+                state=str(attempt.state) if attempt.state.terminal or attempt is newest else LOST,
+                started_at=attempt.started_at,
+                ended_at=attempt.ended_at,
+                application_id=attempt.application_id,
+                host=attempt.host,
+                fresh=attempt.fresh,
+                reason=attempt.reason,
+                error=attempt.error,
+                abandoned=attempt.abandoned,
+                unrecoverable=attempt.unrecoverable,
+                restarts=attempt.restarts,
+                store_retries=attempt.store_retries,
+            )
+            for _, attempt in sorted(graph.attempts.items())
+        ],
+        vertices=vertices,
+        skipped=skipped(newest.skipped) if newest else [],
+        problems=list(graph.problems),
+        partitions_reused=len(kept),
+        partitions_computed=sum(vertex.computed for vertex in vertices),
+        bytes_reused=sum(partition.bytes for partition in kept),
+        task_seconds_saved=round(sum(partition.duration for partition in kept), 3),
+        restarts=sum(attempt.abandoned for attempt in graph.attempts.values()),
+        retry=retry_savings(graph, because),
+        returned=_returned(graph),
+        doubts=doubts(graph.coordinators),
+    )
+
+
+def skipped(events: Iterable[VertexSkipped]) -> list[SkippedReport]:
+    """Return what was skipped, each name and reason once, in the order in which they first came."""
+    times = Counter((event.name, event.reason) for event in events)
+    return [SkippedReport(name, reason, number) for (name, reason), number in times.items()]
+
+
+def skipped_texts(skips: Iterable[SkippedReport]) -> list[str]:
+    """Return one phrase for each reason why something was skipped."""
+    names: dict[str, list[str]] = {}
+    for skip in skips:
+        times = f" ({skip.times:,} times)" if skip.times > 1 else ""
+        names.setdefault(skip.reason, []).append(f"{skip.name}{times}")
+    return [
+        f"skipped {', '.join(named[:MOST_NAMES])}"
+        f"{f' and {len(named) - MOST_NAMES:,} more' if len(named) > MOST_NAMES else ''}, because {reason}"
+        for reason, named in names.items()
+    ]
+
+
+def _returned(graph: ExecutionGraph) -> dict[str, Any] | None:
+    """What an attempt returned that failed afterwards, or was lost, counts nothing: the next one may return another."""
+    kept, newest = graph.coordinators.get(RETURNED), graph.newest
+    if kept is None or newest is None or (newest.state, newest.epoch) != (JobState.FINISHED, kept["attempt"]):
+        return None
+    return {"value": kept["value"]}
+
+
+def _vertex_report(vertex: Vertex, epoch: int, would_reuse: int, would_save: float) -> VertexReport:
+    reused = [p for p in vertex.partitions.values() if p.attempt < epoch]
+    computed = [p for p in vertex.partitions.values() if p.attempt == epoch]
+    return VertexReport(
+        name=vertex.initialized.name,
+        fingerprint=vertex.initialized.fingerprint,
+        partitions=vertex.initialized.parallelism,
+        reused=len(reused),
+        computed=len(computed),
+        missing=len(vertex.missing),
+        reached=epoch in vertex.reached_by,
+        finished=vertex.finished,
+        rows=sum(p.rows for p in vertex.partitions.values()),
+        bytes=sum(p.bytes for p in vertex.partitions.values()),
+        task_seconds=round(sum(p.duration for p in computed), 3),
+        task_seconds_saved=round(sum(p.duration for p in reused), 3),
+        storing_seconds=vertex.storing_seconds.get(epoch, 0.0),
+        rule=vertex.initialized.rule,
+        because=list(vertex.initialized.because) if vertex.initialized.epoch == epoch else [],
+        would_reuse=would_reuse,
+        would_save=round(would_save, 3),
+    )
+
+
+def format_report(report: JobReport) -> str:
+    """Return the report as a few lines of text with an aligned table."""
+    header = (
+        "recovery point",
+        "partitions",
+        "reused",
+        "computed",
+        "missing",
+        "rows",
+        "MiB",
+        "task s",
+        "storing",
+        "task s saved",
+        "retry saves",
+    )
+
+    rows = [
+        (
+            vertex.name + ("" if vertex.reached else " (not reached)"),
+            f"{vertex.partitions:,}",
+            f"{vertex.reused:,}",
+            f"{vertex.computed:,}",
+            f"{vertex.missing:,}",
+            f"{vertex.rows:,}",
+            f"{vertex.bytes / 2**20:,.1f}",
+            f"{vertex.task_seconds:,.1f}",
+            f"{vertex.storing_seconds:,.1f}",
+            f"{vertex.task_seconds_saved:,.1f}",
+            f"{vertex.would_save:,.1f}",
+        )
+        for vertex in report.vertices
+    ]
+    newest = report.attempts[-1].epoch if report.attempts else 0
+    lines = [f"Job {report.job}: {report.state} in attempt {newest}"]
+    for attempt in report.attempts:
+        note = attempt.error or attempt.reason
+        times = "once" if attempt.restarts == 1 else f"{attempt.restarts} times"
+        again = f", restarted {times} inside the application" if attempt.restarts else ""
+        lines.append(f"  attempt {attempt.epoch}: {attempt.state}{again}{f' ({note})' if note else ''}")
+    if rows:
+        lines += [f"  {line}" for line in aligned([header, *rows])]
+    lines += [
+        f"  {vertex.name} computed again: {'; '.join(vertex.because)}" for vertex in report.vertices if vertex.because
+    ]
+    lines += [f"  {phrase}" for phrase in skipped_texts(report.skipped)]
+    if report.restarts:
+        lines.append(f"  starts from scratch because recovery had to be abandoned: {report.restarts}")
+    lines += [f"  warning: {doubt}" for doubt in report.doubts]
+    lines += [f"  note: {problem}" for problem in report.problems]
+    lines.append(
+        f"Reused {report.partitions_reused:,} partitions ({report.bytes_reused / 2**20:,.1f} MiB), "
+        f"computed {report.partitions_computed:,}; saved {report.task_seconds_saved:,.1f} s of task time."
+    )
+    if report.state != JobState.FINISHED and report.vertices:
+        lines.append(savings_text(report.retry, report.state))
+    return "\n".join(lines)

@@ -1,0 +1,219 @@
+"""An application that this try has not submitted: its name in the cluster manager, and how it is ended there.
+
+Needed where a driver in cluster mode was started by another worker, so that no process of this machine can be ended.
+Its name comes from where others can write, the event store above all, so it counts for nothing until the cluster
+manager says that the application bears this job's mark (see :mod:`airflow_provider.airflow.mark`).
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_provider.airflow.deployment import manager
+from airflow_provider.airflow.driver import end_driver
+from airflow_provider.airflow.mark import LABEL
+from airflow_provider.hooks.spark_recovery import SparkRecoveryHook
+from airflow_provider.storage.claims import Claim, same_machine
+
+_PATIENCE = 30
+"""Seconds that YARN's command line may take."""
+_YARN_NAME = re.compile(r"application_[0-9]+_[0-9]+")
+_NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_POD_NAME = re.compile(r"(?=.{1,253}$)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+
+
+@dataclass(frozen=True)
+class Application:
+    """An application as its cluster manager knows it.
+
+    :ivar manager: ``yarn`` or ``k8s``
+    :ivar name: a YARN application id, or the name of a driver pod
+    :ivar namespace: of the pod
+    """
+
+    manager: str
+    name: str
+    namespace: str = ""
+
+    def __str__(self) -> str:
+        return f"driver pod {self.namespace}:{self.name}" if self.manager == "k8s" else f"YARN application {self.name}"
+
+    @property
+    def by_hand(self) -> str:
+        """The command that ends it."""
+        if self.manager == "k8s":
+            return f"kubectl delete pod --namespace {self.namespace} {self.name}"
+        return f"yarn application -kill {self.name}"
+
+
+def application_of(
+    master: str, *, cluster_mode: bool, namespace: str, host: str, recorded: str, remembered: str
+) -> Application | None:
+    """Return the application of an attempt; ``None`` if nothing that is known names one.
+
+    What the driver itself recorded comes first, because what upstream's durable mode remembers may be the application
+    of another attempt: it is saved only after submitting.
+
+    :param namespace: the Kubernetes namespace of the Spark connection
+    :param host: the host that claimed the job, on Kubernetes the pod
+    :param recorded: Spark's application id among the attempt's events; empty text before the first recovery point
+    :param remembered: external id that upstream's durable mode has stored, or empty text
+    """
+    kind, known = manager(master), remembered_application(master, remembered)
+    if kind == "yarn":
+        return _on_yarn(recorded) or known
+    if kind == "k8s" and cluster_mode:
+        if known is not None and host and known.name.startswith(host):  # as a host name a long pod name is cut
+            return known
+        return _on_kubernetes(namespace or "default", host)
+    return None
+
+
+def remembered_application(master: str, remembered: str) -> Application | None:
+    """Return what upstream's durable mode remembers; ``None`` if it cannot be for that master."""
+    kind = manager(master)
+    if kind == "yarn":
+        return _on_yarn(remembered)
+    if kind == "k8s":
+        space, _, pod = remembered.partition(":")
+        return _on_kubernetes(space, pod)
+    return None
+
+
+def _on_yarn(name: str) -> Application | None:
+    return Application("yarn", name) if _YARN_NAME.fullmatch(name) else None
+
+
+def _on_kubernetes(namespace: str, name: str) -> Application | None:
+    named = _NAMESPACE.fullmatch(namespace) and _POD_NAME.fullmatch(name)
+    return Application("k8s", name, namespace) if named else None
+
+
+def end_attempt(
+    claim: Claim,
+    application: Application | None,
+    mark: str,
+    hook: SparkRecoveryHook,
+    fence: Callable[[], None],
+    log: logging.Logger,
+) -> None:
+    """End the driver that holds *claim*: by its process where that is on this machine, else by its cluster manager.
+
+    In cluster mode always by the latter: YARN starts a failed application master once more.
+
+    :param mark: the job's in the cluster manager
+    :param fence: makes the driver end itself, and no other begin; called before the cluster manager is asked, which may
+        not be within reach
+    """
+    by_process = application is None or (not hook.cluster_mode and same_machine(claim))
+    if by_process and end_driver(claim, log):
+        return
+    fence()
+    if application is not None:
+        end_application(application, mark, hook, log)
+
+
+def end_remembered(kind: str, name: str, conn_id: str, mark: str, log: logging.Logger) -> None:
+    """Ask the cluster manager to end an application of which a deferred task remembers this; if it does, and can.
+
+    Only a help: the job has been cancelled in the event store. This one is quicker, and frees what a driver still waits
+    for that has not begun.
+
+    :param kind: see :func:`airflow_provider.airflow.deployment.manager`
+    :param name: as upstream's durable mode writes it: a YARN application, or ``namespace:pod``
+    :param conn_id: the ``spark`` connection
+    :param mark: the job's in the cluster manager
+    """
+    application = remembered_application(kind, name)
+    if application is None:
+        return
+    try:
+        hook = SparkRecoveryHook(conn_id=conn_id, deploy_mode="cluster")
+    except Exception as error:  # noqa: BLE001 - whatever is wrong with the connection, the driver is fenced
+        log.warning("The cluster manager cannot be asked to end %s: %s", application, error)
+        return
+    end_application(application, mark, hook, log)
+
+
+def end_application(application: Application, mark: str, hook: SparkRecoveryHook, log: logging.Logger) -> None:
+    """Ask the cluster manager to end *application* if it bears *mark*; what goes wrong is a warning."""
+    try:
+        if application.manager == "k8s":
+            ended = _end_pod(application, mark)
+        elif hook.yarn_address:
+            ended = _end_on_yarn(application.name, mark, hook)
+        else:
+            ended = _end_by_command(application.name, mark)
+    except Exception as error:  # noqa: BLE001 - whatever the clients raise, the task is being ended
+        reason = getattr(error, "reason", "") or error  # Kubernetes' errors show headers of the answer, too
+        log.warning("%s could not be ended (%s). End it by hand: %s", application, reason, application.by_hand)
+        return
+    if ended:
+        log.info("The cluster manager was asked to end %s.", application)
+        return
+    log.warning(
+        "%s is not ended: the cluster manager does not say that it is this job's (%s). Whoever can write to the event "
+        "store can name any application there. If it is this job's, end it by hand: %s",
+        application,
+        mark,
+        application.by_hand,
+    )
+
+
+def _end_pod(application: Application, mark: str) -> bool:
+    """Delete a driver pod that bears *mark*; whether it does."""
+    from airflow.providers.cncf.kubernetes import kube_client
+    from kubernetes.client import V1DeleteOptions, V1Preconditions
+
+    client: Any = kube_client.get_kube_client()
+    found = client.read_namespaced_pod(application.name, application.namespace).metadata
+    if (found.labels or {}).get(LABEL) != mark:
+        return False
+    # Another pod may have taken the name meanwhile.
+    this_one = V1DeleteOptions(preconditions=V1Preconditions(uid=found.uid))
+    client.delete_namespaced_pod(application.name, application.namespace, body=this_one)
+    return True
+
+
+def _end_on_yarn(name: str, mark: str, hook: SparkRecoveryHook) -> bool:
+    """Kill an application that bears *mark*, by the ResourceManager's REST API; whether it does."""
+    if mark not in hook.yarn_tags(name):
+        return False
+    hook._kill_yarn_application(name)
+    return True
+
+
+def _end_by_command(name: str, mark: str) -> bool:
+    """Kill an application that bears *mark*, by YARN's command line; whether it does.
+
+    Its report of one application has no tags, its list can be asked for those with a tag.
+    """
+    listed = _yarn("-list", "-appTags", mark)
+    if name not in [line.split(maxsplit=1)[0] for line in listed.splitlines() if line.strip()]:
+        return False
+    _yarn("-kill", name)
+    return True
+
+
+def _yarn(*arguments: str) -> str:
+    """Run ``yarn application``; return what it prints.
+
+    :raises RuntimeError: there is none, or it failed
+    """
+    program = shutil.which("yarn")
+    if program is None:
+        raise RuntimeError(
+            "there is no 'yarn' on the worker's PATH and no 'yarn_resourcemanager_webapp_address' in the Spark "
+            "connection's extra"
+        )
+    command = [program, "application", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=_PATIENCE, check=False)  # noqa: S603
+    if done.returncode:
+        raise RuntimeError(f"'yarn {' '.join(command[1:])}' ended with {done.returncode}: {done.stderr.strip()[-500:]}")
+    return done.stdout

@@ -1,0 +1,110 @@
+"""What earlier attempts stored and this one may use: one listing, less what proves to be lost or damaged.
+
+Knows no Spark.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+
+from airflow_provider.core.errors import RecoveryError
+from airflow_provider.core.graph import ExecutionGraph
+from airflow_provider.core.partitions import StoredPartition, choose
+from airflow_provider.storage.object_store import ObjectStore
+from airflow_provider.storage.partition_store import PartitionStore
+from airflow_provider.storage.verification import find_damaged
+
+log = logging.getLogger(__name__)
+
+
+class Survivors:
+    """The stored partitions of earlier attempts, by vertex.
+
+    :param reset: told of partitions that turn out damaged: vertex, indexes and the reason
+    """
+
+    def __init__(self, store: ObjectStore, prefix: str, reset: Callable[[str, tuple[int, ...], str], None]) -> None:
+        self._store = store
+        self._prefix = prefix
+        self._reset = reset
+        self._partitions = PartitionStore(store, prefix)
+        self._found: dict[str, list[StoredPartition]] = {}
+        self._given_up: list[StoredPartition] = []
+
+    def find(self, graph: ExecutionGraph) -> None:
+        """List the partition store, once; what a given-up run has stored is left out.
+
+        :raises StoreError: the store cannot be read
+        """
+        survivors = self._partitions.survivors()
+        self._given_up = [p for found in survivors.values() for p in found if p.epoch < graph.base_epoch]
+        self._found = {vertex: [p for p in found if p.epoch >= graph.base_epoch] for vertex, found in survivors.items()}
+
+    def sweep(self, epoch: int, superseded: Iterable[str]) -> None:
+        """Delete what earlier attempts than *epoch* left and nobody can use, and abort their unfinished uploads.
+
+        Their drivers are gone and fenced, so nothing of this is at work; what executors that outlive them store later
+        is swept when the job ends. A store that refuses costs only room.
+
+        :param superseded: vertices whose place others have taken
+        """
+        useless = [*self._given_up, *(p for vertex in superseded for p in self._found.get(vertex, ()))]
+        self._found = {vertex: found for vertex, found in self._found.items() if vertex not in set(superseded)}
+        self._given_up = []
+        try:
+            self._partitions.delete(useless)
+            aborted = self._partitions.abort_uploads(epoch - 1)
+        except RecoveryError as error:
+            log.warning("What earlier attempts left could not be swept: %s", error)
+            return
+        if useless or aborted:
+            log.info("Swept %d useless partitions and %d unfinished uploads.", len(useless), aborted)
+
+    def lost(self, graph: ExecutionGraph) -> dict[str, tuple[int, ...]]:
+        """Return what the events call finished but the store does not hold with the recorded size: vertex → indexes."""
+        lost = {}
+        for identity, vertex in graph.vertices.items():
+            present = {p.key: p.bytes for p in self._found.get(identity, ())}
+            indexes = tuple(i for i, record in vertex.partitions.items() if present.get(record.key) != record.bytes)
+            if indexes:
+                lost[identity] = indexes
+        return lost
+
+    def of(
+        self, graph: ExecutionGraph, identity: str, layout: str, parallelism: int, deterministic: bool
+    ) -> dict[int, StoredPartition]:
+        """Return, by index, the partitions of a vertex that may be reused under a layout, which no event need know."""
+        vertex = graph.vertices.get(identity)
+        if not deterministic and not (vertex and vertex.finished):
+            return {}
+        while True:
+            chosen = choose(
+                self._found.get(identity, ()),
+                layout=layout,
+                parallelism=parallelism,
+                recorded={i: record.key for i, record in vertex.partitions.items()} if vertex else {},
+                deterministic=deterministic,
+            )
+            damaged = find_damaged(self._store, self._prefix, chosen.values())
+            if not damaged:
+                return chosen
+            self.discard(graph, identity, damaged)
+
+    def add(self, partition: StoredPartition) -> None:
+        """A partition of this attempt is stored."""
+        self._found.setdefault(partition.vertex, []).append(partition)
+
+    def forget(self, identity: str) -> None:
+        """All partitions of a vertex are computed again, whatever is stored of it."""
+        self._found.pop(identity, None)
+
+    def discard(self, graph: ExecutionGraph, identity: str, damaged: list[StoredPartition]) -> None:
+        """Never use damaged partitions again, neither here nor in a later attempt."""
+        keys = {partition.key for partition in damaged}
+        self._found[identity] = [p for p in self._found.get(identity, ()) if p.key not in keys]
+        for partition in damaged:
+            log.warning("The stored partition %s is damaged; it is computed again.", partition.key)
+            self._partitions.mark_corrupt(partition)
+        if identity in graph.vertices:
+            self._reset(identity, tuple(p.index for p in damaged), "damaged: the checksum does not match")

@@ -1,0 +1,199 @@
+"""Jobs that are being looked at: each is replayed once, then only what is new is read, however many people look."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_provider.core.errors import RecoveryError
+from airflow_provider.core.graph import ExecutionGraph
+from airflow_provider.core.history import JobHistory
+from airflow_provider.core.job import JobId
+from airflow_provider.core.job_view import job_view
+from airflow_provider.hooks.spark_recovery import SparkRecoveryHook
+from airflow_provider.plugin.location import Location
+from airflow_provider.storage.claims import Claim, Claims
+from airflow_provider.storage.discarding import Discard, discard_in_force
+from airflow_provider.storage.event_log import JobEventLog
+from airflow_provider.storage.follower import JobFollower
+from airflow_provider.storage.liveness import Life, Liveness
+from airflow_provider.storage.object_store import ObjectStore
+
+_PAUSE = 1.0
+"""Least seconds between two looks at the same job."""
+MOST_JOBS = 32
+"""That are kept in memory, and that are looked up for one DAG run."""
+_FAILED_FOR = 15.0
+"""Seconds for which a store that has failed is not asked again: a time-out takes longer than that."""
+_AT_ONCE = 8
+"""Looks that go on at the same time. Airflow's API server has forty threads for all that it does."""
+_TURN = 2.0
+"""Seconds that a look waits for its turn."""
+_REST = 10
+"""To build the view of a large job takes seconds, in which Airflow's API server does nothing else. It is built anew
+after so many times as long.
+"""
+_LIFE = 600.0
+"""Seconds after which a job is read anew, with a store of its own, because its connection may have changed."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a look at a job has found.
+
+    :ivar view: see :func:`airflow_provider.core.job_view.job_view`; ``None`` if nothing is recorded
+    :ivar pulse: ``alive``, ``watching`` (not known yet), ``silent`` for the time-out, the driver's last word, ``none``
+    :ivar patience: seconds of silence after which the driver counts as lost; 0 without a driver
+    :ivar claimed: newest claimed attempt, 0 without one; it may have recorded nothing yet
+    """
+
+    view: dict[str, Any] | None
+    pulse: str
+    claimed: int
+    host: str
+    discard: Discard | None
+    patience: float = 0.0
+
+
+_PULSES = {Life.WATCHING: "watching", Life.ALIVE: "alive", Life.SILENT: "silent", Life.GONE: "silent"}
+
+
+class WatchedJob:
+    """One job, followed for whoever looks at it. Threads may share it."""
+
+    def __init__(self, store: ObjectStore, job: JobId, timeout: float) -> None:
+        self.store = store
+        self.made_at = time.monotonic()
+        self._job = job
+        self._timeout = timeout
+        self._lock = threading.Lock()
+        self._claims = Claims(store, job.prefix)
+        self._history = JobHistory()
+        self._follower = JobFollower(
+            JobEventLog(store, job.prefix),
+            before=lambda event: self._history.observe(event, self._follower.graph),
+            begin=self._begin,
+        )
+        self._liveness: Liveness | None = None
+        self._newest: Claim | None = None
+        self._viewed = -1
+        self._rests_until = 0.0
+        self._view: dict[str, Any] | None = None
+        self._seen: Seen | None = None
+        self._looked_at = 0.0
+        self._failure: tuple[float, RecoveryError] | None = None
+
+    def _begin(self, graph: ExecutionGraph) -> None:
+        self._history.clear()
+
+    def look(self, *, anew: bool = False) -> Seen:
+        """Return how the job stands; what is younger than a second is not looked up again.
+
+        :param anew: something has just been changed: look in any case
+        :raises RecoveryError: the store cannot be read, or could not a moment ago
+        """
+        with self._lock:
+            now = time.monotonic()
+            if self._failure is not None:
+                raise self._failure[1]
+            if self._seen is None or anew or now - self._looked_at >= _PAUSE:
+                try:
+                    self._seen = self._look(anew=anew)
+                except RecoveryError as error:
+                    self._failure = (time.monotonic(), error)
+                    raise
+                self._looked_at = time.monotonic()
+            return self._seen
+
+    @property
+    def over(self) -> bool:
+        """Whether the job is to be opened anew: it is looked at for long, or its store has failed some time ago."""
+        now = time.monotonic()
+        failed = self._failure is not None and now - self._failure[0] >= _FAILED_FOR
+        return failed or now - self.made_at >= _LIFE
+
+    def _look(self, *, anew: bool) -> Seen:
+        self._newest = self._claims.newest()
+        self._follower.read()
+        graph = self._follower.graph
+        began = time.monotonic()
+        if self._viewed != self._follower.version and (anew or began >= self._rests_until):
+            self._view = job_view(str(self._job), graph, self._history) if graph.attempts else None
+            self._viewed = self._follower.version
+            now = time.monotonic()
+            self._rests_until = now + _REST * (now - began)
+        if self._newest is None:
+            return Seen(self._view, "none", 0, "", None)
+        epoch = self._newest.epoch
+        if self._liveness is None or self._liveness.claim != self._newest:
+            self._liveness = Liveness(self.store, self._job.prefix, self._newest, self._timeout)
+        pulse = _PULSES.get(self._liveness.look(), self._liveness.word)
+        found = discard_in_force(self.store, self._job.prefix, graph, before=epoch + 1)
+        return Seen(self._view, pulse, epoch, self._newest.host, found, self._liveness.patience)
+
+
+class WatchedJobs:
+    """The jobs that were looked at last."""
+
+    def __init__(self) -> None:
+        self._jobs: OrderedDict[tuple[Location, str], WatchedJob] = OrderedDict()
+        self._lock = threading.Lock()
+        self._turns = threading.BoundedSemaphore(_AT_ONCE)
+
+    def look(self, location: Location, job: JobId) -> Seen:
+        """Return how a job stands. Whoever looks waits for a slow store, but a few only at a time.
+
+        :raises RecoveryError: the store cannot be opened or read, or could not a moment ago; or too many are looking
+        """
+        if not self._turns.acquire(timeout=_TURN):
+            raise RecoveryError("Too many look at event stores that answer slowly.", remedy="Look again in a moment.")
+        try:
+            return self.get(location, job).look()
+        finally:
+            self._turns.release()
+
+    def get(self, location: Location, job: JobId) -> WatchedJob:
+        """Return a job, which is opened if nobody has looked at it lately.
+
+        :raises RecoveryError: its store cannot be opened: the connection is missing, say
+        """
+        key = (location, job.prefix)
+        with self._lock:
+            found = self._jobs.get(key)
+            if found is not None and not found.over:
+                self._jobs.move_to_end(key)
+                return found
+        opened = WatchedJob(open_location(location), job, location.timeout)
+        with self._lock:
+            self._jobs[key] = opened
+            self._jobs.move_to_end(key)
+            while len(self._jobs) > MOST_JOBS:
+                self._jobs.popitem(last=False)
+        return opened
+
+
+def open_location(location: Location) -> ObjectStore:
+    """Open the store that a try has named, with the connection that it has named, and no other.
+
+    :raises RecoveryError: the connection is missing, cannot be used, or is not all that leads to the store
+    """
+    name = location.recovery_conn_id
+    if location.own_settings:
+        # They are not taken from an XCom: Airflow's API server would ask whatever address stands there.
+        raise RecoveryError(
+            f"The task reaches its event store with its own {location.own_settings}; with the connection {name!r} "
+            "alone the page would look into another one.",
+            remedy="Put them into a connection of the task's own (recovery_conn_id).",
+        )
+    try:
+        return SparkRecoveryHook.of_store(recovery_conn_id=name, event_store=location.event_store).store
+    except RecoveryError:
+        raise
+    except Exception as error:
+        raise RecoveryError(
+            f"The event store cannot be opened with the connection {name!r} ({type(error).__name__}).",
+            remedy="Look into the API server's log.",
+        ) from error

@@ -1,0 +1,136 @@
+"""``step(name, fn, *args)`` runs a function of the driver once per job. Cheap to import."""
+
+from __future__ import annotations
+
+import json
+import logging
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from airflow_provider.core.errors import ConfigurationError, CorruptObject, ObjectNotFound, StoreError
+from airflow_provider.core.plain_json import json_of
+from airflow_provider.spark.context import recording, require_name
+
+if TYPE_CHECKING:
+    from airflow_provider.spark.context import RecoveryContext
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+
+def step(
+    name: str,
+    fn: Callable[..., T],
+    *args: Any,
+    version: str = "",
+    save: Callable[[T, Path], None] | None = None,
+    load: Callable[[Path], T] | None = None,
+) -> T:
+    """Run ``fn(*args)`` once per job and return its result; a retry returns the result that is kept.
+
+    For what a driver does beside DataFrames: training a model, a ``collect`` that decides how to go on, a side effect
+    that must not be repeated. "Once" means: once that its end is in the event store; a driver that dies before runs it
+    again. It runs again, too, if *fn*, what it reaches, or *args* have changed. DataFrames may be among *args*: they
+    count with their plan and inputs, as for :func:`airflow_provider.spark.checkpoint`. Without a recovery context it
+    simply runs.
+
+    :param name: a name for people; the same name may be used again for another function or other arguments
+    :param version: stands for function and arguments: the step is the same wherever the text is
+    :param save: writes a result that is no JSON into an empty local folder; goes with *load*
+    :param load: reads what *save* wrote
+    :returns: the result; if it is kept as JSON, then as JSON gives it back (tuples are lists)
+    :raises ConfigurationError: the result is no JSON and there is no *save*, or only one of *save* and *load* is given
+    :raises Fenced: a newer attempt owns the job
+
+    Source: FLIP-147's finished tasks, which are never run again however often the rest restarts.
+    """
+    if (save is None) != (load is None):
+        raise ConfigurationError(f"step({name!r}) has only one of save= and load=.", remedy="Give both or none.")
+    require_name("step", name)
+    context = recording()
+    if context is None:
+        return fn(*args)
+    return _Step(context, name, version).run(fn, args, save, load)
+
+
+class _Step:
+    """One step of one driver."""
+
+    def __init__(self, context: RecoveryContext, name: str, version: str) -> None:
+        self._context = context
+        self._name = name
+        self._version = version
+
+    def run(
+        self,
+        fn: Callable[..., T],
+        args: tuple[Any, ...],
+        save: Callable[[T, Path], None] | None,
+        load: Callable[[Path], T] | None,
+    ) -> T:
+        from airflow_provider.spark.identity.step_identity import step_identity
+
+        master = self._context.master
+        identity, opaque = step_identity(self._context, fn, args, self._version)
+        self._name = self._context.unique_name(f"step/{self._name}", identity)
+        known = master.coordinator(self._name)
+        if known is not None and not opaque and known.get("identity") == identity:
+            try:
+                result: T = self._kept(known, load)
+            except (CorruptObject, ObjectNotFound) as error:
+                log.warning("%s: what it left cannot be used, so it runs again: %s", self._name, error)
+            else:
+                log.info("%s: finished in attempt %s, not run again", self._name, known.get("attempt"))
+                return result
+        elif known is not None:
+            why = "; ".join(opaque) or "its function or its arguments have changed"
+            log.info("%s runs again: %s", self._name, why)
+        elif opaque:
+            log.warning(
+                "%s will run again at a retry, which cannot tell whether it is the same: %s. If you can tell, say so: "
+                'version="…"',
+                self._name,
+                "; ".join(opaque),
+            )
+        master.check_now()
+        value = fn(*args)
+        master.check()
+        return self._keep(value, identity, save)
+
+    def _kept(self, known: dict[str, Any], load: Callable[[Path], T] | None) -> T:
+        if (load is None) == ("files" in known):
+            raise CorruptObject("it was kept in another way, with or without save=")
+        if load is None:
+            return known["result"]  # type: ignore[no-any-return]
+        with tempfile.TemporaryDirectory(prefix="spark-recovery-") as folder:
+            self._context.state_files.load(known["files"], Path(folder))
+            return load(Path(folder))
+
+    def _keep(self, value: T, identity: str, save: Callable[[T, Path], None] | None) -> T:
+        master = self._context.master
+        state: dict[str, Any] = {"identity": identity, "attempt": master.epoch}
+        if save is None:
+            state["result"] = value = self._plain(value)
+        else:
+            with tempfile.TemporaryDirectory(prefix="spark-recovery-") as folder:
+                save(value, Path(folder))
+                try:
+                    state["files"] = self._context.state_files.save(self._name, master.epoch, Path(folder))
+                except StoreError as error:
+                    log.warning("%s could not be kept; a retry runs it again: %s", self._name, error)
+                    return value
+        if master.remember(self._name, state):
+            log.info("%s: finished", self._name)
+        return value
+
+    def _plain(self, value: Any) -> Any:
+        text = json_of(
+            value,
+            self._name,
+            purpose="be kept",
+            not_plain="Return plain JSON (texts, numbers, lists, dictionaries), or give save= and load=.",
+            too_large="Give save= and load=, or make it a DataFrame and checkpoint it.",
+        )
+        return json.loads(text)

@@ -1,0 +1,198 @@
+"""The fingerprint of a recovery point: equal only if its rows are certain to be equal.
+
+Made of named parts, so that a retry can say what has changed: the plan, its sources, its Python functions and the
+modules that these reach, the session's settings, versions, and the recovery points further up. When in doubt a part
+differs, and the vertex is computed again. What counts and what does not is told in docs/reuse.md.
+"""
+
+from __future__ import annotations
+
+import platform
+import re
+from dataclasses import dataclass, replace
+from importlib import metadata
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider.core import explain
+from airflow_provider.core.digest import digest
+from airflow_provider.core.redaction import names_a_secret
+from airflow_provider.core.vertex_token import fingerprint_of, name_of
+from airflow_provider.spark.identity.plan_identity import PlanDescription, PlanReader, PythonFunction
+from airflow_provider.spark.jvm.layout import CUTTING_SETTINGS
+from airflow_provider.spark.jvm.session_settings import active_session, settings_set, shuffle_settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from airflow_provider.spark.identity.known import Known
+
+FORMAT = "3"
+"""Raise it when the stored partitions or the fingerprint itself change meaning."""
+
+_NO_MEANING = (
+    *CUTTING_SETTINGS,
+    "spark.sql.warehouse.dir",
+    "spark.sql.artifact.",
+    "spark.sql.ui.",
+    "spark.sql.debug.",
+    "spark.sql.planChangeLog",
+    "spark.sql.broadcastTimeout",
+    "spark.sql.execution.arrow.pyspark.",
+    "spark.sql.execution.arrow.pythonUDF.columnarInput.enabled",
+    "spark.sql.execution.pythonUDF.pandas.",
+    "spark.sql.execution.pyspark.udf.",
+    "spark.sql.pyspark.",
+    "spark.sql.repl.",
+    "spark.sql.sources.parallelPartitionDiscovery.",
+    "spark.sql.streaming.",
+    "spark.sql.codegen.",
+)
+"""Settings that change how a result is computed, shown, or cut (the layout tells that), but not its rows."""
+
+_TIME_ZONE = "spark.sql.session.timeZone"
+_SHOWN = re.compile(r"[\w ./:,+-]{0,100}")
+"""Values that are kept as they are; of others only a digest is."""
+
+
+@dataclass(frozen=True)
+class Fingerprint:
+    """What a recovery point is.
+
+    :ivar digest: over everything that decides its rows
+    :ivar parts: named parts, to say later what has changed (see :mod:`airflow_provider.core.explain`)
+    :ivar upstream: tokens of the recovery points that it reads
+    :ivar opaque: why it has no fingerprint; empty if it has
+    :ivar not_deterministic: what makes its rows vary from run to run; empty if nothing does
+    :ivar cached: whether it reads what the script has cached
+    """
+
+    digest: str
+    parts: dict[str, str]
+    upstream: tuple[str, ...]
+    opaque: tuple[str, ...]
+    not_deterministic: tuple[str, ...]
+    cached: bool = False
+
+
+def fingerprint(df: DataFrame, context: Known, version: str = "") -> Fingerprint:
+    """Return the fingerprint of *df* in its session.
+
+    :param version: stands for all that has no fingerprint of its own: the user vouches that its rows are equal wherever
+        the text is
+    """
+    spark = df.sparkSession
+    with active_session(spark):
+        described = PlanReader(spark, context).read(df._jdf.queryExecution().analyzed(), name_draws=True)
+    named = {f"{explain.PLAN} columns": digest(df.schema.json())[:16]}
+    if version:
+        named[explain.GIVEN] = version
+    made = _fingerprint(spark, described, named)
+    return replace(made, opaque=()) if version else made
+
+
+def exchange_fingerprint(spark: SparkSession, known: Known, canonical_exchange: Any) -> Fingerprint:
+    """Return the fingerprint of what a shuffle writes: equal only if every row that it may hold is equal.
+
+    It covers the whole physical plan below, subqueries included, and how map outputs are written. What it reads of the
+    session's settings is what they are now: ask while the query runs.
+
+    :param canonical_exchange: the exchange of a plan, or its query stage; its canonical form counts, which Spark itself
+        takes for equal work
+    """
+    with active_session(spark):
+        exchange = canonical_exchange.canonicalized()
+        described = PlanReader(spark, known).read(exchange)
+        named = {f"{explain.SETTING} {name}": value for name, value in shuffle_settings(spark).items()}
+    return _fingerprint(spark, described, named)
+
+
+def _fingerprint(spark: SparkSession, described: PlanDescription, named: dict[str, str]) -> Fingerprint:
+    """Return the fingerprint of a plan.
+
+    :param named: further parts
+    """
+    named = {**named, **_settings(spark, described), **_versions(spark, described), **_modules(described)}
+    parts = {
+        explain.PLAN: described.plan[:16],
+        **_label_functions(described.functions),
+        **{source.part: source.value for source in described.sources if not source.opaque},
+        **{f"{explain.UPSTREAM} {name_of(token)}": fingerprint_of(token) for token in described.upstream},
+        **named,
+    }
+    return Fingerprint(
+        digest=digest(
+            described.plan,
+            *_list(*(function.identity.digest for function in described.functions)),
+            *_list(*(source.identity for source in described.sources)),
+            *_list(*(fingerprint_of(token) for token in described.upstream)),
+            *_list(*(text for name in sorted(named) for text in (name, named[name]))),
+        ),
+        parts=parts,
+        upstream=tuple(dict.fromkeys(described.upstream)),
+        opaque=tuple(dict.fromkeys(described.opaque)),
+        not_deterministic=tuple(dict.fromkeys(described.not_deterministic)),
+        cached=described.cached,
+    )
+
+
+def _label_functions(functions: list[PythonFunction]) -> dict[str, str]:
+    """Return fingerprint parts that name *functions*; a name that stands for several is numbered."""
+    parts: dict[str, str] = {}
+    for function in functions:
+        name, number = f"{explain.FUNCTION} {function.name}", 1
+        while parts.setdefault(name, function.identity.digest[:16]) != function.identity.digest[:16]:
+            number += 1
+            name = f"{explain.FUNCTION} {function.name}#{number}"
+    return parts
+
+
+def _list(*texts: str) -> tuple[str, ...]:
+    return (str(len(texts)), *texts)
+
+
+def _settings(spark: SparkSession, described: PlanDescription) -> dict[str, str]:
+    """Return the settings that were given a value of their own and may change rows.
+
+    An expression keeps the modes that were in force when it was made, and its plan shows them: the settings of now
+    are for what is decided while it runs.
+    """
+    settings = {name: value for name, value in settings_set(spark, "spark.sql.").items() if _has_meaning(name)}
+    settings |= {_TIME_ZONE: spark.conf.get(_TIME_ZONE) or "", **described.session}
+    return {f"{explain.SETTING} {name}": _shown(value) for name, value in settings.items()}
+
+
+def _has_meaning(setting: str) -> bool:
+    return setting.startswith("spark.sql.") and not setting.startswith(_NO_MEANING) and not names_a_secret(setting)
+
+
+def _shown(value: str) -> str:
+    return value if _SHOWN.fullmatch(value) else f"#{digest(value)[:16]}"
+
+
+def _versions(spark: SparkSession, described: PlanDescription) -> dict[str, str]:
+    versions = {"the format": FORMAT, "Spark": spark.version}
+    if described.functions:
+        versions["Python"] = platform.python_version()
+    return {f"{explain.VERSION} {name}": value for name, value in versions.items()}
+
+
+def _modules(described: PlanDescription) -> dict[str, str]:
+    """Return what the Python functions reach: sources of the user's own modules, versions of installed packages."""
+    if not described.functions:
+        return {}
+    modules: dict[str, Any] = {}
+    packages: dict[str, str] = {name: _installed(name) for name in ("pandas", "pyarrow")}  # Spark converts with them
+    for function in described.functions:
+        modules |= function.identity.modules
+        packages |= function.identity.packages
+    return {
+        **{f"{explain.MODULE} {name}": value[:16] for name, value in modules.items()},
+        **{f"{explain.PACKAGE} {name}": value for name, value in packages.items()},
+    }
+
+
+def _installed(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return ""

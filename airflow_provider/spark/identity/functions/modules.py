@@ -1,0 +1,251 @@
+"""Which modules Python code reaches, and what stands for each: own source or a package's version.
+
+Modules are looked for as the import system does, but none is imported. What a module reads while it runs, such as files
+of its own, is not looked at.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib.metadata
+import os
+import site
+import sys
+import sysconfig
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from importlib.machinery import ModuleSpec
+from importlib.util import resolve_name
+from pathlib import Path
+from typing import Any, Literal
+
+from airflow_provider.spark.identity.functions.function_source import Source, read_source, unparsed
+
+_PINNED = {"pyspark": "pyspark", "py4j": "pyspark", "airflow_provider": "airflow_provider"}
+"""Packages that may lie on the path without being installed, and the module that knows their version."""
+
+
+@dataclass
+class Reached:
+    """What code reaches.
+
+    :ivar own: the user's own modules by name
+    :ivar packages: versions of installed distributions by name
+    :ivar absent: modules that it imports and that are not there
+    """
+
+    own: dict[str, Source] = field(default_factory=dict)
+    packages: dict[str, str] = field(default_factory=dict)
+    absent: set[str] = field(default_factory=set)
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """What a name of a module stands for."""
+
+    place: Literal["standard", "installed", "own"]
+    spec: ModuleSpec | None = None
+    packages: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def is_package(self) -> bool:
+        return self.spec is not None and self.spec.submodule_search_locations is not None
+
+
+class Modules:
+    """Knows modules by name; a source is read again only when its file has changed."""
+
+    def __init__(self) -> None:
+        self._kinds: dict[str, _Kind] = {}
+        self._absent: dict[str, tuple[str, ...]] = {}
+        self._sources: dict[tuple[str, str], tuple[tuple[int, ...], Source]] = {}
+
+    def reach(self, names: Iterable[str], *, everything: bool = False) -> Reached:
+        """Return all that the modules *names* reach through their imports.
+
+        :param everything: start also from every module of the user's that this process has loaded
+        :raises OSError: a source cannot be read
+        """
+        reached = Reached()
+        pending = list(names)
+        done: set[str] = set()
+        while pending or everything:
+            if not pending:
+                pending, everything = self._loaded(), False
+                continue
+            name = pending.pop()
+            if name in done:
+                continue
+            done.add(name)
+            kind = self._kind(name)
+            if kind is None:
+                reached.absent.add(name)
+            elif kind.place == "installed":
+                reached.packages.update(kind.packages)
+            elif kind.place == "own":
+                source = self._source(name, kind)
+                reached.own[name] = source
+                everything |= source.computed and "*" not in done
+                done.update("*" if source.computed else ())
+                pending += self.imported(source.imports, name if kind.is_package else name.rpartition(".")[0])
+                if "." in name:
+                    pending.append(name.rpartition(".")[0])
+        return reached
+
+    def imported(self, imports: Iterable[tuple[int, str, tuple[str, ...]]], package: str) -> list[str]:
+        """Return the modules that import statements inside *package* name."""
+        found: list[str] = []
+        for level, module, names in imports:
+            base = module
+            if level:
+                try:
+                    base = resolve_name("." * level + module, package)
+                except ImportError:
+                    continue
+            found.append(base)
+            kind = self._kind(base) if names else None
+            if kind is not None and kind.place == "own" and kind.is_package:
+                listed = self._source(base, kind).exported if "*" in names else ()
+                found += [child for name in (*names, *listed) if self._kind(child := f"{base}.{name}") is not None]
+            elif kind is not None and kind.place == "installed" and kind.spec and kind.spec.origin is None:
+                found += [f"{base}.{name}" for name in names if self._kind(f"{base}.{name}")]  # namespace of several
+        return found
+
+    def _loaded(self) -> list[str]:
+        names = [name for name, module in list(sys.modules.items()) if getattr(module, "__spec__", None) is not None]
+        return [name for name in names if (kind := self._kind(name)) is not None and kind.place == "own"]
+
+    # -- finding ---------------------------------------------------------------------------------------------------
+
+    def _kind(self, name: str) -> _Kind | None:
+        kind = self._kinds.get(name)
+        if kind is not None:
+            return kind
+        path = tuple(sys.path)
+        if self._absent.get(name) == path:
+            return None
+        kind = self._find(name)
+        if kind is None:
+            self._absent[name] = path
+        else:
+            self._kinds[name] = kind
+        return kind
+
+    def _find(self, name: str) -> _Kind | None:
+        top = name.partition(".")[0]
+        if top in _PINNED:
+            module: Any = sys.modules.get(_PINNED[top])
+            return _Kind("installed", packages=((_PINNED[top], str(getattr(module, "__version__", ""))),))
+        if top in sys.builtin_module_names:
+            return _Kind("standard")
+        spec = self._spec(name)
+        if spec is None:
+            return None
+        if spec.origin in ("built-in", "frozen"):
+            return _Kind("standard")
+        places = [spec.origin] if spec.origin and spec.has_location else list(spec.submodule_search_locations or ())
+        for place in places:
+            if _is_below(place, _site_folders()):
+                packages = _distributions(top)
+                if packages:
+                    return _Kind("installed", spec, packages)
+            elif top in sys.stdlib_module_names and _is_below(place, _standard_folders()):
+                return _Kind("standard")
+        return _Kind("own", spec)
+
+    def _spec(self, name: str) -> ModuleSpec | None:
+        loaded = getattr(sys.modules.get(name), "__spec__", None)
+        if isinstance(loaded, ModuleSpec):
+            return loaded
+        parent = name.rpartition(".")[0]
+        path = None
+        if parent:
+            parent_spec = self._spec(parent)
+            if parent_spec is None or parent_spec.submodule_search_locations is None:
+                return None
+            path = list(parent_spec.submodule_search_locations)
+        for finder in list(sys.meta_path):
+            find = getattr(finder, "find_spec", None)
+            spec: ModuleSpec | None = find(name, path) if find else None
+            if spec is not None:
+                return spec
+        return None
+
+    # -- reading ---------------------------------------------------------------------------------------------------
+
+    def _source(self, name: str, kind: _Kind) -> Source:
+        spec = kind.spec
+        loader: Any = spec.loader if spec else None
+        origin = (spec.origin if spec and spec.has_location else None) or ""
+        file = getattr(loader, "archive", None) or origin
+        if not file:
+            return unparsed(b"a namespace")
+        stat = os.stat(file)
+        changed = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
+        known = self._sources.get((file, name))
+        if known is not None and known[0] == changed:
+            return known[1]
+        source = _read(loader, name, origin)
+        self._sources[file, name] = changed, source
+        return source
+
+
+def _read(loader: Any, name: str, origin: str) -> Source:
+    if origin.endswith(".py") and os.path.exists(origin):
+        return read_source(Path(origin).read_bytes())
+    text = loader.get_source(name) if hasattr(loader, "get_source") else None  # in a zip
+    if text is not None:
+        return read_source(text)
+    return unparsed(loader.get_data(origin) if hasattr(loader, "get_data") else Path(origin).read_bytes())
+
+
+def _is_below(place: str, folders: tuple[str, ...]) -> bool:
+    return os.path.realpath(place).startswith(folders) or place.startswith(folders)
+
+
+@functools.lru_cache(maxsize=1)
+def _site_folders() -> tuple[str, ...]:
+    folders = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), *site.getsitepackages()}
+    folders.add(site.getusersitepackages())
+    folders |= {path for path in sys.path if path.rstrip("/").endswith(("site-packages", "dist-packages"))}
+    return _with_ends(folders)
+
+
+@functools.lru_cache(maxsize=1)
+def _standard_folders() -> tuple[str, ...]:
+    return _with_ends({sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")})
+
+
+def _with_ends(folders: Iterable[str]) -> tuple[str, ...]:
+    both = {name for folder in folders for name in (folder, os.path.realpath(folder))}
+    return tuple(sorted(name.rstrip("/") + "/" for name in both))
+
+
+@functools.lru_cache(maxsize=4096)
+def _distributions(top: str) -> tuple[tuple[str, str], ...]:
+    """Return the installed distributions that a top-level module is from, with what tells their builds apart."""
+    try:
+        found = [importlib.metadata.distribution(top)]
+        if not os.path.exists(str(found[0].locate_file(top))):
+            found = []
+    except (importlib.metadata.PackageNotFoundError, ValueError):
+        found = []
+    if not found:
+        found = [importlib.metadata.distribution(name) for name in sorted(set(_top_levels().get(top, ())))]
+    return tuple((one.metadata["Name"], _version(one)) for one in found)
+
+
+@functools.lru_cache(maxsize=1)
+def _top_levels() -> Any:
+    return importlib.metadata.packages_distributions()
+
+
+def _version(distribution: importlib.metadata.Distribution) -> str:
+    """Return the version; for what was not installed from an index also what tells one build of it from another."""
+    if distribution.read_text("direct_url.json") is None:
+        return distribution.version
+    record = distribution.read_text("RECORD") or ""
+    lines = sorted(line for line in record.splitlines() if not line.startswith("..") and "__pycache__" not in line)
+    files = [line for line in lines if ".dist-info/" not in line]
+    return f"{distribution.version} (build {hashlib.sha256(chr(10).join(files).encode()).hexdigest()[:8]})"

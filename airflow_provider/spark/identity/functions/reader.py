@@ -1,0 +1,183 @@
+"""Put together what a Python function is: its graph, the modules that it reaches, and what may look at it."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import pickle
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from airflow_provider.core.digest import digest
+from airflow_provider.spark.identity.functions.bytecode import Looks, look
+from airflow_provider.spark.identity.functions.modules import Modules, Reached
+from airflow_provider.spark.identity.functions.object_graph import Digester, Looked, Opaque
+from airflow_provider.spark.identity.functions.pickled import Broadcast, Pickled, Unreadable, read_pickle
+
+_DOCS = {"__doc__", "getdoc", "getsource", "getsourcelines", "findsource"}
+_ANNOTATIONS = {
+    "__annotations__", "get_type_hints", "get_annotations", "signature", "getfullargspec", "singledispatch",
+    "singledispatchmethod", "getsource", "getsourcelines",
+}  # fmt: skip
+_NAMES = {"__name__", "__qualname__", "__module__", "getmodule"}
+_LOCAL_NAMES = {"locals", "vars", "dir", "eval", "exec", "query", "sql", "execute", "getcallargs", "signature"}
+_PLACES = {
+    "__code__", "gi_code", "cr_code", "_getframe", "currentframe", "f_back", "f_code", "f_lineno", "tb_lineno", "stack",
+    "trace", "format_exc", "print_exc", "format_exception", "format_stack", "extract_stack", "extract_tb", "format_tb",
+    "getsource", "getsourcelines", "findsource", "getsourcefile", "getfile", "__traceback__", "exc_info",
+}  # fmt: skip
+_CALLING = {
+    "airflow_provider", "boto3", "botocore", "numpy", "pandas", "py4j", "pyarrow", "pyspark", "python-dateutil", "pytz",
+    "PyYAML", "regex", "requests", "scikit-learn", "scipy", "six", "tzdata", "urllib3",
+}  # fmt: skip
+"""Distributions that call the functions they are given and do not look at how these are written."""
+_NAMING = {"pandas", "scikit-learn"}
+"""Of those the ones that show names of functions, as pandas does in columns of ``agg``."""
+
+
+@dataclass(frozen=True)
+class FunctionIdentity:
+    """What a Python function is.
+
+    :ivar digest: equal only if the function does the same
+    :ivar modules: the user's own modules that its code reaches, with a digest of what their source means
+    :ivar packages: installed distributions that it reaches, with their versions
+    :ivar opaque: why it has no identity; empty if it has
+    """
+
+    digest: str
+    modules: dict[str, str] = field(default_factory=dict)
+    packages: dict[str, str] = field(default_factory=dict)
+    opaque: tuple[str, ...] = ()
+
+
+class FunctionReader:
+    """Tells the Python functions of one driver apart.
+
+    :param broadcasts: broadcast id → the broadcast variable
+    """
+
+    def __init__(self, broadcasts: Mapping[int, object]) -> None:
+        self._broadcasts = broadcasts
+        self._modules = Modules()
+        self._plain_values: dict[int, bytes] = {}
+
+    def read(self, command: bytes) -> FunctionIdentity:
+        """Return the identity of the function that PySpark ships as *command*.
+
+        *command* has to be made by this process: nothing in it is run, but code in it is taken apart.
+        """
+        try:
+            pickled = read_pickle(command)
+            while isinstance(pickled.root, Broadcast):  # PySpark broadcasts large commands
+                value = self._content(pickled.root.id).root
+                if not isinstance(value, bytes):
+                    raise Opaque("its command is not in its broadcast variable")
+                pickled = read_pickle(value)
+            return self._identity(pickled)
+        except (Opaque, Unreadable, OSError) as error:
+            return FunctionIdentity(hashlib.sha256(command).hexdigest(), opaque=(str(error),))
+
+    def _identity(self, pickled: Pickled) -> FunctionIdentity:
+        contents = self._contents(pickled)
+        looks = Looks()
+        names: set[str] = set()
+        for part in (pickled, *contents.values()):
+            names |= self._names(part, looks)
+        reached = self._modules.reach(names, everything=looks.computed)
+        missing = sorted(names & reached.absent)
+        if missing:
+            raise Opaque(f"it uses the module {missing[0]}, which the driver cannot find")
+        looked = _looked(looks.words, reached)
+
+        def broadcast(broadcast_id: int) -> bytes:
+            if broadcast_id not in self._plain_values:
+                value = Digester(looked, broadcast).digest(contents[broadcast_id].root)
+                if contents[broadcast_id].functions or contents[broadcast_id].broadcasts:
+                    return value
+                self._plain_values[broadcast_id] = value
+            return self._plain_values[broadcast_id]
+
+        graph = Digester(looked, broadcast).digest(pickled.root)
+        full = looked.docs or looked.annotations or looked.places
+        modules = {name: source.full if full else source.plain for name, source in sorted(reached.own.items())}
+        return FunctionIdentity(
+            digest=_joined(graph, modules, reached),
+            modules=modules,
+            packages=dict(sorted(reached.packages.items())),
+        )
+
+    # -- broadcast variables ---------------------------------------------------------------------------------------
+
+    def _contents(self, pickled: Pickled) -> dict[int, Pickled]:
+        """Return what the broadcast variables that *pickled* uses hold, and those that these use."""
+        found: dict[int, Pickled] = {}
+        pending = list(pickled.broadcasts)
+        while pending:
+            broadcast_id = pending.pop()
+            if broadcast_id not in found:
+                found[broadcast_id] = self._content(broadcast_id)
+                pending += found[broadcast_id].broadcasts
+        return found
+
+    def _content(self, broadcast_id: int) -> Pickled:
+        if broadcast_id not in self._broadcasts:
+            raise Opaque("it uses a broadcast variable that was not made while recovery was on")
+        try:
+            data = pickled_value(self._broadcasts[broadcast_id])
+        except Exception as error:
+            raise Opaque(f"it uses a broadcast variable whose value cannot be had ({error})") from error
+        return read_pickle(data)
+
+    # -- modules ---------------------------------------------------------------------------------------------------
+
+    def _names(self, pickled: Pickled, looks: Looks) -> set[str]:
+        """Return the modules that *pickled* names; what its code does is added to *looks*."""
+        names = {*pickled.modules, *(module for module, _ in pickled.names)} - {"__main__", "__mp_main__"}
+        for function in pickled.functions:
+            own = Looks()
+            look(function.code, own)
+            package = function.namespace.get("__package__") or function.namespace.get("__name__") or ""
+            names.update(self._modules.imported(own.imports, str(package)))
+            if function.code.co_qualname.startswith("__create_fn__."):  # a dataclass's, which shows its own name only
+                own.words.discard("__qualname__")
+            looks.words |= own.words
+            looks.computed |= own.computed
+        return names
+
+
+def _looked(words: set[str], reached: Reached) -> Looked:
+    """Return what the code may look at, given the *words* it uses and what it reaches."""
+    words = words.union(*(source.words for source in reached.own.values()))
+    stranger = not reached.packages.keys() <= _CALLING
+    places = bool(words & _PLACES)
+    looking = stranger or places
+    return Looked(
+        docs=looking or bool(words & _DOCS),
+        annotations=looking or bool(words & _ANNOTATIONS),
+        names=looking or bool(words & _NAMES) or bool(reached.packages.keys() & _NAMING),
+        root_names=looking or bool(words & _NAMES),
+        local_names=looking or bool(words & _LOCAL_NAMES),
+        places=places,
+    )
+
+
+def _joined(graph: bytes, modules: dict[str, str], reached: Reached) -> str:
+    texts = [graph.hex()]
+    for part in (modules, reached.packages, dict.fromkeys(reached.absent, "")):
+        texts += [str(len(part)), *itertools.chain.from_iterable(sorted(part.items()))]
+    return digest(*texts)
+
+
+def pickled_value(variable: Any) -> bytes:
+    """Return the pickled value of a broadcast variable: the bytes that executors get, where they lie in a file.
+
+    :raises Exception: it was destroyed, or its value cannot be pickled
+    """
+    path = getattr(variable, "_path", None)
+    encrypted = getattr(getattr(variable, "_sc", None), "_encryption_enabled", False)
+    if path is not None and not encrypted:
+        return Path(path).read_bytes()
+    return pickle.dumps(variable.value, pickle.HIGHEST_PROTOCOL)

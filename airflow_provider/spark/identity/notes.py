@@ -1,0 +1,154 @@
+"""Note what a plan does not tell, while the script makes it.
+
+Some of what decides a DataFrame's rows is lost on the way into Spark: rows given to ``createDataFrame``, values of
+broadcast variables, and whether a seed or a number of slices was chosen by the script or drawn for it. It is noted
+where it is still known: in the calls of PySpark that bring it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider.core.digest import digest
+from airflow_provider.spark.calls import Call, Kind, Proceed, Stages
+from airflow_provider.spark.jvm.scala import seed_of
+
+if TYPE_CHECKING:
+    from airflow_provider.spark.identity.draws import Draws
+    from airflow_provider.spark.identity.known import KnownOfApplication
+
+_BEFORE_SEED = {"rand": 0, "randn": 0, "random": 0, "uuid": 0, "shuffle": 1, "randstr": 1, "uniform": 2}
+"""PySpark's functions that take a seed, with the number of arguments before it."""
+_LAST_NUMBER = re.compile(r"(-?\d+)L?\)$")
+
+
+def notes(application: Callable[[], KnownOfApplication], draws: Draws) -> Stages:
+    """Note what the script's DataFrames do not tell; PySpark and Spark make and draw everything as they do anyway.
+
+    :param application: returns what is known of the application that the script has now
+    :param draws: of the whole script
+    """
+
+    def local_data(call: Call, proceed: Proceed) -> Any:
+        content = content_digest(call.argument(0, "data"))
+        df = proceed()
+        if content and hasattr(df, "_jdf"):
+            plan = df._jdf.queryExecution().analyzed()
+            if plan.getClass().getSimpleName() == "LogicalRDD":
+                application().local_data[plan.rdd().id()] = digest(content, df.schema.json())
+        return df
+
+    def slices(call: Call, proceed: Proceed) -> Any:
+        """Note a range whose number of slices the script leaves open: explicit recovery points pin how it is cut."""
+        df = proceed()
+        if call.argument(3, "numPartitions") is None and hasattr(df, "_jdf"):
+            application().ranges.add(int(df._jdf.queryExecution().analyzed().output().head().exprId().id()))
+        return df
+
+    def draw(call: Call, proceed: Proceed) -> Any:
+        column = proceed()
+        if call.argument(_BEFORE_SEED[call.name], "seed") is None and hasattr(column, "_jc"):
+            seed = _LAST_NUMBER.search(str(column._jc.toString()))
+            if seed:  # else the analyzer draws it
+                draws.note(int(seed[1]))
+        return column
+
+    def sample(call: Call, proceed: Proceed) -> Any:
+        """``sample([withReplacement,] fraction[, seed])``."""
+        sampled = proceed()
+        before_seed = 1 if call.args and isinstance(call.args[0], float) else 2
+        if call.argument(before_seed, "seed") is None:
+            _note_sample(sampled, draws)
+        return sampled
+
+    def split(call: Call, proceed: Proceed) -> Any:
+        parts = proceed()
+        if call.argument(1, "seed") is None:
+            for part in parts:
+                _note_sample(part, draws)
+        return parts
+
+    return {
+        Kind.LOCAL_DATA: local_data,
+        Kind.BROADCAST: broadcasts(lambda: application().broadcasts),
+        Kind.RANGE: slices,
+        Kind.DRAW: draw,
+        Kind.SAMPLE: sample,
+        Kind.SPLIT: split,
+    }
+
+
+def broadcasts(known: Callable[[], dict[int, Any]]) -> Callable[[Call, Proceed], Any]:
+    """Keep hold in *known()* (id → broadcast variable) of what is broadcast: a command names it only by its id.
+
+    PySpark broadcasts the commands of large functions by the same method. The variables are held as long as that is;
+    their values lie in files of Spark's and are read only when asked for.
+    """
+
+    def broadcast(_: Call, proceed: Proceed) -> Any:
+        variable = proceed()
+        known()[variable._jbroadcast.id()] = variable
+        return variable
+
+    return broadcast
+
+
+def _note_sample(df: Any, draws: Draws) -> None:
+    plan = df._jdf.queryExecution().logical()
+    if plan.getClass().getSimpleName() == "Sample":
+        seed = seed_of(plan.seed())
+        if seed is not None:
+            draws.note(seed)
+
+
+def content_digest(data: Any) -> str:
+    """Return a digest of plain local data, or empty text for anything else."""
+    module = type(data).__module__.split(".")[0]
+    if isinstance(data, (list, tuple)):
+        return _rows(data)
+    if module == "pandas" and type(data).__name__ == "DataFrame":
+        import pyarrow as pa
+
+        try:
+            return _arrow(pa.Table.from_pandas(data))
+        except (pa.ArrowException, TypeError, ValueError):
+            return ""
+    if module == "pyarrow" and type(data).__name__ == "Table":
+        return _arrow(data)
+    return ""
+
+
+_PLAIN = {"int", "float", "str", "bool", "bytes", "bytearray", "NoneType", "Decimal", "date", "datetime", "timedelta"}
+_CONTAINERS = {"list", "tuple", "dict", "Row"}
+
+
+def _rows(rows: list[Any] | tuple[Any, ...]) -> str:
+    sha = hashlib.sha256()
+    for row in rows:
+        if not _is_plain(row):
+            return ""
+        sha.update(repr((type(row).__name__, row)).encode("utf-8", "surrogatepass"))
+        sha.update(b"\0")
+    return sha.hexdigest()
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether ``repr`` shows all of *value*: built from plain types only."""
+    name = type(value).__name__
+    if name in _PLAIN:
+        return True
+    if name not in _CONTAINERS:
+        return False
+    return all(_is_plain(item) for item in (value.items() if name == "dict" else value))
+
+
+def _arrow(table: Any) -> str:
+    import pyarrow as pa
+
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return hashlib.sha256(sink.getvalue()).hexdigest()

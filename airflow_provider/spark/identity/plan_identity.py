@@ -1,0 +1,237 @@
+"""The identity of a plan, read from the JVM's objects: two plans have one only if they mean the same.
+
+A plan is walked node by node; plans inside of expressions are walked, too. What else a node holds is serialized by
+Java, in one call for the whole plan, and read and digested here (:mod:`airflow_provider.spark.jvm.value_digest`), so
+that everything that is data counts. What a leaf reads (:mod:`airflow_provider.spark.jvm.sources`) and what a Python
+function does (:mod:`airflow_provider.spark.identity.functions`) have identities of their own. A recovery point further
+down stands for itself: below it nothing is looked at.
+
+A plan may be given as it is, then expression ids are numbered in the order in which they appear; or canonical, as
+adaptive execution keeps it, then ids are positions and count. The two are never equal. Nothing is computed, and the
+session is not touched.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider.core.digest import digest
+from airflow_provider.spark.identity.functions import FunctionIdentity
+from airflow_provider.spark.jvm.class_shapes import ClassShapes
+from airflow_provider.spark.jvm.determinism import IN_ORDER, NOT_DETERMINISTIC, OF_PHYSICAL_PLANS
+from airflow_provider.spark.jvm.java_stream import JavaObject, Unreadable, Value, read_stream
+from airflow_provider.spark.jvm.known_classes import (
+    KNOWN_PACKAGES,
+    OPAQUE,
+    UNKNOWN_PACKAGES,
+)
+from airflow_provider.spark.jvm.plan_walk import Item, Number, Open, PlanWalk, Serialized, Text
+from airflow_provider.spark.jvm.sources import Source
+from airflow_provider.spark.jvm.value_digest import ValueDigest, seed_in
+
+if TYPE_CHECKING:
+    from airflow_provider.spark.identity.known import Known
+
+_NOT_SERIALIZABLE = re.compile(r"NotSerializableException: ([\w.$]+)")
+_EXPRESSIONS = "org.apache.spark.sql.catalyst.expressions."
+_SEEDS = {
+    "Rand": "child",
+    "Randn": "child",
+    "RandStr": "seedExpression",
+    "Uniform": "seedExpression",
+    "Shuffle": "randomSeed",
+    "Uuid": "randomSeed",
+}
+"""Expressions that draw → the field that holds their seed."""
+
+
+_ONE_ANSWER = 6000
+"""Bytes that py4j hands over in one piece. Of more, the second piece waits some 40 ms for TCP's delayed acknowledgement
+of the first."""
+
+
+def _written_to(jvm: Any, output: Any) -> bytes:
+    """Return what was written to a ``ByteArrayOutputStream`` of Commons IO."""
+    stream, read = output.toInputStream(), jvm.org.apache.commons.io.IOUtils.toByteArray
+    size = int(output.size())
+    return b"".join(bytes(read(stream, min(_ONE_ANSWER, size - done))) for done in range(0, size, _ONE_ANSWER))
+
+
+@dataclass(frozen=True)
+class PythonFunction:
+    """A Python function in a plan, under the name that Spark shows."""
+
+    name: str
+    identity: FunctionIdentity
+    deterministic: bool
+
+
+@dataclass
+class PlanDescription:
+    """What is known of a plan.
+
+    :ivar plan: digest of its structure, without the following
+    :ivar functions: its Python functions, in the order of the plan
+    :ivar sources: what its leaves read, in the order of the plan
+    :ivar upstream: tokens of the recovery points that it reads, in the order of the plan
+    :ivar session: facts of the session that its expressions ask for, such as the current user
+    :ivar opaque: reasons why nothing may be reused; empty if everything is described
+    :ivar not_deterministic: what makes the plan's rows vary from run to run; empty if nothing does
+    :ivar cached: whether it reads what the script has cached; what was cached is described, too
+    """
+
+    plan: str = ""
+    functions: list[PythonFunction] = field(default_factory=list)
+    sources: list[Source] = field(default_factory=list)
+    upstream: list[str] = field(default_factory=list)
+    session: dict[str, str] = field(default_factory=dict)
+    opaque: list[str] = field(default_factory=list)
+    not_deterministic: list[str] = field(default_factory=list)
+    cached: bool = False
+
+
+class PlanReader:
+    """Reads plans of one session. Cheap to make.
+
+    :param spark: the session
+    :param known: what was learnt of the script
+    """
+
+    def __init__(self, spark: Any, known: Known) -> None:
+        self._spark = spark
+        self._known = known
+
+    def read(self, plan: Any, *, name_draws: bool = False) -> PlanDescription:
+        """Return the description of a logical or physical plan, as it is or canonical.
+
+        The caller sees to it that the session is active in this thread.
+
+        :param name_draws: whether a draw that the script left to Spark counts as which draw of the script it is, and
+            not with its seed. Then plans have to be read in the order of the script.
+        """
+        return _Reading(self._spark, self._known, name_draws).read(plan)
+
+
+class _Reading:
+    """Reads one plan."""
+
+    def __init__(self, spark: Any, known: Known, name_draws: bool) -> None:
+        self._name_draws = name_draws
+        self._spark = spark
+        self._jvm = spark._jvm
+        self._known = known
+        self._application = known.application
+        shapes = ClassShapes(spark._jvm, self._application.shapes)
+        self._plan = PlanWalk(spark, shapes, self._application.local_data, self._name_seed)
+        self._values = ValueDigest(shapes.of, self._seeds_of)
+
+    def read(self, plan: Any) -> PlanDescription:
+        written = list(self._plan.walk(plan))
+        found = PlanDescription(
+            sources=self._plan.sources,
+            upstream=self._plan.upstream,
+            opaque=[*self._plan.opaque, *(source.opaque for source in self._plan.sources if source.opaque)],
+            cached=self._plan.cached,
+        )
+        try:
+            found.plan = self._digest(written, self._serialized())
+        except Unreadable as error:
+            found.opaque.append(str(error))
+            found.plan = digest("opaque")
+        self._judge(found)
+        return found
+
+    # -- the values ------------------------------------------------------------------------------------------------
+
+    def _serialized(self) -> list[Value]:
+        """Return what the plan's nodes hold, in the order in which it was put aside."""
+        output = self._jvm.org.apache.commons.io.output.ByteArrayOutputStream()
+        try:
+            self._jvm.java.io.ObjectOutputStream(output).writeObject(self._plan.values)
+        except Exception as error:
+            match = _NOT_SERIALIZABLE.search(str(error))
+            what = f"it holds a {match[1]}" if match else "it is nested too deeply, or cannot be serialized"
+            raise Unreadable(f"{what}, which recovery cannot look at") from error
+        (read,) = read_stream(_written_to(self._jvm, output))
+        if not isinstance(read, JavaObject) or len(read.parts[-1].extra) != self._plan.count + 1:
+            raise Unreadable("the plan's values cannot be read")
+        return read.parts[-1].extra[1:]
+
+    def _digest(self, written: list[Item], values: list[Value]) -> str:
+        """Return the digest of a plan: of its parts, of theirs, and so on down."""
+        stack: list[tuple[Open, list[str]]] = [(Open("plan"), [])]
+        for item in written:
+            if isinstance(item, Open):
+                stack.append((item, []))
+                continue
+            if isinstance(item, Serialized):
+                part = digest("values", self._values.digest(values[item.index], positional=item.positional).hex())
+            elif isinstance(item, Number):
+                part = digest("number", str(self._values.number("counted", str(item.number).encode())))
+            elif isinstance(item, Text):
+                part = digest("text", item.text)
+            else:
+                opened, parts = stack.pop()
+                if opened.order == "sorted":
+                    parts.sort()
+                elif opened.order == "turned":
+                    parts[:2] = parts[1::-1]
+                part = digest("group", opened.text, *parts)
+            stack[-1][1].append(part)
+        return digest(*stack[0][1])
+
+    def _name_seed(self, seed: int | None) -> str:
+        """Return what stands for the seed of a sample."""
+        draws = self._known.draws
+        if seed is None:
+            return draws.unnamed()
+        return draws.name(seed, left_open=False) if self._name_draws else f"seed {seed}"
+
+    def _seeds_of(self, value: JavaObject) -> dict[str, str]:
+        """Return the field of an expression that holds a drawn seed, with what stands for it."""
+        holder = _SEEDS.get(value.type.name.removeprefix(_EXPRESSIONS))
+        if holder is None or not self._name_draws:
+            return {}
+        seed = seed_in(value.get(holder))
+        hidden = any(name == "hideSeed" for _, name in value.type.fields)
+        left_open = value.get("hideSeed") == b"\1" if hidden else True
+        if seed is None:
+            return {}
+        return {holder: self._known.draws.name(seed, left_open=left_open)}
+
+    # -- what follows ----------------------------------------------------------------------------------------------
+
+    def _judge(self, found: PlanDescription) -> None:
+        """Say of every class in the plan whether it is known and deterministic."""
+        noted = self._values.noted
+        found.opaque += noted.unknown
+        names = set()
+        for class_name in sorted(self._plan.classes):
+            if not class_name.startswith(KNOWN_PACKAGES) or class_name.startswith(UNKNOWN_PACKAGES):
+                found.opaque.append(f"{class_name} is not known to recovery")
+        for class_name in sorted(self._plan.classes | noted.classes):
+            name = class_name.rsplit(".", 1)[-1].rstrip("$")
+            name = name.removesuffix("Exec")
+            names.add(name)
+            if name in OPAQUE:
+                found.opaque.append(f"{OPAQUE[name]} ({name}) cannot be fingerprinted")
+            why = NOT_DETERMINISTIC.get(name) or OF_PHYSICAL_PLANS.get(name)
+            if why:
+                found.not_deterministic.append(f"{name}: {why}")
+        if noted.counts_rows:
+            found.not_deterministic.append(IN_ORDER)
+        if noted.varying:
+            found.not_deterministic.append("Invoke: the method says that it is not deterministic")
+        for name, command, deterministic in noted.functions:
+            function = PythonFunction(name, self._application.functions.read(command), deterministic)
+            found.functions.append(function)
+            found.opaque += [f"function {name!r}: {reason}" for reason in function.identity.opaque]
+            if not deterministic:
+                found.not_deterministic.append(f"function {name!r} is marked as not deterministic")
+        if "CurrentUser" in names:
+            found.session["current user"] = str(self._jvm.org.apache.spark.util.Utils.getCurrentUserName())
+        if names & {"CurrentDatabase", "CurrentCatalog", "CurrentNamespace", "CurrentPath"}:
+            catalog = self._spark.catalog
+            found.session["current database"] = f"{catalog.currentCatalog()}.{catalog.currentDatabase()}"

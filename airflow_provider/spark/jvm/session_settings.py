@@ -1,0 +1,90 @@
+"""The settings of a session that were given a value of their own, and the session that a thread works in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from airflow_provider.spark.jvm.scala import companion, items
+
+_BETWEEN = "\x01"
+
+
+@contextmanager
+def active_session(spark: Any) -> Iterator[None]:
+    """Let *spark* be this thread's active session, without which no part of a plan can be built.
+
+    In the thread that made it, it is; a thread that the script has started has none.
+    """
+    sessions = spark._jvm.SparkSession
+    before = sessions.getActiveSession()
+    sessions.setActiveSession(spark._jsparkSession)
+    try:
+        yield
+    finally:
+        if before.isDefined():
+            sessions.setActiveSession(before.get())
+        else:
+            sessions.clearActiveSession()
+
+
+@contextmanager
+def settings_of_tasks(spark: Any) -> Iterator[None]:
+    """Let the tasks of jobs that this thread starts know the session's settings.
+
+    Spark does so for an action (``SQLExecution.withSQLConfPropagated``); a stage that runs before its action would be
+    computed with the defaults.
+    """
+    context, before = spark._jsparkSession.sparkContext(), spark._jsparkSession.sparkContext().getLocalProperties()
+    properties = before.clone()
+    for name, value in _all_settings(spark).items():
+        if name.startswith("spark"):
+            properties.setProperty(name, value)
+    context.setLocalProperties(properties)
+    try:
+        yield
+    finally:
+        context.setLocalProperties(before)
+
+
+def settings_set(spark: Any, *prefixes: str) -> dict[str, str]:
+    """Return the settings below *prefixes* whose value is not Spark's default, however they were set."""
+    known = companion(spark._jvm.org.apache.spark.sql.internal, "SQLConf")
+    return {
+        name: value
+        for name, value in _all_settings(spark).items()
+        if name.startswith(prefixes) and value != _default(known, name)
+    }
+
+
+def _all_settings(spark: Any) -> dict[str, str]:
+    settings = spark._jsparkSession.conf().getAll()
+    printed = [text.partition(" -> ") for text in str(settings.mkString(_BETWEEN)).split(_BETWEEN)]
+    if len(printed) == int(settings.size()) and all(arrow for _, arrow, _ in printed):
+        return {name: value for name, _, value in printed}
+    return {str(pair._1()): str(pair._2()) for pair in items(settings.toSeq())}  # a value holds what stands between
+
+
+def _default(known: Any, name: str) -> str | None:
+    """Return what a setting is if nobody sets it, ``None`` if Spark does not know it."""
+    entry = known.getConfigEntry(name)
+    return None if entry is None else str(entry.defaultValueString())
+
+
+def shuffle_settings(spark: Any) -> dict[str, str]:
+    """Return the settings that decide how map outputs are written, each with the value that is in force."""
+    configured = spark.sparkContext._conf  # getConf() copies it, setting by setting
+    entries = companion(spark._jvm.org.apache.spark.internal.config, "package")
+    return {
+        "spark.shuffle.compress": configured.get("spark.shuffle.compress", _entry(entries.SHUFFLE_COMPRESS())),
+        "spark.io.compression.codec": configured.get(
+            "spark.io.compression.codec", _entry(entries.IO_COMPRESSION_CODEC())
+        ),
+        "spark.serializer": configured.get("spark.serializer", _entry(entries.SERIALIZER())),
+        "spark.shuffle.manager": configured.get("spark.shuffle.manager", _entry(entries.SHUFFLE_MANAGER())),
+    }
+
+
+def _entry(entry: Any) -> str:
+    return str(entry.defaultValueString())

@@ -1,0 +1,1 @@
+"""Recovery points that a script names: computed, stored, read back, partition by partition."""

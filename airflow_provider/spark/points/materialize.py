@@ -1,0 +1,264 @@
+"""Compute what is missing of a vertex and store it, partition by partition.
+
+The plan runs as it is, with one function on top that writes a partition and reports it. As each task ends the driver
+records it, so that whatever the moment of a crash, all that was stored is found again.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, cast
+
+from airflow_provider.core.errors import Fenced
+from airflow_provider.core.events import MOST_PARTITIONS, VertexInitialized
+from airflow_provider.core.executions import ExecutionState, ExecutionVersion
+from airflow_provider.core.partitions import StoredPartition
+from airflow_provider.core.vertex_token import vertex_of
+from airflow_provider.spark.jvm.carriers import to_carriers
+from airflow_provider.spark.jvm.execution import PreparedJob, job_properties, leaf_parallelism, tries_of_a_task
+from airflow_provider.spark.jvm.layout import CUTTING_SETTINGS, WHOLE
+from airflow_provider.spark.jvm.session_settings import settings_set
+from airflow_provider.spark.points.cut import Cut
+from airflow_provider.spark.points.manifests import Delivering
+from airflow_provider.spark.points.partition_io import (
+    LAYOUT_PROPERTY,
+    MANIFEST_SCHEMA,
+    PARALLELISM_PROPERTY,
+    TRIES_PROPERTY,
+    partition_writer,
+)
+from airflow_provider.spark.points.reading import location
+from airflow_provider.spark.types import UnstorableType, refusal, schema_of
+
+if TYPE_CHECKING:
+    from pyspark.accumulators import AccumulatorParam
+    from pyspark.sql import DataFrame
+
+    from airflow_provider.job.job_master import JobMaster
+    from airflow_provider.spark.context import RecoveryContext
+    from airflow_provider.spark.identity.recovery_point import RecoveryPoint
+
+log = logging.getLogger(__name__)
+
+_PROGRESS_INTERVAL = 5.0
+"""Least seconds between two lines of progress."""
+
+
+class NotStored(Exception):
+    """The store refused partitions; the DataFrame has to be computed the ordinary way."""
+
+
+@dataclass(frozen=True)
+class Materialized:
+    """A stored vertex.
+
+    :ivar partitions: by index
+    :ivar upstream_seconds: wall time that the shuffles below took
+    :ivar storing_seconds: task time that went into encoding and storing what was computed now
+    """
+
+    partitions: dict[int, StoredPartition]
+    upstream_seconds: float
+    storing_seconds: float
+
+
+@dataclass
+class _Collector:
+    """Takes what the tasks report, from Spark's accumulator thread; seeing a report twice is harmless."""
+
+    master: JobMaster
+    title: str
+    is_current: Callable[[], bool]
+    parallelism: int = 0
+    stored: dict[int, StoredPartition] = field(default_factory=dict)
+    error: str = ""
+    on_error: Any = None
+    seconds: float = 0.0
+    storing: float = 0.0
+    _last_line: float = 0.0
+
+    def take(self, key: str, size: int, error: str, seconds: float = 0.0, storing: float = 0.0) -> None:
+        if error:
+            if not self.error:
+                self.error = error
+                self.on_error()
+            return
+        partition = StoredPartition.from_key(key, size)
+        if partition is None or partition.index in self.stored or not self.is_current():
+            return
+        try:
+            self.master.partition_finished(partition)
+        except Fenced:
+            return  # this driver is being stopped; an error here would only fill its log with Spark's stack traces
+        self.stored[partition.index] = partition
+        self.seconds += seconds
+        self.storing += storing
+        now = time.monotonic()
+        if now - self._last_line >= _PROGRESS_INTERVAL or len(self.stored) == self.parallelism:
+            self._last_line = now
+            log.info("%s: %d of %d partitions stored", self.title, len(self.stored), self.parallelism)
+
+
+def tag_of(execution: ExecutionVersion) -> str:
+    """Return the tag of the Spark jobs of an execution, by which they are cancelled."""
+    return f"spark-recovery-{execution.vertex}-{execution.number}"
+
+
+def materialize(
+    context: RecoveryContext, point: RecoveryPoint, execution: ExecutionVersion, because: tuple[str, ...] = ()
+) -> Materialized:
+    """Store the vertex; what survived and still fits is not computed again.
+
+    :param execution: what comes of it once a restart has overtaken it is ignored
+    :param because: why the vertex is not the one that was stored earlier
+    :raises NotStored: the store failed; nothing is wrong with the job itself
+    """
+    master, spark = context.master, point.df.sparkSession
+    collector = _Collector(master, point.title, lambda: context.executions.is_current(execution))
+    tag = tag_of(execution)
+    context.executions.move(execution, ExecutionState.DEPLOYING)
+    collector.on_error = lambda: spark.sparkContext.cancelJobsWithTag(tag)
+    description = f"checkpoint {point.name}"
+    known = master.vertex(point.vertex)
+    recorded = Cut.from_spec(known.initialized.layout_spec) if known and known.initialized.deterministic else None
+    settings = settings_set(spark, *CUTTING_SETTINGS)
+    with leaf_parallelism(spark, recorded.leaf_parallelism if recorded else 0) as parallelism:
+        writing = _writing(context, point, collector)
+        started = time.monotonic()
+        with job_properties(spark.sparkContext, {}, description=f"{description}: upstream stages", tag=tag):
+            job = PreparedJob(writing)
+        upstream_seconds = time.monotonic() - started
+        if recorded is not None and recorded.settings == settings:
+            job.pin(recorded.reads)
+        cut = Cut(parallelism, settings, job.layout.reads)
+        context.executions.move(execution, ExecutionState.RUNNING)
+        if job.parallelism > MOST_PARTITIONS:
+            raise NotStored(f"{job.parallelism:,} partitions are more than {MOST_PARTITIONS:,}")
+        missing = _initialize(context, point, job, collector, because, cut)
+        if missing:
+            properties = {
+                LAYOUT_PROPERTY: _layout(point, job),
+                PARALLELISM_PROPERTY: str(job.parallelism),
+                TRIES_PROPERTY: str(tries_of_a_task(spark.sparkContext)),
+            }
+            with job_properties(spark.sparkContext, properties, description=description, tag=tag):
+                _run(job, missing, collector)
+    lost = [index for index in range(job.parallelism) if index not in collector.stored]
+    if lost:
+        raise NotStored(collector.error or f"no task reported partitions {lost[:10]}")
+    return Materialized(collector.stored, upstream_seconds, collector.storing)
+
+
+def _run(job: PreparedJob, missing: list[int], collector: _Collector) -> None:
+    try:
+        rows = job.run(missing)
+    except Exception as error:
+        if collector.error:
+            raise NotStored(collector.error) from error
+        raise
+    for row in rows:
+        collector.take(row.key, row.bytes, row.error)
+
+
+def _writing(context: RecoveryContext, point: RecoveryPoint, collector: _Collector) -> DataFrame:
+    """Return the DataFrame that stores *point*'s rows when it runs."""
+    spark = point.df.sparkSession
+    try:
+        frame = to_carriers(point.df)
+    except UnstorableType as error:  # a user-defined type that looks one way in Python and another in the JVM
+        raise NotStored(refusal(schema_of(point.df))) from error
+    reports: list[Any] = []
+    accumulator = spark.sparkContext.accumulator(
+        reports, cast("AccumulatorParam[list[Any]]", Delivering(collector.take))
+    )
+
+    def report(key: str, size: int, error: str, seconds: float, storing: float) -> None:
+        accumulator.add([(key, size, error, seconds, storing)])
+
+    write = partition_writer(location(context), point.vertex, context.master.epoch, _schema(frame), report)
+    return frame.mapInArrow(write, MANIFEST_SCHEMA)
+
+
+def _schema(frame: DataFrame) -> bytes:
+    """Return the Arrow schema of a frame, serialised."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    if frame.sparkSession.version < "4.2":  # before that UTC is what it always takes
+        return bytes(to_arrow_schema(frame.schema).serialize().to_pybytes())
+    return bytes(to_arrow_schema(frame.schema, timezone="UTC").serialize().to_pybytes())
+
+
+def _layout(point: RecoveryPoint, job: PreparedJob) -> str:
+    return WHOLE if point.not_deterministic else job.layout.identity(job.parallelism)
+
+
+def _initialize(
+    context: RecoveryContext,
+    point: RecoveryPoint,
+    job: PreparedJob,
+    collector: _Collector,
+    because: tuple[str, ...],
+    cut: Cut,
+) -> list[int]:
+    """Record the vertex and what of it survived; return the indexes that have to be computed."""
+    master = context.master
+    layout = _layout(point, job)
+    whole = [*point.not_deterministic, *job.layout.whole_only]
+    if whole:
+        log.info("%s can only be kept whole: %s", point.title, "; ".join(dict.fromkeys(whole)))
+    survivors = master.survivors_of(point.vertex, layout, job.parallelism, deterministic=not whole)
+    again = _reset_others(master, point, layout, survivors, cut)
+    master.vertex_initialized(
+        VertexInitialized(
+            epoch=master.epoch,
+            at=time.time(),
+            vertex=point.vertex,
+            name=point.name,
+            fingerprint=point.fingerprint.digest,
+            parallelism=job.parallelism,
+            layout=layout,
+            deterministic=not whole,
+            schema=point.df.schema.json(),
+            upstream=tuple(vertex_of(token) for token in point.fingerprint.upstream),
+            parts=point.fingerprint.parts,
+            layout_spec=cut.to_spec(),
+            because=(*because, *again),
+        )
+    )
+    collector.parallelism = job.parallelism
+    for partition in survivors.values():
+        master.partition_finished(partition)
+        collector.stored[partition.index] = partition
+    missing = [index for index in range(job.parallelism) if index not in survivors]
+    log.info(
+        "%s: %d partitions, %d reused, %d to compute",
+        point.title,
+        job.parallelism,
+        len(survivors),
+        len(missing),
+    )
+    return missing
+
+
+def _reset_others(
+    master: JobMaster, point: RecoveryPoint, layout: str, survivors: dict[int, StoredPartition], cut: Cut
+) -> tuple[str, ...]:
+    """Record that partitions which earlier attempts finished are computed again, and say why."""
+    known = master.vertex(point.vertex)
+    if known is None:
+        return ()
+    kept = {partition.key for partition in survivors.values()}
+    again = tuple(index for index, record in known.partitions.items() if record.key not in kept)
+    if not again:
+        return ()
+    if known.initialized.layout == layout:
+        reason = "an incomplete vertex that is not deterministic cannot be kept in part"
+    else:
+        changed = cut.changes_since(Cut.from_spec(known.initialized.layout_spec))
+        reason = f"its rows are cut differently now{f' ({changed})' if changed else ''}"
+    log.warning("%s: %d stored partitions are not reused: %s", point.title, len(again), reason)
+    master.partitions_reset(point.vertex, again, reason)
+    return (reason,)

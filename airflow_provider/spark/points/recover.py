@@ -1,0 +1,152 @@
+"""What happens at a recovery point.
+
+The first attempt stores the DataFrame partition by partition. A later one that comes to the same point with the same
+plan, inputs and code finds what survived: everything (nothing runs), a part (only the missing partitions run), or
+nothing that may be trusted (all of it runs). Whatever goes wrong with storing, the DataFrame is computed the ordinary
+way: recovery never breaks a job that would have run.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider.core.errors import ConfigurationError
+from airflow_provider.core.explain import reasons
+from airflow_provider.core.partitions import incarnation
+from airflow_provider.spark.context import require_name
+from airflow_provider.spark.environment import executors_ready
+from airflow_provider.spark.identity.fingerprint import fingerprint
+from airflow_provider.spark.identity.recovery_point import RecoveryPoint
+from airflow_provider.spark.jvm.relation import as_vertex, unsliced
+from airflow_provider.spark.jvm.session_settings import active_session
+from airflow_provider.spark.points.materialize import NotStored
+from airflow_provider.spark.points.reading import read_partitions
+from airflow_provider.spark.points.restarting import compute, up_to_date
+from airflow_provider.spark.types import refusal, schema_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from airflow_provider.core.partitions import StoredPartition
+    from airflow_provider.spark.context import RecoveryContext
+
+log = logging.getLogger(__name__)
+
+
+def recover(
+    context: RecoveryContext, df: DataFrame, name: str, version: str = "", deterministic: bool | None = None
+) -> DataFrame:
+    """Do what :func:`airflow_provider.spark.checkpoint` promises, in a driver that has a recovery context."""
+    _require_classic(df, name)
+    if not isinstance(version, str):
+        raise ConfigurationError(f"checkpoint({name!r}) got the version {version!r}.", remedy="A version is a text.")
+    context.master.check()
+    df = up_to_date(context, df)
+    reason = _reason_to_skip(context, df)
+    if reason:
+        return _skip(context, df, name, reason)
+    identity = fingerprint(df, context, version)
+    if identity.opaque:
+        return _skip(
+            context,
+            df,
+            name,
+            f"a retry could not tell whether it is the same: {'; '.join(identity.opaque)}. If you can tell, say so: "
+            f'checkpoint(df, {name!r}, version="…")',
+        )
+    name, vertex = context.identify(name, identity.digest)
+    not_deterministic = {
+        None: identity.not_deterministic,
+        True: (),
+        False: (*identity.not_deterministic, "the script says that it is not deterministic"),
+    }[deterministic]
+    with active_session(df.sparkSession):
+        df = unsliced(df, context.application.ranges)
+        return _go_on_from(context, RecoveryPoint(df, name, vertex, identity, not_deterministic))
+
+
+def _require_classic(df: Any, name: Any) -> None:
+    from pyspark.sql import DataFrame
+
+    require_name("checkpoint", name)
+    if not isinstance(df, DataFrame) or not hasattr(df, "_jdf"):
+        raise ConfigurationError(
+            f"checkpoint({name!r}) got a {type(df).__module__}.{type(df).__name__}.",
+            remedy="It takes a DataFrame of a classic Spark session. Spark Connect is not supported, because its "
+            "client cannot see the plan's files and functions: submit the application to a cluster instead.",
+        )
+
+
+def _reason_to_skip(context: RecoveryContext, df: DataFrame) -> str:
+    """Return why *df* cannot be stored, whatever its plan; empty text if it can."""
+    if not context.master.request.options.enabled:
+        return "recovery is disabled"
+    if not context.master.usable:
+        return "the event store has failed"
+    if df.isStreaming:
+        return "it is a streaming DataFrame"
+    return refusal(schema_of(df)) or executors_ready(context, df.sparkSession)
+
+
+def _skip(context: RecoveryContext, df: DataFrame, name: str, reason: str) -> DataFrame:
+    log.warning("checkpoint %r is not stored; it is computed the ordinary way: %s", name, reason)
+    context.master.vertex_skipped(name, reason)
+    return df
+
+
+def _go_on_from(context: RecoveryContext, point: RecoveryPoint) -> DataFrame:
+    """Reuse, complete or compute the vertex; return a DataFrame that reads it."""
+    master = context.master
+    context.application.points[point.vertex] = point
+    known = master.vertex(point.vertex)
+    if known is not None and known.finished and point.vertex in context.done:
+        return _reading(context, point, context.done[point.vertex])
+    survivors = master.survivors(point.vertex)
+    if known is not None and len(survivors) == known.initialized.parallelism:
+        for partition in survivors.values():
+            master.partition_finished(partition)
+        master.vertex_reused(point.vertex)
+        if known.finished or master.vertex_finished(point.vertex):
+            log.info("%s: all %d partitions reused, nothing to compute", point.title, len(survivors))
+            context.hide(point.vertex)
+            return _reading(context, point, survivors)
+    if known is not None and known.initialized.deterministic and master.optional(point.vertex):
+        log.info("%s: partly lost, but all that reads it is finished; computed only if needed", point.title)
+        return as_vertex(point.df, point.df, point.vertex)
+    because = _because(context, point)
+    if because:
+        log.info("%s is computed again, because %s", point.title, "; ".join(because))
+    try:
+        stored = compute(context, point, because)
+    except NotStored as error:
+        return _skip(context, point.df, point.name, str(error))
+    return _reading(context, point, stored)
+
+
+def _because(context: RecoveryContext, point: RecoveryPoint) -> tuple[str, ...]:
+    """Say why the vertex is not the one that an earlier attempt stored under this name; empty if there is none."""
+    graph = context.master.graph
+    if point.vertex in graph.vertices:
+        return ()
+    earlier = [
+        vertex.initialized
+        for identity, vertex in graph.vertices.items()
+        if vertex.initialized.name == point.name
+        and context.master.epoch not in vertex.reached_by
+        and identity not in context.called
+    ]
+    if not earlier:
+        return ()
+    last = max(earlier, key=lambda initialized: initialized.epoch)
+    return tuple(reasons(last.parts, point.fingerprint.parts, last.schema, point.df.schema.json()))
+
+
+def _reading(context: RecoveryContext, point: RecoveryPoint, stored: dict[int, StoredPartition]) -> DataFrame:
+    context.done[point.vertex] = stored
+    vertex = context.master.vertex(point.vertex)
+    deterministic = vertex is not None and vertex.initialized.deterministic
+    token = point.vertex
+    if not deterministic:
+        token += f"@{incarnation(partition.key for partition in stored.values())}"
+    return as_vertex(point.df, read_partitions(context, point, stored), token)

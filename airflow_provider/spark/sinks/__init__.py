@@ -1,0 +1,1 @@
+"""What a script writes outside of its event store: by its owner only, and once per job."""

@@ -1,0 +1,24 @@
+"""Before a job writes anything outside of its event store, make sure that it still owns itself.
+
+A driver that was suspended, or cut off, for longer than its lease may wake up when a successor has taken over. It asks
+its lease before each write of the DataFrame API and of SQL, which keeps it from writing the same output a second time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from airflow_provider.core.sql_text import may_write
+from airflow_provider.spark.calls import WRITES, Call, Kind, Proceed, Stages
+
+
+def confirmed(check: Callable[[], None]) -> Stages:
+    """Call *check* before each write: ``df.write``, ``df.writeTo``, SQL, merges, and RDDs that are saved."""
+
+    def write(call: Call, proceed: Proceed) -> Any:
+        if call.kind is not Kind.SQL or may_write(str(call.argument(0, "sqlQuery"))):
+            check()
+        return proceed()
+
+    return dict.fromkeys((*WRITES, Kind.SQL), write)

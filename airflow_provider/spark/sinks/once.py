@@ -1,0 +1,305 @@
+"""Write an output once per job: what an earlier attempt has committed is not written again.
+
+Skipped is only what is certain to be the same and to be whole: the identity of the write is equal (fingerprint of the
+DataFrame, target, format, mode, options, partitioning, and which of several such writes of the script it is), the
+event that its commit had returned is in the store, and all files of that commit are still there, unchanged. What is
+about to be written is remembered before, so that a later attempt can take back what a killed one has left.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider.core.causes import one_line
+from airflow_provider.core.committed_output import DOUBT, Commit, OutputFile, copies, listing_digest, write_of
+from airflow_provider.core.errors import Fenced
+from airflow_provider.core.faults import AFTER_SINK_COMMIT, fault_point
+from airflow_provider.core.unfinished_write import UnfinishedWrite, replaced_by, suspected_by
+from airflow_provider.spark.calls import Call, Kind, Proceed, Stages
+from airflow_provider.spark.jvm.commands import WritingCommand, merged_table
+from airflow_provider.spark.jvm.output import output_files
+from airflow_provider.spark.jvm.pending_output import PendingOutput
+from airflow_provider.spark.jvm.write_commands import no_rows
+from airflow_provider.spark.sinks.rdd_sinks import RddSinks
+from airflow_provider.spark.sinks.sink_identity import Sink, SinkIdentity, is_there
+from airflow_provider.spark.sinks.unknown_sinks import UnknownSinks
+from airflow_provider.spark.sinks.write_watch import watched_write
+
+if TYPE_CHECKING:
+    from airflow_provider.spark.context import RecoveryContext
+    from airflow_provider.spark.sinks.take_back import OutputAttempt
+
+log = logging.getLogger(__name__)
+
+_MADE = "_spark_recovery_settings"
+
+
+def sinks_once(context: RecoveryContext, output: OutputAttempt) -> Stages:
+    """Let each write of ``df.write`` and of SQL happen once per job, if the job's options say so."""
+    options = context.master.request.options
+    if not options.enabled or options.sinks != "once":
+        return {}
+    unknown = UnknownSinks(context.master)
+    return {
+        **_Sinks(context, output, unknown).stages(),
+        **unknown.stages(),
+        **RddSinks(context.master, output).stages(),
+    }
+
+
+class _Sinks:
+    def __init__(self, context: RecoveryContext, output: OutputAttempt, unknown: UnknownSinks) -> None:
+        self._context = context
+        self._output = output
+        self._unknown = unknown
+        self._identity = SinkIdentity(context)
+
+    def stages(self) -> Stages:
+        return {Kind.SETTING: self._setting, Kind.WRITE: self._write, Kind.SQL: self._sql}
+
+    def _setting(self, call: Call, proceed: Proceed) -> Any:
+        made = getattr(call.owner, _MADE, ())
+        setattr(call.owner, _MADE, (*made, (call.name, call.args, dict(call.kwargs))))
+        return proceed()
+
+    def _write(self, call: Call, proceed: Proceed) -> Any:
+        writer, name, args, kwargs = call.owner, call.name, call.args, dict(call.kwargs)
+        spark, made = writer._df.sparkSession, getattr(writer, _MADE, ())
+        return self._once(
+            spark,
+            lambda: self._identity.of_writer(writer, made, name, args, kwargs),
+            lambda: self._identity.unknown_writer(spark, made, name, args, kwargs),
+            proceed,
+            lambda _: None,
+        )
+
+    def _sql(self, call: Call, proceed: Proceed) -> Any:
+        spark, text = call.owner, call.argument(0, "sqlQuery")
+        if not isinstance(text, str) or not hasattr(spark, "_jsparkSession"):
+            return proceed()
+        command = WritingCommand.parse(spark, text)
+        if command is None or not self._guarded(lambda: command.table):
+            merged = merged_table(spark, text)
+            return self._unknown.write(spark, f"table {merged}", proceed) if merged else proceed()
+        if not call.text_alone:
+            adds = not command.overwrites and not command.creates
+            return self._unknown.write(spark, f"table {command.table}", proceed) if adds else proceed()
+        return self._once(spark, lambda: self._identity.of_command(spark, command, text), lambda: "", proceed, no_rows)
+
+    def _once(
+        self,
+        spark: Any,
+        sink_of: Callable[[], Sink | None],
+        unknown_of: Callable[[], str],
+        write: Callable[[], Any],
+        left_out: Callable[[Any], Any],
+    ) -> Any:
+        """Write, unless that was done.
+
+        :param unknown_of: where rows are added that nobody can look for, if it is no sink
+        :param left_out: what the script gets instead
+        """
+        self._guarded(lambda: self._output.prepare(spark))
+        sink = self._guarded(sink_of)
+        if sink is None:
+            unknown = self._guarded(unknown_of)
+            return self._unknown.write(spark, unknown, write) if unknown else write()
+        if sink.mode == "append" and self._guarded(lambda: not sink.place.locate() and not sink.place.new()):
+            return self._unknown.write(spark, sink.place.target, write)
+        before = self._guarded(lambda: self._files(spark, sink))
+        replaced: tuple[str, ...] = ()
+        if sink.repeated:
+            replaced = self._guarded(lambda: self._make_room(spark, sink)) or ()
+        elif before is not None and self._guarded(lambda: self._written(spark, sink, before)):
+            return left_out(spark)
+        with ExitStack() as stack:
+            if before is not None:
+                self._guarded(lambda: self._begin(spark, sink, before, replaced, stack))
+            result = write()
+        fault_point(AFTER_SINK_COMMIT)
+        self._guarded(lambda: self._returned(spark, sink, before, replaced))
+        return result
+
+    def _make_room(self, spark: Any, sink: Sink) -> tuple[str, ...]:
+        """Say why each attempt writes it; where Spark would refuse to, remove what an earlier attempt has written.
+
+        :return: the writes of earlier attempts that go when this one is committed
+        """
+        known = self._context.master.coordinator(sink.coordinator)
+        commit = Commit.from_state(known) if known is not None else None
+        committed = [commit.write] if commit is not None and commit.files else []
+        replaced = tuple(dict.fromkeys((*replaced_by(known or {}), *committed)))
+        if known is None or sink.overwrites or (known.get("status") != "REPEATED" and not replaced):
+            log.info("sink %s is written by each attempt: %s", sink.title, sink.repeated)
+            return ()
+        if sink.mode == "error":  # Spark refuses to write where something is
+            if not sink.place.table:
+                PendingOutput(spark, sink.place.locate(), self._output.number).remove_writes(replaced, whole=True)
+            return ()
+        if replaced:
+            log.info(
+                "sink %s: an earlier attempt has added its rows already. They are written again, because they may not "
+                "be the same (%s), and take the place of those.",
+                sink.title,
+                sink.repeated,
+            )
+        else:
+            log.warning(
+                "sink %s: attempt %s has added its rows already. They are added again, because they may not be the "
+                "same: %s. Rows may be there twice.",
+                sink.title,
+                known.get("attempt"),
+                sink.repeated,
+            )
+        return replaced
+
+    def _begin(
+        self, spark: Any, sink: Sink, before: list[OutputFile], replaced: tuple[str, ...], stack: ExitStack
+    ) -> None:
+        """Remember that it is about to be written, and watch it until *stack* is left."""
+        location = sink.place.locate()
+        creates = not location
+        location = location or sink.place.new()
+        if not location:  # a table of which only Spark knows where it is
+            self._remember(sink, "BEGUN", {})
+            return
+        pending = PendingOutput(spark, location, self._output.number)
+        known = self._context.master.coordinator(sink.coordinator)
+        write = UnfinishedWrite(
+            title=sink.title,
+            attempt=self._context.master.epoch,
+            number=self._output.number,
+            location=location,
+            existed=pending.exists(),
+            before=listing_digest(before),
+            latest=max((time for _, _, time in before), default=0),
+            mode=sink.mode,
+            table=sink.place.table,
+            creates=creates,
+            repeated=bool(sink.repeated),
+            replaces=replaced,
+            suspects=suspected_by(known or {}),
+            deaths=int((known or {}).get("deaths", 0)),
+        )
+        remember = self._context.master.remember
+        remember(sink.coordinator, write.to_state())
+        stack.enter_context(
+            watched_write(
+                lambda: pending.a_write(staged=sink.overwrites),
+                lambda names: remember(sink.coordinator, write.known_as(names).to_state()),
+            )
+        )
+
+    def _guarded(self, do: Callable[[], Any]) -> Any:
+        """Return what *do* returns, ``None`` where it fails: then the output is written as it always is."""
+        try:
+            return do()
+        except Fenced:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever is wrong, the write itself comes out as without this
+            log.info("Whether an output was written already cannot be told: %s", one_line(error))
+            return None
+
+    def _files(self, spark: Any, sink: Sink) -> list[OutputFile]:
+        location = sink.place.locate()
+        return output_files(spark, location) if location else []
+
+    def _written(self, spark: Any, sink: Sink, now: list[OutputFile]) -> bool:
+        """Whether an earlier attempt has written it, and it is there as that attempt left it."""
+        known = self._context.master.coordinator(sink.coordinator)
+        if known is None:
+            return False
+        commit = Commit.from_state(known)
+        if commit is None:
+            if known.get("status") == "UNKNOWN" and sink.mode == "append":
+                log.warning(
+                    "sink %s: attempt %s has written it, but its files cannot be told from those of others, so it is "
+                    "written again; rows may be there twice.",
+                    sink.title,
+                    known.get("attempt"),
+                )
+            return False
+        changed = commit.changed(now)
+        if not changed and sink.overwrites:
+            changed = commit.others(now)
+        if not changed and not commit.files and not is_there(spark, sink.place):
+            changed = "nothing is there"
+        if changed:
+            log.info(
+                "sink %s was written by attempt %s, but %s: it is written again",
+                sink.title,
+                known.get("attempt"),
+                changed,
+            )
+            return False
+        log.info("sink %s: already written by attempt %s, not written again", sink.title, known.get("attempt"))
+        return True
+
+    def _returned(self, spark: Any, sink: Sink, before: list[OutputFile] | None, replaced: tuple[str, ...]) -> None:
+        """Remember what was written, now that Spark says that it is committed, and remove what it has replaced."""
+        if before is None:
+            if sink.repeated:
+                self._remember(sink, "REPEATED", {})
+            return
+        now = self._files(spark, sink)
+        write = UnfinishedWrite.from_state(self._context.master.coordinator(sink.coordinator))
+        new = set(now) - set(before)
+        commit = Commit.between(before, now) or self._own_commit(sink, new) if new else Commit.of_nothing()
+        doubt = self._settle(spark, sink, write, commit, now) if write is not None and write.suspects else ""
+        if sink.repeated:
+            state: dict[str, Any] = {**(commit.to_state() if commit is not None else {}), DOUBT: doubt}
+            self._remember(sink, "REPEATED", {**state, "replaces": list(replaced)})
+            if replaced:
+                PendingOutput(spark, sink.place.locate(), self._output.number).remove_writes(replaced)
+            return
+        if commit is None:
+            log.info("sink %s: what this write has left cannot be told from others; a retry writes again", sink.title)
+            self._remember(sink, "UNKNOWN", {DOUBT: doubt})
+            return
+        self._remember(sink, "WRITTEN", {**commit.to_state(), DOUBT: doubt})
+
+    def _settle(
+        self, spark: Any, sink: Sink, write: UnfinishedWrite, commit: Commit | None, now: list[OutputFile]
+    ) -> str:
+        """Remove what attempts that died before they knew Spark's name of this write have committed of it.
+
+        That is told by the bytes: each of its files is equal to the one of the same number that was written now. If
+        others have added equal files, it is all the same which of them stay.
+
+        :return: why rows may be there twice; empty text if they are not
+        """
+        present = {write_of(path) for path, _, _ in now}.intersection(write.suspects)
+        if not present:
+            return ""
+        output = PendingOutput(spark, sink.place.locate(), self._output.number)
+
+        def own(suspect: str) -> bool:
+            pairs = copies(now, suspect, commit.write) if commit is not None else None
+            return pairs is not None and all(output.same_bytes(*pair) for pair in pairs)
+
+        twins = sorted(suspect for suspect in present if self._guarded(functools.partial(own, suspect)))
+        if twins:
+            output.remove_writes(twins[: write.deaths])
+            log.info("sink %s: an attempt that died had written the same files already; they were removed", sink.title)
+            return ""
+        doubt = (
+            f"sink {sink.title}: an attempt died while it wrote, and other files have arrived since. Whether they are "
+            "its own cannot be told: they are not equal to what is written now. Rows may be there twice."
+        )
+        log.warning("%s", doubt)
+        return doubt
+
+    def _own_commit(self, sink: Sink, new: set[OutputFile]) -> Commit | None:
+        """Tell the files of this write from others that arrived at the same time, if its name was seen."""
+        write = UnfinishedWrite.from_state(self._context.master.coordinator(sink.coordinator))
+        if write is None or len(write.writes) != 1:
+            return None
+        return Commit.between([], [file for file in new if write_of(file[0]) == write.writes[0]])
+
+    def _remember(self, sink: Sink, status: str, state: dict[str, Any]) -> None:
+        master = self._context.master
+        master.remember(sink.coordinator, {"status": status, "attempt": master.epoch, **state})

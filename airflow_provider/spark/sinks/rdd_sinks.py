@@ -1,0 +1,74 @@
+"""Files that RDDs write themselves: what a killed write has left does not stand in the way of the next attempt.
+
+Each attempt writes them. They refuse to write where something is, so all that is needed is that a folder which holds
+nothing but a dead driver's pending tasks goes; it is taken back as other outputs are.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from airflow_provider.core.causes import one_line
+from airflow_provider.core.committed_output import listing_digest
+from airflow_provider.core.digest import digest
+from airflow_provider.core.errors import Fenced
+from airflow_provider.core.unfinished_write import SINK, UnfinishedWrite
+from airflow_provider.spark.calls import Call, Kind, Proceed, Stages
+from airflow_provider.spark.jvm.output import qualified
+from airflow_provider.spark.jvm.pending_output import PendingOutput
+
+if TYPE_CHECKING:
+    from airflow_provider.job.job_master import JobMaster
+    from airflow_provider.spark.sinks.take_back import OutputAttempt
+
+log = logging.getLogger(__name__)
+
+
+class RddSinks:
+    """The files that RDDs of one attempt write."""
+
+    def __init__(self, master: JobMaster, output: OutputAttempt) -> None:
+        self._master = master
+        self._output = output
+        self._occurrences: Counter[str] = Counter()
+
+    def stages(self) -> Stages:
+        """Look at the methods of RDDs that write files."""
+        return {Kind.SAVE_RDD: self._write}
+
+    def _write(self, call: Call, proceed: Proceed) -> None:
+        name = self._begin(str(call.argument(0, "path")))
+        proceed()
+        if name:
+            self._master.remember(name, {"status": "RETURNED", "attempt": self._master.epoch})
+
+    def _begin(self, path: str) -> str:
+        """Remember what is about to be written; returns under which name, empty text if it is not remembered."""
+        from pyspark.sql import SparkSession
+
+        spark = SparkSession._instantiatedSession
+        if spark is None or not self._master.usable:
+            return ""
+        try:
+            location = qualified(spark, path)
+            self._occurrences[location] += 1
+            name = f"{SINK}{digest('rdd', location, str(self._occurrences[location]))[:32]}"
+            write = UnfinishedWrite(
+                title=location,
+                attempt=self._master.epoch,
+                number=self._output.number,
+                location=location,
+                existed=PendingOutput(spark, location, self._output.number).exists(),
+                before=listing_digest([]),
+                mode="error",
+                repeated=True,
+            )
+            self._master.remember(name, write.to_state())
+        except Fenced:
+            raise
+        except Exception as error:  # noqa: BLE001 - it is written as it would have been
+            log.debug("What an RDD writes to %s cannot be remembered: %s", path, one_line(error))
+            return ""
+        return name

@@ -1,0 +1,206 @@
+"""Which output a write of the script is: where it goes, and whether its rows are certain to be the same."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider.core.digest import digest
+from airflow_provider.core.unfinished_write import SINK
+from airflow_provider.spark.identity.fingerprint import fingerprint
+from airflow_provider.spark.jvm.commands import WritingCommand
+from airflow_provider.spark.jvm.output import (
+    FILE_FORMATS,
+    new_table_location,
+    path_exists,
+    qualified,
+    qualified_table,
+    table_location,
+    unspread,
+)
+
+if TYPE_CHECKING:
+    from airflow_provider.spark.context import RecoveryContext
+
+TO_PATHS = ("save", "parquet", "json", "csv", "orc", "text")
+TO_TABLES = ("saveAsTable", "insertInto")
+_KEPT_NOWHERE = frozenset({"noop", "console", "memory"})
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a write goes.
+
+    :ivar target: what it is called
+    :ivar locate: where its files are now; empty text if nowhere
+    :ivar new: where Spark puts them if there is no such table yet; empty text if that is not known
+    :ivar table: the table's qualified name; empty text for a path
+    """
+
+    target: str
+    locate: Callable[[], str]
+    new: Callable[[], str]
+    table: str = ""
+
+
+@dataclass(frozen=True)
+class Sink:
+    """One write of the script.
+
+    :ivar coordinator: under which it is remembered
+    :ivar title: what the log calls it
+    :ivar mode: ``append``, ``overwrite`` or ``error``
+    :ivar repeated: why each attempt writes it; empty if its rows are certain to be the same
+    """
+
+    coordinator: str
+    title: str
+    place: Place
+    mode: str
+    repeated: str = ""
+
+    @property
+    def overwrites(self) -> bool:
+        """Whether it replaces what is there."""
+        return self.mode == "overwrite"
+
+
+class SinkIdentity:
+    """Tells the writes of a script from each other."""
+
+    def __init__(self, context: RecoveryContext) -> None:
+        self._context = context
+        self._occurrences: Counter[str] = Counter()
+
+    def of_writer(
+        self, writer: Any, made: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Sink | None:
+        """Return what the script is about to write; ``None`` for what is always written.
+
+        :param made: how the writer was set up: names of methods, arguments, named arguments
+        """
+        df = writer._df
+        if not self._usable(df):
+            return None
+        given = _given(made, name, args, kwargs)
+        if name in TO_PATHS and given["format"] not in FILE_FORMATS | {""}:
+            return None
+        if not given["target"]:
+            return None
+        spark = df.sparkSession
+        files = (given["format"] or spark.conf.get("spark.sql.sources.default")) in FILE_FORMATS
+        if name in TO_PATHS:
+            if not files:
+                return None
+            path = qualified(spark, given["target"])
+            place = Place(path, lambda: path, lambda: path)
+        else:
+            place = self._table(spark, given["target"], given["path"], creates=files and name == "saveAsTable")
+        if given["mode"] == "ignore" and is_there(spark, place):
+            return None  # Spark writes nothing
+        what = (name, repr(made), repr(args), repr(sorted(kwargs.items())))
+        mode = given["mode"] or ("append" if name == "insertInto" else "error")
+        return self._identified(df, place, what, mode if mode in ("append", "overwrite") else "error")
+
+    def unknown_writer(self, spark: Any, made: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+        """Return where a writer adds rows that nobody can look for; empty text if it adds none, or to files."""
+        if name == "jdbc":  # url, table, mode, properties
+            table = args[1] if len(args) > 1 else kwargs.get("table")
+            args = (f"table {table} of a database", *args[2:])
+        given = _given(made, name, args, kwargs)
+        format_ = given["format"] or str(spark.conf.get("spark.sql.sources.default")).lower()
+        if given["mode"] != "append" or name in TO_TABLES or format_ in FILE_FORMATS | _KEPT_NOWHERE:
+            return ""
+        return f"{format_} {given['target'] or _option(made, 'dbtable')}".strip()
+
+    def of_command(self, spark: Any, command: WritingCommand, text: str) -> Sink | None:
+        """Return what a statement is about to write; ``None`` for what is always written."""
+        df = command.query()
+        if not self._usable(df):
+            return None
+        files = (command.provider or spark.conf.get("spark.sql.sources.default")) in FILE_FORMATS
+        place = self._table(spark, command.table, command.location, creates=files and command.creates)
+        mode = "overwrite" if command.overwrites else "error" if command.creates else "append"
+        return self._identified(df, place, (text,), mode)
+
+    def _usable(self, df: Any) -> bool:
+        self._context.master.check()
+        return self._context.master.usable and not df.isStreaming
+
+    def _table(self, spark: Any, name: str, path: str, *, creates: bool) -> Place:
+        """Return a table's place.
+
+        :param path: where the script puts the files of a new table; empty text if it leaves that to Spark
+        :param creates: whether the write makes a table of files if there is none
+        """
+
+        def new() -> str:
+            if not creates:
+                return ""
+            return qualified(spark, path) if path else new_table_location(spark, name)
+
+        target = f"table {name} of {spark.catalog.currentDatabase()}"
+        return Place(target, lambda: table_location(spark, name), new, qualified_table(spark, name))
+
+    def _identified(self, df: Any, place: Place, what: tuple[str, ...], mode: str) -> Sink:
+        """Return the sink of a DataFrame's rows."""
+        identity = fingerprint(df, self._context)
+        not_deterministic = identity.not_deterministic
+        rows = unspread(df) if not_deterministic else df  # coalesce(1) before a write does not change its rows
+        if rows is not df:
+            not_deterministic = fingerprint(rows, self._context).not_deterministic
+        reason = "; ".join((*identity.opaque, *not_deterministic))
+        key = digest("repeated" if reason else identity.digest, place.target, *what)
+        self._occurrences[key] += 1
+        occurrence = self._occurrences[key]
+        return Sink(
+            f"{SINK}{digest(key, str(occurrence))[:32]}",
+            place.target if occurrence == 1 else f"{place.target} (write {occurrence})",
+            place,
+            mode,
+            reason,
+        )
+
+
+def _option(made: Any, key: str) -> str:
+    """Return an option as the script gave it; empty text if it did not."""
+    found = ""
+    for setting, given, named in made:
+        if setting == "option" and str(given[0] if given else named.get("key")).lower() == key:
+            found = str(given[1] if len(given) > 1 else named.get("value"))
+        elif setting == "options":
+            found = str(named.get(key, found))
+    return found
+
+
+def _given(made: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, str]:
+    """Return mode, format, target (path or table) and path as the script gave them; empty texts for defaults."""
+    mode = format_ = ""
+    path = _option(made, "path")
+    for setting, given, named in made:
+        values = [*given, *named.values()]
+        if setting == "mode" and values[0]:
+            mode = str(values[0])
+        elif setting == "format":
+            format_ = str(values[0])
+    first = args[0] if args else kwargs.get("path", kwargs.get("name", kwargs.get("tableName")))
+    second = args[1] if len(args) > 1 else None
+    third = args[2] if len(args) > 2 else None
+    if name == "insertInto":
+        overwrite = second if second is not None else kwargs.get("overwrite")
+        mode = mode if overwrite is None else "overwrite" if overwrite else "append"
+    elif name in ("save", "saveAsTable"):
+        format_ = str(second or kwargs.get("format") or format_)
+        mode = str(third or kwargs.get("mode") or mode)
+    else:
+        format_ = name
+        mode = str((second if name != "text" else None) or kwargs.get("mode") or mode)
+    return {"mode": mode.lower(), "format": format_.lower(), "target": str(first or path or ""), "path": path}
+
+
+def is_there(spark: Any, place: Place) -> bool:
+    """Whether there is a table or a folder where a write goes."""
+    location = place.locate()
+    return bool(location) and (bool(place.table) or path_exists(spark, location))

@@ -1,0 +1,148 @@
+"""Take back what a killed write has left, before the script reads or writes anything.
+
+Removed are the files of that write alone, which Spark names after it, and the folder of its pending tasks, which bears
+the number of its driver: other jobs may write to the same place at any time. Whether the write had come to its end is
+not asked: another job's commit clears Spark's folder of pending tasks, so its absence proves nothing. An unfinished
+write is one of which no event says that Spark's call returned; it is done again in any case.
+
+The driver that wrote is dead or fenced. If it is only paused, its committed tasks are gone when it wakes: it cannot add
+rows a second time that it had written before, and the fence ends it.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import threading
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider.core.causes import one_line
+from airflow_provider.core.committed_output import Commit, arrived, listing_digest, write_of
+from airflow_provider.core.errors import Fenced
+from airflow_provider.core.unfinished_write import TAKEN_BACK, UnfinishedWrite, unfinished_writes
+from airflow_provider.spark.calls import Call, Kind, Proceed, Stages
+from airflow_provider.spark.jvm.output import output_files, table_exists
+from airflow_provider.spark.jvm.pending_output import PendingOutput, set_application_attempt
+
+if TYPE_CHECKING:
+    from airflow_provider.job.job_master import JobMaster
+
+log = logging.getLogger(__name__)
+
+
+class OutputAttempt:
+    """The attempt as Hadoop's file committers see it.
+
+    :ivar number: under which it writes files: random, since others write to the same folders, and this job's attempts
+        count from 1 again once it was deleted from the store
+    """
+
+    def __init__(self, master: JobMaster) -> None:
+        self._master = master
+        self._lock = threading.Lock()
+        self.number = 1 + secrets.randbelow(2**31 - 2)
+
+    def stages(self) -> Stages:
+        """Prepare each session that the script makes."""
+
+        def session(call: Call, proceed: Proceed) -> None:
+            proceed()
+            self.prepare(call.owner)
+
+        return {Kind.SESSION: session}
+
+    def prepare(self, spark: Any) -> None:
+        """Let file writes carry this attempt's number, and take back what earlier attempts have left unfinished."""
+        try:
+            set_application_attempt(spark, self.number)
+        except Exception as error:  # noqa: BLE001 - the job runs as it does without
+            log.info("File writes of this attempt cannot be told from those of others: %s", one_line(error))
+        options = self._master.request.options
+        if options.enabled and options.sinks == "once":
+            self.take_back(spark)
+
+    def take_back(self, spark: Any) -> None:
+        """Take back what earlier attempts have left unfinished; what fails is tried again at the next call.
+
+        :raises Fenced: a newer attempt owns the job
+        """
+        master = self._master
+        with self._lock:
+            unfinished = unfinished_writes(dict(master.graph.coordinators), master.epoch)
+            if not unfinished or not master.usable:
+                return
+            master.check_now()
+            for name, write in unfinished.items():
+                try:
+                    self._take_back(spark, name, write)
+                except Fenced:
+                    raise
+                except Exception as error:  # noqa: BLE001 - then it is written again with what is there
+                    log.info(
+                        "sink %s: what attempt %d has left cannot be removed: %s",
+                        write.title,
+                        write.attempt,
+                        one_line(error),
+                    )
+
+    def _take_back(self, spark: Any, name: str, write: UnfinishedWrite) -> None:
+        pending = PendingOutput(spark, write.location, write.number)
+        committed = self._committed_writes()
+        names = {*write.writes, *pending.writes()} - committed
+        files = output_files(spark, write.location)
+        if not names and write.mode == "error" and not write.existed:
+            # Its driver has made the folder, which nobody else then writes to.
+            only = Commit.between([], files)
+            if only is not None and only.write not in committed:
+                if pending.begun():
+                    names = {only.write}
+                elif not write.table:  # Spark clears the pending tasks away when all files are in their place
+                    self._adopt(name, write, only)
+                    return
+        own = [file for file in files if write_of(file[0]) in names]
+        exists = bool(write.table) and table_exists(spark, write.table)
+        if write.creates and exists and write.mode != "overwrite":
+            # Spark makes the table when all of its files are there.
+            found = own or ([] if write.existed else files)
+            commit = None if write.repeated else Commit.between([], found) if files else Commit.of_nothing()
+            if commit is not None:
+                _register_partitions(spark, write.table)
+                self._adopt(name, write, commit)
+                return
+        # A table that was made and may not be again is Spark's to refuse; its rows stay.
+        made = write.creates and exists and write.mode == "error"
+        replaced = made or (write.mode == "overwrite" and (exists or not write.table))
+        removed = 0 if replaced else pending.remove_files(path for path, _, _ in own)
+        was_pending = pending.remove(names)
+        if not replaced and (not write.existed or (write.table and not exists)):
+            pending.remove_target()
+        if removed or was_pending:
+            log.info(
+                "sink %s: attempt %d died while it wrote; %s removed before it is written again",
+                write.title,
+                write.attempt,
+                " and ".join([f"{removed} of its files", *(["its pending tasks"] if was_pending else [])]),
+            )
+        suspects, deaths = set(write.suspects), write.deaths
+        if write.mode == "append" and not names and listing_digest(files) != write.before:
+            suspects |= arrived(files, write.latest) - committed
+            deaths += 1
+        others = {"replaces": list(write.replaces), "suspects": sorted(suspects), "deaths": deaths}
+        self._master.remember(name, {"status": TAKEN_BACK, "attempt": self._master.epoch, **others})
+
+    def _adopt(self, name: str, write: UnfinishedWrite, commit: Commit) -> None:
+        """Remember a write as committed that came to its end without an event that says so."""
+        status = "REPEATED" if write.repeated else "WRITTEN"
+        self._master.remember(name, {"status": status, "attempt": write.attempt, **commit.to_state()})
+        log.info("sink %s: attempt %d has written all of it and died", write.title, write.attempt)
+
+    def _committed_writes(self) -> set[str]:
+        """Return the names of writes that are known to have been committed."""
+        states = [state for state in self._master.graph.coordinators.values() if isinstance(state, dict)]
+        return {commit.write for state in states if (commit := Commit.from_state(state)) is not None}
+
+
+def _register_partitions(spark: Any, table: str) -> None:
+    """Do what Spark does behind the making of a partitioned table."""
+    if any(column.isPartition for column in spark.catalog.listColumns(table)):
+        spark.catalog.recoverPartitions(table)

@@ -1,0 +1,99 @@
+"""Say when a write is repeated of which nobody can tell whether an earlier attempt has committed it.
+
+Tables of other formats than files, and databases, do not say which write their rows come from. A retry that adds rows
+to them again says so in the task log, with the table's name, or fails, if the job's options say so.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import Counter
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider.core.causes import one_line
+from airflow_provider.core.committed_output import DOUBT
+from airflow_provider.core.digest import digest
+from airflow_provider.core.errors import Fenced
+from airflow_provider.core.failure import UnrecoverableError
+from airflow_provider.spark.calls import Call, Kind, Proceed, Stages
+
+if TYPE_CHECKING:
+    from airflow_provider.job.job_master import JobMaster
+
+log = logging.getLogger(__name__)
+
+_BEGUN, _RETURNED = "BEGUN", "RETURNED"
+_TABLE = "_spark_recovery_table"
+
+
+class UnknownSinks:
+    """The writes of one attempt that add rows where nobody can tell whose they are."""
+
+    def __init__(self, master: JobMaster) -> None:
+        self._master = master
+        self._occurrences: Counter[str] = Counter()
+        self._lock = threading.Lock()
+
+    def stages(self) -> Stages:
+        """Look at ``df.writeTo(…).append()`` and ``df.mergeInto(…).merge()``."""
+        return {Kind.TABLE: self._table, Kind.ADD_TO_TABLE: self._add}
+
+    def _table(self, call: Call, proceed: Proceed) -> Any:
+        proceed()
+        setattr(call.owner, _TABLE, call.argument(1, "table"))
+
+    def _add(self, call: Call, proceed: Proceed) -> Any:
+        return self.write(call.owner._spark, f"table {getattr(call.owner, _TABLE, '')}", proceed)
+
+    def write(self, spark: Any, title: str, write: Callable[[], Any]) -> Any:
+        """Write; before that, say if an earlier attempt has, or may have.
+
+        :raises UnrecoverableError: it has, and the job's options forbid to write it again
+        """
+        if not self._master.usable:
+            return write()
+        name = self._name(spark, title)
+        known = self._master.coordinator(name)
+        again = known is not None and known.get("attempt") != self._master.epoch
+        doubt = self._say(title, known) if known is not None and again else ""
+        self._remember(name, title, _BEGUN, doubt)
+        result = write()
+        self._remember(name, title, _RETURNED, doubt)
+        return result
+
+    def _say(self, title: str, known: dict[str, Any]) -> str:
+        """Say that a write is repeated; returns what was said."""
+        attempt = known.get("attempt")
+        what = (
+            f"attempt {attempt} has written it"
+            if known.get("status") == _RETURNED
+            else f"attempt {attempt} died while it wrote, and may have committed"
+        )
+        if self._master.request.options.unknown_sinks == "fail":
+            raise UnrecoverableError(
+                f"sink {title}: {what}. To write it again may duplicate rows. Look at what is there, then start afresh "
+                "(resume=never), or set unknown_sinks=warn."
+            )
+        doubt = f"sink {title}: {what}. It is written again; rows may be there twice."
+        log.warning("%s", doubt)
+        return doubt
+
+    def _name(self, spark: Any, title: str) -> str:
+        """Return under which a write is remembered: where it goes, and which of several it is."""
+        context = spark._jsc.sc()
+        batch = (context.getLocalProperty("sql.streaming.queryId"), context.getLocalProperty("streaming.sql.batchId"))
+        key = digest(title, *(str(part) for part in batch))
+        with self._lock:
+            self._occurrences[key] += 1
+            return f"unknown-sink/{digest(key, str(self._occurrences[key]))[:32]}"
+
+    def _remember(self, name: str, title: str, status: str, doubt: str) -> None:
+        state = {"status": status, "attempt": self._master.epoch, "title": title, DOUBT: doubt}
+        try:
+            self._master.remember(name, state)
+        except Fenced:
+            raise
+        except Exception as error:  # noqa: BLE001 - the write itself comes out as without this
+            log.info("sink %s: that it is written cannot be remembered: %s", title, one_line(error))

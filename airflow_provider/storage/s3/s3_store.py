@@ -1,0 +1,185 @@
+"""An object store on S3 or a look-alike. Rests on ``PutObject`` with ``If-None-Match: *`` and on nothing subtler.
+
+Conditional deletes, conditional completion and checksums of the server's are ignored by look-alikes, so they are not
+used. Every request goes through the one retry policy and the one translation of errors.
+"""
+
+from __future__ import annotations
+
+import builtins
+import itertools
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from botocore import exceptions as boto
+
+from airflow_provider.core.errors import ObjectNotFound, StoreError
+from airflow_provider.core.options import StorageOptions
+from airflow_provider.storage.checks import check_store
+from airflow_provider.storage.keys import check_key, check_prefix
+from airflow_provider.storage.object_store import ObjectInfo, Readable, every
+from airflow_provider.storage.retry import RetryPolicy
+from airflow_provider.storage.s3.s3_client import S3Requests, s3_client
+from airflow_provider.storage.s3.s3_multipart import abort_upload, upload_in_parts
+
+if TYPE_CHECKING:
+    import boto3
+
+log = logging.getLogger(__name__)
+
+MULTIPART_THRESHOLD = 16 * 1024**2
+"""Files of this size (bytes) and more are uploaded in parts."""
+_BATCH = 1_000
+_CHUNK = 1024**2
+_REFUSED_BATCH = {"MissingContentMD5", "InvalidDigest", "NotImplemented", "MethodNotAllowed", "MalformedXML"}
+
+
+class S3ObjectStore:
+    """Objects below ``s3://bucket/prefix``. Threads may share it; making one sends nothing.
+
+    :param prefix: without slashes at its ends; empty for the whole bucket
+    :param session: overrides where credentials come from, nothing else
+    :raises ConfigurationError: an option cannot be used
+    """
+
+    def __init__(
+        self,
+        bucket: str,
+        prefix: str,
+        options: StorageOptions,
+        *,
+        session: boto3.Session | None = None,
+        retry: RetryPolicy | None = None,
+    ) -> None:
+        self._bucket, self._prefix = bucket, f"{prefix}/" if prefix else ""
+        self._client = s3_client(options, session)
+        self._requests = S3Requests(self._client, bucket, retry or RetryPolicy())
+        self._creation: dict[str, Any] = {}
+        if options.sse:
+            self._creation["ServerSideEncryption"] = options.sse
+        if options.sse_kms_key_id:
+            self._creation |= {"ServerSideEncryption": "aws:kms", "SSEKMSKeyId": options.sse_kms_key_id}
+
+    @property
+    def uri(self) -> str:
+        """``s3://bucket/prefix``."""
+        return f"s3://{self._bucket}/{self._prefix}".rstrip("/")
+
+    def put_new(self, key: str, body: bytes) -> None:
+        """See :class:`ObjectStore`."""
+        whole = self._whole(key)
+        self._requests.call(
+            "PutObject", whole, self._client.put_object, Key=whole, Body=body, IfNoneMatch="*", **self._creation
+        )
+
+    def put(self, key: str, body: bytes) -> None:
+        """See :class:`ObjectStore`."""
+        whole = self._whole(key)
+        self._requests.call("PutObject", whole, self._client.put_object, Key=whole, Body=body, **self._creation)
+
+    def upload(self, key: str, path: Path, through: Callable[[BinaryIO], Readable] | None = None) -> None:
+        """See :class:`ObjectStore`. One request below 16 MiB, else a multipart upload that is aborted if it fails."""
+        size = path.stat().st_size
+        with path.open("rb") as file:
+            source = through(file) if through else file
+            if size < MULTIPART_THRESHOLD:
+                self.put(key, source.read())
+            else:
+                upload_in_parts(self._requests, self._whole(key), source, size, self._creation)
+
+    def share(self, key: str, path: Path) -> None:
+        """See :class:`ObjectStore`."""
+        self.upload(key, path)
+
+    def borrow(self, key: str, path: Path) -> None:
+        """See :class:`ObjectStore`."""
+        self.download(key, path)
+
+    def get(self, key: str) -> bytes:
+        """See :class:`ObjectStore`."""
+
+        def request(**at: Any) -> bytes:
+            return self._client.get_object(**at)["Body"].read()
+
+        whole = self._whole(key)
+        return self._requests.call("GetObject", whole, request, Key=whole)
+
+    def download(self, key: str, path: Path) -> None:
+        """See :class:`ObjectStore`."""
+
+        def request(**at: Any) -> None:
+            body = self._client.get_object(**at)["Body"]
+            with path.open("wb") as target:
+                for chunk in body.iter_chunks(_CHUNK):
+                    target.write(chunk)
+
+        whole = self._whole(key)
+        self._requests.call("GetObject", whole, request, Key=whole)
+
+    def list(self, prefix: str) -> Iterator[ObjectInfo]:
+        """See :class:`ObjectStore`."""
+        whole = self._prefix + check_prefix(prefix)
+        more: dict[str, str] = {}
+        while True:
+            page = self._requests.call("ListObjectsV2", whole, self._client.list_objects_v2, Prefix=whole, **more)
+            for entry in page.get("Contents", []):
+                key = entry["Key"].removeprefix(self._prefix)
+                yield ObjectInfo(key, entry["Size"], entry["LastModified"].timestamp())
+            if not page.get("IsTruncated"):
+                return
+            more = {"ContinuationToken": page["NextContinuationToken"]}
+
+    def delete(self, keys: Iterable[str]) -> None:
+        """See :class:`ObjectStore`. 1,000 keys a request; one a request where the store refuses batches."""
+        remaining = iter([self._whole(key) for key in keys])
+        while batch := [*itertools.islice(remaining, _BATCH)]:
+            try:
+                self._requests.call("DeleteObjects", batch[0], self._delete_batch, keys=batch)
+            except StoreError as error:
+                if error.ids.get("code") not in _REFUSED_BATCH and error.ids.get("status") not in {405, 501}:
+                    raise
+                log.debug("%s refuses to delete in batches: %s", self.uri, error)
+                for whole in batch:
+                    self._requests.call("DeleteObject", whole, self._client.delete_object, Key=whole)
+
+    def abort_uploads(self, prefix: str, which: Callable[[str], bool] = every) -> int:
+        """See :class:`ObjectStore`."""
+        whole = self._prefix + check_prefix(prefix)
+        aborted = 0
+        more: dict[str, str] = {}
+        while True:
+            page = self._requests.call(
+                "ListMultipartUploads", whole, self._client.list_multipart_uploads, Prefix=whole, **more
+            )
+            for upload in page.get("Uploads", []):
+                # Not every look-alike heeds the prefix.
+                if upload["Key"].startswith(whole) and which(upload["Key"].removeprefix(self._prefix)):
+                    aborted += abort_upload(self._requests, upload["Key"], upload["UploadId"])
+            if not page.get("IsTruncated"):
+                return aborted
+            more = {"KeyMarker": page["NextKeyMarker"], "UploadIdMarker": page["NextUploadIdMarker"]}
+
+    def exists(self, key: str) -> bool:
+        """See :class:`ObjectStore`."""
+        whole = self._whole(key)
+        try:
+            self._requests.call("HeadObject", whole, self._client.head_object, Key=whole)
+        except ObjectNotFound:
+            return False
+        return True
+
+    def check(self) -> None:
+        """See :class:`ObjectStore`."""
+        check_store(self)
+
+    def _whole(self, key: str) -> str:
+        return self._prefix + check_key(key)
+
+    def _delete_batch(self, keys: builtins.list[str], **at: Any) -> None:
+        answer = self._client.delete_objects(**at, Delete={"Objects": [{"Key": key} for key in keys], "Quiet": True})
+        failed = [entry for entry in answer.get("Errors", []) if entry.get("Code") != "NoSuchKey"]
+        if failed:
+            # In the shape of a whole request's error, so that it is repeated or reported like any other.
+            raise boto.ClientError({"Error": failed[0]}, "DeleteObjects")

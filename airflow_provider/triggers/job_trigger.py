@@ -1,0 +1,157 @@
+"""The trigger that follows a job while its task is deferred: no worker is held, however long the job takes.
+
+It needs the event store and nothing else, so it is the same for every cluster manager, and it keeps nothing between two
+looks that it could not read again: a triggerer that is restarted simply goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, cast
+
+from airflow.triggers.base import BaseTrigger, TriggerEvent
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_delay, wait_exponential
+
+from airflow_provider.airflow.driver import end_driver
+from airflow_provider.airflow.following import JobWatch
+from airflow_provider.airflow.mark import job_mark
+from airflow_provider.airflow.order import UNREADABLE, Order, Outcome
+from airflow_provider.airflow.renewed_store import RenewedStore
+from airflow_provider.airflow.threads import Pace, in_thread
+from airflow_provider.core.errors import ConfigurationError
+from airflow_provider.core.job import JobId
+from airflow_provider.hooks.cluster_applications import end_remembered
+from airflow_provider.hooks.spark_recovery import SparkRecoveryHook
+from airflow_provider.storage.cancelling import cancel, cancel_unclaimed
+from airflow_provider.storage.claims import same_machine
+
+if TYPE_CHECKING:
+    import logging
+
+    from airflow_provider.storage.object_store import ObjectStore
+
+_PACE = Pace(per_second=25.0)
+_PATIENCE = 900.0
+"""Seconds for which a store may be unreadable before the task is told."""
+_DEFERRED = "deferred"
+
+
+class SparkRecoveryTrigger(BaseTrigger):
+    """Follow a job's events and its driver's heartbeat until it ends; then one event tells how.
+
+    :param kwargs: see :class:`airflow_provider.airflow.order.Order`; those of every release are understood
+    """
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]  # upstream has no types there
+        self._order = Order.from_kwargs(kwargs)
+        self._watch: JobWatch | None = None
+        self._store = RenewedStore(self._open)
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        """Return the class and plain JSON values."""
+        return f"{type(self).__module__}.{type(self).__qualname__}", self._order.to_kwargs()
+
+    @cached_property
+    def _trigger_log(self) -> logging.Logger:
+        return cast("logging.Logger", self.log)
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        """Look from time to time; yield one event when the job has ended, or when a worker has to look into it."""
+        try:
+            while (outcome := await self._look_patiently()) is None:
+                await asyncio.sleep(self._order.pause)
+            yield TriggerEvent(outcome.to_payload())  # type: ignore[no-untyped-call]
+        except asyncio.CancelledError:
+            # Airflow 3.3 calls on_kill() by itself, and only when a user acts on the task.
+            if not hasattr(BaseTrigger, "on_kill") and await self._state() not in (None, _DEFERRED):
+                await in_thread(self._cancel)
+            raise
+
+    async def on_kill(self) -> None:
+        """End the application: the user has marked or cleared the task."""
+        if await self._state() == _DEFERRED:
+            self._trigger_log.info("The task is still deferred: another triggerer follows the job, which goes on.")
+            return
+        await in_thread(self._cancel)
+
+    async def _look_patiently(self) -> Outcome | None:
+        retrying = AsyncRetrying(
+            retry=retry_if_exception(self._may_pass),
+            stop=stop_after_delay(_PATIENCE),
+            wait=wait_exponential(multiplier=max(1.0, self._order.pause / 4), max=60.0),
+            before_sleep=self._failed,
+            reraise=True,
+        )
+        try:
+            return await retrying(self._look)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the task is to hear of it in words
+            epoch = self._watch.epoch if self._watch is not None else self._order.epoch
+            return Outcome(UNREADABLE, epoch, f"{type(error).__name__}: {error}")
+
+    async def _look(self) -> Outcome | None:
+        await _PACE.turn()
+        return await in_thread(self._look_now)
+
+    def _look_now(self) -> Outcome | None:
+        if self._watch is None:
+            self._watch = JobWatch(cast("ObjectStore", self._store), self._order, self._trigger_log)
+        return self._watch.look()
+
+    def _may_pass(self, error: BaseException) -> bool:
+        """Whether to look again: whatever fails, but for a connection that never worked."""
+        # tenacity asks about cancellations, too.
+        return isinstance(error, Exception) and (self._store.worked or not isinstance(error, ConfigurationError))
+
+    def _failed(self, state: RetryCallState) -> None:
+        self._store.forget()
+        if self._watch is not None:
+            self._watch.start_over()
+        if state.attempt_number == 1 and state.outcome is not None:
+            self._trigger_log.warning("The job cannot be followed, trying again: %s", state.outcome.exception())
+
+    def _open(self) -> ObjectStore:
+        hook = SparkRecoveryHook.of_store(
+            recovery_conn_id=self._order.recovery_conn_id,
+            event_store=self._order.event_store,
+            recovery_options=dict(self._order.settings),
+        )
+        return hook.store
+
+    def _cancel(self) -> None:
+        """Fence the driver, then end it by whatever is within reach."""
+        order, job = self._order, JobId.parse(self._order.job)
+        prefix, told, mark = job.prefix, order.application, job_mark(order.event_store, job)
+        epoch = self._watch.epoch if self._watch is not None and self._watch.epoch else order.epoch
+        store = self._open()
+        claim = cancel(store, prefix, epoch) if epoch else cancel_unclaimed(store, prefix, order.after)
+        if claim is not None:
+            self._trigger_log.info(
+                "Attempt %d is fenced: it ends at its next heartbeat, wherever it runs.", claim.epoch
+            )
+        end_remembered(told.manager, told.external_id, told.conn_id, mark, self._trigger_log)
+        if claim is not None and same_machine(claim):
+            end_driver(claim, self._trigger_log)
+
+    async def _state(self) -> str | None:
+        """Return the state that Airflow has for the task, empty text for none; ``None`` if it cannot be told."""
+        instance: Any = self.task_instance
+        if instance is None:
+            return None
+        try:
+            from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
+
+            states = await in_thread(
+                lambda: RuntimeTaskInstance.get_task_states(
+                    dag_id=instance.dag_id,
+                    task_ids=[instance.task_id],
+                    run_ids=[instance.run_id],
+                    map_index=instance.map_index,
+                )
+            )
+            return "".join(str(state or "") for state in states[instance.run_id].values())
+        except Exception as error:  # noqa: BLE001 - Airflow's own account of why it calls us is then to be believed
+            self._trigger_log.warning("Airflow does not tell the state of the task: %s", error)
+            return None

@@ -1,0 +1,30 @@
+"""Errors carry what a caller needs, so that nobody parses a message."""
+
+from __future__ import annotations
+
+import inspect
+
+from airflow_provider.core import errors
+from airflow_provider.core.errors import (
+    AccessDenied,
+    ClaimsLost,
+    OwnershipUnconfirmed,
+    RecoveryError,
+    StoreUnavailable,
+)
+
+
+def test_an_error_names_the_thing_the_remedy_and_the_ids() -> None:
+    """The text is both sentences; ids that are not known are left out."""
+    error = AccessDenied("Access denied.", remedy="Allow it.", bucket="b", key="k", region=None)
+    assert str(error) == "Access denied. Allow it."
+    assert (error.message, error.remedy, error.ids) == ("Access denied.", "Allow it.", {"bucket": "b", "key": "k"})
+    assert str(RecoveryError("Alone.")) == "Alone."
+
+
+def test_there_is_one_hierarchy_and_it_says_what_is_worth_another_try() -> None:
+    """Every error of the project is a RecoveryError; a store may answer again, and the next epoch may be a free one."""
+    kinds = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if kind.__module__ == errors.__name__]
+    assert len(kinds) > 5
+    assert all(issubclass(kind, RecoveryError) for kind in kinds)
+    assert [kind for kind in kinds if kind.retryable] == [ClaimsLost, OwnershipUnconfirmed, StoreUnavailable]

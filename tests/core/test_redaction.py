@@ -1,0 +1,59 @@
+"""Secrets in errors and reasons."""
+
+from __future__ import annotations
+
+import pytest
+
+from airflow_provider.core import events as ev
+from airflow_provider.core.redaction import redacted, redacted_event, secrets_of
+
+
+def test_what_is_secret_is_told_by_its_name() -> None:
+    """Environment variables, and arguments in both forms; places, switches and what is very short are none."""
+    environment = {
+        "DB_PASSWORD": "hunter22",
+        "SPARK_RECOVERY_AWS_SECRET_ACCESS_KEY": "wJalrXUtnFEMI/K7",
+        "AWS_WEB_IDENTITY_TOKEN_FILE": "/var/run/token",
+        "TOKENIZERS_PARALLELISM": "false",
+        "PWD_LENGTH": "12",
+        "HOME": "/root/home",
+    }
+    arguments = ("--user", "someone", "--password", "from-a-flag", "--api-key=in-one-word", "--token", "--write", "x")
+    assert secrets_of(environment, arguments) == {
+        "hunter22",
+        "wJalrXUtnFEMI/K7",
+        "from-a-flag",
+        "in-one-word",
+    }
+    assert secrets_of({}, ()) == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("text", "clean"),
+    [
+        ("login with hunter22 refused, hunter22!", "login with *** refused, ***!"),
+        ("jdbc:postgresql://bob:s3cr:et@db:5432/x is down", "jdbc:postgresql://***@db:5432/x is down"),
+        ("url jdbc:mysql://db/x?user=bob&password=abc&ssl=1", "url jdbc:mysql://db/x?user=bob&password=***&ssl=1"),
+        ("Option(fs.s3a.secret.key = 'a b', x = 1)", "Option(fs.s3a.secret.key = ***, x = 1)"),
+        ("PARSE_SYNTAX_ERROR: unexpected token: 'FROM'", "PARSE_SYNTAX_ERROR: unexpected token: 'FROM'"),
+        ("s3://bucket/key is not there", "s3://bucket/key is not there"),
+        ("ValueError: a == b", "ValueError: a == b"),
+    ],
+)
+def test_texts_without_secrets(text: str, clean: str) -> None:
+    """Known secrets, user and password of a URL, and what is assigned to a secret's name; the rest stays readable."""
+    assert redacted(text, {"hunter22"}) == clean
+    assert redacted(clean, {"hunter22"}) == clean
+
+
+def test_of_two_secrets_the_longer_one_goes_whole() -> None:
+    """None of it is left over where one is the beginning of the other."""
+    assert redacted("abcde abcdefgh", {"abcde", "abcdefgh"}) == "*** ***"
+
+
+def test_events_without_secrets() -> None:
+    """Errors and reasons are cleaned; what has none, and what is no text of somebody else's, is the same object."""
+    failed = ev.JobFailed(epoch=1, at=1.0, error="no hunter22", unrecoverable=False, store_retries=0)
+    assert redacted_event(failed, {"hunter22"}).error == "no ***"  # type: ignore[attr-defined]
+    skipped = ev.VertexSkipped(epoch=1, at=1.0, name="hunter22", reason="it has no shuffle")
+    assert redacted_event(skipped, {"hunter22"}) is skipped

@@ -1,0 +1,65 @@
+"""The decision table: attach, resume, succeed or start afresh."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from airflow_provider.core.graph import JobState
+from airflow_provider.core.takeover import Attach, Decision, LastAttempt, Resume, StartAfresh, Succeed, decide
+
+RUNNING_STATES = [JobState.CREATED, JobState.RECONCILING, JobState.RUNNING]
+FINISHED, FAILED = JobState.FINISHED, JobState.FAILED
+
+
+def test_the_first_attempt_starts_afresh() -> None:
+    """There is nothing to go on from."""
+    for resume in ("auto", "never"):
+        assert decide(None, resume) == StartAfresh("first attempt")
+
+
+@pytest.mark.parametrize("state", [*RUNNING_STATES, FINISHED, FAILED])
+def test_what_was_discarded_is_not_gone_on_from(state: JobState) -> None:
+    """Whatever had become of it; but a driver that lives is attached to."""
+    assert decide(LastAttempt(7, state, discarded="by ann"), "auto") == StartAfresh("by ann")
+    if not state.terminal:
+        assert decide(LastAttempt(7, state, alive=True, discarded="by ann"), "auto") == Attach(7)
+
+
+@pytest.mark.parametrize("state", [*RUNNING_STATES, FINISHED, FAILED])
+def test_another_runs_attempt_is_not_gone_on_from(state: JobState) -> None:
+    """Whatever had become of it, and whoever has taken notice."""
+    for acknowledged in (False, True):
+        last = LastAttempt(7, state, acknowledged=acknowledged, another_run=True)
+        assert decide(last, "auto") == StartAfresh("attempt 7 was made for another DAG run of the same name")
+
+
+@pytest.mark.parametrize(
+    ("states", "alive", "acknowledged", "resume", "decision"),
+    [
+        # A driver that lives is never doubled, not even by resume="never".
+        (RUNNING_STATES, True, False, "auto", Attach(7)),
+        (RUNNING_STATES, True, False, "never", Attach(7)),
+        # One that died is gone on from, or not, as the user wants.
+        (RUNNING_STATES, False, False, "auto", Resume(7, "attempt 7 was lost: its heartbeat has stopped")),
+        (RUNNING_STATES, False, False, "never", StartAfresh("resume is set to 'never'")),
+        # A success that nobody saw is taken notice of; one that was seen means that the task was cleared.
+        ([FINISHED], None, False, "auto", Succeed(7)),
+        ([FINISHED], None, True, "auto", StartAfresh("attempt 7 succeeded and its task was cleared")),
+        ([FINISHED], None, None, "never", StartAfresh("resume is set to 'never'")),
+        # A failure is resumed, also after its task was cleared.
+        ([FAILED], None, None, "auto", Resume(7, "attempt 7 failed")),
+        ([FAILED], None, None, "never", StartAfresh("resume is set to 'never'")),
+    ],
+)
+def test_the_table(
+    states: list[JobState], alive: bool | None, acknowledged: bool | None, resume: str, decision: Decision
+) -> None:
+    """Each line of it; ``None``: whichever, for example a heartbeat that still moves when the end is recorded."""
+    for state, is_alive, is_acknowledged in itertools.product(
+        states,
+        [False, True] if alive is None else [alive],
+        [False, True] if acknowledged is None else [acknowledged],
+    ):
+        assert decide(LastAttempt(7, state, is_alive, is_acknowledged), resume) == decision

@@ -1,0 +1,62 @@
+"""What is remembered of a write before it begins."""
+
+from __future__ import annotations
+
+from airflow_provider.core import events as ev
+from airflow_provider.core.committed_output import arrived
+from airflow_provider.core.graph import ExecutionGraph
+from airflow_provider.core.unfinished_write import UnfinishedWrite, unfinished_writes
+
+WRITE = UnfinishedWrite(
+    "file:/out", 1, 77, "file:/out", existed=False, before="d", mode="append", writes=("u",), suspects=("s",)
+)
+
+
+def attempt(epoch: int, *, fresh: bool = False) -> ev.AttemptStarted:
+    return ev.AttemptStarted(
+        epoch=epoch, at=0.0, fresh=fresh, abandoned=False, reason="", application="a.py", host="here"
+    )
+
+
+def begun(epoch: int) -> ExecutionGraph:
+    graph = ExecutionGraph()
+    graph.apply(attempt(epoch))
+    for name, state in {"sink/a": WRITE.to_state(), "sink/b": {"status": "WRITTEN"}, "step/a": {"result": 1}}.items():
+        graph.apply(ev.CoordinatorSnapshot(epoch=epoch, at=0.0, coordinator=name, state=state))
+    return graph
+
+
+def test_a_write_is_remembered_with_all_that_its_end_needs() -> None:
+    """As plain JSON, with the names that are learnt later; anything else, also of older releases, is none."""
+    assert UnfinishedWrite.from_state(WRITE.to_state()) == WRITE
+    assert WRITE.known_as({"v", "u"}).writes == ("u", "v")
+    assert UnfinishedWrite.from_state({"status": "WRITING", "attempt": 1, "before": ""}) is None
+    assert UnfinishedWrite.from_state({**WRITE.to_state(), "status": "WRITTEN"}) is None
+    assert UnfinishedWrite.from_state("WRITING") is None
+
+
+def test_what_older_releases_remembered_suspects_nothing() -> None:
+    """They did not say how new the files were that were there before."""
+    known = {name: value for name, value in WRITE.to_state().items() if name not in ("latest", "suspects")}
+    write = UnfinishedWrite.from_state(known)
+    assert write is not None
+    assert arrived([("/part-0-0f8fad5b-d9cb-469f-a165-70867728950e-c000.orc", 1, 2**62)], write.latest) == set()
+    assert write.suspects == ()
+
+
+def test_only_earlier_attempts_are_unfinished() -> None:
+    """What this attempt writes at the moment is not, nor what was written, nor what is no write."""
+    states = begun(1).coordinators
+    assert unfinished_writes(states, 2) == {"sink/a": WRITE}
+    assert unfinished_writes(states, 1) == {}
+
+
+def test_an_attempt_that_starts_afresh_knows_what_was_killed() -> None:
+    """It reuses nothing, and yet takes back what a killed write has left; behind a success nothing is unfinished."""
+    graph = begun(1)
+    graph.apply(attempt(2, fresh=True))
+    assert graph.coordinators == {"sink/a": WRITE.to_state()}
+    graph = begun(1)
+    graph.apply(ev.JobFinished(epoch=1, at=0.0, store_retries=0))
+    graph.apply(attempt(2, fresh=True))
+    assert graph.coordinators == {}

@@ -1,0 +1,158 @@
+"""What a retry runs ahead of its action, to learn how the plan goes on above it, is what the action would run."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from pyspark.sql import functions as F
+
+from tests.spark.attempts import Attempts
+from tests.spark.auto.gates import Gate, running
+from tests.spark.auto.plans import joins
+from tests.spark.auto.watched import auto_attempt, configured
+from tests.support.waiting import wait_until
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.spark
+
+TWO_JOINS = {
+    "spark.sql.adaptive.localShuffleReader.enabled": "false",
+    "spark.sql.autoBroadcastJoinThreshold": "-1",
+    "spark.sql.adaptive.autoBroadcastJoinThreshold": "3000",
+}
+"""Planned with two sort-merge joins; of the smaller one adaptive execution makes a broadcast join."""
+
+
+@pytest.fixture
+def holidays(tmp_path: Path) -> Path:
+    """300 customers' days as people type them; only the lenient parser of old Spark takes 31/02."""
+    folder = tmp_path / "holidays"
+    folder.mkdir()
+    lines = (f"{customer},{1 + customer % 31:02}/02/2020\n" for customer in range(300))
+    (folder / "days.csv").write_text("".join(lines))
+    return folder
+
+
+def test_a_table_that_is_broadcast_ahead_is_read_as_the_session_says(
+    spark: SparkSession, orders: Path, attempts: Attempts, holidays: Path
+) -> None:
+    """Tasks that run ahead of the action know the settings of the session."""
+
+    def query() -> DataFrame:
+        days = spark.read.schema("customer long, day date").option("dateFormat", "dd/MM/yyyy").csv(str(holidays))
+        return spark.read.parquet(str(orders)).join(F.broadcast(days), "customer").groupBy("customer").agg(F.max("day"))
+
+    settings = {"spark.sql.legacy.timeParserPolicy": "LEGACY", "spark.sql.ansi.enabled": "false"}
+    with configured(spark, settings):
+        with auto_attempt(attempts, spark) as first:
+            df = query()
+            rows = sorted(df.collect())
+            assert all(row[1] is not None for row in rows)
+            assert first.keep(df) == ["shuffle(customer)"]
+            first.lose("shuffle(customer)", 1)
+        with auto_attempt(attempts, spark):
+            assert sorted(query().collect()) == rows
+
+
+def test_a_shuffle_above_one_that_was_not_kept_is_found(spark: SparkSession, orders: Path, attempts: Attempts) -> None:
+    """What is below it and was too cheap to keep runs first, as in the attempt before, and so the plan goes on in the
+    same way.
+    """
+
+    def query() -> DataFrame:
+        df = spark.read.parquet(str(orders))
+        few = df.where("customer < 20").groupBy("customer").agg(F.count("*").alias("times"))
+        return df.join(few, "customer").groupBy("amount").agg(F.sum("times")).groupBy("sum(times)").count()
+
+    with configured(spark, TWO_JOINS):
+        with auto_attempt(attempts, spark) as first:
+            df = query()
+            rows = sorted(df.collect())
+            assert "BroadcastHashJoin" in joins(df)
+            assert len(first.keep(df)) == 4
+            first.lose("shuffle(customer)")
+        with auto_attempt(attempts, spark) as second:
+            assert sorted(query().collect()) == rows
+            assert second.put_back()["shuffle(sum(times))"] > 0
+
+
+def test_an_action_waits_for_stages_that_run_ahead_of_another_of_its_frame(
+    spark: SparkSession, orders: Path, attempts: Attempts, tmp_path: Path
+) -> None:
+    """Two threads run one frame; a third, with a frame of its own, does not wait for them."""
+    gate = Gate(tmp_path / "gate", waits="few")
+
+    def query() -> DataFrame:
+        df = spark.read.parquet(str(orders))
+        waiting = spark.read.parquet(f"{orders}/part-0.parquet").where("customer < 20").where(gate.passes(F.lit("few")))
+        few = waiting.groupBy(F.col("customer").alias("who")).agg(F.count("*").alias("n"))
+        return df.join(few, F.col("customer") == F.col("who")).groupBy("amount").agg(F.sum("n"))
+
+    with configured(spark, TWO_JOINS):
+        with auto_attempt(attempts, spark) as first:
+            df = query()
+            with running(df, gate) as rows:
+                gate.open()
+            expected = sorted(rows.result())
+            assert "shuffle(amount)" in first.keep(df)
+            vertices = first.application.registry.vertices.values()
+            first.lose(next(vertex.name for vertex in vertices if vertex.maps == 1 and "customer" in vertex.name))
+        gate.path.unlink()
+        with auto_attempt(attempts, spark) as second, ThreadPoolExecutor(2) as pool:
+            again = query()
+            one, other = pool.submit(again.collect), pool.submit(again.collect)
+            wait_until(lambda: second.restorer._under_way, "a stage to run ahead")
+            assert spark.read.parquet(str(orders)).groupBy("amount").count().count() == 97
+            assert not one.done()
+            assert not other.done()
+            gate.open()
+            assert sorted(one.result()) == sorted(other.result()) == expected
+            assert "shuffle(amount)" in second.put_back()
+
+
+@pytest.mark.parametrize("action", ["count", "write", "INSERT"])
+def test_what_ran_ahead_of_an_action_does_not_run_again(
+    spark: SparkSession, orders: Path, attempts: Attempts, tmp_path: Path, action: str
+) -> None:
+    """Also where nothing could be put back, and where the action makes a plan of its own: its functions ran once."""
+    spark.sql(f"CREATE TABLE ahead (customer BIGINT, n BIGINT) USING parquet LOCATION '{tmp_path / 'ahead'}'")
+
+    def run() -> int:
+        counter = spark.sparkContext.accumulator(0)
+
+        def seen(customer: int) -> int:
+            counter.add(1)
+            return customer
+
+        df = spark.read.parquet(str(orders)).repartition(3, "amount")
+        df = (
+            df.select(F.udf(seen, "long", useArrow=False)("customer").alias("customer"))
+            .groupBy("customer")
+            .agg(F.count("*").alias("n"))
+        )
+        if action == "count":
+            df.count()
+        elif action == "write":
+            df.write.mode("overwrite").parquet(str(tmp_path / "out"))
+        else:
+            df.createOrReplaceTempView("counted")
+            spark.sql("INSERT INTO ahead SELECT * FROM counted")
+        return int(counter.value)
+
+    try:
+        with auto_attempt(attempts, spark) as first:
+            assert run() == 2000
+            by_amount = spark.read.parquet(str(orders)).repartition(3, "amount").groupBy("customer").count()
+            rows = sorted(by_amount.collect())
+            assert "shuffle(customer)" in first.keep(by_amount)
+            first.lose("shuffle(amount)")
+        with auto_attempt(attempts, spark):
+            assert run() == 2000
+            assert sorted(by_amount.collect()) == rows
+    finally:
+        spark.sql("DROP TABLE ahead")
