@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from pathlib import Path
 
@@ -110,11 +111,19 @@ def test_a_download_that_breaks_off_is_read_again(proxy: FaultyServer, tmp_path:
 def test_many_that_fail_at_once_do_not_come_back_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of each pause one half is chance: hundred clients spread over it, and none comes back at once."""
     pauses: list[float] = []
-    monkeypatch.setattr("tenacity.nap.time.sleep", pauses.append)
+    mine, sleep = threading.get_ident(), time.sleep
+
+    def pause(seconds: float) -> None:
+        """Note the pauses of this thread; threads that other tests left behind sleep as they do."""
+        if threading.get_ident() == mine:
+            pauses.append(seconds)
+        else:
+            sleep(seconds)
 
     def fail() -> None:
         raise ConnectionClosedError(endpoint_url="http://store")
 
+    monkeypatch.setattr("tenacity.nap.time.sleep", pause)
     for _ in range(100):
         with pytest.raises(ConnectionClosedError):
             RetryPolicy(attempts=5, first_pause=1.0, longest_pause=100.0).call(fail)
