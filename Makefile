@@ -3,7 +3,7 @@ SHELL := bash
 UV = $(or $(shell command -v uv),.tools/uv/bin/uv)
 RUN = $(UV) run --no-sync
 .DEFAULT_GOAL := help
-.PHONY: help setup lint format types test test-fast integration walk demo benchmark build lock clean
+.PHONY: help setup lint format types test test-fast integration walk demo benchmark build docs lock clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -58,6 +58,10 @@ benchmark:  ## checkpoint against Spark's own, and a retry against a full rerun;
 build:  ## wheel and sdist in dist/, each installed into an empty environment, where the operator then runs a job
 	@tools/setup.sh java
 	@UV=$(UV) tools/build.sh
+
+docs:  ## README, docs/, the examples and the reference as pages: build/docs/index.html
+	@tools/setup.sh
+	NO_MKDOCS_2_WARNING=1 $(RUN) mkdocs build --quiet
 
 lock:  ## check that uv.lock fits pyproject.toml
 	@tools/setup.sh

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -169,3 +172,21 @@ def test_the_operating_guide_quotes_the_benchmarks() -> None:
     assert len(rows) == 6
     told = [number for row in rows for cell in row for number in re.findall(numbers, cell)]
     assert [number for number in told if number not in re.findall(numbers, measured)] == []
+
+
+def test_the_documents_build_as_pages(tmp_path: Path) -> None:
+    """``make docs``: no link leads nowhere, no name of the reference is missing, no mark-up of Sphinx is left."""
+    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--strict", "--site-dir", str(tmp_path)]
+    built = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert (built.returncode, built.stderr) == (0, "")
+    pages = {str(path.relative_to(tmp_path)): path.read_text() for path in tmp_path.rglob("*.html")}
+    examples = {f"examples/{path.stem}.html" for path in (ROOT / "dags").glob("*.py")}
+    decisions = {f"decisions/{path.stem}.html" for path in (ROOT / "docs" / "decisions").glob("*.md")}
+    documents = {"index.html", "contributing.html", "changelog.html", "security.html", "auto.html"}
+    assert {*examples, *decisions, *documents} <= pages.keys()
+    reference = pages["api/operators.html"] + pages["api/scripts.html"]
+    for name in ("SparkRecoveryOperator", "SparkRecoveryHook", "checkpoint", "UnrecoverableError"):
+        assert re.search(rf'id="airflow_provider\.[\w.]+\.{name}"', reference), name
+    shown = re.sub(r"<script.*?</script>", "", reference, flags=re.DOTALL)
+    assert not re.search(r":(class|func|meth|param|raises):?", shown)
