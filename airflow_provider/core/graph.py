@@ -15,7 +15,7 @@ from typing import Any
 from airflow_provider.core import events as ev
 from airflow_provider.core.loss import Loss, first_start_lost, not_determined
 from airflow_provider.core.partition_record import PartitionRecord
-from airflow_provider.core.unfinished_write import unfinished_writes
+from airflow_provider.core.unfinished_write import of_a_fresh_start
 
 MOST_PROBLEMS = 100
 """One lost block can make thousands of later events unusable; so many of them are told."""
@@ -220,10 +220,10 @@ class ExecutionGraph:
             return
         if event.fresh:
             restarts = self.coordinators.get(RESTART_STRATEGY, {})
-            unfinished = self._unfinished_writes(event.epoch)
+            left = self._left_in_sinks(event.epoch)
             self.vertices.clear()
             self.coordinators.clear()
-            self.coordinators |= unfinished
+            self.coordinators |= left
             if event.abandoned:  # counts as a restart
                 self.coordinators[RESTART_STRATEGY] = {**restarts, "failures": restarts.get("failures", 0) + 1}
             self.abandoned = ""
@@ -238,11 +238,11 @@ class ExecutionGraph:
             host=event.host,
         )
 
-    def _unfinished_writes(self, epoch: int) -> dict[str, Any]:
-        """Return what is remembered of writes that were killed: they are taken back even if nothing is reused."""
+    def _left_in_sinks(self, epoch: int) -> dict[str, Any]:
+        """Return what is remembered of rows that were added: they are taken back even if nothing is reused."""
         if self.newest is None or self.newest.state is JobState.FINISHED:
             return {}
-        return {name: self.coordinators[name] for name in unfinished_writes(self.coordinators, epoch)}
+        return of_a_fresh_start(self.coordinators, epoch)
 
     def _job_state_changed(self, event: ev.JobStateChanged) -> None:
         try:

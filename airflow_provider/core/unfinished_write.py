@@ -8,6 +8,10 @@ from typing import Any, Self
 
 WRITING = "WRITING"
 """The status of a write that has begun and not returned."""
+WRITTEN = "WRITTEN"
+"""The status of a committed write whose rows are certain to be the same in each attempt."""
+REPEATED = "REPEATED"
+"""The status of a committed write that each attempt makes again."""
 TAKEN_BACK = "TAKEN_BACK"
 """The status of a write of which a later attempt has removed everything."""
 SINK = "sink/"
@@ -30,7 +34,6 @@ class UnfinishedWrite:
     :ivar creates: whether there was no such table before
     :ivar repeated: whether each attempt writes it
     :ivar writes: Spark's names of it, UUIDs, as far as they are known
-    :ivar replaces: names of writes of earlier attempts that it takes the place of, once it is committed
     :ivar suspects: names of writes of which some may be this write's own, by attempts that died too early to learn them
     :ivar deaths: how many such attempts there were, and so how many of the suspects at most
     """
@@ -46,7 +49,6 @@ class UnfinishedWrite:
     creates: bool = False
     repeated: bool = False
     writes: tuple[str, ...] = ()
-    replaces: tuple[str, ...] = ()
     latest: int = 0
     suspects: tuple[str, ...] = ()
     deaths: int = 0
@@ -69,7 +71,6 @@ class UnfinishedWrite:
                 creates=bool(state["creates"]),
                 repeated=bool(state["repeated"]),
                 writes=_names(state, "writes"),
-                replaces=replaced_by(state),
                 latest=int(state.get("latest", 2**63)),  # what wrote no such field suspects nothing
                 suspects=suspected_by(state),
                 deaths=int(state.get("deaths", 0)),
@@ -79,17 +80,20 @@ class UnfinishedWrite:
 
     def to_state(self) -> dict[str, Any]:
         """Return plain JSON."""
-        names = {name: list(getattr(self, name)) for name in ("writes", "replaces", "suspects")}
+        names = {name: list(getattr(self, name)) for name in ("writes", "suspects")}
         return {"status": WRITING, **asdict(self), **names}
+
+    def addition(self) -> dict[str, Any]:
+        """Return what is remembered beside its commit, so that its rows can be taken back; nothing if it replaces rows,
+        or makes a table, which is Spark's to refuse if it is there.
+        """
+        if self.mode == "overwrite" or (self.table and self.mode != "append"):
+            return {}
+        return {"title": self.title, "location": self.location, "created": not self.existed and not self.table}
 
     def known_as(self, writes: set[str]) -> Self:
         """Return it with more of Spark's names of it."""
         return replace(self, writes=tuple(sorted({*self.writes, *writes})))
-
-
-def replaced_by(state: Mapping[str, object]) -> tuple[str, ...]:
-    """Return the writes of earlier attempts that a write, finished or not, was to take the place of."""
-    return _names(state, "replaces")
 
 
 def suspected_by(state: Mapping[str, object]) -> tuple[str, ...]:
@@ -106,3 +110,45 @@ def unfinished_writes(coordinators: Mapping[str, object], epoch: int) -> dict[st
     """Return the writes that attempts before *epoch* have begun and not ended, by coordinator."""
     found = {name: UnfinishedWrite.from_state(state) for name, state in coordinators.items() if name.startswith(SINK)}
     return {name: write for name, write in found.items() if write is not None and write.attempt < epoch}
+
+
+@dataclass(frozen=True)
+class AddedRows:
+    """What a committed write has added to what was there, or put where nothing was.
+
+    :ivar title: what the log calls it
+    :ivar attempt: that has written
+    :ivar write: Spark's name of it, a UUID; empty text if it has left no files
+    :ivar location: the folder that it has written to
+    :ivar created: whether that folder was not there before, and is no table's
+    """
+
+    title: str
+    attempt: int
+    write: str
+    location: str
+    created: bool = False
+
+    @classmethod
+    def from_state(cls, state: object, *statuses: str) -> Self | None:
+        """Read what is remembered of a committed write of one of *statuses*; ``None`` if it has added no rows."""
+        if not isinstance(state, dict) or state.get("status") not in statuses or "write" not in state:
+            return None
+        try:
+            title, location, created = str(state["title"]), str(state["location"]), bool(state["created"])
+            return cls(title, int(state["attempt"]), str(state["write"]), location, created)
+        except (KeyError, TypeError, ValueError):
+            return None
+
+
+def rows_made_again(coordinators: Mapping[str, object], epoch: int) -> dict[str, AddedRows]:
+    """Return what attempts before *epoch* have added that *epoch* adds again, by coordinator."""
+    found = {name: AddedRows.from_state(state, REPEATED) for name, state in coordinators.items()}
+    return {name: rows for name, rows in found.items() if rows is not None and rows.attempt < epoch}
+
+
+def of_a_fresh_start(coordinators: Mapping[str, dict[str, Any]], epoch: int) -> dict[str, dict[str, Any]]:
+    """Return what attempt *epoch*, which reuses nothing, has to take back of attempts that did not finish the job."""
+    added = {name for name, state in coordinators.items() if AddedRows.from_state(state, WRITTEN, REPEATED)}
+    made_again = {name: {**coordinators[name], "status": REPEATED} for name in added}
+    return {**{name: coordinators[name] for name in unfinished_writes(coordinators, epoch)}, **made_again}

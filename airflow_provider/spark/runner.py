@@ -131,7 +131,7 @@ def _run(request: RunRequest, application: Path) -> int:
     from airflow_provider.spark.jvm.driver_jvm import driver_jvm
     from airflow_provider.spark.points.reading import hadoop_root, lost_the_store
     from airflow_provider.spark.sinks.fence import confirmed
-    from airflow_provider.spark.sinks.once import sinks_once
+    from airflow_provider.spark.sinks.once import SinksOnce
     from airflow_provider.spark.sinks.take_back import OutputAttempt
     from airflow_provider.storage.uris import open_store
 
@@ -146,12 +146,13 @@ def _run(request: RunRequest, application: Path) -> int:
     watch_parent()
     context = RecoveryContext(master, hadoop_root(store.uri))
     output = OutputAttempt(master)
+    sinks = SinksOnce(context, output)
     try:
         with (
             recovering(context),
             auto_mode(context) as auto,
             intercepted(
-                sinks_once(context, output),
+                sinks.stages(),
                 *auto,
                 output.stages(),
                 confirmed(master.check_now),
@@ -160,6 +161,7 @@ def _run(request: RunRequest, application: Path) -> int:
         ):
             error = run_script(application, request.arguments, master.check)
         if error is None:
+            sinks.say_unmet()
             master.finished()
             return 0
         _show(error)

@@ -24,10 +24,12 @@ class Attempts:
     """Attempts at one job in one event store.
 
     :ivar options: recovery options, as text
+    :ivar fresh: why the next attempts reuse nothing; empty if they resume
     """
 
     folder: Path
     options: dict[str, str] = field(default_factory=dict)
+    fresh: str = ""
 
     def request(self) -> RunRequest:
         return RunRequest(
@@ -36,6 +38,7 @@ class Attempts:
             application="script.py",
             options=RecoveryOptions.from_mapping({"write_buffer_flush_interval": 0.05, **self.options}),
             supervised=True,
+            fresh=self.fresh,
             previous_lost=10**6,
         )
 

@@ -7,6 +7,7 @@ import shutil
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ from airflow_provider.core.unfinished_write import UnfinishedWrite
 from airflow_provider.spark.context import RecoveryContext
 from airflow_provider.spark.interception import intercepted
 from airflow_provider.spark.sinks import write_watch
-from airflow_provider.spark.sinks.once import _Sinks, sinks_once
+from airflow_provider.spark.sinks.once import SinksOnce
 from airflow_provider.spark.sinks.take_back import OutputAttempt
 from tests.spark.attempts import Attempts
 
@@ -62,7 +63,7 @@ def die(attempts: Attempts, write: UnfinishedWrite) -> None:
 def retry(attempts: Attempts) -> Iterator[tuple[RecoveryContext, OutputAttempt]]:
     with attempts.attempt() as context:
         output = OutputAttempt(context.master)
-        with intercepted(sinks_once(context, output)):
+        with intercepted(SinksOnce(context, output).stages()):
             yield context, output
 
 
@@ -88,7 +89,6 @@ def test_killed_inside_the_job_commit(
         assert context.master.coordinator("sink/it") == {
             "status": "TAKEN_BACK",
             "attempt": 2,
-            "replaces": [],
             "suspects": [],
             "deaths": 0,
         }
@@ -151,7 +151,7 @@ def unseen() -> Iterator[None]:
     """Writes inside end as if their driver were killed behind Spark's commit, before it knew Spark's name of them."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(write_watch, "pause_after", lambda *_: 60.0)
-        patch.setattr(_Sinks, "_returned", lambda *_: None)
+        patch.setattr(SinksOnce, "_returned", lambda *_: None)
         yield
 
 
@@ -252,6 +252,114 @@ def test_a_committed_write_is_nobodys_leftover(spark: SparkSession, attempts: At
     with retry(attempts) as (_, output):
         output.prepare(spark)
     assert spark.read.csv(str(target)).count() == 5
+
+
+OF_ONE_RUN = {
+    "clock": lambda: F.current_timestamp(),
+    "chance": lambda: F.rand(),
+    "a moment": lambda: F.lit(datetime.now(UTC)),
+    "a moment in words": lambda: F.lit(f"run of {datetime.now():%Y-%m-%d %H:%M:%S}"),  # noqa: DTZ005 - as users do
+    "a UUID": lambda: F.lit(str(uuid.uuid4())),
+}
+
+
+@pytest.mark.parametrize("mark", OF_ONE_RUN)
+@pytest.mark.parametrize("mode", ["append", "error", "ignore"])
+def test_rows_of_one_run_go_before_the_retry_looks(
+    spark: SparkSession, attempts: Attempts, target: Path, mark: str, mode: str
+) -> None:
+    """Rows that are others in each attempt are taken back before the script reads anything: one that adds what is newer
+    than what is there adds all of it again, and one that refuses to write where something is writes.
+    """
+
+    def script() -> None:
+        newest = spark.read.parquet(str(target)).agg(F.max("id")).first()[0] if target.exists() else -1
+        rows = spark.range(20).where(F.col("id") > newest).withColumn("mark", OF_ONE_RUN[mark]())
+        rows.write.mode(mode).parquet(str(target))
+
+    for _ in range(3):
+        with retry(attempts) as (_, output):
+            output.prepare(spark)
+            assert not target.exists()
+            script()
+    assert sorted(row.id for row in spark.read.parquet(str(target)).collect()) == list(range(20))
+
+
+def test_what_others_have_added_stays(spark: SparkSession, attempts: Attempts, target: Path) -> None:
+    """Beside rows that are taken back, those of other jobs, and of what is certain to be the same, stay."""
+    spark.range(3).write.mode("append").parquet(str(target))
+
+    def script() -> None:
+        spark.range(5).withColumn("mark", F.rand()).select("id").write.mode("append").parquet(str(target))
+        spark.range(7).write.mode("append").parquet(str(target))
+
+    with retry(attempts):
+        script()
+    spark.range(11).write.mode("append").parquet(str(target))
+    with retry(attempts) as (_, output):
+        output.prepare(spark)
+        assert spark.read.parquet(str(target)).count() == 3 + 7 + 11
+        script()
+    assert spark.read.parquet(str(target)).count() == 3 + 5 + 7 + 11
+
+
+@pytest.mark.parametrize("changed", [False, True])
+def test_rows_of_a_write_that_is_not_made_again(
+    spark: SparkSession, attempts: Attempts, target: Path, changed: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nobody can tell whether a changed script means its rows in the place of those that are there: a warning says that
+    rows may be there twice, and report and page keep it. A script that comes to its writes in another order is
+    understood.
+    """
+    for first, second in ((5, 7), (7, 6 if changed else 5)):
+        with attempts.attempt() as context:
+            sinks = SinksOnce(context, OutputAttempt(context.master))
+            with intercepted(sinks.stages()):
+                for rows in (first, second, 4):
+                    spark.range(rows).write.mode("append").parquet(str(target))
+                sinks.say_unmet()
+            found = doubts(context.master.graph.coordinators)
+    assert len(found) == caplog.text.count("Rows that both have made are there twice") == int(changed)
+    assert spark.read.parquet(str(target)).count() == (22 if changed else 16)
+
+
+def test_a_table_keeps_its_rows_once(spark: SparkSession, attempts: Attempts) -> None:
+    """Rows that the clock marks, added to a table by SQL and by ``insertInto``; partitions of it included."""
+    spark.sql("CREATE TABLE marked (id BIGINT, mark TIMESTAMP, half BIGINT) USING parquet PARTITIONED BY (half)")
+    try:
+        for _ in range(3):
+            with retry(attempts) as (_, output):
+                output.prepare(spark)
+                assert spark.table("marked").count() == 0
+                spark.sql("INSERT INTO marked SELECT id, current_timestamp(), id % 2 FROM range(10)")
+                frame = spark.range(20).select("id", F.lit(datetime.now(UTC)), F.col("id") % 2)
+                frame.write.insertInto("marked")
+        assert spark.table("marked").count() == 30
+    finally:
+        spark.sql("DROP TABLE marked")
+
+
+@pytest.mark.parametrize("rows", ["the same", "others"])
+def test_a_fresh_start_finds_no_rows_of_the_job(
+    spark: SparkSession, attempts: Attempts, target: Path, rows: str
+) -> None:
+    """What an unfinished job has added goes when nothing of it may be reused; what a finished one has added stays."""
+
+    def script() -> None:
+        frame = spark.range(20).withColumn("mark", F.rand() if rows == "others" else F.lit(1.0))
+        frame.write.mode("append").parquet(str(target))
+
+    with retry(attempts):
+        script()
+    attempts.fresh = "somebody asked for it"
+    with retry(attempts) as (context, output):
+        output.prepare(spark)
+        assert not target.exists()
+        script()
+        context.master.finished()
+    with retry(attempts) as (_, output):
+        output.prepare(spark)
+        assert spark.read.parquet(str(target)).count() == 20
 
 
 def test_a_retry_of_whatever_kind_takes_back(spark: SparkSession, attempts: Attempts, target: Path) -> None:

@@ -12,7 +12,7 @@ from airflow_provider.core.failure import UnrecoverableError
 from airflow_provider.core.report import format_report
 from airflow_provider.spark.interception import intercepted
 from airflow_provider.spark.jvm.commands import merged_table
-from airflow_provider.spark.sinks.once import sinks_once
+from airflow_provider.spark.sinks.once import SinksOnce
 from airflow_provider.spark.sinks.take_back import OutputAttempt
 from tests.spark.attempts import Attempts
 
@@ -41,7 +41,7 @@ def with_parameters(spark: SparkSession, folder: str) -> None:
 
 
 def attempt(attempts: Attempts, spark: SparkSession, write: Write) -> None:
-    with attempts.attempt() as context, intercepted(sinks_once(context, OutputAttempt(context.master))):
+    with attempts.attempt() as context, intercepted(SinksOnce(context, OutputAttempt(context.master)).stages()):
         write(spark, str(attempts.folder / "out"))
 
 

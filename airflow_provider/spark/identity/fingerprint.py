@@ -64,6 +64,7 @@ class Fingerprint:
     :ivar opaque: why it has no fingerprint; empty if it has
     :ivar not_deterministic: what makes its rows vary from run to run; empty if nothing does
     :ivar cached: whether it reads what the script has cached
+    :ivar literals: texts and numbers in the plan's expressions
     """
 
     digest: str
@@ -72,6 +73,7 @@ class Fingerprint:
     opaque: tuple[str, ...]
     not_deterministic: tuple[str, ...]
     cached: bool = False
+    literals: frozenset[str | int | float] = frozenset()
 
 
 def fingerprint(df: DataFrame, context: Known, version: str = "") -> Fingerprint:
@@ -132,6 +134,7 @@ def _fingerprint(spark: SparkSession, described: PlanDescription, named: dict[st
         opaque=tuple(dict.fromkeys(described.opaque)),
         not_deterministic=tuple(dict.fromkeys(described.not_deterministic)),
         cached=described.cached,
+        literals=described.literals,
     )
 
 

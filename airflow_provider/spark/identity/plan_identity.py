@@ -80,6 +80,7 @@ class PlanDescription:
     :ivar opaque: reasons why nothing may be reused; empty if everything is described
     :ivar not_deterministic: what makes the plan's rows vary from run to run; empty if nothing does
     :ivar cached: whether it reads what the script has cached; what was cached is described, too
+    :ivar literals: texts and numbers in its expressions
     """
 
     plan: str = ""
@@ -90,6 +91,7 @@ class PlanDescription:
     opaque: list[str] = field(default_factory=list)
     not_deterministic: list[str] = field(default_factory=list)
     cached: bool = False
+    literals: frozenset[str | int | float] = frozenset()
 
 
 class PlanReader:
@@ -207,6 +209,7 @@ class _Reading:
         """Say of every class in the plan whether it is known and deterministic."""
         noted = self._values.noted
         found.opaque += noted.unknown
+        found.literals = frozenset(noted.literals)
         names = set()
         for class_name in sorted(self._plan.classes):
             if not class_name.startswith(KNOWN_PACKAGES) or class_name.startswith(UNKNOWN_PACKAGES):

@@ -8,6 +8,7 @@ order in which they appear. What it meets on the way (class names, Python functi
 from __future__ import annotations
 
 import hashlib
+import struct
 from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
@@ -63,6 +64,7 @@ class Noted:
     :ivar classes: names of all classes of objects
     :ivar functions: commands of Python functions, each with its name and whether it is marked as deterministic
     :ivar unknown: why something has no identity
+    :ivar literals: texts and numbers that expressions hold
     :ivar counts_rows: whether a window's frame counts rows
     :ivar varying: whether a method of Spark's is called that says of itself that it is not deterministic
     """
@@ -70,6 +72,7 @@ class Noted:
     classes: set[str] = field(default_factory=set)
     functions: list[tuple[str, bytes, bool]] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
+    literals: set[str | int | float] = field(default_factory=set)
     counts_rows: bool = False
     varying: bool = False
 
@@ -171,6 +174,8 @@ class ValueDigest:
             self._name_function(value)
         if short == "WindowExpression":
             self._judge_window(value)
+        if short == "Literal":
+            self._note_literal(value.get("value"))
         if short in ("Invoke", "StaticInvoke") and value.get("isDeterministic") == b"\0":
             self.noted.varying = True
         if name == COMMON_ID:  # counted up, too
@@ -269,6 +274,16 @@ class ValueDigest:
         marked = value.get("udfDeterministic") == b"\0"
         self._named[id(value.get("func"))] = (str(value.get("name")), not marked)
 
+    def _note_literal(self, value: Value) -> None:
+        if not isinstance(value, JavaObject):
+            return
+        if value.type.name == _TEXT:
+            text = value.parts[-1].extra[0]  # its length in four bytes, then UTF-8
+            self.noted.literals.add(_bytes(text)[4:].decode("utf-8", "replace"))
+        elif value.type.name in _NUMBERS:
+            (number,) = struct.unpack(_NUMBERS[value.type.name], _bytes(value.get("value")))
+            self.noted.literals.add(number)
+
     def _judge_window(self, value: JavaObject) -> None:
         """Note a window whose frame counts rows: which rows these are depends on the order of equal ones."""
         specification, function = value.get("windowSpec"), value.get("windowFunction")
@@ -285,6 +300,8 @@ class ValueDigest:
 
 
 _PRIMITIVE = {"boolean", "byte", "char", "double", "float", "int", "long", "short", "void"}
+_TEXT = "org.apache.spark.unsafe.types.UTF8String"
+_NUMBERS = {"java.lang.Long": ">q", "java.lang.Integer": ">i", "java.lang.Double": ">d"}
 _BY_RANK = {"Rank", "DenseRank", "PercentRank", "CumeDist"}
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import threading
 from collections.abc import Callable
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,7 @@ from airflow_provider.core.causes import one_line
 from airflow_provider.core.committed_output import DOUBT, Commit, OutputFile, copies, listing_digest, write_of
 from airflow_provider.core.errors import Fenced
 from airflow_provider.core.faults import AFTER_SINK_COMMIT, fault_point
-from airflow_provider.core.unfinished_write import UnfinishedWrite, replaced_by, suspected_by
+from airflow_provider.core.unfinished_write import REPEATED, WRITTEN, AddedRows, UnfinishedWrite, suspected_by
 from airflow_provider.spark.calls import Call, Kind, Proceed, Stages
 from airflow_provider.spark.jvm.commands import WritingCommand, merged_table
 from airflow_provider.spark.jvm.output import output_files
@@ -38,28 +39,49 @@ log = logging.getLogger(__name__)
 _MADE = "_spark_recovery_settings"
 
 
-def sinks_once(context: RecoveryContext, output: OutputAttempt) -> Stages:
-    """Let each write of ``df.write`` and of SQL happen once per job, if the job's options say so."""
-    options = context.master.request.options
-    if not options.enabled or options.sinks != "once":
-        return {}
-    unknown = UnknownSinks(context.master)
-    return {
-        **_Sinks(context, output, unknown).stages(),
-        **unknown.stages(),
-        **RddSinks(context.master, output).stages(),
-    }
+class SinksOnce:
+    """Lets each write of ``df.write`` and of SQL happen once per job, if the job's options say so."""
 
-
-class _Sinks:
-    def __init__(self, context: RecoveryContext, output: OutputAttempt, unknown: UnknownSinks) -> None:
+    def __init__(self, context: RecoveryContext, output: OutputAttempt) -> None:
         self._context = context
         self._output = output
-        self._unknown = unknown
+        self._unknown = UnknownSinks(context.master)
         self._identity = SinkIdentity(context)
+        self._lock = threading.Lock()
+        self._met: set[str] = set()
+        self._added_to: dict[str, list[OutputFile]] = {}
 
     def stages(self) -> Stages:
-        return {Kind.SETTING: self._setting, Kind.WRITE: self._write, Kind.SQL: self._sql}
+        """Return what the calls of a script are to pass."""
+        options = self._context.master.request.options
+        if not options.enabled or options.sinks != "once":
+            return {}
+        return {
+            Kind.SETTING: self._setting,
+            Kind.WRITE: self._write,
+            Kind.SQL: self._sql,
+            **self._unknown.stages(),
+            **RddSinks(self._context.master, self._output).stages(),
+        }
+
+    def say_unmet(self) -> None:
+        """Say, when the script has succeeded, of which rows that earlier attempts have added it knows nothing, where it
+        has added rows itself: it may have added the same rows by another plan.
+        """
+        master = self._context.master
+        for name, state in dict(master.graph.coordinators).items():
+            rows, commit = AddedRows.from_state(state, WRITTEN), Commit.from_state(state)
+            if rows is None or commit is None or not commit.files or rows.attempt == master.epoch or name in self._met:
+                continue
+            now = self._added_to.get(rows.location)
+            if now is None or commit.changed(now):
+                continue
+            doubt = (
+                f"sink {rows.title}: attempt {rows.attempt} has added rows by a write that attempt {master.epoch} has "
+                f"not made, and attempt {master.epoch} has added others. Rows that both have made are there twice."
+            )
+            log.warning("%s", doubt)
+            self._guarded(functools.partial(master.remember, name, {**state, DOUBT: doubt}))
 
     def _setting(self, call: Call, proceed: Proceed) -> Any:
         made = getattr(call.owner, _MADE, ())
@@ -111,55 +133,39 @@ class _Sinks:
         if sink.mode == "append" and self._guarded(lambda: not sink.place.locate() and not sink.place.new()):
             return self._unknown.write(spark, sink.place.target, write)
         before = self._guarded(lambda: self._files(spark, sink))
-        replaced: tuple[str, ...] = ()
         if sink.repeated:
-            replaced = self._guarded(lambda: self._make_room(spark, sink)) or ()
-        elif before is not None and self._guarded(lambda: self._written(spark, sink, before)):
-            return left_out(spark)
+            self._guarded(lambda: self._say_repeated(sink))
+        elif before is not None:
+            there = before
+            if self._guarded(lambda: self._written(spark, sink, there)):
+                return left_out(spark)
+            before = self._guarded(lambda: self._without_remains(spark, sink, there))
         with ExitStack() as stack:
             if before is not None:
-                self._guarded(lambda: self._begin(spark, sink, before, replaced, stack))
+                self._guarded(lambda: self._begin(spark, sink, before, stack))
             result = write()
         fault_point(AFTER_SINK_COMMIT)
-        self._guarded(lambda: self._returned(spark, sink, before, replaced))
+        self._guarded(lambda: self._returned(spark, sink, before))
         return result
 
-    def _make_room(self, spark: Any, sink: Sink) -> tuple[str, ...]:
-        """Say why each attempt writes it; where Spark would refuse to, remove what an earlier attempt has written.
-
-        :return: the writes of earlier attempts that go when this one is committed
-        """
+    def _say_repeated(self, sink: Sink) -> None:
+        """Say why each attempt writes it, and if what an earlier one has added is still there."""
         known = self._context.master.coordinator(sink.coordinator)
-        commit = Commit.from_state(known) if known is not None else None
-        committed = [commit.write] if commit is not None and commit.files else []
-        replaced = tuple(dict.fromkeys((*replaced_by(known or {}), *committed)))
-        if known is None or sink.overwrites or (known.get("status") != "REPEATED" and not replaced):
-            log.info("sink %s is written by each attempt: %s", sink.title, sink.repeated)
-            return ()
-        if sink.mode == "error":  # Spark refuses to write where something is
-            if not sink.place.table:
-                PendingOutput(spark, sink.place.locate(), self._output.number).remove_writes(replaced, whole=True)
-            return ()
-        if replaced:
-            log.info(
-                "sink %s: an earlier attempt has added its rows already. They are written again, because they may not "
-                "be the same (%s), and take the place of those.",
-                sink.title,
-                sink.repeated,
-            )
-        else:
+        if known is None:
+            return
+        added = known.get("status") == REPEATED and known.get("attempt") != self._context.master.epoch
+        if added and sink.mode == "append":
             log.warning(
-                "sink %s: attempt %s has added its rows already. They are added again, because they may not be the "
-                "same: %s. Rows may be there twice.",
+                "sink %s: attempt %s has added its rows already, and its files cannot be told from those of others. "
+                "They are added again, because they may not be the same: %s. Rows may be there twice.",
                 sink.title,
                 known.get("attempt"),
                 sink.repeated,
             )
-        return replaced
+        else:
+            log.info("sink %s is written by each attempt: %s", sink.title, sink.repeated)
 
-    def _begin(
-        self, spark: Any, sink: Sink, before: list[OutputFile], replaced: tuple[str, ...], stack: ExitStack
-    ) -> None:
+    def _begin(self, spark: Any, sink: Sink, before: list[OutputFile], stack: ExitStack) -> None:
         """Remember that it is about to be written, and watch it until *stack* is left."""
         location = sink.place.locate()
         creates = not location
@@ -181,7 +187,6 @@ class _Sinks:
             table=sink.place.table,
             creates=creates,
             repeated=bool(sink.repeated),
-            replaces=replaced,
             suspects=suspected_by(known or {}),
             deaths=int((known or {}).get("deaths", 0)),
         )
@@ -236,31 +241,53 @@ class _Sinks:
                 changed,
             )
             return False
+        self._meets(sink)
         log.info("sink %s: already written by attempt %s, not written again", sink.title, known.get("attempt"))
         return True
 
-    def _returned(self, spark: Any, sink: Sink, before: list[OutputFile] | None, replaced: tuple[str, ...]) -> None:
-        """Remember what was written, now that Spark says that it is committed, and remove what it has replaced."""
+    def _without_remains(self, spark: Any, sink: Sink, now: list[OutputFile]) -> list[OutputFile]:
+        """Remove what is left of a write that an earlier attempt has committed and that is made again, because some of
+        it is gone or was changed; returns what is there then.
+        """
+        known = self._context.master.coordinator(sink.coordinator)
+        commit = Commit.from_state(known) if known is not None else None
+        if commit is None or not commit.files or sink.overwrites or (sink.place.table and sink.mode == "error"):
+            return now
+        target = PendingOutput(spark, sink.place.locate(), self._output.number)
+        removed = target.remove_files(path for path, _, _ in now if write_of(path) == commit.write)
+        if sink.mode == "error":
+            target.remove_target()
+        if removed:
+            log.info("sink %s: %d files of that write were left; they are removed", sink.title, removed)
+        return self._files(spark, sink)
+
+    def _returned(self, spark: Any, sink: Sink, before: list[OutputFile] | None) -> None:
+        """Remember what was written, now that Spark says that it is committed."""
         if before is None:
             if sink.repeated:
-                self._remember(sink, "REPEATED", {})
+                self._remember(sink, REPEATED, {})
             return
         now = self._files(spark, sink)
+        self._meets(sink, now)
         write = UnfinishedWrite.from_state(self._context.master.coordinator(sink.coordinator))
         new = set(now) - set(before)
         commit = Commit.between(before, now) or self._own_commit(sink, new) if new else Commit.of_nothing()
         doubt = self._settle(spark, sink, write, commit, now) if write is not None and write.suspects else ""
-        if sink.repeated:
-            state: dict[str, Any] = {**(commit.to_state() if commit is not None else {}), DOUBT: doubt}
-            self._remember(sink, "REPEATED", {**state, "replaces": list(replaced)})
-            if replaced:
-                PendingOutput(spark, sink.place.locate(), self._output.number).remove_writes(replaced)
-            return
-        if commit is None:
+        state: dict[str, Any] = {DOUBT: doubt, **(write.addition() if write is not None else {})}
+        if commit is not None:
+            self._remember(sink, REPEATED if sink.repeated else WRITTEN, {**commit.to_state(), **state})
+        elif sink.repeated:
+            self._remember(sink, REPEATED, state)
+        else:
             log.info("sink %s: what this write has left cannot be told from others; a retry writes again", sink.title)
-            self._remember(sink, "UNKNOWN", {DOUBT: doubt})
-            return
-        self._remember(sink, "WRITTEN", {**commit.to_state(), DOUBT: doubt})
+            self._remember(sink, "UNKNOWN", state)
+
+    def _meets(self, sink: Sink, now: list[OutputFile] | None = None) -> None:
+        """Note that the script makes a write, and what is there if that has added rows."""
+        with self._lock:
+            self._met.add(sink.coordinator)
+            if now is not None and not sink.overwrites:
+                self._added_to[sink.place.locate()] = now
 
     def _settle(
         self, spark: Any, sink: Sink, write: UnfinishedWrite, commit: Commit | None, now: list[OutputFile]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider.core.digest import digest
+from airflow_provider.core.run_values import value_of_one_run
 from airflow_provider.core.unfinished_write import SINK
 from airflow_provider.spark.identity.fingerprint import fingerprint
 from airflow_provider.spark.jvm.commands import WritingCommand
@@ -23,6 +25,7 @@ from airflow_provider.spark.jvm.output import (
 
 if TYPE_CHECKING:
     from airflow_provider.spark.context import RecoveryContext
+    from airflow_provider.spark.identity.fingerprint import Fingerprint
 
 TO_PATHS = ("save", "parquet", "json", "csv", "orc", "text")
 TO_TABLES = ("saveAsTable", "insertInto")
@@ -73,6 +76,7 @@ class SinkIdentity:
     def __init__(self, context: RecoveryContext) -> None:
         self._context = context
         self._occurrences: Counter[str] = Counter()
+        self._began = time.time()
 
     def of_writer(
         self, writer: Any, made: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -151,7 +155,8 @@ class SinkIdentity:
         rows = unspread(df) if not_deterministic else df  # coalesce(1) before a write does not change its rows
         if rows is not df:
             not_deterministic = fingerprint(rows, self._context).not_deterministic
-        reason = "; ".join((*identity.opaque, *not_deterministic))
+        marked = self._mark_of_this_run(df.sparkSession, identity) if mode != "overwrite" else ()
+        reason = "; ".join((*identity.opaque, *not_deterministic, *marked))
         key = digest("repeated" if reason else identity.digest, place.target, *what)
         self._occurrences[key] += 1
         occurrence = self._occurrences[key]
@@ -162,6 +167,12 @@ class SinkIdentity:
             mode,
             reason,
         )
+
+    def _mark_of_this_run(self, spark: Any, identity: Fingerprint) -> tuple[str, ...]:
+        """Say what makes it another write in each attempt, though its rows are certain to be the same in this one."""
+        application = str(spark.sparkContext.applicationId)
+        mark = value_of_one_run(identity.literals, self._began, time.time(), application)
+        return (mark,) if mark else ()
 
 
 def _option(made: Any, key: str) -> str:

@@ -1,4 +1,8 @@
-"""Take back what a killed write has left, before the script reads or writes anything.
+"""Take back what an attempt makes again, before the script reads or writes anything: what killed writes have left,
+and rows that were added and may be others this time.
+
+The script then finds its outputs as the first attempt did. If rows went later, when others take their place, a script
+that looks at its output first (for the newest row, say) would add none, and those that it saw would go.
 
 Removed are the files of that write alone, which Spark names after it, and the folder of its pending tasks, which bears
 the number of its driver: other jobs may write to the same place at any time. Whether the write had come to its end is
@@ -19,7 +23,14 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider.core.causes import one_line
 from airflow_provider.core.committed_output import Commit, arrived, listing_digest, write_of
 from airflow_provider.core.errors import Fenced
-from airflow_provider.core.unfinished_write import TAKEN_BACK, UnfinishedWrite, unfinished_writes
+from airflow_provider.core.unfinished_write import (
+    TAKEN_BACK,
+    WRITTEN,
+    AddedRows,
+    UnfinishedWrite,
+    rows_made_again,
+    unfinished_writes,
+)
 from airflow_provider.spark.calls import Call, Kind, Proceed, Stages
 from airflow_provider.spark.jvm.output import output_files, table_exists
 from airflow_provider.spark.jvm.pending_output import PendingOutput, set_application_attempt
@@ -52,7 +63,7 @@ class OutputAttempt:
         return {Kind.SESSION: session}
 
     def prepare(self, spark: Any) -> None:
-        """Let file writes carry this attempt's number, and take back what earlier attempts have left unfinished."""
+        """Let file writes carry this attempt's number, and take back what this attempt makes again."""
         try:
             set_application_attempt(spark, self.number)
         except Exception as error:  # noqa: BLE001 - the job runs as it does without
@@ -62,19 +73,24 @@ class OutputAttempt:
             self.take_back(spark)
 
     def take_back(self, spark: Any) -> None:
-        """Take back what earlier attempts have left unfinished; what fails is tried again at the next call.
+        """Take back what this attempt makes again; what fails is tried again at the next call.
 
         :raises Fenced: a newer attempt owns the job
         """
         master = self._master
         with self._lock:
-            unfinished = unfinished_writes(dict(master.graph.coordinators), master.epoch)
-            if not unfinished or not master.usable:
+            known = dict(master.graph.coordinators)
+            left: dict[str, UnfinishedWrite | AddedRows] = {**unfinished_writes(known, master.epoch)}
+            left |= rows_made_again(known, master.epoch)
+            if not left or not master.usable:
                 return
             master.check_now()
-            for name, write in unfinished.items():
+            for name, write in left.items():
                 try:
-                    self._take_back(spark, name, write)
+                    if isinstance(write, AddedRows):
+                        self._remove(spark, name, write)
+                    else:
+                        self._take_back(spark, name, write)
                 except Fenced:
                     raise
                 except Exception as error:  # noqa: BLE001 - then it is written again with what is there
@@ -85,6 +101,21 @@ class OutputAttempt:
                         one_line(error),
                     )
 
+    def _remove(self, spark: Any, name: str, rows: AddedRows) -> None:
+        """Remove rows that were added, and are added again."""
+        target = PendingOutput(spark, rows.location, self.number)
+        files = output_files(spark, rows.location) if rows.write else []
+        removed = target.remove_files(path for path, _, _ in files if write_of(path) == rows.write)
+        if rows.created:
+            target.remove_target()
+        log.info(
+            "sink %s: %d files of attempt %d removed, because this attempt writes them again",
+            rows.title,
+            removed,
+            rows.attempt,
+        )
+        self._master.remember(name, {"status": TAKEN_BACK, "attempt": self._master.epoch})
+
     def _take_back(self, spark: Any, name: str, write: UnfinishedWrite) -> None:
         pending = PendingOutput(spark, write.location, write.number)
         committed = self._committed_writes()
@@ -94,7 +125,7 @@ class OutputAttempt:
             # Its driver has made the folder, which nobody else then writes to.
             only = Commit.between([], files)
             if only is not None and only.write not in committed:
-                if pending.begun():
+                if pending.begun() or write.repeated:
                     names = {only.write}
                 elif not write.table:  # Spark clears the pending tasks away when all files are in their place
                     self._adopt(name, write, only)
@@ -127,13 +158,13 @@ class OutputAttempt:
         if write.mode == "append" and not names and listing_digest(files) != write.before:
             suspects |= arrived(files, write.latest) - committed
             deaths += 1
-        others = {"replaces": list(write.replaces), "suspects": sorted(suspects), "deaths": deaths}
+        others = {"suspects": sorted(suspects), "deaths": deaths}
         self._master.remember(name, {"status": TAKEN_BACK, "attempt": self._master.epoch, **others})
 
     def _adopt(self, name: str, write: UnfinishedWrite, commit: Commit) -> None:
         """Remember a write as committed that came to its end without an event that says so."""
-        status = "REPEATED" if write.repeated else "WRITTEN"
-        self._master.remember(name, {"status": status, "attempt": write.attempt, **commit.to_state()})
+        state = {"status": WRITTEN, "attempt": write.attempt, **commit.to_state(), **write.addition()}
+        self._master.remember(name, state)
         log.info("sink %s: attempt %d has written all of it and died", write.title, write.attempt)
 
     def _committed_writes(self) -> set[str]:
