@@ -28,6 +28,7 @@ _PLAN = (
     (re.compile(r"\b\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+"), "<now>"),
     (re.compile(r"Sample ([\d.]+), ([\d.]+), (\w+), -?\d+"), r"Sample \1, \2, \3, <seed>"),
     (re.compile(r"0x[0-9a-f]+"), "0x<hash>"),
+    (re.compile(r"\$\$Lambda\$\d+"), "$$Lambda"),  # numbered in the order in which the JVM meets them
     (re.compile(r"WholeStageCodegen \(\d+\)"), "WholeStageCodegen (<>)"),  # numbered as the stages end
 )
 
