@@ -15,6 +15,7 @@ _READS = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _QUERY_OR_INSERT = re.compile(_BEFORE + r"(?:WITH|FROM)\b", re.IGNORECASE | re.DOTALL)
+_ADDS = re.compile(r"\b(?:INSERT\s+INTO|MERGE|UPDATE)\b", re.IGNORECASE)
 _INSERT = re.compile(r"\b(?:INSERT|MERGE|UPDATE|DELETE)\b", re.IGNORECASE)
 
 
@@ -26,6 +27,13 @@ def may_write(text: str) -> bool:
     if _READS.match(text) or not re.sub(_BEFORE, "", text, count=1, flags=re.DOTALL):
         return False
     return not _QUERY_OR_INSERT.match(text) or bool(_INSERT.search(text))
+
+
+def adds_rows(text: str) -> bool:
+    """Return whether a text of several statements, or one that cannot be read, seems to hold one that adds or changes
+    rows, and not only some that replace or delete them.
+    """
+    return _ADDS.search(text) is not None
 
 
 def begins_with(text: str, *words: str) -> bool:

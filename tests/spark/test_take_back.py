@@ -323,6 +323,50 @@ def test_rows_of_a_write_that_is_not_made_again(
     assert spark.read.parquet(str(target)).count() == (22 if changed else 16)
 
 
+STATEMENTS = {
+    "parameters": ("INSERT INTO one_of_two SELECT id, 'ü𝄞' FROM range(9) WHERE id < :most", {"most": 5}),
+    "markers": ("INSERT INTO one_of_two SELECT id, s FROM VALUES (?, 'a'), (?, 'b') AS t(id, s)", [1, 2]),
+    "two": (
+        "FROM range(7) INSERT INTO one_of_two SELECT id, 'a' INSERT INTO two_of_two SELECT id, 'b' WHERE id < 3",
+        None,
+    ),
+    "two of a common table": (
+        "WITH seven AS (SELECT id FROM range(7)) "
+        "FROM seven INSERT INTO one_of_two SELECT id, 'a' INSERT INTO two_of_two SELECT id, 'b' WHERE id < 3",
+        None,
+    ),
+}
+
+
+@pytest.mark.parametrize("statement", STATEMENTS)
+@pytest.mark.parametrize("emptied", ["", "one_of_two", "both"])
+def test_statements_with_parameters_or_several_inserts(
+    spark: SparkSession, attempts: Attempts, statement: str, emptied: str
+) -> None:
+    """Each insert happens once: of several, those run again whose rows are gone, and no others."""
+    text, arguments = STATEMENTS[statement]
+
+    def counts() -> list[int]:
+        return [spark.table(name).count() for name in ("one_of_two", "two_of_two")]
+
+    for name in ("one_of_two", "two_of_two"):
+        spark.sql(f"CREATE TABLE {name} (id BIGINT, s STRING) USING parquet")
+    try:
+        with retry(attempts):
+            spark.sql(text, arguments) if arguments else spark.sql(text)
+        first = counts()
+        for name in ("one_of_two", "two_of_two"):
+            if emptied in (name, "both"):
+                spark.sql(f"TRUNCATE TABLE {name}")
+        with retry(attempts):
+            assert (spark.sql(text, arguments) if arguments else spark.sql(text)).collect() == []
+        assert counts() == first
+        assert sum(first) > 0
+    finally:
+        for name in ("one_of_two", "two_of_two"):
+            spark.sql(f"DROP TABLE {name}")
+
+
 def test_a_table_keeps_its_rows_once(spark: SparkSession, attempts: Attempts) -> None:
     """Rows that the clock marks, added to a table by SQL and by ``insertInto``; partitions of it included."""
     spark.sql("CREATE TABLE marked (id BIGINT, mark TIMESTAMP, half BIGINT) USING parquet PARTITIONED BY (half)")

@@ -11,7 +11,7 @@ import pytest
 from airflow_provider.core.failure import UnrecoverableError
 from airflow_provider.core.report import format_report
 from airflow_provider.spark.interception import intercepted
-from airflow_provider.spark.jvm.commands import merged_table
+from airflow_provider.spark.jvm.commands import changed_in_place
 from airflow_provider.spark.sinks.once import SinksOnce
 from airflow_provider.spark.sinks.take_back import OutputAttempt
 from tests.spark.attempts import Attempts
@@ -35,9 +35,14 @@ def jdbc_format(spark: SparkSession, folder: str) -> None:
     writer.options(url=f"jdbc:derby:{folder}/db;create=true", dbtable="added").save()
 
 
-def with_parameters(spark: SparkSession, folder: str) -> None:
-    spark.sql(f"CREATE TABLE IF NOT EXISTS with_parameters (id BIGINT) USING parquet LOCATION '{folder}/table'")
-    spark.sql("INSERT INTO with_parameters SELECT id FROM range(3) WHERE id < :most", args={"most": 3})
+def with_a_frame(spark: SparkSession, folder: str) -> None:
+    spark.sql(f"CREATE TABLE IF NOT EXISTS with_a_frame (id BIGINT) USING parquet LOCATION '{folder}/table'")
+    spark.sql("INSERT INTO with_a_frame SELECT id FROM {rows}", rows=spark.range(3))
+
+
+def scripted(spark: SparkSession, folder: str) -> None:
+    spark.sql(f"CREATE TABLE IF NOT EXISTS with_a_frame (id BIGINT) USING parquet LOCATION '{folder}/table'")
+    spark.sql("BEGIN INSERT INTO with_a_frame SELECT id FROM range(3); END")
 
 
 def attempt(attempts: Attempts, spark: SparkSession, write: Write) -> None:
@@ -50,7 +55,8 @@ def attempt(attempts: Attempts, spark: SparkSession, write: Write) -> None:
     [
         (jdbc, "jdbc table added of a database"),
         (jdbc_format, "jdbc added"),
-        (with_parameters, "table `with_parameters`"),
+        (with_a_frame, "of a statement with parameters"),
+        (scripted, "of a SQL script"),
     ],
 )
 def test_a_repeated_append_is_said(
@@ -63,7 +69,7 @@ def test_a_repeated_append_is_said(
         assert "rows may be there twice" not in caplog.text
         assert attempts.report().doubts == []
         attempt(attempts, spark, write)
-    spark.sql("DROP TABLE IF EXISTS with_parameters")
+    spark.sql("DROP TABLE IF EXISTS with_a_frame")
     doubt = f"sink {title}: attempt 1 has written it. It is written again; rows may be there twice."
     assert doubt in caplog.text
     assert attempts.report().doubts == [doubt]
@@ -106,13 +112,26 @@ def test_a_retry_may_fail_there(spark: SparkSession, attempts: Attempts, monkeyp
     assert not (attempts.folder / "out" / "db").exists()
 
 
-def test_a_merge_names_its_table(spark: SparkSession) -> None:
-    """Whatever stands before it; other statements merge nothing."""
-    merge = "MERGE INTO lake.t AS old USING new ON old.id = new.id WHEN NOT MATCHED THEN INSERT *"
-    assert merged_table(spark, merge) == "`lake`.`t`"
-    assert merged_table(spark, f"-- daily\n{merge}") == "`lake`.`t`"
-    assert merged_table(spark, "SELECT 1") == ""
-    assert merged_table(spark, "MERGE this") == ""
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("MERGE INTO lake.t AS old USING new ON old.id = new.id WHEN NOT MATCHED THEN INSERT *", "table `lake`.`t`"),
+        ("-- daily\nMERGE INTO t USING s ON t.a = s.a WHEN MATCHED THEN UPDATE SET *", "table `t`"),
+        ("UPDATE lake.t SET a = a + 1", "table `lake`.`t`"),
+        ("BEGIN INSERT INTO t VALUES (1); END", "of a SQL script"),
+        ("daily: BEGIN DECLARE n INT; INSERT INTO t VALUES (n); END", "of a SQL script"),
+        ("EXECUTE IMMEDIATE 'INSERT INTO t VALUES (1)'", "of a SQL script"),
+        ("INSERT INTO t PARTITION (day = :day) SELECT 1", "of a statement with parameters"),
+        ("INSERT INTO t SELECT * FROM {df}", "of a statement with parameters"),
+        ("BEGIN SELECT 1; END", ""),
+        ("SELECT 1", ""),
+        ("DELETE FROM t", ""),
+        ("MERGE this", "of a statement with parameters"),
+    ],
+)
+def test_what_changes_rows_in_place_is_named(spark: SparkSession, text: str, named: str) -> None:
+    """Whatever stands before it; other statements change nothing if they are repeated."""
+    assert changed_in_place(spark, text) == named
 
 
 def test_a_v2_append_is_said(spark: SparkSession, attempts: Attempts, caplog: pytest.LogCaptureFixture) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider.core.sql_text import begins_with, quoted_name
+from airflow_provider.core.sql_text import adds_rows, begins_with, quoted_name
 from airflow_provider.spark.jvm.relation import dataset
 from airflow_provider.spark.jvm.scala import items, to_seq
 
@@ -31,17 +31,23 @@ class WritingCommand:
 
     @classmethod
     def parse(cls, spark: Any, text: str) -> WritingCommand | None:
-        """Return the command; ``None`` if it is another statement, or one that Spark cannot read."""
+        """Return the command of a statement that has one; ``None`` for any other."""
+        commands = cls.parse_all(spark, text)
+        return commands[0] if len(commands) == 1 else None
+
+    @classmethod
+    def parse_all(cls, spark: Any, text: str) -> list[WritingCommand]:
+        """Return the commands of a statement: several for ``FROM … INSERT … INSERT …``, none for one that is of another
+        kind, or that Spark cannot read.
+        """
         if not begins_with(text, "INSERT", "CREATE", "REPLACE", "WITH", "FROM"):
-            return None
-        try:
-            plan = spark._jsparkSession.sessionState().sqlParser().parsePlan(text)
-        except Exception:  # noqa: BLE001 - Spark itself says what is wrong with it
-            return None
-        common = None
-        if plan.getClass().getSimpleName() == "UnresolvedWith":
-            common, plan = plan, plan.child()
-        return cls(spark, plan, common) if plan.getClass().getSimpleName() in _POSITION_OF_QUERY else None
+            return []
+        plan, common = _parsed(spark, text)
+        if plan is None:
+            return []
+        plans = list(items(plan.children())) if plan.getClass().getSimpleName() == "Union" else [plan]
+        known = all(one.getClass().getSimpleName() in _POSITION_OF_QUERY for one in plans)
+        return [cls(spark, one, common) for one in plans] if known else []
 
     @property
     def table(self) -> str:
@@ -57,14 +63,19 @@ class WritingCommand:
 
     @property
     def statement(self) -> Any:
-        """The plan of the whole statement, as the parser made it."""
-        return self._command if self._common is None else self._common
+        """The plan of a statement that has this command alone."""
+        return self._with(self._command)
 
     @property
     def overwrites(self) -> bool:
         """Whether it replaces rows that are there."""
         kind = self._command.getClass().getSimpleName()
         return kind == "ReplaceTableAsSelect" or (kind == "InsertIntoStatement" and bool(self._command.overwrite()))
+
+    @property
+    def adds(self) -> bool:
+        """Whether it adds rows to a table that is there."""
+        return self._command.getClass().getSimpleName() == "InsertIntoStatement" and not self.overwrites
 
     @property
     def creates(self) -> bool:
@@ -85,28 +96,60 @@ class WritingCommand:
         value = getattr(self._command.tableSpec(), name)() if self.creates else None
         return str(value.get()) if value is not None and value.isDefined() else ""
 
-    def query(self) -> DataFrame:
-        """Return its query as a DataFrame."""
+    def run(self) -> None:
+        """Run it, as ``spark.sql`` does a statement of its own."""
+        dataset(self._spark, self.statement)  # Spark runs a command when a Dataset is made of it
+
+    def query(self, arguments: Any = None) -> DataFrame:
+        """Return its query as a DataFrame.
+
+        :param arguments: values for the markers in the statement's text, as ``spark.sql`` takes them
+        :raises ValueError: it has markers and common tables, or begins with ``FROM``
+        """
         query = list(items(self._command.children()))[self._at]
-        return dataset(self._spark, query if self._common is None else self._with(query))
+        if arguments is None:
+            return dataset(self._spark, self._with(query))
+        origin = query.origin()
+        text = str(origin.sqlText().get())
+        if self._common is not None or not begins_with(text, "INSERT", "CREATE", "REPLACE"):
+            raise ValueError("the query cannot be told from its statement")
+        begin, end = int(origin.startIndex().get()), int(origin.stopIndex().get()) + 1  # of code points
+        frame: DataFrame = self._spark.sql(text[begin:end], arguments)
+        return frame
 
-    def _with(self, query: Any) -> Any:
-        return self._common.withNewChildren(to_seq(self._spark._jvm, [query]))
+    def _with(self, plan: Any) -> Any:
+        """Return a plan with the common tables of the statement."""
+        if self._common is None:
+            return plan
+        return self._common.withNewChildren(to_seq(self._spark._jvm, [plan]))
 
 
-def merged_table(spark: Any, text: str) -> str:
-    """Return the table that a ``MERGE`` statement changes, quoted; empty text for any other statement."""
-    if not begins_with(text, "MERGE", "WITH"):
-        return ""
+def _parsed(spark: Any, text: str) -> tuple[Any, Any]:
+    """Return the plan of a statement without its common tables, and the one with them, ``None`` if it has none; twice
+    ``None`` if Spark cannot read it, and says so itself.
+    """
     try:
         plan = spark._jsparkSession.sessionState().sqlParser().parsePlan(text)
-        if plan.getClass().getSimpleName() == "UnresolvedWith":
-            plan = plan.child()
-        if plan.getClass().getSimpleName() != "MergeIntoTable":
-            return ""
-        table = plan.targetTable()
-        while table.getClass().getSimpleName() == "SubqueryAlias":
-            table = table.child()
-        return quoted_name(items(table.multipartIdentifier()))
     except Exception:  # noqa: BLE001 - Spark itself says what is wrong with it
+        return None, None
+    return (plan.child(), plan) if plan.getClass().getSimpleName() == "UnresolvedWith" else (plan, None)
+
+
+def changed_in_place(spark: Any, text: str) -> str:
+    """Return what a statement may change again if it is repeated, and is no :class:`WritingCommand`: the table of a
+    ``MERGE`` or ``UPDATE``, a script, a statement that is made of a text; empty text for any other statement.
+    """
+    if begins_with(text, "BEGIN", "EXECUTE", r"\w+\s*:\s*BEGIN"):
+        return "of a SQL script" if adds_rows(text) else ""
+    if not begins_with(text, "MERGE", "UPDATE", "WITH", "INSERT", "FROM"):
         return ""
+    plan, _ = _parsed(spark, text)
+    if plan is None:
+        return "of a statement with parameters" if adds_rows(text) else ""
+    kind = plan.getClass().getSimpleName()
+    if kind not in ("MergeIntoTable", "UpdateTable"):
+        return ""
+    table = plan.targetTable() if kind == "MergeIntoTable" else plan.table()
+    while table.getClass().getSimpleName() == "SubqueryAlias":
+        table = table.child()
+    return f"table {quoted_name(items(table.multipartIdentifier()))}"

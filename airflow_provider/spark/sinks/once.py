@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,7 @@ from airflow_provider.core.errors import Fenced
 from airflow_provider.core.faults import AFTER_SINK_COMMIT, fault_point
 from airflow_provider.core.unfinished_write import REPEATED, WRITTEN, AddedRows, UnfinishedWrite, suspected_by
 from airflow_provider.spark.calls import Call, Kind, Proceed, Stages
-from airflow_provider.spark.jvm.commands import WritingCommand, merged_table
+from airflow_provider.spark.jvm.commands import WritingCommand, changed_in_place
 from airflow_provider.spark.jvm.output import output_files
 from airflow_provider.spark.jvm.pending_output import PendingOutput
 from airflow_provider.spark.jvm.write_commands import no_rows
@@ -103,14 +103,55 @@ class SinksOnce:
         spark, text = call.owner, call.argument(0, "sqlQuery")
         if not isinstance(text, str) or not hasattr(spark, "_jsparkSession"):
             return proceed()
-        command = WritingCommand.parse(spark, text)
-        if command is None or not self._guarded(lambda: command.table):
-            merged = merged_table(spark, text)
-            return self._unknown.write(spark, f"table {merged}", proceed) if merged else proceed()
-        if not call.text_alone:
-            adds = not command.overwrites and not command.creates
-            return self._unknown.write(spark, f"table {command.table}", proceed) if adds else proceed()
-        return self._once(spark, lambda: self._identity.of_command(spark, command, text), lambda: "", proceed, no_rows)
+        commands = WritingCommand.parse_all(spark, text)
+        if not commands:
+            changed = self._guarded(lambda: changed_in_place(spark, text))
+            return self._unknown.write(spark, changed, proceed) if changed else proceed()
+        tables = [self._guarded(functools.partial(getattr, command, "table")) for command in commands]
+        if all(tables) and call.text_alone:
+            return self._commands(spark, commands, text, proceed)
+        command, arguments = commands[0], call.argument(1, "args")
+        by_args = arguments is not None and len(call.args) + len(call.kwargs) == 2 and len(commands) == 1
+        query = self._guarded(lambda: command.query(arguments)) if by_args and all(tables) else None
+        if query is None:
+            title = f"table {', '.join(table or 'of a name that is computed' for table in tables)}"
+            adds = any(one.adds for one in commands)
+            return self._unknown.write(spark, title, proceed) if adds else proceed()
+        what = (text, repr(arguments))
+        return self._once(
+            spark, lambda: self._identity.of_command(spark, command, query, what), lambda: "", proceed, no_rows
+        )
+
+    def _commands(self, spark: Any, commands: Sequence[WritingCommand], text: str, proceed: Proceed) -> Any:
+        """Run a statement; of one with several commands, those that an earlier attempt has not brought to their end."""
+        left: list[WritingCommand] = []
+
+        def run() -> Any:
+            if len(left) == len(commands):
+                return proceed()
+            for command in left:
+                command.run()
+            return no_rows(spark)
+
+        def step(number: int) -> Any:
+            if number == len(commands):
+                return run()
+            command = commands[number]
+            what = (text,) if len(commands) == 1 else (text, str(number))
+
+            def write() -> Any:
+                left.append(command)
+                return step(number + 1)
+
+            return self._once(
+                spark,
+                lambda: self._identity.of_command(spark, command, command.query(), what),
+                lambda: "",
+                write,
+                lambda _: step(number + 1),
+            )
+
+        return step(0)
 
     def _once(
         self,

@@ -119,15 +119,18 @@ class SinkIdentity:
             return ""
         return f"{format_} {given['target'] or _option(made, 'dbtable')}".strip()
 
-    def of_command(self, spark: Any, command: WritingCommand, text: str) -> Sink | None:
-        """Return what a statement is about to write; ``None`` for what is always written."""
-        df = command.query()
+    def of_command(self, spark: Any, command: WritingCommand, df: Any, what: tuple[str, ...]) -> Sink | None:
+        """Return what a statement is about to write; ``None`` for what is always written.
+
+        :param df: the rows
+        :param what: the statement
+        """
         if not self._usable(df):
             return None
         files = (command.provider or spark.conf.get("spark.sql.sources.default")) in FILE_FORMATS
         place = self._table(spark, command.table, command.location, creates=files and command.creates)
         mode = "overwrite" if command.overwrites else "error" if command.creates else "append"
-        return self._identified(df, place, (text,), mode)
+        return self._identified(df, place, what, mode)
 
     def _usable(self, df: Any) -> bool:
         self._context.master.check()
