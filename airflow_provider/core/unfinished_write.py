@@ -84,12 +84,11 @@ class UnfinishedWrite:
         return {"status": WRITING, **asdict(self), **names}
 
     def addition(self) -> dict[str, Any]:
-        """Return what is remembered beside its commit, so that its rows can be taken back; nothing if it replaces rows,
-        or makes a table, which is Spark's to refuse if it is there.
-        """
-        if self.mode == "overwrite" or (self.table and self.mode != "append"):
+        """Return what is remembered beside its commit, to take its rows back by; nothing if it replaces rows."""
+        if self.mode == "overwrite":
             return {}
-        return {"title": self.title, "location": self.location, "created": not self.existed and not self.table}
+        table = self.table if self.creates else ""
+        return {"title": self.title, "location": self.location, "created": not self.existed, "table": table}
 
     def known_as(self, writes: set[str]) -> Self:
         """Return it with more of Spark's names of it."""
@@ -120,7 +119,8 @@ class AddedRows:
     :ivar attempt: that has written
     :ivar write: Spark's name of it, a UUID; empty text if it has left no files
     :ivar location: the folder that it has written to
-    :ivar created: whether that folder was not there before, and is no table's
+    :ivar created: whether that folder was not there before
+    :ivar table: the qualified name of the table that it has made; empty text if it has made none
     """
 
     title: str
@@ -128,6 +128,7 @@ class AddedRows:
     write: str
     location: str
     created: bool = False
+    table: str = ""
 
     @classmethod
     def from_state(cls, state: object, *statuses: str) -> Self | None:
@@ -136,7 +137,8 @@ class AddedRows:
             return None
         try:
             title, location, created = str(state["title"]), str(state["location"]), bool(state["created"])
-            return cls(title, int(state["attempt"]), str(state["write"]), location, created)
+            table = str(state["table"])
+            return cls(title, int(state["attempt"]), str(state["write"]), location, created, table)
         except (KeyError, TypeError, ValueError):
             return None
 

@@ -383,6 +383,38 @@ def test_a_table_keeps_its_rows_once(spark: SparkSession, attempts: Attempts) ->
         spark.sql("DROP TABLE marked")
 
 
+@pytest.mark.parametrize("killed", ["behind its event", "before its event"])
+@pytest.mark.parametrize("form", ["CREATE", "CREATE with a location", "saveAsTable", "saveAsTable append"])
+def test_a_table_of_one_run_can_be_made_again(
+    spark: SparkSession, attempts: Attempts, target: Path, form: str, killed: str
+) -> None:
+    """A table that an earlier attempt has made with rows of that run goes, so that Spark does not refuse to make it;
+    one to which somebody has added since stays.
+    """
+
+    def script() -> None:
+        if form.startswith("save"):
+            writer = spark.range(9).withColumn("at", F.current_timestamp()).write
+            (writer.mode("append") if form.endswith("append") else writer).saveAsTable("made_again")
+            return
+        where = f"LOCATION '{target}'" if "location" in form else ""
+        spark.sql(f"CREATE TABLE made_again USING parquet {where} AS SELECT id, current_timestamp() at FROM range(9)")
+
+    try:
+        for _ in range(3):
+            with unseen() if killed == "before its event" else nullcontext(), retry(attempts) as (_, output):
+                output.prepare(spark)
+                assert not spark.catalog.tableExists("made_again")
+                script()
+                assert spark.table("made_again").count() == 9
+        spark.sql("INSERT INTO made_again VALUES (7, now())")
+        with retry(attempts) as (_, output):
+            output.prepare(spark)
+            assert spark.table("made_again").count() in ({1, 10} if killed == "before its event" else {1})
+    finally:
+        spark.sql("DROP TABLE IF EXISTS made_again")
+
+
 @pytest.mark.parametrize("rows", ["the same", "others"])
 def test_a_fresh_start_finds_no_rows_of_the_job(
     spark: SparkSession, attempts: Attempts, target: Path, rows: str
@@ -496,8 +528,6 @@ def test_a_write_without_rows_is_written_once(
         with unseen() if killed else nullcontext(), retry(attempts):
             write()
         assert left(target) <= {"_SUCCESS", "._SUCCESS.crc"}
-        if random and kind in {"table", "ctas"}:  # whether a table may be made again is Spark's to say
-            return
         with retry(attempts) as (context, _):
             write()
             assert target.is_dir()

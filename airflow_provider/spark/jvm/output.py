@@ -67,6 +67,11 @@ def table_exists(spark: Any, name: str) -> bool:
     return identifier is not None and bool(spark._jsparkSession.sessionState().catalog().tableExists(identifier))
 
 
+def drop_table(spark: Any, name: str) -> None:
+    """Remove a table of Spark's own catalog; of an external one the files stay."""
+    spark._jsparkSession.sessionState().catalog().dropTable(_identifier(spark, name), True, False)
+
+
 def qualified_table(spark: Any, name: str) -> str:
     """Return the name of a table with its database; empty text in other catalogs than Spark's own."""
     identifier = _identifier(spark, name)

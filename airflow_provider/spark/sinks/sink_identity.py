@@ -192,14 +192,15 @@ def _option(made: Any, key: str) -> str:
 def _given(made: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, str]:
     """Return mode, format, target (path or table) and path as the script gave them; empty texts for defaults."""
     mode = format_ = ""
-    path = _option(made, "path")
-    for setting, given, named in made:
-        values = [*given, *named.values()]
+    path = kwargs.get("path") or _option(made, "path")
+    for setting, given, options in made:
+        values = [*given, *options.values()]
         if setting == "mode" and values[0]:
             mode = str(values[0])
         elif setting == "format":
             format_ = str(values[0])
-    first = args[0] if args else kwargs.get("path", kwargs.get("name", kwargs.get("tableName")))
+    named = kwargs.get("name", kwargs.get("tableName")) if name in TO_TABLES else kwargs.get("path")
+    first = args[0] if args else named
     second = args[1] if len(args) > 1 else None
     third = args[2] if len(args) > 2 else None
     if name == "insertInto":

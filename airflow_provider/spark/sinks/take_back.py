@@ -24,6 +24,7 @@ from airflow_provider.core.causes import one_line
 from airflow_provider.core.committed_output import Commit, arrived, listing_digest, write_of
 from airflow_provider.core.errors import Fenced
 from airflow_provider.core.unfinished_write import (
+    REPEATED,
     TAKEN_BACK,
     WRITTEN,
     AddedRows,
@@ -32,7 +33,7 @@ from airflow_provider.core.unfinished_write import (
     unfinished_writes,
 )
 from airflow_provider.spark.calls import Call, Kind, Proceed, Stages
-from airflow_provider.spark.jvm.output import output_files, table_exists
+from airflow_provider.spark.jvm.output import drop_table, output_files, table_exists
 from airflow_provider.spark.jvm.pending_output import PendingOutput, set_application_attempt
 
 if TYPE_CHECKING:
@@ -104,8 +105,11 @@ class OutputAttempt:
     def _remove(self, spark: Any, name: str, rows: AddedRows) -> None:
         """Remove rows that were added, and are added again."""
         target = PendingOutput(spark, rows.location, self.number)
-        files = output_files(spark, rows.location) if rows.write else []
-        removed = target.remove_files(path for path, _, _ in files if write_of(path) == rows.write)
+        files = [path for path, _, _ in output_files(spark, rows.location)]
+        own = [path for path in files if rows.write and write_of(path) == rows.write]
+        removed = target.remove_files(own)
+        if rows.table and own == files and table_exists(spark, rows.table):
+            drop_table(spark, rows.table)
         if rows.created:
             target.remove_target()
         log.info(
@@ -125,20 +129,20 @@ class OutputAttempt:
             # Its driver has made the folder, which nobody else then writes to.
             only = Commit.between([], files)
             if only is not None and only.write not in committed:
-                if pending.begun() or write.repeated:
+                if pending.begun():
                     names = {only.write}
                 elif not write.table:  # Spark clears the pending tasks away when all files are in their place
-                    self._adopt(name, write, only)
+                    self._adopt(spark, name, write, only)
                     return
         own = [file for file in files if write_of(file[0]) in names]
         exists = bool(write.table) and table_exists(spark, write.table)
         if write.creates and exists and write.mode != "overwrite":
             # Spark makes the table when all of its files are there.
             found = own or ([] if write.existed else files)
-            commit = None if write.repeated else Commit.between([], found) if files else Commit.of_nothing()
+            commit = Commit.between([], found) if files else Commit.of_nothing()
             if commit is not None:
                 _register_partitions(spark, write.table)
-                self._adopt(name, write, commit)
+                self._adopt(spark, name, write, commit)
                 return
         # A table that was made and may not be again is Spark's to refuse; its rows stay.
         made = write.creates and exists and write.mode == "error"
@@ -161,11 +165,16 @@ class OutputAttempt:
         others = {"suspects": sorted(suspects), "deaths": deaths}
         self._master.remember(name, {"status": TAKEN_BACK, "attempt": self._master.epoch, **others})
 
-    def _adopt(self, name: str, write: UnfinishedWrite, commit: Commit) -> None:
-        """Remember a write as committed that came to its end without an event that says so."""
-        state = {"status": WRITTEN, "attempt": write.attempt, **commit.to_state(), **write.addition()}
-        self._master.remember(name, state)
+    def _adopt(self, spark: Any, name: str, write: UnfinishedWrite, commit: Commit) -> None:
+        """Take a write as committed that came to its end without an event that says so."""
         log.info("sink %s: attempt %d has written all of it and died", write.title, write.attempt)
+        status = REPEATED if write.repeated else WRITTEN
+        state = {"status": status, "attempt": write.attempt, **commit.to_state(), **write.addition()}
+        rows = AddedRows.from_state(state, REPEATED)
+        if rows is not None:
+            self._remove(spark, name, rows)
+        else:
+            self._master.remember(name, state)
 
     def _committed_writes(self) -> set[str]:
         """Return the names of writes that are known to have been committed."""
