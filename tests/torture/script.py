@@ -11,6 +11,7 @@ import random
 import sys
 import threading
 import time
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 
@@ -128,7 +129,39 @@ def read_back(step: int) -> None:
     write(f"read back {step}", lambda: grouped.write.mode("append").parquet(f"{out}/sums"))
 
 
-STEPS = (append, append_partitioned, overwrite, dynamic, new, insert, application, threads, cached, named, read_back)
+def of_this_run(step: int) -> DataFrame:
+    """Rows that another run cannot be sure to make again, and does."""
+    return rows(step).where((F.rand() < 2) & (F.lit(str(uuid.uuid4())) != "none"))
+
+
+def newest(step: int) -> None:
+    """What is newer than the newest row that is there."""
+    target = Path(f"{out}/newest-{step}")
+    there = session().read.parquet(str(target)).agg(F.max("id")).first() if (target / "_SUCCESS").exists() else None
+    frame = of_this_run(step).where(F.col("id") > (there[0] if there and there[0] is not None else -1))
+    write(f"newest {step}", lambda: frame.write.mode("append").parquet(str(target)))
+
+
+def remade(step: int) -> None:
+    write(f"remade {step}", lambda: of_this_run(step).write.orc(f"{out}/remade-{step}"))
+
+
+def several(step: int) -> None:
+    spark = session()
+    for side in ("several", "singles"):
+        columns = "step INT, id BIGINT, value BIGINT, part BIGINT"
+        spark.sql(f"CREATE TABLE IF NOT EXISTS {side} ({columns}) USING parquet LOCATION 'file:{out}/{side}'")
+    rows(step).createOrReplaceTempView("rows_of_two")
+    inserts = "FROM rows_of_two INSERT INTO several SELECT * INSERT INTO singles SELECT * WHERE part = 1"
+    write(f"several {step}", lambda: spark.sql(inserts))
+    one = "INSERT INTO several SELECT * FROM rows_of_two WHERE part = :part"
+    write(f"parameter {step}", lambda: spark.sql(one, {"part": 2}))
+
+
+STEPS = (
+    *(append, append_partitioned, overwrite, dynamic, new, insert, application, threads, cached, named, read_back),
+    *(newest, remade, several),
+)
 
 for number, one in enumerate(draw.sample(STEPS, 5)):
     one(number)
