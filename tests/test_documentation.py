@@ -18,7 +18,6 @@ from airflow_provider.core.partitions import StoredPartition
 from tests.support import option_tables
 
 ROOT = Path(__file__).parents[1]
-README = (ROOT / "README.md").read_text()
 OPTIONS = (ROOT / "docs" / "options.md").read_text()
 RECOVERY = (ROOT / "docs" / "recovery.md").read_text()
 STORAGE_FORMAT = (ROOT / "docs" / "storage-format.md").read_text()
@@ -40,11 +39,9 @@ def quoted(cell: str) -> list[str]:
     return re.findall(r"`([^`]+)`", cell)
 
 
-@pytest.mark.parametrize(("document", "to_docs"), [(option_tables.README, "docs/"), (option_tables.OPTIONS, "")])
-def test_the_tables_of_options_are_those_of_the_code(document: Path, to_docs: str) -> None:
+def test_the_tables_of_options_are_those_of_the_code() -> None:
     """Nobody writes them; ``python -m tests.support.option_tables`` does."""
-    text = document.read_text()
-    assert option_tables.tables(text, to_docs) == text
+    assert option_tables.tables(OPTIONS) == OPTIONS
 
 
 def test_every_option_is_in_the_documents() -> None:
@@ -122,6 +119,8 @@ def test_the_recovery_document_states_the_strategies_defaults() -> None:
         "README.md",
         "docs/auto.md",
         "docs/options.md",
+        "docs/how-it-works.md",
+        "docs/command-line.md",
         "docs/sinks.md",
         "docs/recovery.md",
         "docs/airflow-ui.md",
@@ -153,7 +152,7 @@ def test_the_example_of_a_fault_point_exists() -> None:
 
 
 def test_the_migration_guides_examples_differ_in_import_and_class_only() -> None:
-    """Before and after are the same operator call otherwise, and the README's as well."""
+    """Before and after are the same operator call otherwise."""
     before, after = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "migration.md").read_text(), re.DOTALL)
     ours = before.replace(
         "airflow.providers.apache.spark.operators.spark_submit", "airflow_provider.operators.spark_recovery"

@@ -1,4 +1,4 @@
-"""The tables of options in the documents, made from the declarations: ``python -m tests.support.option_tables``."""
+"""The tables of options in docs/options.md, made from the declarations: ``python -m tests.support.option_tables``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from airflow_provider.core.options import Option, RecoveryOptions, StorageOptions
 
 ROOT = Path(__file__).parents[2]
-README, OPTIONS = ROOT / "README.md", ROOT / "docs" / "options.md"
+OPTIONS = ROOT / "docs" / "options.md"
 MORE = {
     "recovery_points": "auto.md",
     "sinks": "sinks.md",
@@ -23,28 +23,25 @@ MORE = {
 _TABLE = re.compile(r"<!-- options: (\w+) -->\n(?:\|.*\n)*")
 
 
-def tables(text: str, to_docs: str) -> str:
-    """Return a document with its tables made anew.
-
-    :param to_docs: the way from the document to the folder ``docs``
-    """
+def tables(text: str) -> str:
+    """Return the document with its tables made anew."""
     everything = [*RecoveryOptions.declared().items(), *StorageOptions.declared().items()]
     rows = {
         "common": [(name, option) for name, option in everything if option.common],
         "recovery": list(RecoveryOptions.declared().items()),
         "storage": list(StorageOptions.declared().items()),
     }
-    return _TABLE.sub(lambda match: f"<!-- options: {match[1]} -->\n{_table(rows[match[1]], to_docs)}", text)
+    return _TABLE.sub(lambda match: f"<!-- options: {match[1]} -->\n{_table(rows[match[1]], flink=match[1] != 'common')}", text)
 
 
-def _table(rows: Iterable[tuple[str, Option]], to_docs: str) -> str:
+def _table(rows: Iterable[tuple[str, Option]], *, flink: bool) -> str:
     lines = ["| option | default | meaning |", "|---|---|---|"]
     for name, option in rows:
         default = f"`{option.default}`" if option.default else ""
-        more = f" ([more]({to_docs}{MORE[name]}))" if name in MORE else ""
+        more = f" ([more]({MORE[name]}))" if name in MORE else ""
         values = f"; {', '.join(f'`{choice}`' for choice in option.type.choices)}" if _unsaid(option) else ""
-        flink = f" [Flink: `{option.flink}`]" if option.flink and to_docs == "" else ""
-        lines.append(f"| `{name}` | {default} | {option.help}{values}{more}{flink} |")
+        theirs = f" [Flink: `{option.flink}`]" if option.flink and flink else ""
+        lines.append(f"| `{name}` | {default} | {option.help}{values}{more}{theirs} |")
     return "\n".join(lines) + "\n"
 
 
@@ -54,9 +51,8 @@ def _unsaid(option: Option) -> bool:
 
 
 def main() -> None:
-    """Write the tables into the documents."""
-    for document, to_docs in ((README, "docs/"), (OPTIONS, "")):
-        document.write_text(tables(document.read_text(), to_docs))
+    """Write the tables into the document."""
+    OPTIONS.write_text(tables(OPTIONS.read_text()))
 
 
 if __name__ == "__main__":
