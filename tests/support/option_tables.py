@@ -31,7 +31,11 @@ def tables(text: str) -> str:
         "recovery": list(RecoveryOptions.declared().items()),
         "storage": list(StorageOptions.declared().items()),
     }
-    return _TABLE.sub(lambda match: f"<!-- options: {match[1]} -->\n{_table(rows[match[1]], flink=match[1] != 'common')}", text)
+
+    def table(match: re.Match[str]) -> str:
+        return f"<!-- options: {match[1]} -->\n{_table(rows[match[1]], flink=match[1] != 'common')}"
+
+    return _TABLE.sub(table, text)
 
 
 def _table(rows: Iterable[tuple[str, Option]], *, flink: bool) -> str:
