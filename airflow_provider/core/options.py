@@ -42,7 +42,7 @@ class Option:
 
     :ivar default: as people write it; empty text where it is not set
     :ivar help: what it does, in a sentence without a full stop
-    :ivar common: whether people change it, rather than experts: ``--help`` and a table of its own in the documents list it
+    :ivar common: whether people change it, rather than experts: ``--help`` and the first table of options list it
     :ivar flink: the name of Flink's option, with ``…`` for what it shares with the one before
     """
 
