@@ -30,9 +30,7 @@ def value_of_one_run(values: Iterable[Value], begin: float, now: float, applicat
                 return "it holds the id of this Spark application"
             if _UUID.search(value):
                 return "it holds a UUID"
-            moments = [moment for found in _MOMENT.finditer(value) for moment in _moments(found)]
-            # A text may leave out the seconds.
-            if any(begin - 60 <= moment <= now + 1 for moment in moments):
+            if any(_says_now(found, begin, now) for found in _MOMENT.finditer(value)):
                 return "it holds the time of this attempt"
         elif any(_is_now(value / unit, begin, now) for unit in _UNITS):
             return "it holds the time of this attempt"
@@ -46,11 +44,12 @@ def _is_now(moment: float, begin: float, now: float) -> bool:
     return begin - 1 <= moment <= now + 1 or begin - 1 <= local <= now + 1
 
 
-def _moments(found: re.Match[str]) -> list[float]:
-    """Return what a text says, taken as UTC and as local time."""
+def _says_now(found: re.Match[str], begin: float, now: float) -> bool:
+    """Whether a text says a moment of this attempt, in UTC or local time; one without seconds, a minute of it."""
     parts = [int(part or 0) for part in found.groups()]
     try:
         told = datetime(*parts)  # type: ignore[arg-type]  # noqa: DTZ001 - both time zones are tried
     except ValueError:
-        return []
-    return [told.replace(tzinfo=UTC).timestamp(), told.timestamp()]
+        return False
+    earliest = begin - (1 if found.group(6) else 60)
+    return any(earliest <= moment <= now + 1 for moment in (told.replace(tzinfo=UTC).timestamp(), told.timestamp()))

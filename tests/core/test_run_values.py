@@ -65,6 +65,7 @@ def test_the_application() -> None:
         "2026-03-04",
         "20260304",
         "2026-03-03T05:08:00",
+        (BEGIN - timedelta(seconds=7)).isoformat(),  # the end of a data interval that the attempt works on
         (BEGIN - timedelta(days=1)).timestamp(),
         int((NOW + timedelta(days=1)).timestamp() * 1000),
         "9999-99-99 99:99:99",
