@@ -33,6 +33,7 @@ class UnfinishedWrite:
     :ivar table: its qualified name; empty text for a path
     :ivar creates: whether there was no such table before
     :ivar repeated: whether each attempt writes it
+    :ivar of_a_batch: whether a streaming query writes it, which does not repeat what is committed
     :ivar writes: Spark's names of it, UUIDs, as far as they are known
     :ivar suspects: names of writes of which some may be this write's own, by attempts that died too early to learn them
     :ivar deaths: how many such attempts there were, and so how many of the suspects at most
@@ -52,6 +53,7 @@ class UnfinishedWrite:
     latest: int = 0
     suspects: tuple[str, ...] = ()
     deaths: int = 0
+    of_a_batch: bool = False
 
     @classmethod
     def from_state(cls, state: object) -> Self | None:
@@ -74,6 +76,7 @@ class UnfinishedWrite:
                 latest=int(state.get("latest", 2**63)),  # what wrote no such field suspects nothing
                 suspects=suspected_by(state),
                 deaths=int(state.get("deaths", 0)),
+                of_a_batch=bool(state.get("of_a_batch")),
             )
         except (KeyError, TypeError, ValueError):
             return None
@@ -84,8 +87,10 @@ class UnfinishedWrite:
         return {"status": WRITING, **asdict(self), **names}
 
     def addition(self) -> dict[str, Any]:
-        """Return what is remembered beside its commit, to take its rows back by; nothing if it replaces rows."""
-        if self.mode == "overwrite":
+        """Return what is remembered beside its commit, to take its rows back by; nothing if it replaces rows, or if a
+        streaming query has written them, which may not write them again.
+        """
+        if self.mode == "overwrite" or self.of_a_batch:
             return {}
         table = self.table if self.creates else ""
         return {"title": self.title, "location": self.location, "created": not self.existed, "table": table}

@@ -72,6 +72,15 @@ def tries_of_a_task(spark_context: Any) -> int:
     return int(spark_context._jsc.sc().taskScheduler().maxTaskFailures())
 
 
+def micro_batch(spark: Any) -> tuple[str, ...]:
+    """Return the id of the streaming query, which its checkpoint keeps, and the number of the batch that this thread
+    works on; nothing outside of ``foreachBatch``.
+    """
+    context = spark._jsc.sc()
+    found = (context.getLocalProperty("sql.streaming.queryId"), context.getLocalProperty("streaming.sql.batchId"))
+    return tuple(str(part) for part in found) if all(part is not None for part in found) else ()
+
+
 @contextmanager
 def job_properties(context: Any, properties: dict[str, str], *, description: str, tag: str) -> Iterator[None]:
     """Set local properties, description and tag of the jobs started inside; put the old ones back afterwards."""

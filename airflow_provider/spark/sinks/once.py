@@ -176,11 +176,10 @@ class SinksOnce:
         before = self._guarded(lambda: self._files(spark, sink))
         if sink.repeated:
             self._guarded(lambda: self._say_repeated(sink))
-        elif before is not None:
-            there = before
-            if self._guarded(lambda: self._written(spark, sink, there)):
-                return left_out(spark)
-            before = self._guarded(lambda: self._without_remains(spark, sink, there))
+        elif before is not None and self._guarded(functools.partial(self._written, spark, sink, before)):
+            return left_out(spark)
+        if before is not None:
+            before = self._guarded(functools.partial(self._without_remains, spark, sink, before))
         with ExitStack() as stack:
             if before is not None:
                 self._guarded(lambda: self._begin(spark, sink, before, stack))
@@ -195,7 +194,7 @@ class SinksOnce:
         if known is None:
             return
         added = known.get("status") == REPEATED and known.get("attempt") != self._context.master.epoch
-        if added and sink.mode == "append":
+        if added and sink.mode == "append" and Commit.from_state(known) is None:
             log.warning(
                 "sink %s: attempt %s has added its rows already, and its files cannot be told from those of others. "
                 "They are added again, because they may not be the same: %s. Rows may be there twice.",
@@ -230,6 +229,7 @@ class SinksOnce:
             repeated=bool(sink.repeated),
             suspects=suspected_by(known or {}),
             deaths=int((known or {}).get("deaths", 0)),
+            of_a_batch=sink.of_a_batch,
         )
         remember = self._context.master.remember
         remember(sink.coordinator, write.to_state())
@@ -287,8 +287,8 @@ class SinksOnce:
         return True
 
     def _without_remains(self, spark: Any, sink: Sink, now: list[OutputFile]) -> list[OutputFile]:
-        """Remove what is left of a write that an earlier attempt has committed and that is made again, because some of
-        it is gone or was changed; returns what is there then.
+        """Remove what is left of a write that was committed and is made again, because some of it is gone or was
+        changed, or because it is of a batch that a streaming query repeats; returns what is there then.
         """
         known = self._context.master.coordinator(sink.coordinator)
         commit = Commit.from_state(known) if known is not None else None

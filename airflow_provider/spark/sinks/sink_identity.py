@@ -13,6 +13,7 @@ from airflow_provider.core.run_values import value_of_one_run
 from airflow_provider.core.unfinished_write import SINK
 from airflow_provider.spark.identity.fingerprint import fingerprint
 from airflow_provider.spark.jvm.commands import WritingCommand
+from airflow_provider.spark.jvm.execution import micro_batch
 from airflow_provider.spark.jvm.output import (
     FILE_FORMATS,
     new_table_location,
@@ -56,6 +57,8 @@ class Sink:
     :ivar title: what the log calls it
     :ivar mode: ``append``, ``overwrite`` or ``error``
     :ivar repeated: why each attempt writes it; empty if its rows are certain to be the same
+    :ivar of_a_batch: whether a streaming query writes it. Such a query goes on behind the batches that its checkpoint
+        knows, so only the batch that it repeats is written again.
     """
 
     coordinator: str
@@ -63,6 +66,7 @@ class Sink:
     place: Place
     mode: str
     repeated: str = ""
+    of_a_batch: bool = False
 
     @property
     def overwrites(self) -> bool:
@@ -160,7 +164,8 @@ class SinkIdentity:
             not_deterministic = fingerprint(rows, self._context).not_deterministic
         marked = self._mark_of_this_run(df.sparkSession, identity) if mode != "overwrite" else ()
         reason = "; ".join((*identity.opaque, *not_deterministic, *marked))
-        key = digest("repeated" if reason else identity.digest, place.target, *what)
+        batch = micro_batch(df.sparkSession)
+        key = digest("repeated" if reason else identity.digest, place.target, *what, *batch)
         self._occurrences[key] += 1
         occurrence = self._occurrences[key]
         return Sink(
@@ -169,6 +174,7 @@ class SinkIdentity:
             place,
             mode,
             reason,
+            bool(batch),
         )
 
     def _mark_of_this_run(self, spark: Any, identity: Fingerprint) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ from airflow_provider.core.digest import digest
 from airflow_provider.core.errors import Fenced
 from airflow_provider.core.failure import UnrecoverableError
 from airflow_provider.spark.calls import Call, Kind, Proceed, Stages
+from airflow_provider.spark.jvm.execution import micro_batch
 
 if TYPE_CHECKING:
     from airflow_provider.job.job_master import JobMaster
@@ -82,9 +83,7 @@ class UnknownSinks:
 
     def _name(self, spark: Any, title: str) -> str:
         """Return under which a write is remembered: where it goes, and which of several it is."""
-        context = spark._jsc.sc()
-        batch = (context.getLocalProperty("sql.streaming.queryId"), context.getLocalProperty("streaming.sql.batchId"))
-        key = digest(title, *(str(part) for part in batch))
+        key = digest(title, *micro_batch(spark))
         with self._lock:
             self._occurrences[key] += 1
             return f"unknown-sink/{digest(key, str(self._occurrences[key]))[:32]}"
