@@ -25,7 +25,7 @@ MODULES = (
     "pyspark.sql.udf",
     "pyspark.sql.pandas.map_ops",
     "pyspark.sql.pandas.group_ops",
-    "pyspark.rdd",
+    "pyspark.core.rdd",
     "pyspark.ml.clustering",
     "pyspark.ml.classification",
     "pyspark.ml.feature",

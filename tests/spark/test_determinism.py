@@ -137,6 +137,25 @@ def test_draws_of_one_frame_are_told_apart(spark: SparkSession, context: Recover
         assert fingerprint(twice, context).digest != fingerprint(two, context).digest
 
 
+@pytest.mark.parametrize("drawn", [True, False])
+def test_what_is_made_of_a_cached_frame_fits_to_it(spark: SparkSession, attempts: Attempts, drawn: bool) -> None:
+    """A cached frame of random numbers has one value in an attempt, so what an earlier attempt has made of its own is
+    not used; what only depends on the order of rows is.
+    """
+    from pyspark.sql import functions as F
+
+    reused = []
+    for _ in range(2):
+        with attempts.attempt() as context:
+            base = spark.range(100).withColumn("z", F.rand() if drawn else F.col("id") / 7).cache()
+            expected = base.agg(F.sum("z")).collect()[0][0]
+            made = checkpoint(base.groupBy().agg(F.sum("z").alias("z"), F.first("id")), "sum").collect()[0]
+            assert made.z == pytest.approx(expected)
+            base.unpersist()
+            reused.append(vertices(context)["sum"].reused)
+    assert reused == [0, 0 if drawn else 1]
+
+
 def test_the_random_numbers_of_a_script_are_its_own(spark: SparkSession, attempts: Attempts) -> None:
     """What Python's generator gives, and which rows a sample holds, is the same with recovery and without."""
     import random

@@ -18,7 +18,9 @@ from airflow_provider.core.digest import digest
 from airflow_provider.core.redaction import names_a_secret
 from airflow_provider.core.vertex_token import fingerprint_of, name_of
 from airflow_provider.spark.identity.plan_identity import PlanDescription, PlanReader, PythonFunction
+from airflow_provider.spark.jvm.determinism import varies
 from airflow_provider.spark.jvm.layout import CUTTING_SETTINGS
+from airflow_provider.spark.jvm.relation import cached_below
 from airflow_provider.spark.jvm.session_settings import active_session, settings_set, shuffle_settings
 
 if TYPE_CHECKING:
@@ -90,6 +92,19 @@ def fingerprint(df: DataFrame, context: Known, version: str = "") -> Fingerprint
         named[explain.GIVEN] = version
     made = _fingerprint(spark, described, named)
     return replace(made, opaque=()) if version else made
+
+
+def drawn_in_cache(df: DataFrame, known: Known) -> tuple[str, ...]:
+    """Say what makes the frames that the script has cached, and that *df* reads, vary from run to run.
+
+    The script may use such a frame beside *df*, and expects the same rows there. Only what draws, reads the clock, or
+    depends on how rows are spread counts: of the rest the rows are nearly always the same.
+    """
+    spark = df.sparkSession
+    with active_session(spark):
+        plans = [relation.cacheBuilder().cachedPlan() for relation in cached_below(df)]
+        found = [reason for plan in plans for reason in PlanReader(spark, known).read(plan).not_deterministic]
+    return tuple(dict.fromkeys(reason for reason in found if varies(reason)))
 
 
 def exchange_fingerprint(spark: SparkSession, known: Known, canonical_exchange: Any) -> Fingerprint:

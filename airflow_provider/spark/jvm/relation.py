@@ -36,6 +36,17 @@ def data_frame(spark: Any, java_frame: Any) -> DataFrame:
     return DataFrame(java_frame, spark)
 
 
+def cached_below(df: DataFrame) -> list[Any]:
+    """Return what the script has cached and *df* reads, as Spark's ``InMemoryRelation``."""
+    pending, found = [df._jdf.queryExecution().withCachedData()], list[Any]()
+    while pending:
+        node = pending.pop()
+        pending += items(node.children())
+        if node.getClass().getSimpleName() == "InMemoryRelation":
+            found.append(node)
+    return found
+
+
 def unsliced(df: DataFrame, ranges: Set[int]) -> DataFrame:
     """Return *df* with the number of slices of its ranges left to Spark's planner, so that a retry can pin it.
 
@@ -56,6 +67,8 @@ def unsliced(df: DataFrame, ranges: Set[int]) -> DataFrame:
         return node.withNewChildren(to_seq(spark._jvm, rebuilt))
 
     plan = df._jdf.queryExecution().analyzed()
+    if cached_below(df):  # Spark finds what it has cached by its plan
+        return df
     if not ranges or not any(leaf.getClass().getSimpleName() == "Range" for leaf in items(plan.collectLeaves())):
         return df
     try:

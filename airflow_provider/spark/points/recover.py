@@ -16,7 +16,7 @@ from airflow_provider.core.explain import reasons
 from airflow_provider.core.partitions import incarnation
 from airflow_provider.spark.context import require_name
 from airflow_provider.spark.environment import executors_ready
-from airflow_provider.spark.identity.fingerprint import fingerprint
+from airflow_provider.spark.identity.fingerprint import drawn_in_cache, fingerprint
 from airflow_provider.spark.identity.recovery_point import RecoveryPoint
 from airflow_provider.spark.jvm.relation import as_vertex, unsliced
 from airflow_provider.spark.jvm.session_settings import active_session
@@ -103,6 +103,11 @@ def _go_on_from(context: RecoveryContext, point: RecoveryPoint) -> DataFrame:
     if known is not None and known.finished and point.vertex in context.done:
         return _reading(context, point, context.done[point.vertex])
     survivors = master.survivors(point.vertex)
+    drawn = _drawn_anew(context, point) if known is not None and survivors else ""
+    if drawn:
+        log.info("%s: what is stored is not used: %s", point.title, drawn)
+        master.partitions_reset(point.vertex, (), drawn)
+        known, survivors = master.vertex(point.vertex), {}
     if known is not None and len(survivors) == known.initialized.parallelism:
         for partition in survivors.values():
             master.partition_finished(partition)
@@ -122,6 +127,15 @@ def _go_on_from(context: RecoveryContext, point: RecoveryPoint) -> DataFrame:
     except NotStored as error:
         return _skip(context, point.df, point.name, str(error))
     return _reading(context, point, stored)
+
+
+def _drawn_anew(context: RecoveryContext, point: RecoveryPoint) -> str:
+    """Say why what earlier attempts have stored does not fit to what this one draws; empty text if it does.
+
+    A frame that the script has cached has one value in an attempt, for all that reads it.
+    """
+    reasons = drawn_in_cache(point.df, context) if point.not_deterministic else ()
+    return f"it was made of a cached frame that this attempt draws anew ({'; '.join(reasons)})" if reasons else ""
 
 
 def _because(context: RecoveryContext, point: RecoveryPoint) -> tuple[str, ...]:

@@ -60,10 +60,13 @@ def main() -> None:
     os.environ.setdefault("SPARK_HOME", str(Path(pyspark.__file__).parent))
     ends: dict[str, list[str]] = {}
 
-    def testmod(module: ModuleType, globs: Any = None, optionflags: int = 0, **_: Any) -> doctest.TestResults:
+    def testmod(
+        tested: ModuleType | None = None, globs: Any = None, optionflags: int = 0, **_: Any
+    ) -> doctest.TestResults:
         runner = Recording(ends, optionflags=optionflags, verbose=False)
-        names = dict(module.__dict__ if globs is None else globs)
-        for test in doctest.DocTestFinder().find(module, module.__name__, globs=names):
+        tested = tested or module
+        names = dict(tested.__dict__ if globs is None else globs)
+        for test in doctest.DocTestFinder().find(tested, tested.__name__, globs=names):
             runner.run(test, out=lambda _: None)
         return doctest.TestResults(0, runner.tries)
 
