@@ -18,10 +18,10 @@ from airflow_provider.core.errors import Fenced
 from airflow_provider.spark.auto.cost import COPY_RATE, LINK_RATE, CopyingCost
 from airflow_provider.spark.auto.keeping import KeptShuffle, Tools
 from airflow_provider.spark.auto.shuffle_vertex import NotKept, ShuffleRegistry
-from airflow_provider.spark.jvm.exchanges import RunningQueries, shuffles_of
+from airflow_provider.spark.jvm.exchanges import RunningQueries, is_of_a_stream, shuffles_of
 from airflow_provider.spark.jvm.executors import is_local, on_executors
 from airflow_provider.spark.jvm.map_output_tracker import MapOutputTracker, not_sparks_own_files
-from airflow_provider.spark.jvm.session_settings import active_session
+from airflow_provider.spark.jvm.session_settings import active_session, serves_spark_connect
 from airflow_provider.spark.jvm.stage_metrics import StageMetricsReader
 from airflow_provider.spark.shuffles.map_output import remove_map_output
 
@@ -86,6 +86,8 @@ class Application:
         reason = not_sparks_own_files(spark)
         if reason:
             raise NotKept(reason)
+        if serves_spark_connect(spark):
+            raise NotKept("a client of Spark Connect cannot see plans, so nothing could be put back")
         self.registry = ShuffleRegistry()
         self._queries = RunningQueries(spark)
         files = context.master.store.uri.startswith("file:")
@@ -99,6 +101,7 @@ class Application:
         self._noting = threading.Lock()
         self._kept: dict[int, KeptShuffle] = {}
         self._unseen: dict[int, _Unseen] = {}
+        self._streams = False
         self._actions = spark._jvm.java.util.WeakHashMap()
 
     def begins(self, execution: Any) -> int:
@@ -141,10 +144,18 @@ class Application:
                 self._noted.popleft()
             noted = [execution for execution, _ in self._noted]
         for execution in [*(execution for _, execution in self._queries.started()), *noted]:
+            if is_of_a_stream(execution):
+                self._leave_streams_alone()
+                continue
             spark = session_of(self._spark, execution.sparkSession())
             with active_session(spark):
                 for running in shuffles_of(execution.executedPlan(), spark, set(self._kept)):
                     self._kept[running.number] = KeptShuffle(self._context, self.registry, self._tools, spark, running)
+
+    def _leave_streams_alone(self) -> None:
+        if not self._streams:
+            self._streams = True
+            self._context.master.vertex_skipped("stream", "a streaming query's own checkpoint is its recovery")
 
     def _forget(self, numbers: set[int]) -> None:
         """Spark has no use for a shuffle any more: neither have we, and what was put back for it is deleted."""

@@ -157,6 +157,11 @@ def functions_of_whole_partitions(canonical: Any) -> bool:
     return False
 
 
+def is_of_a_stream(execution: Any) -> bool:
+    """Whether a ``QueryExecution`` is a batch of a streaming query."""
+    return kind(execution) == "IncrementalExecution"
+
+
 class RunningQueries:
     """The SQL executions of one application that are under way."""
 

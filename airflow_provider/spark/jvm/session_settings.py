@@ -72,6 +72,11 @@ def _default(known: Any, name: str) -> str | None:
     return None if entry is None else str(entry.defaultValueString())
 
 
+def serves_spark_connect(spark: Any) -> bool:
+    """Whether an application serves clients of Spark Connect, as one does that PySpark has started for a client."""
+    return "SparkConnectPlugin" in str(spark.sparkContext._conf.get("spark.plugins", ""))
+
+
 def shuffle_settings(spark: Any) -> dict[str, str]:
     """Return the settings that decide how map outputs are written, each with the value that is in force."""
     configured = spark.sparkContext._conf  # getConf() copies it, setting by setting

@@ -1,4 +1,4 @@
-"""What a retry runs ahead of its action, to learn how the plan goes on above it, is what the action would run."""
+"""What a retry runs ahead of its action, to learn how the plan goes on, is what the action would run (trap 13)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from tests.spark.attempts import Attempts
 from tests.spark.auto.gates import Gate, running
 from tests.spark.auto.plans import joins
-from tests.spark.auto.watched import auto_attempt, configured
+from tests.spark.auto.watched import auto_attempt, configured, job_group, jobs_of
 from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -81,6 +81,32 @@ def test_a_shuffle_above_one_that_was_not_kept_is_found(spark: SparkSession, ord
             assert second.put_back()["shuffle(sum(times))"] > 0
 
 
+def test_what_runs_ahead_has_the_properties_of_the_action(
+    spark: SparkSession, orders: Path, attempts: Attempts
+) -> None:
+    """Its jobs belong to the job group of the thread that asks for the rows, and no job belongs to none."""
+
+    def query() -> DataFrame:
+        df = spark.read.parquet(str(orders))
+        few = df.where("customer < 20").groupBy("customer").agg(F.count("*").alias("times"))
+        return df.join(F.broadcast(few), "customer").groupBy("amount").agg(F.sum("times"))
+
+    with auto_attempt(attempts, spark) as first:
+        df = query()
+        rows = sorted(df.collect())
+        assert "shuffle(amount)" in first.keep(df)
+        first.lose("shuffle(customer)")
+    with auto_attempt(attempts, spark) as second:
+        again = query()
+        nobodys = jobs_of(spark, None)
+        with job_group(spark, "ahead") as group:
+            assert second.restore(again)
+            assert jobs_of(spark, group) > 0
+            assert sorted(again.collect()) == rows
+        assert jobs_of(spark, None) == nobodys
+        assert "shuffle(amount)" in second.put_back()
+
+
 def test_an_action_waits_for_stages_that_run_ahead_of_another_of_its_frame(
     spark: SparkSession, orders: Path, attempts: Attempts, tmp_path: Path
 ) -> None:
@@ -103,14 +129,17 @@ def test_an_action_waits_for_stages_that_run_ahead_of_another_of_its_frame(
             vertices = first.application.registry.vertices.values()
             first.lose(next(vertex.name for vertex in vertices if vertex.maps == 1 and "customer" in vertex.name))
         gate.path.unlink()
-        with auto_attempt(attempts, spark) as second, ThreadPoolExecutor(2) as pool:
+        with auto_attempt(attempts, spark) as second, ThreadPoolExecutor(3) as pool:
             again = query()
             one, other = pool.submit(again.collect), pool.submit(again.collect)
             wait_until(lambda: second.restorer._under_way, "a stage to run ahead")
+            third = pool.submit(second.restore, again)
             assert spark.read.parquet(str(orders)).groupBy("amount").count().count() == 97
             assert not one.done()
             assert not other.done()
+            assert not third.done()
             gate.open()
+            assert not third.result()
             assert sorted(one.result()) == sorted(other.result()) == expected
             assert "shuffle(amount)" in second.put_back()
 

@@ -1,4 +1,4 @@
-"""What depends on chance, on how rows are cut or on their order is not kept: traps 3, 6 and 12."""
+"""What depends on chance, on how rows are cut or on their order is not kept: traps 3, 6, 8 and 12."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 import pandas as pd
 import pytest
 
+from airflow_provider.spark.jvm.determinism import OF_PHYSICAL_PLANS
 from tests.spark.attempts import Attempts
-from tests.spark.auto.watched import auto_attempt, configured
+from tests.spark.auto.watched import auto_attempt, configured, shuffle_numbers
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -91,6 +92,19 @@ def test_what_depends_on_chance_or_order_is_not_kept(
         assert reason in first.skipped()
 
 
+def test_what_spark_takes_for_not_deterministic_is_not_kept(
+    spark: SparkSession, orders: Path, attempts: Attempts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the plan would not tell: Spark itself runs such map tasks again when a part of their input is lost."""
+    monkeypatch.delitem(OF_PHYSICAL_PLANS, "RoundRobinPartitioning")
+    unsorted = {**AS_PLANNED, "spark.sql.execution.sortBeforeRepartition": "false"}
+    with configured(spark, unsorted), auto_attempt(attempts, spark) as first:
+        df = totals(spark.read.parquet(str(orders)).distinct().repartition(3))
+        df.collect()
+        assert first.keep(df) == ["shuffle(customer, amount)"]
+        assert "Spark takes its rows for not deterministic" in first.skipped()
+
+
 def test_one_query_never_sees_two_incarnations(spark: SparkSession, orders: Path, attempts: Attempts) -> None:
     """Two parts of a query that come from one draw are computed in the same attempt, whatever is stored of one."""
     from pyspark.sql import functions as F
@@ -99,14 +113,20 @@ def test_one_query_never_sees_two_incarnations(spark: SparkSession, orders: Path
         return spark.read.parquet(str(orders)).select(F.monotonically_increasing_id().alias("id"))
 
     def two_shuffles_up() -> DataFrame:
-        return drawn().groupBy("id").count().groupBy().agg(F.max("id").alias("one"))
+        return drawn().groupBy("id").count().groupBy("count").agg(F.max("id").alias("one"))
+
+    def one_shuffle_up() -> DataFrame:
+        return drawn().selectExpr("id", "id - id + 1 AS count").groupBy("count").agg(F.max("id").alias("other"))
 
     with configured(spark, AS_PLANNED), auto_attempt(attempts, spark) as first:
         df = two_shuffles_up()
         df.collect()
+        assert len(shuffle_numbers(spark, df)) == 2
         first.keep(df)
     with configured(spark, TOGETHER), auto_attempt(attempts, spark):
-        (row,) = two_shuffles_up().crossJoin(drawn().groupBy().agg(F.max("id").alias("other"))).collect()
+        df = two_shuffles_up().join(one_shuffle_up(), "count")
+        (row,) = df.collect()
+        assert len(shuffle_numbers(spark, df)) == 3
         assert row.one == row.other
 
 
@@ -231,3 +251,30 @@ def test_an_accumulator_below_a_shuffle_counts_in_every_attempt(
         again, _, counted = run()
         assert again == rows
         assert counted == 2000
+
+
+@pytest.mark.parametrize("case", ["with state", "with a watermark", "without state"])
+def test_a_streaming_query_is_left_alone(
+    spark: SparkSession, orders: Path, attempts: Attempts, tmp_path: Path, case: str
+) -> None:
+    """The shuffles of a stream belong to its own checkpoint: none is kept, whatever stands above it or below."""
+    from pyspark.sql import functions as F
+
+    stream = spark.readStream.schema("customer long, amount long").parquet(str(orders))
+    mode = "append" if case == "without state" else "update"
+    if case == "with state":
+        df = totals(stream)
+    elif case == "with a watermark":
+        timed = stream.withColumn("time", F.timestamp_seconds("amount")).withWatermark("time", "1 minute")
+        df = timed.groupBy("customer", "time").count()
+    else:
+        df = stream.repartition(3, "customer")
+    with auto_attempt(attempts, spark) as first:
+        writer = df.writeStream.format("noop").outputMode(mode).trigger(availableNow=True)
+        query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+        query.awaitTermination()
+        first.application.note(query._jsq.streamingQuery().lastExecution())  # type: ignore[attr-defined]
+        for _ in range(30):
+            first.application.look()
+        assert first.kept() == []
+        assert "a streaming query's own checkpoint is its recovery" in first.skipped()

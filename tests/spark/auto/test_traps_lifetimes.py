@@ -13,7 +13,7 @@ import pytest
 
 from tests.spark.attempts import Attempts
 from tests.spark.auto.gates import Gate
-from tests.spark.auto.watched import AutoAttempt, auto_attempt, shuffle_numbers, tasks_run
+from tests.spark.auto.watched import AutoAttempt, auto_attempt, configured, shuffle_numbers, tasks_run
 from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -129,6 +129,16 @@ def test_a_cached_frame_that_loses_its_blocks_is_computed_again(
         again.unpersist(blocking=True)
 
 
+def test_what_reads_a_cached_frame_is_not_kept(spark: SparkSession, orders: Path, attempts: Attempts) -> None:
+    """The blocks of a cached frame may be made again at any time, so only the shuffles below it are kept."""
+    with auto_attempt(attempts, spark) as first:
+        cached = by_customer(spark, orders).withColumnRenamed("sum(amount)", "total").cache()
+        df = cached.groupBy("total").count()
+        df.collect()
+        assert first.keep(df) == ["shuffle(customer)"]
+        assert "it reads a cached DataFrame" in first.skipped()
+
+
 def test_threads_share_a_frame(spark: SparkSession, orders: Path, attempts: Attempts) -> None:
     """Threads that start actions of one frame at the same time: it is filled once, and all get the same rows."""
     rows = kept(spark, orders, attempts)
@@ -143,6 +153,23 @@ def test_threads_share_a_frame(spark: SparkSession, orders: Path, attempts: Atte
         with ThreadPoolExecutor(4) as pool:
             assert list(pool.map(act, range(4))) == [rows] * 4
         assert second.put_back() == {"shuffle(customer)": 2}
+
+
+@pytest.mark.parametrize("adaptive", ["true", "false"])
+def test_a_frame_is_filled_once(
+    spark: SparkSession, orders: Path, attempts: Attempts, caplog: pytest.LogCaptureFixture, adaptive: str
+) -> None:
+    """Before its first action; the later ones find what was put back, and nothing is registered or counted twice."""
+    with configured(spark, {"spark.sql.adaptive.enabled": adaptive}):
+        rows = kept(spark, orders, attempts)
+        with auto_attempt(attempts, spark) as second:
+            again = by_customer(spark, orders)
+            assert second.restore(again)
+            assert not second.restore(again)
+            assert sorted(again.collect()) == rows
+            assert sorted(again.collect()) == rows
+            assert second.put_back() == {"shuffle(customer)": 2}
+    assert "put back into this query" not in caplog.text
 
 
 def test_a_frame_whose_first_action_runs_is_left_alone(

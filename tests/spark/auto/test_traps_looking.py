@@ -13,13 +13,15 @@ import pytest
 from pyspark.sql.session import _monkey_patch_RDD
 
 from airflow_provider.spark.auto import watching
+from airflow_provider.spark.auto.shuffle_vertex import ShuffleIdentity
 from airflow_provider.spark.auto.watching import Application, Watcher
 from airflow_provider.spark.jvm.exchanges import SHUFFLE_EXCHANGE, kind, shuffles_of
 from airflow_provider.spark.jvm.reflection import private_field
 from airflow_provider.spark.jvm.scala import items
+from airflow_provider.spark.jvm.session_settings import active_session
 from tests.spark.attempts import Attempts
 from tests.spark.auto.gates import Gate, running
-from tests.spark.auto.watched import EVERYTHING, auto_attempt, configured
+from tests.spark.auto.watched import EVERYTHING, auto_attempt, configured, job_group, jobs_of
 from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -63,21 +65,6 @@ def run(session: SparkSession, orders: Path, number: int) -> list[Any]:
     return [[tuple(row) for row in df.collect()] for df in queries(session, orders, number)]
 
 
-def jobs_of(spark: SparkSession, group: str | None) -> int:
-    spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()  # type: ignore[union-attr]
-    return len(spark.sparkContext.statusTracker().getJobIdsForGroup(group))
-
-
-def jobs_before_their_query(spark: SparkSession, group: str) -> list[int]:
-    """Jobs of a group that began before the newest query did."""
-    spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()  # type: ignore[union-attr]
-    queries = spark._jsparkSession.sharedState().statusStore().executionsList()
-    begun = max(int(query.submissionTime()) for query in items(queries))
-    jobs = spark.sparkContext._jsc.sc().statusStore()  # type: ignore[union-attr]
-    numbers = spark.sparkContext.statusTracker().getJobIdsForGroup(group)
-    return [number for number in numbers if jobs.job(number).submissionTime().get().getTime() < begun]
-
-
 def side_by_side(spark: SparkSession, orders: Path, label: str) -> tuple[list[Any], list[int]]:
     """Both sessions at once, each with its own settings; returns rows and numbers of jobs."""
     sessions = [spark.newSession() for _ in SETTINGS]
@@ -97,6 +84,45 @@ def side_by_side(spark: SparkSession, orders: Path, label: str) -> tuple[list[An
     with ThreadPoolExecutor(2) as pool:
         rows = [future.result() for future in [pool.submit(target) for target in targets]]
     return rows, [jobs_of(spark, f"{label}-{which}") for which in range(2)]
+
+
+def test_a_query_that_spark_has_not_announced_is_not_looked_at(
+    spark: SparkSession, orders: Path, attempts: Attempts
+) -> None:
+    """Spark knows the number of a query before it has made its plan; to ask for the plan then would make it."""
+    unannounced = 2**40
+    with auto_attempt(attempts, spark) as first:
+        queries = first.application._queries
+        execution = spark.read.parquet(str(orders)).groupBy("customer").count()._jdf.queryExecution()
+        queries._by_id.put(unannounced, execution)
+        try:
+            assert unannounced not in dict(queries.started())
+        finally:
+            queries._by_id.remove(unannounced)
+
+
+def test_the_session_of_a_query_is_active_while_its_plan_is_looked_at(
+    spark: SparkSession, orders: Path, attempts: Attempts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a plan makes when it is asked for its canonical form or its types, it makes with the settings that are its
+    own, not those of another session; the looking thread gets its own session back.
+    """
+    found, search, identify = list[Any](), watching.shuffles_of, ShuffleIdentity.of
+
+    def active() -> Any:
+        return spark._jvm.SparkSession.getActiveSession().get()  # type: ignore[union-attr]
+
+    monkeypatch.setattr(watching, "shuffles_of", lambda *rest: found.append(active()) or search(*rest))
+    monkeypatch.setattr(ShuffleIdentity, "of", lambda *rest: found.append(active()) or identify(*rest))
+    other = spark.newSession()
+    _monkey_patch_RDD(spark)  # see side_by_side
+    with auto_attempt(attempts, spark) as first, active_session(spark):
+        df = other.read.parquet(str(orders)).groupBy("customer").sum("amount")
+        df.collect()
+        assert first.keep(df) == ["shuffle(customer)"]
+        assert active().equals(spark._jsparkSession)
+    assert len(found) >= 2
+    assert all(session.equals(other._jsparkSession) for session in found)
 
 
 @contextmanager
@@ -260,25 +286,19 @@ def test_a_retry_starts_no_job_that_plain_spark_does_not(
         df = spark.read.parquet(str(orders))
         return df.groupBy("customer").agg(F.sum("amount").alias("total")).orderBy("total", "customer")
 
-    def jobs(group: str, df: DataFrame) -> tuple[list[Any], int]:
-        spark.sparkContext.setJobGroup(group, group)
-        try:
-            rows = df.collect()
-        finally:
-            spark.sparkContext._jsc.clearJobGroup()  # type: ignore[union-attr]
-        return rows, jobs_of(spark, group)
-
     with configured(spark, {"spark.sql.adaptive.enabled": adaptive}):
         with auto_attempt(attempts, spark) as first:
             df = query()
-            rows, plain = jobs(f"first-{adaptive}", df)
+            with job_group(spark, f"first-{adaptive}") as group:
+                rows = df.collect()
+            plain = jobs_of(spark, group)
             assert first.keep(df) == ["shuffle(customer)"]
         df = query()  # reads a footer
         nobodys = jobs_of(spark, None)
-        with auto_attempt(attempts, spark) as second:
-            again, restored = jobs(f"second-{adaptive}", df)
+        with auto_attempt(attempts, spark) as second, job_group(spark, f"second-{adaptive}") as group:
+            assert second.restore(df)
             assert second.put_back() == {"shuffle(customer)": 2}
-        assert again == rows
-        assert restored <= plain
-        assert jobs_before_their_query(spark, f"second-{adaptive}") == []
+            assert jobs_of(spark, group) == 0
+            assert df.collect() == rows
+        assert 0 < jobs_of(spark, group) <= plain
         assert jobs_of(spark, None) == nobodys

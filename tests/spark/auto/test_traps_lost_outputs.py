@@ -1,13 +1,15 @@
-"""A restored map output that is lost again is computed again, by its true child: traps 2 and 10, and checksums."""
+"""A restored map output that is lost is computed again, by its true child: traps 2, 3, 10 and 11, and checksums."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from airflow_provider.spark.shuffles import placing
 from tests.spark.attempts import Attempts
 from tests.spark.auto.watched import auto_attempt, configured, tasks_run
 
@@ -115,6 +117,26 @@ def checksums(spark: SparkSession, attempt: Any) -> dict[int, int]:
 
     (number,) = attempt.application.registry.vertices
     return {status.index: status.checksum for status in MapOutputTracker(spark).statuses(number)}
+
+
+def test_map_outputs_of_another_number_of_reducers_are_not_registered(
+    spark: SparkSession, orders: Path, attempts: Attempts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Offsets, partitioner and tracker agree on the number of reducers, or the query runs as written (trap 3)."""
+    with auto_attempt(attempts, spark) as first:
+        df = by_customer(spark, orders)
+        rows = sorted(df.collect())
+        assert first.keep(df)
+    restore = placing.restore_map_output
+
+    def without_the_last_reducer(*arguments: Any) -> Any:
+        restored = restore(*arguments)
+        return replace(restored, sizes=restored.sizes[:-1])
+
+    monkeypatch.setattr(placing, "restore_map_output", without_the_last_reducer)
+    with auto_attempt(attempts, spark) as second:
+        assert sorted(by_customer(spark, orders).collect()) == rows
+        assert second.put_back() == {}
 
 
 def test_a_later_job_runs_after_a_retry_with_another_number_of_map_tasks(

@@ -1,4 +1,4 @@
-"""Of a shuffle that was interrupted only the missing map tasks run, and only if nothing is mixed: traps 4, 5, 8, 11."""
+"""Of a shuffle that was interrupted only the missing map tasks run, and only if nothing is mixed: traps 4, 5 and 8."""
 
 from __future__ import annotations
 
@@ -9,13 +9,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from airflow_provider.spark.auto.keeping import KeptShuffle
+from airflow_provider.spark.jvm.exchanges import shuffles_of
 from airflow_provider.spark.jvm.map_output_tracker import MapOutputTracker
 from airflow_provider.spark.jvm.reflection import of_environment
 from airflow_provider.spark.local_dirs import LocalDirs
 from airflow_provider.spark.shuffles.map_output import MapOutput, Written
 from tests.spark.attempts import Attempts
 from tests.spark.auto.gates import Gate, interrupted, running, store_what_is_there
-from tests.spark.auto.watched import auto_attempt, configured, tasks_run
+from tests.spark.auto.plans import joins
+from tests.spark.auto.watched import auto_attempt, configured, shuffle_numbers, tasks_run
+from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -158,6 +161,87 @@ def test_files_in_another_order_are_not_mixed(spark: SparkSession, tmp_path: Pat
             rows = interrupted(spark, first, gate, lambda: make(files))
         with auto_attempt(attempts, spark):
             assert sorted(make(files[::-1]).collect()) == rows
+
+
+@pytest.mark.parametrize("reads", ["equal", "other"])
+def test_reads_of_other_reducers_are_not_mixed(
+    spark: SparkSession, lines: Path, tmp_path: Path, attempts: Attempts, reads: str
+) -> None:
+    """As many map tasks, but adaptive execution gives them other reducers of the shuffle below: nothing is put back."""
+    from pyspark.sql import functions as F
+
+    gate = Gate(tmp_path / "gate", waits="last")
+
+    def by_key() -> DataFrame:
+        return read(spark, lines).groupBy("key").count()
+
+    def query() -> DataFrame:
+        last = F.expr("if(count > 0 AND pmod(hash(key), 4) = 3, 'last', 'others')")  # not below the shuffle of the keys
+        return by_key().where(gate.passes(last)).groupBy("count").agg(F.count("*").alias("keys"))
+
+    def coalesced(size: int) -> Mapping[str, str]:
+        return {
+            **ONE_CUT,
+            "spark.sql.adaptive.coalescePartitions.parallelismFirst": "false",
+            "spark.sql.adaptive.coalescePartitions.minPartitionSize": "1",
+            "spark.sql.adaptive.advisoryPartitionSizeInBytes": str(size),
+        }
+
+    with configured(spark, ONE_CUT):
+        one, two, three, four = reducer_sizes(spark, by_key())
+    in_halves, first_three = max(one + two, three + four), one + two + three
+    assert in_halves < first_three
+    with (
+        configured(spark, coalesced(in_halves)),
+        auto_attempt(attempts, spark) as first,
+        running(query(), gate) as rows,
+    ):
+
+        def stored() -> list[int]:
+            spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()  # type: ignore[union-attr]
+            first.application.look()
+            vertices = first.application.registry.vertices.values()
+            return [index for vertex in vertices if vertex.name == "shuffle(count)" for index in vertex.stored]
+
+        wait_until(stored, "the map output of the first two reducers is stored")
+        assert stored() == [0]
+        gate.open()
+        expected = sorted(rows.result())
+    again = query()
+    with (
+        configured(spark, coalesced(in_halves if reads == "equal" else first_three)),
+        auto_attempt(attempts, spark) as second,
+    ):
+        assert sorted(again.collect()) == expected
+        assert MapOutputTracker(spark).available(shuffle_numbers(spark, again)[-1]) == 2
+        assert second.put_back().get("shuffle(count)", 0) == (1 if reads == "equal" else 0)
+
+
+def reducer_sizes(spark: SparkSession, df: DataFrame) -> list[int]:
+    """Bytes for each reducer of the only shuffle of a query, which is run for that."""
+    df.collect()
+    (shuffle,) = shuffles_of(df._jdf.queryExecution().executedPlan(), spark, set())
+    return list(MapOutputTracker(spark).statistics(shuffle.dependency).bytesByPartitionId())
+
+
+def test_what_reads_a_shuffle_locally_is_not_kept(spark: SparkSession, orders: Path, attempts: Attempts) -> None:
+    """Where adaptive execution lets a task read what one map task has written, or part of a reducer that is too large,
+    no other attempt can be sure to do the same.
+    """
+    from pyspark.sql import functions as F
+
+    settings = {
+        "spark.sql.autoBroadcastJoinThreshold": "-1",
+        "spark.sql.adaptive.autoBroadcastJoinThreshold": "3000",
+    }
+    with configured(spark, settings), auto_attempt(attempts, spark) as first:
+        df = spark.read.parquet(str(orders))
+        few = df.where("customer < 20").groupBy("customer").agg(F.count("*").alias("times"))
+        df = df.join(few, "customer").groupBy("amount").agg(F.sum("times"))
+        df.collect()
+        assert "AQEShuffleRead local" in joins(df)
+        assert first.keep(df) == ["shuffle(customer)", "shuffle(customer)#2"]
+        assert "adaptive execution split a skewed or local shuffle read" in first.skipped()
 
 
 def test_a_task_that_spark_has_run_again_is_stored_again(

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from airflow_provider.spark.auto import watching
 from airflow_provider.spark.auto.shuffle_vertex import ShuffleIdentity
 from airflow_provider.spark.auto.watching import Watcher
 from airflow_provider.spark.jvm import exchanges
@@ -23,6 +24,7 @@ from airflow_provider.spark.jvm.reflection import NoSuchMember
 from tests.spark.attempts import Attempts
 from tests.spark.auto.watched import EVERYTHING, AutoAttempt, auto_attempt, configured
 from tests.support.driver import DriverHarness
+from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -73,6 +75,43 @@ def test_shuffles_of_other_rows_have_other_identities(
         assert not set(identities(spark, first, one(df))) & set(identities(spark, first, other(df)))
 
 
+PRUNED = {
+    "dynamicpruning": {
+        "spark.sql.optimizer.dynamicPartitionPruning.reuseBroadcastOnly": "false",
+        "spark.sql.optimizer.dynamicPartitionPruning.useStats": "false",
+        "spark.sql.optimizer.dynamicPartitionPruning.fallbackFilterRatio": "10",
+    },
+    "might_contain": {
+        "spark.sql.optimizer.dynamicPartitionPruning.enabled": "false",
+        "spark.sql.optimizer.runtime.bloomFilter.enabled": "true",
+        "spark.sql.optimizer.runtime.bloomFilter.applicationSideScanSizeThreshold": "0",
+    },
+}
+"""What filters the rows of one side of a join by the other side's while the query runs → settings that bring it."""
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("pruned", PRUNED)
+def test_what_a_join_prunes_below_its_own_shuffle_counts(
+    spark: SparkSession, tmp_path: Path, attempts: Attempts, pruned: str
+) -> None:
+    """Rows that were left out because the other side of a join had none for them do not stand in their own plan."""
+    day = [number % 10 for number in range(1000)]
+    pq.write_to_dataset(pa.table({"day": day, "amount": range(1000)}), tmp_path / "sales", partition_cols=["day"])
+    pq.write_table(pa.table({"on": range(10), "month": [number // 5 for number in range(10)]}), tmp_path / "days")
+    sales, days = spark.read.parquet(str(tmp_path / "sales")), spark.read.parquet(str(tmp_path / "days"))
+
+    def query(month: int) -> DataFrame:
+        return sales.join(days.where(f"month = {month}"), sales["day"] == days["on"]).select("amount", "on")
+
+    with configured(spark, {**NO_BROADCAST, **PRUNED[pruned]}), auto_attempt(attempts, spark) as first:
+        df = query(0)
+        one, other = identities(spark, first, df), identities(spark, first, query(1))
+        assert pruned in df._jdf.queryExecution().executedPlan().toString()
+        assert one == identities(spark, first, query(0))
+        assert not set(one) & set(other)
+
+
 @pytest.mark.spark
 def test_shuffles_below_and_above_an_aggregate_are_two(spark: SparkSession, orders: Path, attempts: Attempts) -> None:
     """The shuffles of one distinct aggregate share their logical plan; each is a vertex of its own, and is restored."""
@@ -117,16 +156,30 @@ def test_shuffle_files_of_another_kind_are_left_alone(
 @pytest.mark.process
 def test_encrypted_shuffles_are_not_kept(driver: DriverHarness, tmp_path: Path) -> None:
     """A driver that encrypts its shuffle files runs as it would have, stores none of them, and says so once."""
-    source, target = tmp_path / "orders", tmp_path / "totals"
+    driver.settings = {"spark.io.encryption.enabled": "true"}
+    log = log_of_a_driver_that_keeps_nothing(driver, tmp_path)
+    assert log.count("shuffle files are encrypted with a key of this application") >= 1
+
+
+@pytest.mark.integration
+@pytest.mark.process
+def test_a_session_of_spark_connect_runs_as_written(driver: DriverHarness, tmp_path: Path) -> None:
+    """Its client cannot see plans, so what a server in this process shuffles is not kept either, and it is said."""
+    log = log_of_a_driver_that_keeps_nothing(driver, tmp_path, SPARK_REMOTE="local[2]")
+    assert "a client of Spark Connect cannot see plans" in log
+
+
+def log_of_a_driver_that_keeps_nothing(driver: DriverHarness, folder: Path, **environment: str) -> str:
+    """Run an unmodified script in auto mode; it succeeds, and leaves nothing in the store."""
+    source, target = folder / "orders", folder / "totals"
     source.mkdir()
     pq.write_table(pa.table({"customer": [1, 2, 2], "amount": [3, 4, 5]}), source / "part.parquet")
-    driver.settings = {"spark.io.encryption.enabled": "true"}
     options = {"keep-partitions": "", "recovery-points": "auto", "overhead-budget": "1e9"}
-    outcome = driver.run("unmodified.py", str(source), str(target), options=options)
+    outcome = driver.run("unmodified.py", str(source), str(target), options=options, **environment)
     assert outcome.code == 0, outcome.log
-    assert outcome.log.count("shuffle files are encrypted with a key of this application") >= 1
     assert not driver.store.survivors()
     assert sorted(pq.read_table(target)["total"].to_pylist()) == [3, 9]
+    return outcome.log
 
 
 @pytest.mark.spark
@@ -194,7 +247,52 @@ def test_without_a_private_field_nothing_is_kept(
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("method", ["createQueryStages", "reOptimize"])
+def test_without_the_field_of_a_shuffle_the_watching_ends(
+    spark: SparkSession,
+    orders: Path,
+    attempts: Attempts,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What is first missed when a plan is looked at ends the watching, too, after a few looks, and one line says so."""
+    find = exchanges.private_field
+
+    def renamed(owner: Any, name: str) -> Any:
+        return find(owner, "renamed" if name == "shuffleDependency" else name)
+
+    monkeypatch.setattr(exchanges, "private_field", renamed)
+    monkeypatch.setattr(watching, "_PAUSE", 0)
+    monkeypatch.setattr(watching, "_SHARE", 0)
+    attempts.options = dict(EVERYTHING)
+    with attempts.attempt() as context:
+        watcher = Watcher(context)
+        application = watcher.application()
+        assert application is not None
+        watcher.start()
+        try:
+            df = by_customer(spark, orders)
+            assert len(df.collect()) == 300
+            application.note(df._jdf.queryExecution())
+            wait_until(lambda: watcher.application() is None, "the watching has ended")
+        finally:
+            watcher.stop()
+        assert not application.registry.vertices
+    lines = [record.message for record in caplog.records if "are not kept" in record.message]
+    assert len(lines) == 1
+    assert "has no field renamed" in lines[0]
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    "method",
+    [
+        "createQueryStages",
+        "currentPhysicalPlan_$eq",
+        "replaceWithQueryStagesInLogicalPlan",
+        "reOptimize",
+        "costEvaluator",
+    ],
+)
 def test_without_a_private_method_nothing_is_put_back(
     spark: SparkSession,
     orders: Path,
@@ -220,7 +318,7 @@ def test_without_a_private_method_nothing_is_put_back(
         return planned(self, ready, run)
 
     monkeypatch.setattr(AdaptivePlan, "go_ahead", renamed)
-    if method == "reOptimize":
+    if method != "createQueryStages":
         monkeypatch.setattr("airflow_provider.spark.jvm.adaptive_plan.private_method", _but(method))
     with auto_attempt(attempts, spark) as second:
         assert sorted(query().collect()) == rows

@@ -112,14 +112,27 @@ def auto_attempt(attempts: Attempts, spark: SparkSession) -> Iterator[AutoAttemp
             yield AutoAttempt(context, application, wanted, restorer)
 
 
+@contextmanager
+def job_group(spark: SparkSession, group: str) -> Iterator[str]:
+    """Jobs that this thread starts inside belong to a group."""
+    spark.sparkContext.setJobGroup(group, group)
+    try:
+        yield group
+    finally:
+        spark.sparkContext._jsc.clearJobGroup()  # type: ignore[union-attr]
+
+
+def jobs_of(spark: SparkSession, group: str | None) -> int:
+    """How many jobs of a group Spark has begun; ``None`` for those of no group."""
+    spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()  # type: ignore[union-attr]
+    return len(spark.sparkContext.statusTracker().getJobIdsForGroup(group))
+
+
 def tasks_run(spark: SparkSession, run: Any) -> int:
     """Run something; return how many tasks Spark ran for it."""
     group = f"tasks-of-{id(run)}"
-    spark.sparkContext.setJobGroup(group, "counted")
-    try:
+    with job_group(spark, group):
         run()
-    finally:
-        spark.sparkContext._jsc.clearJobGroup()  # type: ignore[union-attr]
     spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()  # type: ignore[union-attr]
     tracker = spark.sparkContext.statusTracker()
     stages = {

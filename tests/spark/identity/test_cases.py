@@ -136,6 +136,36 @@ def test_settings_of_shuffles_are_named(spark: SparkSession) -> None:
     assert parts["setting spark.serializer"]
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("spark.shuffle.compress", "false"),
+        ("spark.shuffle.manager", "tungsten-sort"),
+        ("spark.io.compression.codec", "snappy"),
+        ("spark.serializer", "org.apache.spark.serializer.KryoSerializer"),
+    ],
+)
+def test_how_map_outputs_are_written_counts(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
+    """An application whose shuffle files are written in another way has other shuffles."""
+    from pyspark import SparkConf
+
+    df = spark.range(9).repartition(3, "id")
+    found, conf = shuffled(df), SparkConf(loadDefaults=False).setAll(spark.sparkContext.getConf().getAll())
+    assert shuffled(df).digest == found.digest
+    monkeypatch.setattr(spark.sparkContext, "_conf", conf.set(name, value))
+    assert shuffled(df).digest != found.digest
+
+
+def test_the_version_of_spark_counts(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another version may write other rows, or the same in another way."""
+    df = spark.range(9).repartition(3, "id")
+    found = shuffled(df)
+    monkeypatch.setitem(vars(spark), "version", f"{spark.version}.1")  # PySpark asks the JVM once
+    assert shuffled(df).digest != found.digest
+
+
 def test_rows_of_a_cached_frame_are_flagged(spark: SparkSession) -> None:
     """What was cached is described, and the fingerprint says that something was."""
     base = spark.range(0, 40, 1, 2).selectExpr("id % 7 AS k", "id")
