@@ -127,7 +127,9 @@ class Job:
         command = [*run, str(self.seed), str(self.out), str(self.witness)]
         with self._process(command, f"driver-{self._drivers}") as process:
             yield process
-        self._finished |= process.returncode == 0
+        # One that is killed on its last way out has finished its job; to run it again is to clear a green task.
+        ended = f"Job {self.id}: FINISHED in attempt" in self.log(f"driver-{self._drivers}")
+        self._finished |= process.returncode == 0 or ended
 
     @contextmanager
     def _process(self, command: list[str], name: str) -> Iterator[subprocess.Popen[bytes]]:
