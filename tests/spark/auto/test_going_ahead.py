@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -129,7 +130,8 @@ def test_an_action_waits_for_stages_that_run_ahead_of_another_of_its_frame(
             vertices = first.application.registry.vertices.values()
             first.lose(next(vertex.name for vertex in vertices if vertex.maps == 1 and "customer" in vertex.name))
         gate.path.unlink()
-        with auto_attempt(attempts, spark) as second, ThreadPoolExecutor(3) as pool:
+        with auto_attempt(attempts, spark) as second, ThreadPoolExecutor(3) as pool, ExitStack() as at_last:
+            at_last.callback(gate.open)
             again = query()
             one, other = pool.submit(again.collect), pool.submit(again.collect)
             wait_until(lambda: second.restorer._under_way, "a stage to run ahead")
