@@ -14,6 +14,7 @@ NOW = BEGIN + timedelta(minutes=10)
 INSIDE = BEGIN + timedelta(minutes=3, microseconds=123456)
 SECONDS = INSIDE.timestamp()
 LOCAL = INSIDE.astimezone()
+DRAWN = uuid.uuid4()
 
 
 def found(value: Value) -> str:
@@ -45,7 +46,7 @@ def test_the_time_of_the_attempt(value: Value) -> None:
 
 
 @pytest.mark.parametrize(
-    "value", [str(uuid.uuid4()), uuid.uuid4().hex, f"load-{uuid.uuid4()}", str(uuid.uuid4()).upper()], ids=str
+    "value", [str(DRAWN), DRAWN.hex, f"load-{DRAWN}", str(DRAWN).upper()], ids=["usual", "hex", "inside", "upper"]
 )
 def test_a_uuid(value: str) -> None:
     """In its usual forms, also inside of a text."""
