@@ -15,7 +15,7 @@ import tempfile
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,7 +43,6 @@ class Ways:
 
     spark: SparkSession
     folder: Path
-    executors_ready: dict[str, str] = field(default_factory=dict)
 
     def spark_checkpoint(self, df: DataFrame) -> tuple[DataFrame, Callable[[], int]]:
         """Spark's own reliable checkpoint."""
@@ -63,8 +62,7 @@ class Ways:
             store = open_store(event_store, options)
             master = JobMaster(request, store, on_fenced=lambda _: None)
             master.start()
-            # What executors have installed is asked once per application, so the warm-up pays for it.
-            context = RecoveryContext(master, hadoop_root(store.uri), executors_ready=self.executors_ready)
+            context = RecoveryContext(master, hadoop_root(store.uri))
             with recovering(context):
                 kept = checkpoint(df, "lineitem")
 
@@ -173,7 +171,8 @@ def _s3() -> Iterator[tuple[tuple[str, StorageOptions] | None, list[int]]]:
 
 def _summary(costs: dict[str, list[Cost]], rounds: int) -> dict[str, Any]:
     def median(name: str, what: str) -> float:
-        return statistics.median(getattr(cost, what) for cost in costs[name])
+        middle: float = statistics.median(getattr(cost, what) for cost in costs[name])
+        return middle
 
     return {
         "input": "TPC-H scale 1, lineitem, 16 columns, 6,001,215 rows, 8 files",
