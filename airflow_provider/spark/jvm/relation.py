@@ -67,9 +67,9 @@ def unsliced(df: DataFrame, ranges: Set[int]) -> DataFrame:
         return node.withNewChildren(to_seq(spark._jvm, rebuilt))
 
     plan = df._jdf.queryExecution().analyzed()
-    if cached_below(df):  # Spark finds what it has cached by its plan
-        return df
     if not ranges or not any(leaf.getClass().getSimpleName() == "Range" for leaf in items(plan.collectLeaves())):
+        return df
+    if cached_below(df):  # Spark finds what it has cached by its plan
         return df
     try:
         rebuilt = rebuild(plan)
