@@ -77,6 +77,20 @@ def test_the_examples_of_keys_are_real_keys() -> None:
     assert (partition.rows, partition.checksum, partition.millis) == (27381, "a4c1f00d", 3912)
 
 
+def test_the_tests_that_documents_name_exist() -> None:
+    """Each path below ``tests/`` is there, and has the test that is named behind ``::``."""
+    named = re.compile(r"`(tests/[\w./-]+)(?:::(\w+))?`")
+    documents = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
+    found = [(document, *match.groups()) for document in documents for match in named.finditer(document.read_text())]
+    assert len(found) > 50
+    missing = [
+        f"{document.name}: {path}::{name or ''}"
+        for document, path, name in found
+        if not (ROOT / path).exists() or (name and f"def {name}(" not in (ROOT / path).read_text())
+    ]
+    assert missing == []
+
+
 def test_every_row_of_the_seeds_names_a_module_and_a_test() -> None:
     """35 rows, in order; each names files that are there, and a test that is in its file."""
     rows = table_rows(RECOVERY, "#")
