@@ -181,5 +181,6 @@ class RunningQueries:
     def started(self) -> list[tuple[int, Any]]:
         """Return number and ``QueryExecution`` of each, once Spark has announced it: its plan exists then."""
         live = self.running()  # a Long of Java's cannot be passed as a key
-        found = [(int(entry.getKey()), entry.getValue()) for entry in self._by_id.entrySet()]
-        return sorted((pair for pair in found if pair[0] in live), key=lambda pair: pair[0])
+        found = [(int(entry.getKey()), entry) for entry in self._by_id.entrySet().toArray()]
+        announced = sorted((pair for pair in found if pair[0] in live), key=lambda pair: pair[0])
+        return [(number, entry.getValue()) for number, entry in announced]

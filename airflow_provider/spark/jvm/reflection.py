@@ -62,12 +62,13 @@ def of_environment(spark: Any, name: str, kind: str) -> Any:
 
     :param kind: the full name of the member's class
     """
-    jvm = spark._jvm
-    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
-    lookup, method_type = jvm.java.lang.invoke.MethodHandles.publicLookup(), jvm.java.lang.invoke.MethodType.methodType
+    lang, new_list = spark._jvm.java.lang, spark._jvm.java.util.ArrayList
+    loader = lang.Thread.currentThread().getContextClassLoader()
+    handles = lang.invoke
+    lookup, method_type = handles.MethodHandles.publicLookup(), handles.MethodType.methodType
     environment = loader.loadClass("org.apache.spark.SparkEnv")
     get = lookup.findStatic(environment, "get", method_type(environment))
-    receiver = jvm.java.util.ArrayList()
-    receiver.append(get.invokeWithArguments(jvm.java.util.ArrayList()))
+    receiver = new_list()
+    receiver.append(get.invokeWithArguments(new_list()))
     member = lookup.findVirtual(environment, name, method_type(loader.loadClass(kind)))
     return member.invokeWithArguments(receiver)

@@ -87,7 +87,7 @@ def _table(leaf: Any) -> Source:
     table = leaf.table()
     name = str(table.name())[:_PLACE_LENGTH]
     options = json.dumps(
-        sorted((str(e.getKey()), str(e.getValue())) for e in leaf.options().asCaseSensitiveMap().entrySet())
+        sorted((str(e.getKey()), str(e.getValue())) for e in leaf.options().asCaseSensitiveMap().entrySet().toArray())
     )
     if has_member(table, "fileIndex") and has_member(table, "dataSchema"):
         how = (table.getClass().getName(), table.dataSchema().json(), options)

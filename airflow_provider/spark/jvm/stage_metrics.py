@@ -55,7 +55,7 @@ class StageMetricsReader:
         :param metric: id of an accumulator that its tasks count, as long as the query is under way
         :param rdd: id of the RDD that its tasks compute
         """
-        found = [int(live.stageId()) for live in self._stages_alive() if metric in self._counted(live)]
+        found = [int(live.stageId()) for live in self._stages_alive() if metric in self._counted(live)[1]]
         if found:
             return max(found)
         jvm, nothing = self._spark._jvm, self._spark.sparkContext._gateway.new_array(self._spark._jvm.double, 0)
@@ -76,21 +76,27 @@ class StageMetricsReader:
         if live is not None and int(live.numTasks()) == maps:
             listed = str(self._field(live, "completedIndices").mkString(","))
             ended = [int(index) for index in listed.split(",") if index]
-            counted = self._counted(live)
+            entries, counted = self._counted(live)
             for metric in metrics:
                 if metric in counted:
-                    numbers = str(self._arrays.toString(counted[metric].getValue())).strip("[]").split(", ")
+                    value = entries[counted.index(metric)].getValue()
+                    numbers = str(self._arrays.toString(value)).strip("[]").split(", ")
                     values[metric] = {index: int(numbers[index]) for index in ended if index < len(numbers)}
         return StageMetrics(stage, int(data.executorRunTime()) / 1000, int(data.numCompleteTasks()), values)
 
     def _stages_alive(self) -> list[Any]:
-        """Return the stages of executions that are under way; they may end while we look."""
-        return [live for live in list(self._live.values()) if live is not None]
+        """Return the stages of executions that are under way.
 
-    def _counted(self, live: Any) -> dict[int, Any]:
-        """Return what the tasks of a stage have counted: metric's id → entry whose value is an array by task."""
+        By an array: at the end of an iterator of Java's there is an exception, which PySpark asks a dozen questions.
+        """
+        return [entry.getValue() for entry in self._live.entrySet().toArray()]
+
+    def _counted(self, live: Any) -> tuple[Any, list[int]]:
+        """Return what the tasks of a stage have counted: entries whose values are arrays by task, and the id of the
+        metric of each. To get an entry takes a request, so none is got here.
+        """
         entries = self._field(live, "taskMetrics").entrySet().toArray()
-        return dict(zip(map(int, _METRIC.findall(str(self._arrays.toString(entries)))), entries, strict=True))
+        return entries, [int(number) for number in _METRIC.findall(str(self._arrays.toString(entries)))]
 
     def _field(self, live: Any, name: str) -> Any:
         if name not in self._fields:
