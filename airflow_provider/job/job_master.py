@@ -80,6 +80,8 @@ class JobMaster:
         self._partitions = PartitionStore(store, self.prefix)
         self._survivors = Survivors(store, self.prefix, self.partitions_reset)
         self._succeeded = False
+        self._waited_for = 0
+        """The outage that a write has waited for to its patience's end."""
         self._jvm = jvm
         self._heartbeat: Heartbeat | None = None
 
@@ -159,7 +161,7 @@ class JobMaster:
         """Make sure that this attempt owns the job, before something is committed outside of the store.
 
         Costs no request while the lease lasts; after that it waits for the store. What was to be recorded before is
-        waited for in any case, so that a retry knows of all that this attempt writes.
+        waited for in any case, once in an outage, so that a retry knows of all that this attempt writes.
 
         :raises Fenced: a newer attempt owns the job
         :raises OwnershipUnconfirmed: the store did not say so within ``ownership_timeout``
@@ -171,8 +173,9 @@ class JobMaster:
             except Fenced as error:
                 self._record.fence(int(str(error.ids["newer"])))
                 raise
-        if self._record.away:
-            self._record.flush(self.request.options.ownership_timeout)
+        outage = self._record.outage
+        if outage and outage != self._waited_for and not self._record.flush(self.request.options.ownership_timeout):
+            self._waited_for = outage
 
     def vertex(self, identity: str) -> Vertex | None:
         """Return what is known of a vertex."""

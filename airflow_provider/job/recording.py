@@ -57,9 +57,9 @@ class JobRecord:
         return self._writer is not None and self._writer.broken is None and self._writer.away is None
 
     @property
-    def away(self) -> bool:
-        """Whether events wait in memory for a store that does not answer."""
-        return self._writer is not None and self._writer.away is not None
+    def outage(self) -> int:
+        """The number of the outage in which events wait in memory for a store that does not answer; 0 if none does."""
+        return self._writer.outages if self._writer is not None and self._writer.away is not None else 0
 
     def begin(self, claim: Claim, fresh: str) -> None:
         """Read what earlier attempts have told, and write this attempt's first block behind it.

@@ -147,17 +147,13 @@ def _run(request: RunRequest, application: Path) -> int:
     context = RecoveryContext(master, hadoop_root(store.uri))
     output = OutputAttempt(master)
     sinks = SinksOnce(context, output)
+    # First, because sinks are looked at, and remains are removed, by the owner; last, because restoring takes time.
+    owned = confirmed(master.check_now)
     try:
         with (
             recovering(context),
             auto_mode(context) as auto,
-            intercepted(
-                sinks.stages(),
-                *auto,
-                output.stages(),
-                confirmed(master.check_now),
-                context.notes(),
-            ),
+            intercepted(owned, sinks.stages(), *auto, output.stages(), owned, context.notes()),
         ):
             error = run_script(application, request.arguments, master.check)
         if error is None:

@@ -81,6 +81,7 @@ class JobEventWriter:
         self._compactor: Compactor | None = None
         self._broken: StoreError | None = None
         self._away: StoreError | None = None
+        self._outages = 0
         self._fenced_by: int | None = None
         # Everything below is guarded by the condition.
         self._changed = threading.Condition()
@@ -106,6 +107,11 @@ class JobEventWriter:
     def away(self) -> StoreError | None:
         """Why events wait in memory, ``None`` while the store takes them."""
         return self._away
+
+    @property
+    def outages(self) -> int:
+        """How often the store has stopped to take events, up to now."""
+        return self._outages
 
     @property
     def fenced_by(self) -> int | None:
@@ -266,6 +272,7 @@ class JobEventWriter:
             if self._closing or self._pending_bytes > _MOST_WAITING:
                 return False
             first = self._away is None
+            self._outages += first
             self._away = error
             self._changed.notify_all()
         if first:

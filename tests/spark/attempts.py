@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +17,7 @@ from airflow_provider.spark.interception import intercepted
 from airflow_provider.spark.points.reading import hadoop_root
 from airflow_provider.storage.inspection import inspect_job
 from airflow_provider.storage.uris import open_store
+from tests.support.stores import WatchedStore
 
 
 @dataclass
@@ -25,11 +26,15 @@ class Attempts:
 
     :ivar options: recovery options, as text
     :ivar fresh: why the next attempts reuse nothing; empty if they resume
+    :ivar run: tells the next attempts' DAG run from others of its name
+    :ivar before: what the store does before an operation with a key; it may raise
     """
 
     folder: Path
     options: dict[str, str] = field(default_factory=dict)
     fresh: str = ""
+    run: str = ""
+    before: Callable[[str, str], None] | None = None
 
     def request(self) -> RunRequest:
         return RunRequest(
@@ -39,6 +44,7 @@ class Attempts:
             options=RecoveryOptions.from_mapping({"write_buffer_flush_interval": 0.05, **self.options}),
             supervised=True,
             fresh=self.fresh,
+            run=self.run,
             previous_lost=10**6,
         )
 
@@ -51,7 +57,7 @@ class Attempts:
     def attempt(self) -> Iterator[RecoveryContext]:
         """An attempt that ends without having finished the job, so that the next one resumes it."""
         request = self.request()
-        store = open_store(request.event_store, request.storage)
+        store = WatchedStore(open_store(request.event_store, request.storage), self.before)
         master = JobMaster(request, store, on_fenced=lambda _: None)
         assert master.start()
         context = RecoveryContext(master, hadoop_root(store.uri))

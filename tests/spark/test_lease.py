@@ -63,12 +63,12 @@ class Appends:
         return self.driver.folder / f"gate-{number}"
 
     @contextmanager
-    def start(self, how: str = "df", **options: str) -> Iterator[subprocess.Popen[str]]:
+    def start(self, how: str = "df", script: str = "one_append.py", **options: str) -> Iterator[subprocess.Popen[str]]:
         number = self.driver.attempts + 1
         given = {**LEASE, **{name.replace("_", "-"): value for name, value in options.items()}}
         # A warehouse of its own, because the driver's working directory is shared.
         self.driver.settings = {"spark.sql.warehouse.dir": str(self.driver.folder / f"warehouse-{number}")}
-        process = self.driver.start("one_append.py", how, str(self.target), str(self.gate(number)), options=given)
+        process = self.driver.start(script, how, str(self.target), str(self.gate(number)), options=given)
         tree: list[int] = []
         try:
             wait_until(lambda: process.poll() is not None or Path(f"{self.gate(number)}.reached").exists(), "the gate")
@@ -167,6 +167,40 @@ def test_a_write_waits_for_a_store_that_is_away(remote: tuple[Appends, FaultySer
     assert process.returncode == 0, log
     assert "the write waits" in log
     assert appends.rows() == ONCE
+
+
+@pytest.mark.parametrize("how", ["files", "jdbc"])
+def test_what_was_written_is_known_in_an_outage(remote: tuple[Appends, FaultyServer], how: str) -> None:
+    """A retry comes to its append while its events wait for the store: it waits as well, and then looks whether an
+    earlier attempt has written it. Files are not added again, and with ``unknown_sinks=fail`` nothing else is.
+    """
+    appends, server = remote
+    options = {"sinks": "once", "unknown_sinks": "fail", "ownership_timeout": "2min"}
+    for name in (appends.gate(1), f"{appends.gate(1)}.second", f"{appends.gate(1)}.fails"):
+        Path(name).touch()
+    with appends.start(how, "noted_append.py", **options) as first:
+        log, _ = first.communicate(timeout=120)
+        assert "it fails at its end" in log
+    with appends.start(how, "noted_append.py", **options) as process:
+        server.fault = lambda request: Drop()
+        runs_out = time.monotonic() + 4
+        appends.gate(2).touch()
+        log = ""
+        for line in process.stdout or ():
+            log += line
+            if "The event store takes no events" in line:
+                wait_until(lambda: time.monotonic() > runs_out, "the lease to run out")
+                Path(f"{appends.gate(2)}.second").touch()
+            if "the write waits" in line:
+                server.reset()
+        process.wait(timeout=120)
+    assert "the write waits" in log
+    if how == "files":
+        assert process.returncode == 0, log
+        assert appends.rows() == ONCE, log
+    else:
+        assert process.returncode == EXIT_FAILED, log
+        assert "sink jdbc table added of a database: attempt 1 has written it. To write it again may duplicate" in log
 
 
 @pytest.mark.parametrize("starts", ["python", "spark-submit"])

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import shutil
+import threading
+import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -15,13 +17,16 @@ import pytest
 from pyspark.sql import functions as F
 
 from airflow_provider.core.committed_output import doubts, listing_digest, write_of
+from airflow_provider.core.errors import AccessDenied
 from airflow_provider.core.unfinished_write import UnfinishedWrite
 from airflow_provider.spark.context import RecoveryContext
 from airflow_provider.spark.interception import intercepted
 from airflow_provider.spark.sinks import write_watch
+from airflow_provider.spark.sinks.fence import confirmed
 from airflow_provider.spark.sinks.once import SinksOnce
 from airflow_provider.spark.sinks.take_back import OutputAttempt
 from tests.spark.attempts import Attempts
+from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -552,3 +557,40 @@ def test_a_write_without_rows_is_written_again_where_its_folder_is_gone(
     with retry(attempts):
         write()
     assert target.is_dir()
+
+
+def test_what_is_known_counts_though_nothing_is_recorded(
+    spark: SparkSession, attempts: Attempts, target: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A retry's events are refused for longer than a write waits, while nobody else claims the job: what was committed
+    is not written again, what is made again is taken back, and only the first write waits.
+    """
+    refused = threading.Event()
+
+    def before(operation: str, key: str) -> None:
+        if refused.is_set() and operation == "put_new" and "/events/" in key:
+            raise AccessDenied("events are refused")
+
+    def script() -> None:
+        spark.range(5).write.mode("append").parquet(str(target))
+        spark.range(7).withColumn("mark", F.rand()).select("id").write.mode("append").parquet(str(target))
+
+    attempts.options = {"ownership_timeout": "2s"}
+    attempts.before = before
+    with retry(attempts):
+        script()
+    with caplog.at_level(logging.INFO, "airflow_provider"), attempts.attempt() as context:
+        refused.set()
+        context.master.vertex_skipped("nothing", "it is only noted")
+        owned, sinks = confirmed(context.master.check_now), SinksOnce(context, OutputAttempt(context.master))
+        wait_until(lambda: not context.master.usable, "the outage")
+        began = time.monotonic()
+        context.master.check_now()
+        assert time.monotonic() - began > 1.9
+        flushed = time.monotonic()
+        context.master.check_now()
+        assert time.monotonic() - flushed < 1
+        with intercepted(owned, sinks.stages(), owned):
+            script()
+    assert "already written by attempt 1, not written again" in caplog.text
+    assert spark.read.parquet(str(target)).count() == 12

@@ -2,6 +2,7 @@
 
 A driver that was suspended, or cut off, for longer than its lease may wake up when a successor has taken over. It asks
 its lease before each write of the DataFrame API and of SQL, which keeps it from writing the same output a second time.
+It asks before anything is decided about the write, and once more right before Spark writes.
 """
 
 from __future__ import annotations

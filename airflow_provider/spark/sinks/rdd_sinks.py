@@ -49,7 +49,7 @@ class RddSinks:
         from pyspark.sql import SparkSession
 
         spark = SparkSession._instantiatedSession
-        if spark is None or not self._master.usable:
+        if spark is None:
             return ""
         try:
             location = qualified(spark, path)

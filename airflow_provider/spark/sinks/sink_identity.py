@@ -138,7 +138,7 @@ class SinkIdentity:
 
     def _usable(self, df: Any) -> bool:
         self._context.master.check()
-        return self._context.master.usable and not df.isStreaming
+        return not df.isStreaming
 
     def _table(self, spark: Any, name: str, path: str, *, creates: bool) -> Place:
         """Return a table's place.

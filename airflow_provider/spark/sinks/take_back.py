@@ -76,14 +76,18 @@ class OutputAttempt:
     def take_back(self, spark: Any) -> None:
         """Take back what this attempt makes again; what fails is tried again at the next call.
 
+        While the store does not answer it waits, as a write does: a script that reads what is there would go on from
+        rows that are taken back later.
+
         :raises Fenced: a newer attempt owns the job
+        :raises OwnershipUnconfirmed: the store did not say whether this one does
         """
         master = self._master
         with self._lock:
             known = dict(master.graph.coordinators)
             left: dict[str, UnfinishedWrite | AddedRows] = {**unfinished_writes(known, master.epoch)}
             left |= rows_made_again(known, master.epoch)
-            if not left or not master.usable:
+            if not left:
                 return
             master.check_now()
             for name, write in left.items():

@@ -53,8 +53,6 @@ class UnknownSinks:
 
         :raises UnrecoverableError: it has, and the job's options forbid to write it again
         """
-        if not self._master.usable:
-            return write()
         name = self._name(spark, title)
         known = self._master.coordinator(name)
         again = known is not None and known.get("attempt") != self._master.epoch
