@@ -39,9 +39,10 @@ class AttemptStarted(JobEvent):
     """A driver claimed the job. ``fresh`` forgets everything earlier, for the reason given.
 
     :ivar abandoned: it had to, because what is earlier cannot be trusted; counts as a restart of the job
+    :ivar another_run: what is earlier belongs to another DAG run of the same name, its outputs included
     """
 
-    VERSION: ClassVar[int] = 2
+    VERSION: ClassVar[int] = 3
 
     fresh: bool = False
     abandoned: bool = False
@@ -49,6 +50,7 @@ class AttemptStarted(JobEvent):
     spark_version: str = ""
     application: str = ""
     host: str = ""
+    another_run: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

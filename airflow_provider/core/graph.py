@@ -220,7 +220,7 @@ class ExecutionGraph:
             return
         if event.fresh:
             restarts = self.coordinators.get(RESTART_STRATEGY, {})
-            left = self._left_in_sinks(event.epoch)
+            left = {} if event.another_run else self._left_in_sinks(event.epoch)
             self.vertices.clear()
             self.coordinators.clear()
             self.coordinators |= left

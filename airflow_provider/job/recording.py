@@ -16,10 +16,11 @@ from airflow_provider.core.classify import contradiction
 from airflow_provider.core.errors import Fenced, StoreError
 from airflow_provider.core.events import AttemptStarted, JobEvent, VertexFinished
 from airflow_provider.core.graph import ExecutionGraph
+from airflow_provider.core.job import is_another_run
 from airflow_provider.core.redaction import redacted_event, secrets_of
 from airflow_provider.core.run_request import RunRequest
 from airflow_provider.core.snapshot import graph_size, is_due
-from airflow_provider.storage.claims import Claim
+from airflow_provider.storage.claims import Claim, Claims
 from airflow_provider.storage.discarding import discard_in_force
 from airflow_provider.storage.event_store import JobEventWriter
 from airflow_provider.storage.object_store import ObjectStore
@@ -72,7 +73,9 @@ class JobRecord:
 
         def first_event(graph: ExecutionGraph) -> AttemptStarted:
             discarded = discard_in_force(self._store, self._request.job.prefix, graph, claim.epoch)
-            given_up = fresh or (discarded.reason if discarded is not None else "")
+            given_up, others = fresh or (discarded.reason if discarded is not None else ""), self._of_another_run(graph)
+            if others and not given_up:
+                given_up = f"attempt {others} was made for another DAG run of the same name"
             abandoned = "" if given_up else graph.must_start_afresh(claim.epoch) or contradiction(graph)
             return AttemptStarted(
                 epoch=claim.epoch,
@@ -82,6 +85,7 @@ class JobRecord:
                 reason=given_up or abandoned,
                 application=self._request.application.rsplit("/", 1)[-1],
                 host=claim.host,
+                another_run=bool(others),
             )
 
         self._writer = JobEventWriter(
@@ -107,6 +111,18 @@ class JobRecord:
             )
         elif own.fresh:
             log.info("Attempt %d starts afresh: %s.", self.epoch, own.reason)
+
+    def _of_another_run(self, graph: ExecutionGraph) -> int:
+        """Return the newest attempt that has recorded its start, if that was for another DAG run of the same name, else
+        0. An attempt of this run may have claimed the job since, and died before it had recorded that.
+
+        :raises StoreError: the store cannot be read
+        """
+        newest = graph.newest
+        if newest is None or not self._request.run:
+            return 0
+        claim = Claims(self._store, self._request.job.prefix).get(newest.epoch)
+        return newest.epoch if claim is not None and is_another_run(self._request.run, claim.run) else 0
 
     def add(self, event: JobEvent) -> None:
         """Fold *event*, without secrets, into the graph and have it stored; never waits for the store.

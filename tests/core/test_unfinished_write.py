@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from airflow_provider.core import events as ev
 from airflow_provider.core.committed_output import arrived
 from airflow_provider.core.graph import ExecutionGraph
@@ -59,4 +61,11 @@ def test_an_attempt_that_starts_afresh_knows_what_was_killed() -> None:
     graph = begun(1)
     graph.apply(ev.JobFinished(epoch=1, at=0.0, store_retries=0))
     graph.apply(attempt(2, fresh=True))
+    assert graph.coordinators == {}
+
+
+def test_what_another_run_has_left_is_not_taken_back() -> None:
+    """It belongs to whoever that run belongs to."""
+    graph = begun(1)
+    graph.apply(replace(attempt(2, fresh=True), another_run=True))
     assert graph.coordinators == {}

@@ -18,6 +18,7 @@ from pyspark.sql import functions as F
 
 from airflow_provider.core.committed_output import doubts, listing_digest, write_of
 from airflow_provider.core.errors import AccessDenied
+from airflow_provider.core.job import run_mark
 from airflow_provider.core.unfinished_write import UnfinishedWrite
 from airflow_provider.spark.context import RecoveryContext
 from airflow_provider.spark.interception import intercepted
@@ -25,6 +26,8 @@ from airflow_provider.spark.sinks import write_watch
 from airflow_provider.spark.sinks.fence import confirmed
 from airflow_provider.spark.sinks.once import SinksOnce
 from airflow_provider.spark.sinks.take_back import OutputAttempt
+from airflow_provider.storage.claims import Claims
+from airflow_provider.storage.uris import open_store
 from tests.spark.attempts import Attempts
 from tests.support.waiting import wait_until
 
@@ -441,6 +444,33 @@ def test_a_fresh_start_finds_no_rows_of_the_job(
     with retry(attempts) as (_, output):
         output.prepare(spark)
         assert spark.read.parquet(str(target)).count() == 20
+
+
+@pytest.mark.parametrize("fresh", ["it was decided so", ""], ids=["told", "not told"])
+@pytest.mark.parametrize("rows", ["the same", "others", "a killed write's"])
+def test_rows_of_another_run_of_the_same_name_stay(
+    spark: SparkSession, attempts: Attempts, target: Path, rows: str, fresh: str
+) -> None:
+    """Two deployments have a DAG and a run of one name in one event store: the second one neither removes what the
+    first one has added nor takes it for its own, though the driver in between died before it had recorded its start.
+    """
+
+    def script() -> None:
+        frame = spark.range(20).withColumn("mark", F.rand() if rows == "others" else F.lit(1.0))
+        frame.write.mode("append").parquet(str(target))
+
+    attempts.run = run_mark(datetime(2026, 1, 1, tzinfo=UTC), 0)
+    with unseen() if rows == "a killed write's" else nullcontext(), retry(attempts):
+        script()
+    attempts.run, attempts.fresh = run_mark(datetime(2026, 1, 2, tzinfo=UTC), 0), fresh
+    request = attempts.request()
+    Claims(open_store(request.event_store), request.job.prefix).claim(run=attempts.run)
+    for _ in range(2):
+        with retry(attempts) as (_, output):
+            output.prepare(spark)
+            script()
+        assert spark.read.parquet(str(target)).count() == 40
+        attempts.fresh = ""
 
 
 def test_a_retry_of_whatever_kind_takes_back(spark: SparkSession, attempts: Attempts, target: Path) -> None:
