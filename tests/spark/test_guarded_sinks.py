@@ -12,6 +12,9 @@ import pytest
 from airflow_provider.core.errors import OwnershipUnconfirmed
 from airflow_provider.spark.interception import intercepted
 from airflow_provider.spark.sinks.fence import confirmed
+from airflow_provider.spark.sinks.once import SinksOnce
+from airflow_provider.spark.sinks.take_back import OutputAttempt
+from tests.spark.attempts import Attempts
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -54,6 +57,39 @@ def test_a_write_that_is_not_confirmed_does_not_happen(
             write(spark, str(tmp_path / "out"))
         assert spark.table("guarded").count() == 0
         assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("allowed", [0, 1])
+def test_what_is_left_of_a_statement_is_confirmed(
+    spark: SparkSession, attempts: Attempts, monkeypatch: pytest.MonkeyPatch, allowed: int
+) -> None:
+    """Of a statement of three inserts one is written already: each of the others asks right before it runs."""
+    names = ("one_of_three", "two_of_three", "three_of_three")
+    text = f"FROM range(7) {' '.join(f'INSERT INTO {name} SELECT id' for name in names)}"
+    asked = 0
+
+    def check_now() -> None:
+        nonlocal asked
+        asked += 1
+        if asked > allowed:
+            refuse()
+
+    for name in names:
+        spark.sql(f"CREATE TABLE {name} (id BIGINT) USING parquet")
+    try:
+        with attempts.attempt() as context, intercepted(SinksOnce(context, OutputAttempt(context.master)).stages()):
+            spark.sql(text)
+        for name in names[1:]:
+            spark.sql(f"TRUNCATE TABLE {name}")
+        with attempts.attempt() as context:
+            monkeypatch.setattr(context.master, "check_now", check_now)
+            sinks = SinksOnce(context, OutputAttempt(context.master))
+            with intercepted(sinks.stages(), confirmed(check_now)), pytest.raises(OwnershipUnconfirmed):
+                spark.sql(text)
+        assert [spark.table(name).count() for name in names] == [7, 7 * allowed, 0]
+    finally:
+        for name in names:
+            spark.sql(f"DROP TABLE {name}")
 
 
 def test_reading_asks_nobody(spark: SparkSession, tmp_path: Path) -> None:
