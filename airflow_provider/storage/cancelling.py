@@ -57,7 +57,9 @@ def cancel_unclaimed(store: ObjectStore, prefix: str, after: int) -> Claim | Non
         _say(store, prefix, taken)
         return None
     own = claims.get(after + 1)
-    return None if own is None or own.cancels else cancel(store, prefix, own.epoch)
+    if own is None or (own.cancels and not own.successor):
+        return None
+    return cancel(store, prefix, own.successor or own.epoch)
 
 
 def refuse_cancelled(store: ObjectStore, prefix: str, claim: Claim, submitted_after: int) -> None:
@@ -70,7 +72,7 @@ def refuse_cancelled(store: ObjectStore, prefix: str, claim: Claim, submitted_af
     claims = Claims(store, prefix)
     for epoch in range(claim.epoch - 1, submitted_after, -1):
         earlier = claims.get(epoch)
-        if earlier is not None and earlier.cancels:
+        if earlier is not None and earlier.cancels and not earlier.successor:
             raise Fenced(
                 f"Attempt {claim.epoch} was cancelled before it began.",
                 remedy="Nothing is to be done: the task was ended in Airflow.",

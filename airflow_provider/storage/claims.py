@@ -3,6 +3,10 @@
 Whoever creates the claim of the newest epoch owns the job; all earlier epochs are fenced. Two who try at once get two
 different epochs, because only one of them can create each object. Claims are never rewritten; whoever removes a job
 from the store must remove them last, or its epochs would begin again while blocks of the old ones are there.
+
+An owner looks at the next epoch only. Where somebody has left a gap (a stray claim of a high number), a new claim also
+takes the first free epoch of each gap below it, as a fence that runs nothing, so that every earlier owner sees that it
+is replaced. Whoever was about to take that epoch meets the fence, lists again, and comes behind the new claim.
 """
 
 from __future__ import annotations
@@ -39,6 +43,7 @@ class Claim:
     :ivar beat_interval: seconds between two heartbeats
     :ivar lease: seconds for which it owns the job after a confirmed heartbeat (see ``recovery.lease``)
     :ivar run: tells its DAG run from others of the same name (see ``recovery.dag_run``); empty if that is not known
+    :ivar successor: of a fence in a gap, which ``cancels`` as well: the attempt that has set it; else 0
     """
 
     epoch: int
@@ -52,6 +57,7 @@ class Claim:
     beat_interval: float = Lease.interval
     lease: float = Lease.duration
     run: str = ""
+    successor: int = 0
 
     @property
     def terms(self) -> Lease:
@@ -77,21 +83,47 @@ class Claims:
         :param run: tells its DAG run from others of the same name
         :raises StoreError: the store failed, or does not honour create-only puts; the epoch may have been taken
         """
-        epoch = max(self._epochs(), default=0) + 1
+        known = self._epochs()
+        epoch = max(known, default=0) + 1
         while (claim := self.take(epoch, lease=lease, run=run)) is None:
-            epoch += 1
+            known = [*self._epochs(), epoch]
+            epoch = max(known) + 1
         try:
             self._store.put_new(self._key(epoch), _encode(asdict(claim)))
         except ObjectExists:
+            self._fence_gaps({*known, epoch}, claim)
             return claim
         raise ignores_create_only(self._store, self._key(epoch))
 
-    def take(self, epoch: int, *, cancels: bool = False, lease: Lease | None = None, run: str = "") -> Claim | None:
+    def _fence_gaps(self, known: set[int], claim: Claim) -> None:
+        """Take the first free epoch of each gap below *claim*; without gaps this makes no request."""
+        for edge in sorted(epoch for epoch in known if epoch < claim.epoch and epoch + 1 not in known):
+            epoch = edge
+            while not self._is_fence(epoch):
+                epoch += 1
+                if self.take(epoch, cancels=True, successor=claim.epoch) is not None:
+                    log.warning(
+                        "The claims in %s/%s have a gap behind attempt %d: attempt %d is a fence.",
+                        self._store.uri,
+                        self._prefix,
+                        edge,
+                        epoch,
+                    )
+                    break
+
+    def _is_fence(self, epoch: int) -> bool:
+        found = self.get(epoch)
+        return found is not None and found.successor > 0
+
+    def take(
+        self, epoch: int, *, cancels: bool = False, lease: Lease | None = None, run: str = "", successor: int = 0
+    ) -> Claim | None:
         """Claim *epoch* and no other; ``None`` if somebody else holds it.
 
         :param cancels: only to fence the epoch before it
         :param lease: what the owner will keep to
         :param run: tells its DAG run from others of the same name
+        :param successor: the attempt for which it fences
         :raises StoreError: the store failed; the epoch may have been taken, which harms nobody
         """
         terms = lease or Lease()
@@ -107,6 +139,7 @@ class Claims:
             beat_interval=terms.interval,
             lease=terms.duration,
             run=run,
+            successor=successor,
         )
         try:
             self._store.put_new(self._key(epoch), _encode(asdict(claim)))
@@ -233,6 +266,7 @@ def _decode(body: bytes, epoch: int) -> Claim:
         beat_interval=lease.interval,
         lease=lease.duration,
         run=str(value.get("run", "")),
+        successor=int(value.get("successor", 0)),
     )
     if claim.epoch != epoch or not claim.owner:
         raise ValueError(f"it speaks of epoch {claim.epoch}")

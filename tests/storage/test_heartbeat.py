@@ -12,7 +12,8 @@ import pytest
 from airflow_provider.core.errors import Fenced, OwnershipUnconfirmed, StoreUnavailable
 from airflow_provider.core.lease import Lease
 from airflow_provider.core.options import RecoveryOptions
-from airflow_provider.storage.claims import Claims
+from airflow_provider.storage.cancelling import cancel_unclaimed
+from airflow_provider.storage.claims import Claim, Claims, claim_key
 from airflow_provider.storage.files import FileObjectStore
 from airflow_provider.storage.heartbeat import Heartbeat, heartbeat_key
 from airflow_provider.storage.object_store import ObjectStore
@@ -124,6 +125,73 @@ def test_a_new_claim_fences_the_old_owner_once(store: ObjectStore) -> None:
     heartbeat.stop("FENCED")
     assert fence.epochs == [caught.value.ids["newer"]]
     assert fence.epochs[0] in {2, 3}
+
+
+def test_a_gap_between_claims_hides_no_successor(store: ObjectStore) -> None:
+    """A stray claim of a high number stands between an owner and its successor: the owner is fenced all the same."""
+    claims = Claims(store, PREFIX)
+    fence = Fence()
+    heartbeat = Heartbeat(store, PREFIX, claims.claim(), 0.02, fence)
+    heartbeat.start()
+    wait_until(lambda: heartbeat._confirmed_at is not None)
+    store.put_new(claim_key(PREFIX, 200_000), b"")
+    successor = claims.claim()
+    assert successor.epoch == 200_001
+    assert fence.event.wait(10)
+    with pytest.raises(Fenced):
+        heartbeat.confirm()
+    heartbeat.stop("FENCED")
+    assert fence.epochs == [200_001]
+    assert claims.driver_before(200_000) == claims.get(1), "a fence is no driver"
+
+
+def test_a_gap_is_fenced_once(files: FileObjectStore) -> None:
+    """Later claims look at the fence, and set no other one behind it; without a gap nobody looks."""
+    watched = WatchedStore(files)
+    claims = Claims(watched, PREFIX)
+    claims.claim()
+    claims.claim()
+    assert watched.calls["get"] == 0
+    files.put_new(claim_key(PREFIX, 200_000), b"")
+    for _ in range(3):
+        claims.claim()
+    names = [info.key.rpartition("/")[2] for info in files.list(f"{PREFIX}/claims/")]
+    assert names == [f"{epoch:08d}.json" for epoch in (1, 2, 3, 200_000, 200_001, 200_002, 200_003)]
+
+
+@pytest.mark.parametrize("moment", ["before the fence", "behind the fence"])
+def test_who_claims_into_a_gap_meets_its_fence(files: FileObjectStore, moment: str) -> None:
+    """One that had listed the claims before the stray one came is fenced by, or comes behind, the one that saw it."""
+    Claims(files, PREFIX).claim()
+    late: list[Claim] = []
+
+    def stray_first(operation: str, key: str) -> None:
+        if operation == "put_new" and key == claim_key(PREFIX, 2) and not late:
+            late.append(Claims(files, PREFIX).claim())  # a placeholder, which makes this happen once
+            files.delete([claim_key(PREFIX, 2)])
+            files.put_new(claim_key(PREFIX, 200_000), b"")
+            if moment == "behind the fence":
+                late.append(Claims(files, PREFIX).claim())
+
+    slow = WatchedStore(files, stray_first)
+    first = Claims(slow, PREFIX).claim()
+    if moment == "behind the fence":
+        assert (late[1].epoch, first.epoch) == (200_001, 200_002)
+        return
+    assert first.epoch == 2
+    Claims(files, PREFIX).claim()
+    with pytest.raises(Fenced):
+        Heartbeat(files, PREFIX, first, 60, _never).check()
+
+
+def test_a_cancellation_follows_a_fence_to_its_driver(files: FileObjectStore) -> None:
+    """The driver that was submitted behind attempt 1 has claimed behind a stray claim: it is the one to end."""
+    Claims(files, PREFIX).claim()
+    files.put_new(claim_key(PREFIX, 200_000), b"")
+    driver = Claims(files, PREFIX).claim()
+    assert cancel_unclaimed(files, PREFIX, after=1) == driver
+    with pytest.raises(Fenced):
+        Heartbeat(files, PREFIX, driver, 60, _never).check()
 
 
 def test_being_checked_first_does_not_silence_the_thread(files: FileObjectStore) -> None:
