@@ -69,15 +69,15 @@ def refuse_cancelled(store: ObjectStore, prefix: str, claim: Claim, submitted_af
     :raises Fenced: it was cancelled
     :raises StoreError: the store cannot be read
     """
-    claims = Claims(store, prefix)
-    for epoch in range(claim.epoch - 1, submitted_after, -1):
-        earlier = claims.get(epoch)
-        if earlier is not None and earlier.cancels and not earlier.successor:
+    if submitted_after >= claim.epoch - 1:
+        return
+    for earlier in Claims(store, prefix).before(claim.epoch, down_to=submitted_after + 1):
+        if earlier.cancels and not earlier.successor:
             raise Fenced(
                 f"Attempt {claim.epoch} was cancelled before it began.",
                 remedy="Nothing is to be done: the task was ended in Airflow.",
                 epoch=claim.epoch,
-                newer=epoch,
+                newer=earlier.epoch,
             )
 
 

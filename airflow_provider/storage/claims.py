@@ -173,9 +173,16 @@ class Claims:
 
         :param down_to: the earliest epoch to look at
         """
+        return (claim for claim in self.before(epoch, down_to) if not claim.cancels)
+
+    def before(self, epoch: int, down_to: int = 1) -> Iterator[Claim]:
+        """Yield all claims before *epoch*, the newest first; one listing, then a request each.
+
+        :param down_to: the earliest epoch to look at
+        """
         for earlier in sorted({known for known in self._epochs() if down_to <= known < epoch}, reverse=True):
             claim = self.get(earlier)
-            if claim is not None and not claim.cancels:
+            if claim is not None:
                 yield claim
 
     def taken(self, epoch: int) -> bool:

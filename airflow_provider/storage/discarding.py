@@ -78,14 +78,15 @@ def discard_in_force(store: ObjectStore, prefix: str, graph: ExecutionGraph, bef
     An attempt that has recorded its start has dealt with the discards of earlier ones. One that died before that has
     not, so that they still count for its successor.
 
-    :param before: epoch of the attempt that wants to know; mostly this takes one small request
+    :param before: epoch of the attempt that wants to know; one small request, mostly
     :raises StoreError: the store cannot be read
     """
-    recorded = graph.newest.epoch if graph.newest is not None else 0
-    for epoch in range(before - 1, max(recorded, 1) - 1, -1):
-        if (found := find_discard(store, prefix, epoch)) is not None:
-            return found
-    return None
+    recorded = max(graph.newest.epoch if graph.newest is not None else 0, 1)
+    if recorded == before - 1:
+        return find_discard(store, prefix, recorded)
+    # Epochs may have gaps of any size, so that they are not asked for one by one.
+    epochs = [epoch for epoch in _epochs(store, prefix) if recorded <= epoch < before]
+    return find_discard(store, prefix, max(epochs)) if epochs else None
 
 
 def discard(store: ObjectStore, prefix: str, *, by: str, timeout: float) -> Discard:
@@ -136,6 +137,13 @@ def release(store: ObjectStore, prefix: str, *, by: str, timeout: float) -> tupl
     partitions = PartitionStore(store, prefix).release(up_to=made.epoch)
     StateFiles(store, prefix).release(up_to=made.epoch)
     return made, partitions
+
+
+def _epochs(store: ObjectStore, prefix: str) -> list[int]:
+    """Return the attempts of which something was discarded. One listing."""
+    folder = f"{prefix}/{FOLDER}/"
+    names = [info.key.removeprefix(folder).removesuffix(".json") for info in store.list(folder)]
+    return [int(name) for name in names if name.isascii() and name.isdigit()]
 
 
 def _key(prefix: str, epoch: int) -> str:

@@ -9,14 +9,16 @@ from pathlib import Path
 import pytest
 
 from airflow_provider.cli import main as cli
-from airflow_provider.core.errors import ConfigurationError, JobAlreadyRunning
+from airflow_provider.core.errors import ConfigurationError, Fenced, JobAlreadyRunning
 from airflow_provider.core.takeover import StartAfresh
-from airflow_provider.job.claiming import decide_alone
+from airflow_provider.job.claiming import decide_alone, read_graph
 from airflow_provider.job.job_master import JobMaster
-from airflow_provider.storage.claims import Claim, Claims
-from airflow_provider.storage.discarding import discard, find_discard, release
+from airflow_provider.storage.cancelling import refuse_cancelled
+from airflow_provider.storage.claims import Claim, Claims, claim_key
+from airflow_provider.storage.discarding import discard, discard_in_force, find_discard, release
 from airflow_provider.storage.files import FileObjectStore
 from airflow_provider.storage.heartbeat import Heartbeat
+from airflow_provider.storage.inspection import look_at_last
 from airflow_provider.storage.object_store import ObjectStore
 from airflow_provider.storage.partition_store import PartitionStore
 from tests.storage.failed_jobs import JOB, fail_after
@@ -166,3 +168,43 @@ def elsewhere(store: ObjectStore) -> Claim:
     other = replace(claim, host="other", boot_id="other")
     store.put(f"{JOB.prefix}/claims/{claim.epoch:08d}.json", json.dumps(vars(other)).encode())
     return other
+
+
+def test_a_stray_claim_of_a_high_epoch_costs_no_request_per_epoch(files: FileObjectStore, tmp_path: Path) -> None:
+    """To begin behind it, to look at the job, and to ask for cancellations takes a listing, not 200,000 requests."""
+    fail_after(files, tmp_path, "a")
+    discard(files, JOB.prefix, by="ann", timeout=5)
+    files.put_new(claim_key(JOB.prefix, 200_000), b"")
+    graph = read_graph(files, JOB.prefix)
+    claim = Claims(files, JOB.prefix).claim()
+
+    def few(operation: str, key: str) -> None:
+        assert watched.calls.total() < 10, "too many requests"
+
+    watched = WatchedStore(files, few)
+    found = discard_in_force(watched, JOB.prefix, graph, before=claim.epoch)
+    assert found is not None
+    assert (found.epoch, found.by) == (1, "ann")
+    watched.calls.clear()
+    refuse_cancelled(watched, JOB.prefix, claim, submitted_after=1)
+    Claims(files, JOB.prefix).take(claim.epoch + 1, cancels=True)
+    watched.calls.clear()
+    late = Claims(files, JOB.prefix).claim()
+    with pytest.raises(Fenced, match="cancelled before it began"):
+        refuse_cancelled(watched, JOB.prefix, late, submitted_after=1)
+
+
+@pytest.mark.parametrize("epoch", [1, 200_000])
+def test_to_look_at_a_job_behind_a_stray_claim_takes_few_requests(
+    files: FileObjectStore, tmp_path: Path, epoch: int
+) -> None:
+    """The page's look, whatever the number of the newest claim is."""
+    fail_after(files, tmp_path, "a")
+    if epoch > 1:
+        files.put_new(claim_key(JOB.prefix, epoch), b"")
+    watched = WatchedStore(files)
+    graph, newest = read_graph(files, JOB.prefix), Claims(files, JOB.prefix).newest()
+    assert newest is not None
+    last = look_at_last(watched, JOB.prefix, newest, graph, lives=lambda: False)
+    assert (last.epoch, last.discarded) == (epoch, "")
+    assert watched.calls.total() < 10
