@@ -25,6 +25,7 @@ from airflow_provider.core.errors import (
     ObjectNotFound,
     RecoveryError,
     StoreError,
+    StoreUnavailable,
 )
 from airflow_provider.core.faults import WITHIN_MULTIPART_UPLOAD, fault_point
 from airflow_provider.storage.checks import check_store
@@ -36,6 +37,8 @@ TEMPORARY = ".tmp"
 """Folder below the root for what is being written; no key may lie in it."""
 
 _NO_HARD_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK, errno.EXDEV}
+_FOR_A_TIME = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ESTALE, errno.ETIMEDOUT}
+"""A disk that is full, or a file server that is away: it may well go through later."""
 _NOTHING_THERE = (FileNotFoundError, IsADirectoryError, NotADirectoryError)
 _CHUNK = 8 * 1024**2
 
@@ -276,9 +279,10 @@ def _store_error(error: OSError, operation: str, path: Path, key: str) -> StoreE
             path=path,
             key=key,
         )
+    kind = StoreUnavailable if error.errno in _FOR_A_TIME else StoreError
     if error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}:
-        return StoreError(message, remedy="Make room, or move the event store.", path=path, key=key)
-    return StoreError(message, remedy="Look at the file system of the event store.", path=path, key=key)
+        return kind(message, remedy="Make room, or move the event store.", path=path, key=key)
+    return kind(message, remedy="Look at the file system of the event store.", path=path, key=key)
 
 
 def _user() -> str:

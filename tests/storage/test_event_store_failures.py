@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -70,6 +71,32 @@ def test_events_wait_for_a_store_that_does_not_answer(
     assert [record.levelname for record in caplog.records] == ["WARNING"] * 2
     assert str(error.args[0]) in caplog.text
     assert "The event store answers again after" in caplog.text
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ESTALE, errno.ETIMEDOUT])
+def test_events_wait_for_room_on_the_disk(files: FileObjectStore, monkeypatch: pytest.MonkeyPatch, code: int) -> None:
+    """A full disk, or a file server that is away, ends no recording: all is stored once writes go through again."""
+    broken, flush = threading.Event(), os.fsync
+
+    def fsync(descriptor: int) -> None:
+        if broken.is_set():
+            raise OSError(code, os.strerror(code))
+        flush(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    attempt = Attempt(files, QUICK)
+    attempt.begin()
+    broken.set()
+    attempt.append(1)
+    assert not attempt.writer.flush()
+    wait_until(lambda: attempt.writer.away or attempt.broken)
+    assert attempt.broken == []
+    attempt.append(2)
+    broken.clear()
+    assert attempt.writer.flush(patience=20)
+    attempt.writer.close()
+    assert attempt.broken + attempt.fenced == []
+    assert names(JobEventLog(files, PREFIX).read().events) == ["AttemptStarted", "event 1", "event 2"]
 
 
 def test_a_successor_fences_whoever_could_not_write(files: FileObjectStore) -> None:
