@@ -17,6 +17,8 @@ _NAMES = r"secret|passw|pwd|token|credential|access[._-]?key|api[._-]?key|privat
 _NAMED = re.compile(_NAMES, re.IGNORECASE)
 _NO_SECRET = re.compile(r"[\w-]*_(?:FILE|PATH|DIR|URI|URL)$", re.IGNORECASE)
 """Names of places: what they lead to is secret, not they themselves."""
+_DIRECTORIES = frozenset({"PWD", "OLDPWD"})
+"""Every shell's working directory, and the one before: no passwords."""
 _PLAIN = frozenset({"true", "false", "none", "null"})
 _SHORTEST = 5
 """Characters; Airflow's masker leaves shorter values alone, too, because they are in any text."""
@@ -66,4 +68,5 @@ def _named(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 
 def _is_secret(name: str, value: str) -> bool:
-    return len(value) >= _SHORTEST and value.lower() not in _PLAIN and not _NO_SECRET.match(name)
+    named = name not in _DIRECTORIES and not _NO_SECRET.match(name)
+    return named and len(value) >= _SHORTEST and value.lower() not in _PLAIN

@@ -28,6 +28,12 @@ def test_what_is_secret_is_told_by_its_name() -> None:
     assert secrets_of({}, ()) == frozenset()
 
 
+def test_the_working_directory_is_no_secret() -> None:
+    """PWD and OLDPWD are set by every shell; an argument of that name is a password."""
+    assert secrets_of({"PWD": "/home/x", "OLDPWD": "/home/y"}, ()) == frozenset()
+    assert secrets_of({"DB_PWD": "hunter22"}, ("--pwd", "hunter23")) == {"hunter22", "hunter23"}
+
+
 @pytest.mark.parametrize(
     ("text", "clean"),
     [
