@@ -1,6 +1,7 @@
 """Writes 400 rows in each of several ways; dies when three of the four tasks of a write have committed, if told so.
 
-Usage: killed_writes.py TARGET DIE KIND… with a file ``DIE/<kind>`` for each write that is to be killed, once.
+Usage: killed_writes.py TARGET DIE KIND… with a file ``DIE/<kind>`` for each write that is to be killed, once. A kind is
+the name of a write and the algorithm of Hadoop's committer: ``append_2``.
 """
 
 import os
@@ -14,7 +15,7 @@ from pyspark.sql import functions as F
 
 target, die = Path(sys.argv[1]), Path(sys.argv[2])
 spark = SparkSession.builder.getOrCreate()
-spark.conf.set("spark.sql.sources.partitionOverwriteMode", "dynamic")
+OVERWRITE_MODE = "spark.sql.sources.partitionOverwriteMode"
 ALGORITHM = "mapreduce.fileoutputcommitter.algorithm.version"
 
 
@@ -48,46 +49,67 @@ def rows(kind: str, place: Path) -> DataFrame:
     return spark.range(0, 400, 1, 4).select(same("id").alias("id"), (F.col("id") % 2).alias("half"))
 
 
-def to_path(mode: str, algorithm: int, *, parts: bool = False, random: bool = False) -> Callable[[str], None]:
+def options(writer: DataFrameWriter, kind: str, *, parts: bool) -> DataFrameWriter:
+    writer = writer.option(ALGORITHM, algorithm(kind))
+    return writer.partitionBy("half") if parts else writer
+
+
+def algorithm(kind: str) -> str:
+    return kind.rpartition("_")[2]
+
+
+def to_path(mode: str, *, parts: bool = False, random: bool = False) -> Callable[[str], None]:
     def write(kind: str) -> None:
         df = rows(kind, target / kind)
         df = df.withColumn("chance", F.rand()) if random else df
-        writer: DataFrameWriter = df.write.mode(mode).option(ALGORITHM, str(algorithm))
-        (writer.partitionBy("half") if parts else writer).parquet(str(target / kind))
+        options(df.write.mode(mode), kind, parts=parts).parquet(str(target / kind))
 
     return write
 
 
-def table(kind: str) -> str:
-    spark.sql(f"CREATE TABLE IF NOT EXISTS {kind} (id BIGINT, half BIGINT) USING parquet LOCATION '{target / kind}'")
+def table(kind: str, *, parts: bool = False) -> str:
+    by = "PARTITIONED BY (half)" if parts else ""
+    columns = "(id BIGINT, half BIGINT)"
+    spark.sql(f"CREATE TABLE IF NOT EXISTS {kind} {columns} USING parquet {by} LOCATION '{target / kind}'")
+    if parts:
+        (target / kind).mkdir(parents=True, exist_ok=True)
+        spark.catalog.recoverPartitions(kind)
     return kind
 
 
-def insert_into(kind: str) -> None:
-    spark.conf.set(ALGORITHM, "2")
-    rows(kind, target / kind).write.insertInto(table(kind))
-
-
-def sql_insert(kind: str) -> None:
-    spark.conf.set(ALGORITHM, "1")
-    rows(kind, target / kind).createOrReplaceTempView("rows")
-    spark.sql(f"INSERT INTO {table(kind)} SELECT * FROM rows")
-
-
-def ctas(kind: str) -> None:
-    rows(kind, target / "warehouse" / kind).createOrReplaceTempView("rows")
-    spark.sql(f"CREATE TABLE {kind} USING parquet AS SELECT * FROM rows")
-
-
-def ctas_at(kind: str) -> None:
-    rows(kind, target / kind).createOrReplaceTempView("rows")
-    spark.sql(f"CREATE TABLE {kind} USING parquet LOCATION '{target / kind}' AS SELECT * FROM rows")
-
-
-def save_as_table(mode: str) -> Callable[[str], None]:
+def insert_into(*, overwrite: bool | None = None, parts: bool = False) -> Callable[[str], None]:
     def write(kind: str) -> None:
-        writer = rows(kind, target / "warehouse" / kind).write.mode(mode).option(ALGORITHM, "2")
-        writer.saveAsTable(kind)
+        rows(kind, target / kind).write.insertInto(table(kind, parts=parts), overwrite)
+
+    return write
+
+
+def sql_insert(statement: str, *, parts: bool = False, mode: str = "dynamic") -> Callable[[str], None]:
+    def write(kind: str) -> None:
+        spark.conf.set(OVERWRITE_MODE, mode)
+        rows(kind, target / kind).createOrReplaceTempView("rows")
+        spark.sql(statement.format(table=table(kind, parts=parts)))
+
+    return write
+
+
+def ctas(by: str = "", *, placed: bool = False) -> Callable[[str], None]:
+    def write(kind: str) -> None:
+        place = target / kind if placed else target / "warehouse" / kind
+        location = f"LOCATION '{place}'" if placed else ""
+        rows(kind, place).createOrReplaceTempView("rows")
+        spark.sql(f"CREATE TABLE {kind} USING parquet {by} {location} AS SELECT * FROM rows")
+
+    return write
+
+
+def save_as_table(mode: str, *, parts: bool = False, there: bool = False) -> Callable[[str], None]:
+    """Save to a table that the write makes, or that is there."""
+
+    def write(kind: str) -> None:
+        place = target / kind if there else target / "warehouse" / kind
+        name = table(kind, parts=parts) if there else kind
+        options(rows(kind, place).write.mode(mode), kind, parts=parts).saveAsTable(name)
 
     return write
 
@@ -97,27 +119,41 @@ def of_an_rdd(kind: str) -> None:
 
 
 WRITES = {
-    "append_1": to_path("append", 1),
-    "append_2": to_path("append", 2),
-    "error_1": to_path("error", 1),
-    "error_2": to_path("errorifexists", 2),
-    "ignore_2": to_path("ignore", 2),
-    "parts_1": to_path("append", 1, parts=True),
-    "parts_2": to_path("append", 2, parts=True),
-    "random_1": to_path("append", 1, random=True),
-    "random_2": to_path("append", 2, random=True),
-    "random_error": to_path("error", 1, random=True),
+    "append": to_path("append"),
+    "error": to_path("error"),
+    "default": to_path("errorifexists"),
+    "ignore": to_path("ignore"),
+    "parts": to_path("append", parts=True),
+    "random": to_path("append", random=True),
+    "random_error": to_path("error", random=True),
     "rdd": of_an_rdd,
-    "overwrite_2": to_path("overwrite", 2),
-    "dynamic_1": to_path("overwrite", 1, parts=True),
-    "dynamic_2": to_path("overwrite", 2, parts=True),
-    "insert_into": insert_into,
-    "sql_insert": sql_insert,
-    "ctas": ctas,
-    "ctas_at": ctas_at,
+    "overwrite": to_path("overwrite"),
+    "dynamic": to_path("overwrite", parts=True),
+    "insert_into": insert_into(),
+    "insert_into_parts": insert_into(parts=True),
+    "insert_over": insert_into(overwrite=True),
+    "insert_over_dynamic": insert_into(overwrite=True, parts=True),
+    "sql_insert": sql_insert("INSERT INTO {table} SELECT * FROM rows"),
+    "sql_insert_parts": sql_insert("INSERT INTO {table} SELECT * FROM rows", parts=True),
+    "sql_over": sql_insert("INSERT OVERWRITE {table} SELECT * FROM rows"),
+    "sql_over_dynamic": sql_insert("INSERT OVERWRITE {table} SELECT * FROM rows", parts=True),
+    "sql_over_static": sql_insert("INSERT OVERWRITE {table} SELECT * FROM rows", parts=True, mode="static"),
+    "sql_over_one_part": sql_insert(
+        "INSERT OVERWRITE {table} PARTITION (half = 0) SELECT id FROM rows", parts=True, mode="static"
+    ),
+    "added_table": save_as_table("append", there=True),
+    "added_parts_table": save_as_table("append", parts=True, there=True),
+    # These make a table, which only a catalog that outlives the driver remembers.
+    "ctas": ctas(),
+    "ctas_at": ctas(placed=True),
+    "ctas_parts": ctas("PARTITIONED BY (half)"),
     "new_table": save_as_table("error"),
+    "new_parts_table": save_as_table("error", parts=True),
     "appended_table": save_as_table("append"),
+    "appended_parts_table": save_as_table("append", parts=True),
     "replaced_table": save_as_table("overwrite"),
 }
-for name in sys.argv[3:]:
-    WRITES[name](name)
+for one in sys.argv[3:]:
+    spark.conf.set(ALGORITHM, algorithm(one))
+    spark.conf.set(OVERWRITE_MODE, "dynamic")
+    WRITES[one.rpartition("_")[0]](one)
