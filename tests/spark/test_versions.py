@@ -55,7 +55,7 @@ def reused(driver: DriverHarness) -> dict[str, tuple[int, int]]:
 @pytest.mark.parametrize("spark", sorted({*OTHERS, OWN}))
 def test_a_killed_job_is_recovered(tmp_path: Path, orders: Path, spark: str, mode: str) -> None:
     """Killed with half of its checkpoint stored, or in auto mode half of the shuffle above it, and run again: plain
-    Spark's rows, only the missing half is computed, and neither attempt warns of anything.
+    Spark's rows, only the missing half is computed, neither attempt warns of anything, and a given seed is kept.
     """
     driver = DriverHarness(tmp_path, f"file://{tmp_path}/store", python=spark_python(spark))
     driver.environment = {"PYTHONPATH": str(ROOT)}
@@ -84,4 +84,7 @@ def test_a_killed_job_is_recovered(tmp_path: Path, orders: Path, spark: str, mod
     else:
         assert reused(driver) == {"amounts": (FILES, FILES), "shuffle(name)": (FILES, 2)}, second.log
         assert "shuffle(name): 2 map outputs put back, 2 to compute" in second.log
+    samples = json.loads(Path(f"{target}-samples.json").read_text())
+    assert samples["given"] == samples["plain"]
+    assert FILES * 30 < len(samples["given"]) < FILES * 70
     assert WARNED.findall(first.log + second.log) == []

@@ -1,8 +1,11 @@
 """A recovery point, a shuffle above it and a write; half of the tasks of one of the two wait for a gate, a file.
 
+At the end a sample with a seed, and the same one by the JVM's own Dataset, which nothing looks at.
+
 Usage: every_version.py SOURCE TARGET GATE checkpoint|shuffle
 """
 
+import json
 import sys
 import time
 from collections.abc import Iterator
@@ -11,7 +14,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import TaskContext
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from airflow_provider.spark import checkpoint
@@ -42,3 +45,6 @@ orders = spark.read.parquet(source)
 amounts = checkpoint(orders.mapInArrow(doubled, "customer long, amount long"), "amounts")
 totals = amounts.mapInArrow(named, "name string, amount long").groupBy("name").agg(F.sum("amount").alias("total"))
 totals.write.mode("overwrite").parquet(target)
+plain = DataFrame(orders._jdf.sample(False, 0.5, 3), spark)
+samples = {"given": orders.sample(0.5, seed=3).collect(), "plain": plain.collect()}
+Path(f"{target}-samples.json").write_text(json.dumps(samples))
