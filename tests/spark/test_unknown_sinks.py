@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
@@ -110,6 +112,91 @@ def test_a_retry_may_fail_there(spark: SparkSession, attempts: Attempts, monkeyp
     with pytest.raises(UnrecoverableError, match="attempt 1 died while it wrote, and may have committed"):
         attempt(attempts, spark, jdbc)
     assert not (attempts.folder / "out" / "db").exists()
+
+
+def to_files(spark: SparkSession, folder: str) -> None:
+    spark.range(3).write.mode("append").parquet(f"{folder}/files")
+
+
+def to_a_table(spark: SparkSession, folder: str) -> None:
+    spark.sql(f"CREATE TABLE IF NOT EXISTS looked_at (id BIGINT) USING parquet LOCATION '{folder}/files'")
+    spark.sql("INSERT INTO looked_at SELECT id FROM range(3)")
+
+
+def into_a_table(spark: SparkSession, folder: str) -> None:
+    spark.sql(f"CREATE TABLE IF NOT EXISTS looked_at (id BIGINT) USING parquet LOCATION '{folder}/files'")
+    spark.range(3).write.insertInto("looked_at")
+
+
+def instead(spark: SparkSession, folder: str) -> None:
+    spark.range(3).write.mode("overwrite").parquet(f"{folder}/files")
+
+
+LOOKS = {"its files": "once.output_files", "its identity": "sink_identity.fingerprint"}
+"""What a look at an output asks, and may fail."""
+
+
+@contextmanager
+def failing_once(look: str) -> Iterator[None]:
+    """The first look inside fails."""
+    name = f"airflow_provider.spark.sinks.{LOOKS[look]}"
+    module, _, member = name.rpartition(".")
+    asked = getattr(importlib.import_module(module), member)
+    failures = iter([OSError("no answer from the file system")])
+
+    def fail_once(*args: object, **kwargs: object) -> object:
+        for failure in failures:
+            raise failure
+        return asked(*args, **kwargs)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(name, fail_once)
+        yield
+
+
+def rows(spark: SparkSession, attempts: Attempts) -> int:
+    return spark.read.parquet(str(attempts.folder / "out" / "files")).count()
+
+
+@pytest.mark.parametrize("look", ["its files", "its identity"])
+@pytest.mark.parametrize("write", [to_files, to_a_table, into_a_table])
+def test_an_output_that_cannot_be_looked_at_is_said(
+    spark: SparkSession, attempts: Attempts, caplog: pytest.LogCaptureFixture, write: Write, look: str
+) -> None:
+    """In a retry the file system does not answer when it is asked whether rows are there: log, report and page warn
+    that they may be there twice, or the task fails and adds none.
+    """
+    try:
+        attempt(attempts, spark, write)
+        attempts.options = {"unknown_sinks": "fail"}
+        with failing_once(look), pytest.raises(UnrecoverableError, match="no answer from the file system"):
+            attempt(attempts, spark, write)
+        assert rows(spark, attempts) == 3
+        attempts.options = {}
+        with caplog.at_level(logging.WARNING, "airflow_provider"), failing_once(look):
+            attempt(attempts, spark, write)
+        assert rows(spark, attempts) == 6
+        (doubt,) = attempts.report().doubts
+        assert "whether an earlier attempt has written it cannot be told (" in doubt
+        assert "no answer from the file system). It is written again; rows may be there twice." in doubt
+        assert doubt in caplog.text
+    finally:
+        spark.sql("DROP TABLE IF EXISTS looked_at")
+
+
+@pytest.mark.parametrize(("write", "said"), [(to_files, 1), (instead, 0)])
+def test_a_first_attempt_that_could_not_look(
+    spark: SparkSession, attempts: Attempts, caplog: pytest.LogCaptureFixture, write: Write, said: int
+) -> None:
+    """It has nothing to warn of. What it has added nobody can tell from others, so that the retry warns; what it has
+    replaced is replaced again.
+    """
+    with caplog.at_level(logging.WARNING, "airflow_provider"), failing_once("its files"):
+        attempt(attempts, spark, write)
+    assert "WARNING" not in caplog.text
+    with caplog.at_level(logging.WARNING, "airflow_provider"):
+        attempt(attempts, spark, write)
+    assert caplog.text.count("written again; rows may be there twice") == len(attempts.report().doubts) == said
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from airflow_provider.core.causes import one_line
 from airflow_provider.core.committed_output import DOUBT, Commit, OutputFile, copies, listing_digest, write_of
 from airflow_provider.core.errors import Fenced
 from airflow_provider.core.faults import AFTER_SINK_COMMIT, fault_point
-from airflow_provider.core.unfinished_write import REPEATED, WRITTEN, AddedRows, UnfinishedWrite, suspected_by
+from airflow_provider.core.unfinished_write import REPEATED, UNKNOWN, WRITTEN, AddedRows, UnfinishedWrite, suspected_by
 from airflow_provider.spark.calls import Call, Kind, Proceed, Stages
 from airflow_provider.spark.jvm.commands import WritingCommand, changed_in_place
 from airflow_provider.spark.jvm.output import output_files
@@ -94,7 +94,7 @@ class SinksOnce:
         return self._once(
             spark,
             lambda: self._identity.of_writer(writer, made, name, args, kwargs),
-            lambda: self._identity.unknown_writer(spark, made, name, args, kwargs),
+            lambda failed: self._identity.unknown_writer(spark, made, name, args, kwargs, files=failed),
             proceed,
             lambda _: None,
         )
@@ -119,7 +119,11 @@ class SinksOnce:
             return self._unknown.write(spark, title, proceed) if adds else proceed()
         what = (text, repr(arguments))
         return self._once(
-            spark, lambda: self._identity.of_command(spark, command, query, what), lambda: "", proceed, no_rows
+            spark,
+            lambda: self._identity.of_command(spark, command, query, what),
+            lambda failed: f"table {command.table}" if failed and command.adds else "",
+            proceed,
+            no_rows,
         )
 
     def _commands(self, spark: Any, commands: Sequence[WritingCommand], text: str, proceed: Proceed) -> Any:
@@ -147,7 +151,7 @@ class SinksOnce:
             return self._once(
                 spark,
                 lambda: self._identity.of_command(spark, command, command.query(), what),
-                lambda: "",
+                lambda failed: f"table {command.table}" if failed and command.adds else "",
                 write,
                 lambda _: step(number + 1),
             )
@@ -158,29 +162,36 @@ class SinksOnce:
         self,
         spark: Any,
         sink_of: Callable[[], Sink | None],
-        unknown_of: Callable[[], str],
+        unknown_of: Callable[[bool], str],
         write: Callable[[], Any],
         left_out: Callable[[Any], Any],
     ) -> Any:
         """Write, unless that was done.
 
-        :param unknown_of: where rows are added that nobody can look for, if it is no sink
+        :param unknown_of: where rows are added that nobody can look for, if it is no sink; it is told whether
+            that could not be found out
         :param left_out: what the script gets instead
         """
         self._guarded(lambda: self._output.prepare(spark))
-        sink = self._guarded(sink_of)
+        sink, failure = self._tried(sink_of)
         if sink is None:
-            unknown = self._guarded(unknown_of)
-            return self._unknown.write(spark, unknown, write) if unknown else write()
+            unknown = self._guarded(lambda: unknown_of(bool(failure)))
+            return self._unknown.write(spark, unknown, write, _untold(failure)) if unknown else write()
         if sink.mode == "append" and self._guarded(lambda: not sink.place.locate() and not sink.place.new()):
             return self._unknown.write(spark, sink.place.target, write)
-        before = self._guarded(lambda: self._files(spark, sink))
+        before, failure = self._tried(lambda: self._files(spark, sink))
         if sink.repeated:
             self._guarded(lambda: self._say_repeated(sink))
-        elif before is not None and self._guarded(functools.partial(self._written, spark, sink, before)):
-            return left_out(spark)
+        elif before is not None:
+            written, failure = self._tried(functools.partial(self._written, spark, sink, before))
+            if written:
+                return left_out(spark)
         if before is not None:
-            before = self._guarded(functools.partial(self._without_remains, spark, sink, before))
+            before, remaining = self._tried(functools.partial(self._without_remains, spark, sink, before))
+            failure = failure or remaining
+        untold = self._in_doubt(sink, failure)
+        if untold:
+            write = functools.partial(self._unknown.write, spark, sink.title, write, untold)
         with ExitStack() as stack:
             if before is not None:
                 self._guarded(lambda: self._begin(spark, sink, before, stack))
@@ -243,13 +254,32 @@ class SinksOnce:
 
     def _guarded(self, do: Callable[[], Any]) -> Any:
         """Return what *do* returns, ``None`` where it fails: then the output is written as it always is."""
+        return self._tried(do)[0]
+
+    def _tried(self, do: Callable[[], Any]) -> tuple[Any, str]:
+        """Return what *do* returns, and ``None`` and why where it fails."""
         try:
-            return do()
+            return do(), ""
         except Fenced:
             raise
         except Exception as error:  # noqa: BLE001 - whatever is wrong, the write itself comes out as without this
             log.info("Whether an output was written already cannot be told: %s", one_line(error))
-            return None
+            return None, one_line(error)
+
+    def _in_doubt(self, sink: Sink, failure: str) -> str:
+        """Return why it cannot be told whether the rows that a write adds are there already; empty text if it can.
+
+        :param failure: why what is there could not be looked at; empty text if it could
+        """
+        known = self._context.master.coordinator(sink.coordinator)
+        if sink.mode != "append" or known is None:
+            return ""
+        attempt = known.get("attempt")
+        if attempt == self._context.master.epoch and not suspected_by(known):
+            return ""  # which has taken them back
+        if not failure and known.get("status") == UNKNOWN:
+            return f"attempt {attempt} has written it, and its files cannot be told from those of others"
+        return _untold(failure)
 
     def _files(self, spark: Any, sink: Sink) -> list[OutputFile]:
         location = sink.place.locate()
@@ -262,13 +292,6 @@ class SinksOnce:
             return False
         commit = Commit.from_state(known)
         if commit is None:
-            if known.get("status") == "UNKNOWN" and sink.mode == "append":
-                log.warning(
-                    "sink %s: attempt %s has written it, but its files cannot be told from those of others, so it is "
-                    "written again; rows may be there twice.",
-                    sink.title,
-                    known.get("attempt"),
-                )
             return False
         changed = commit.changed(now)
         if not changed and sink.overwrites:
@@ -306,8 +329,8 @@ class SinksOnce:
     def _returned(self, spark: Any, sink: Sink, before: list[OutputFile] | None) -> None:
         """Remember what was written, now that Spark says that it is committed."""
         if before is None:
-            if sink.repeated:
-                self._remember(sink, REPEATED, {})
+            if sink.repeated or sink.mode == "append":
+                self._remember(sink, REPEATED if sink.repeated else UNKNOWN, {})
             return
         now = self._files(spark, sink)
         self._meets(sink, now)
@@ -322,7 +345,7 @@ class SinksOnce:
             self._remember(sink, REPEATED, state)
         else:
             log.info("sink %s: what this write has left cannot be told from others; a retry writes again", sink.title)
-            self._remember(sink, "UNKNOWN", state)
+            self._remember(sink, UNKNOWN, state)
 
     def _meets(self, sink: Sink, now: list[OutputFile] | None = None) -> None:
         """Note that the script makes a write, and what is there if that has added rows."""
@@ -372,3 +395,7 @@ class SinksOnce:
     def _remember(self, sink: Sink, status: str, state: dict[str, Any]) -> None:
         master = self._context.master
         master.remember(sink.coordinator, {"status": status, "attempt": master.epoch, **state})
+
+
+def _untold(failure: str) -> str:
+    return f"whether an earlier attempt has written it cannot be told ({failure})" if failure else ""

@@ -112,15 +112,24 @@ class SinkIdentity:
         mode = given["mode"] or ("append" if name == "insertInto" else "error")
         return self._identified(df, place, what, mode if mode in ("append", "overwrite") else "error")
 
-    def unknown_writer(self, spark: Any, made: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
-        """Return where a writer adds rows that nobody can look for; empty text if it adds none, or to files."""
+    def unknown_writer(
+        self, spark: Any, made: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], *, files: bool
+    ) -> str:
+        """Return where a writer adds rows that nobody can look for; empty text if it adds none.
+
+        :param files: whether files and tables count, in which rows can be looked for if nothing fails
+        """
         if name == "jdbc":  # url, table, mode, properties
             table = args[1] if len(args) > 1 else kwargs.get("table")
             args = (f"table {table} of a database", *args[2:])
         given = _given(made, name, args, kwargs)
         format_ = given["format"] or str(spark.conf.get("spark.sql.sources.default")).lower()
-        if given["mode"] != "append" or name in TO_TABLES or format_ in FILE_FORMATS | _KEPT_NOWHERE:
+        if given["mode"] != "append" and (name != "insertInto" or given["mode"] == "overwrite"):
             return ""
+        if format_ in _KEPT_NOWHERE or (not files and (name in TO_TABLES or format_ in FILE_FORMATS)):
+            return ""
+        if name in TO_TABLES:
+            return f"table {given['target']}"
         return f"{format_} {given['target'] or _option(made, 'dbtable')}".strip()
 
     def of_command(self, spark: Any, command: WritingCommand, df: Any, what: tuple[str, ...]) -> Sink | None:

@@ -48,28 +48,28 @@ class UnknownSinks:
     def _add(self, call: Call, proceed: Proceed) -> Any:
         return self.write(call.owner._spark, f"table {getattr(call.owner, _TABLE, '')}", proceed)
 
-    def write(self, spark: Any, title: str, write: Callable[[], Any]) -> Any:
+    def write(self, spark: Any, title: str, write: Callable[[], Any], untold: str = "") -> Any:
         """Write; before that, say if an earlier attempt has, or may have.
 
-        :raises UnrecoverableError: it has, and the job's options forbid to write it again
+        :param untold: why that cannot be told, if what is there was to be looked at and could not be
+        :raises UnrecoverableError: it has, or may have, and the job's options forbid to write it again
         """
         name = self._name(spark, title)
         known = self._master.coordinator(name)
         again = known is not None and known.get("attempt") != self._master.epoch
-        doubt = self._say(title, known) if known is not None and again else ""
+        retried = self._master.graph.base_epoch < self._master.epoch
+        doubt = ""
+        if known is not None and again:
+            doubt = self._say(title, _done_by(known))
+        elif untold and retried:
+            doubt = self._say(title, untold)
         self._remember(name, title, _BEGUN, doubt)
         result = write()
         self._remember(name, title, _RETURNED, doubt)
         return result
 
-    def _say(self, title: str, known: dict[str, Any]) -> str:
-        """Say that a write is repeated; returns what was said."""
-        attempt = known.get("attempt")
-        what = (
-            f"attempt {attempt} has written it"
-            if known.get("status") == _RETURNED
-            else f"attempt {attempt} died while it wrote, and may have committed"
-        )
+    def _say(self, title: str, what: str) -> str:
+        """Say that a write may be repeated; returns what was said."""
         if self._master.request.options.unknown_sinks == "fail":
             raise UnrecoverableError(
                 f"sink {title}: {what}. To write it again may duplicate rows. Look at what is there, then start afresh "
@@ -94,3 +94,11 @@ class UnknownSinks:
             raise
         except Exception as error:  # noqa: BLE001 - the write itself comes out as without this
             log.info("sink %s: that it is written cannot be remembered: %s", title, one_line(error))
+
+
+def _done_by(known: dict[str, Any]) -> str:
+    """Return what an earlier attempt has done."""
+    attempt = known.get("attempt")
+    if known.get("status") == _RETURNED:
+        return f"attempt {attempt} has written it"
+    return f"attempt {attempt} died while it wrote, and may have committed"
