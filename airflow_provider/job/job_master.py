@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from airflow_provider.core import events as ev
@@ -94,6 +94,10 @@ class JobMaster:
     def epoch(self) -> int:
         """The number of this attempt."""
         return self._record.epoch
+
+    def keep_secret(self, conf: Mapping[str, str]) -> None:
+        """Leave the secrets among Spark's properties out of all that is recorded from now on."""
+        self._record.keep_secret(conf)
 
     # -- beginning ------------------------------------------------------------------------------------------------
 

@@ -10,14 +10,15 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import cast
 
 from airflow_provider.core.classify import contradiction
 from airflow_provider.core.errors import Fenced, StoreError
 from airflow_provider.core.events import AttemptStarted, JobEvent, VertexFinished
 from airflow_provider.core.graph import ExecutionGraph
 from airflow_provider.core.job import is_another_run
-from airflow_provider.core.redaction import redacted_event, secrets_of
+from airflow_provider.core.redaction import redacted_event, secrets_in_conf, secrets_of
 from airflow_provider.core.run_request import RunRequest
 from airflow_provider.core.snapshot import graph_size, is_due
 from airflow_provider.storage.claims import Claim, Claims
@@ -52,6 +53,11 @@ class JobRecord:
         self._snapshot_at = 0.0
         self._snapshot_block = 1
 
+    def keep_secret(self, conf: Mapping[str, str]) -> None:
+        """Leave the secrets among Spark's properties out of all that is recorded from now on."""
+        with self.lock:
+            self._secrets |= secrets_in_conf(conf)
+
     @property
     def usable(self) -> bool:
         """Whether the store records; while it does not, the job goes on without recovery."""
@@ -77,7 +83,7 @@ class JobRecord:
             if others and not given_up:
                 given_up = f"attempt {others} was made for another DAG run of the same name"
             abandoned = "" if given_up else graph.must_start_afresh(claim.epoch) or contradiction(graph)
-            return AttemptStarted(
+            started = AttemptStarted(
                 epoch=claim.epoch,
                 at=time.time(),
                 fresh=bool(given_up or abandoned),
@@ -87,6 +93,7 @@ class JobRecord:
                 host=claim.host,
                 another_run=bool(others),
             )
+            return cast("AttemptStarted", redacted_event(started, self._secrets))
 
         self._writer = JobEventWriter(
             self._store,

@@ -18,6 +18,7 @@ import airflow_provider
 from airflow_provider.core.errors import ConfigurationError
 from airflow_provider.core.options import INTEGRITY_SECRET
 from airflow_provider.spark.jvm.executors import is_local
+from airflow_provider.spark.jvm.session_settings import all_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -66,6 +67,7 @@ def executors_ready(context: RecoveryContext, spark: SparkSession) -> str:
 
 def _introduce(context: RecoveryContext, spark: SparkSession) -> None:
     spark_context = spark.sparkContext
+    context.master.keep_secret(all_settings(spark))
     context.master.application_started(
         spark_context.applicationId, spark_context.uiWebUrl or "", spark_context.defaultParallelism
     )

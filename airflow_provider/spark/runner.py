@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from airflow_provider.core.causes import causes, one_line, unreadable_partitions
@@ -55,7 +55,8 @@ def run(request: RunRequest) -> int:
         application = find_application(request.application)
         require_on_driver(request.event_store)
         os.environ.update(with_py_file(os.environ, package_zip))
-        return _run(with_conf(request, submitted_conf()), application)
+        conf = submitted_conf()
+        return _run(with_conf(request, conf), application, conf)
     except Fenced as error:
         log.error("%s", error)
         return EXIT_FENCED
@@ -123,12 +124,17 @@ def watch_parent() -> None:
     threading.Thread(target=watch, name="watch-parent", daemon=True).start()
 
 
-def _run(request: RunRequest, application: Path) -> int:
+def _run(request: RunRequest, application: Path, conf: Mapping[str, str]) -> int:
+    """Run the script inside a recovery context.
+
+    :param conf: Spark's properties as they were submitted
+    """
     from airflow_provider.job.job_master import JobMaster
     from airflow_provider.spark.auto.mode import auto_mode
     from airflow_provider.spark.context import RecoveryContext, recovering
     from airflow_provider.spark.interception import intercepted
     from airflow_provider.spark.jvm.driver_jvm import driver_jvm
+    from airflow_provider.spark.jvm.session_settings import settings_of_script
     from airflow_provider.spark.points.reading import hadoop_root, lost_the_store
     from airflow_provider.spark.sinks.fence import confirmed
     from airflow_provider.spark.sinks.once import SinksOnce
@@ -139,6 +145,7 @@ def _run(request: RunRequest, application: Path) -> int:
         os.environ.setdefault(FAULT_PID, str(os.getpid()))
     store = open_store(request.event_store, request.storage)
     master = JobMaster(request, store, on_fenced=lambda newer: _stop_fenced(master, newer), jvm=driver_jvm)
+    master.keep_secret(conf)
     if not master.start():
         if not request.supervised:
             master.acknowledge()
@@ -161,6 +168,7 @@ def _run(request: RunRequest, application: Path) -> int:
             master.finished()
             return 0
         _show(error)
+        master.keep_secret(settings_of_script())
         if lost_the_store(master, error):
             log.error(
                 "The event store does not answer, and what checkpoints have stored cannot be read. This attempt ends; "

@@ -45,6 +45,15 @@ raise ValueError(f"cannot log in with {secret}")
 """
 
 
+QUOTES = """\
+from pyspark.sql import SparkSession
+
+spark = SparkSession.builder.getOrCreate()
+spark.conf.set("spark.hadoop.fs.s3a.session.token", "made-later2")
+raise ValueError("denied for submitted1 and made-later2")
+"""
+
+
 def files(folder: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
@@ -94,6 +103,18 @@ def test_the_secret_is_seen_nowhere(driver: DriverHarness, tmp_path: Path) -> No
     assert any(b"cannot log in with ***" in content for content in written.values())
     events = b"".join(content for path, content in written.items() if "eventlog" in str(path))
     assert b"SparkListenerEnvironmentUpdate" in events
+
+
+def test_the_secrets_of_sparks_configuration_are_not_recorded(driver: DriverHarness, tmp_path: Path) -> None:
+    """Neither what was submitted nor what the script has set, though its error quotes both."""
+    (tmp_path / "job.py").write_text(QUOTES)
+    driver.settings = {"spark.hadoop.fs.s3a.secret.key": "submitted1"}
+    done = driver.run(tmp_path / "job.py")
+    assert done.code == 1, done.log
+    stored = b"".join(files(driver.folder / "store").values())
+    assert b"denied for *** and ***" in stored
+    assert b"submitted1" not in stored
+    assert b"made-later2" not in stored
 
 
 def test_a_retry_without_the_secret_says_what_is_missing(driver: DriverHarness, orders: Path) -> None:

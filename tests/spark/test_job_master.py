@@ -231,6 +231,19 @@ def test_a_loss_is_dealt_with_once(driver: Driver) -> None:
     assert JobEventLog(driver.store, JOB.prefix).load().lost_blocks == []
 
 
+def test_no_secret_of_sparks_configuration_is_recorded(tmp_path: Path) -> None:
+    """What Spark's properties keep secret is nowhere in the store, though errors and sinks quote it."""
+    store = FileObjectStore(tmp_path / "store")
+    master = JobMaster(RunRequest(store.uri, JOB, "script.py"), store, on_fenced=lambda _: None)
+    master.keep_secret({"spark.hadoop.fs.s3a.secret.key": "wJalrXUtnFEMI/K7"})
+    assert master.start()
+    master.remember("sink/1", {"status": "WRITTEN", "attempt": 1, "title": "wJalrXUtnFEMI/K7"})
+    master.failed("denied for wJalrXUtnFEMI/K7")
+    stored = b"".join(file.read_bytes() for file in (tmp_path / "store").rglob("*") if file.is_file())
+    assert b"denied for ***" in stored
+    assert b"wJalrXUtnFEMI/K7" not in stored
+
+
 def test_no_secret_is_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What environment and arguments of the script keep secret is nowhere in the store, though an error quotes it."""
     monkeypatch.setenv("DB_PASSWORD", "hunter22")

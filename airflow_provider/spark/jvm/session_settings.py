@@ -38,7 +38,7 @@ def settings_of_tasks(spark: Any) -> Iterator[None]:
     """
     context, before = spark._jsparkSession.sparkContext(), spark._jsparkSession.sparkContext().getLocalProperties()
     properties = before.clone()
-    for name, value in _all_settings(spark).items():
+    for name, value in all_settings(spark).items():
         if name.startswith("spark"):
             properties.setProperty(name, value)
     context.setLocalProperties(properties)
@@ -53,17 +53,29 @@ def settings_set(spark: Any, *prefixes: str) -> dict[str, str]:
     known = companion(spark._jvm.org.apache.spark.sql.internal, "SQLConf")
     return {
         name: value
-        for name, value in _all_settings(spark).items()
+        for name, value in all_settings(spark).items()
         if name.startswith(prefixes) and value != _default(known, name)
     }
 
 
-def _all_settings(spark: Any) -> dict[str, str]:
+def all_settings(spark: Any) -> dict[str, str]:
+    """Return all settings that a session has, those of its application among them."""
     settings = spark._jsparkSession.conf().getAll()
     printed = [text.partition(" -> ") for text in str(settings.mkString(_BETWEEN)).split(_BETWEEN)]
     if len(printed) == int(settings.size()) and all(arrow for _, arrow, _ in printed):
         return {name: value for name, _, value in printed}
     return {str(pair._1()): str(pair._2()) for pair in items(settings.toSeq())}  # a value holds what stands between
+
+
+def settings_of_script() -> dict[str, str]:
+    """Return all settings of the session that the script has now; none where there is none, or no JVM answers."""
+    try:
+        from pyspark.sql import SparkSession
+
+        spark = SparkSession.getActiveSession()
+        return all_settings(spark) if spark is not None else {}
+    except Exception:  # noqa: BLE001 - the script has failed, and its JVM may be what has failed
+        return {}
 
 
 def _default(known: Any, name: str) -> str | None:
