@@ -112,7 +112,7 @@ def create_app() -> FastAPI:
     def spark_ui(task: Task, session: SessionDep) -> Response:
         location = read_location(session, task)
         session.commit()
-        target = find_spark_ui(location, task) if location is not None else None
+        target = find_spark_ui(jobs, location, task) if location is not None else None
         if target is None:
             raise HTTPException(
                 status.HTTP_404_NOT_FOUND,

@@ -11,8 +11,7 @@ from fastapi import HTTPException, status
 from airflow_provider.core.errors import RecoveryError
 from airflow_provider.plugin.access import TaskInstanceRef
 from airflow_provider.plugin.location import Location
-from airflow_provider.plugin.watched_jobs import open_location
-from airflow_provider.storage.event_log import JobEventLog
+from airflow_provider.plugin.watched_jobs import WatchedJobs
 
 
 class SparkUi(NamedTuple):
@@ -38,19 +37,19 @@ def stated_address(url: str) -> str:
     )
 
 
-def find_spark_ui(location: Location, task: TaskInstanceRef) -> SparkUi | None:
+def find_spark_ui(jobs: WatchedJobs, location: Location, task: TaskInstanceRef) -> SparkUi | None:
     """Return the address of the newest attempt's Spark UI, or of its page on the history server."""
     try:
-        attempt = JobEventLog(open_location(location), task.job.prefix).replay().graph.newest
+        seen = jobs.look(location, task.job)
     except RecoveryError as error:
         raise HTTPException(status.HTTP_502_BAD_GATEWAY, str(error)) from error
-    if attempt is None or not attempt.application_id:
+    if not seen.application_id:
         return None
-    if not attempt.state.terminal and urlsplit(attempt.ui_url).scheme in ("http", "https"):
-        return SparkUi(attempt.ui_url, configured=False)
+    if urlsplit(seen.ui_url).scheme in ("http", "https"):
+        return SparkUi(seen.ui_url, configured=False)
     server = location.history_server.rstrip("/")
     if not server:
         return None
     server = server if "://" in server else f"http://{server}"
     known = urlsplit(server).scheme in ("http", "https")
-    return SparkUi(f"{server}/history/{quote(attempt.application_id, safe='')}/", configured=True) if known else None
+    return SparkUi(f"{server}/history/{quote(seen.application_id, safe='')}/", configured=True) if known else None

@@ -47,6 +47,8 @@ class Seen:
     :ivar view: see :func:`airflow_provider.core.job_view.job_view`; ``None`` if nothing is recorded
     :ivar pulse: ``alive``, ``watching`` (not known yet), ``silent`` for the time-out, the driver's last word, ``none``
     :ivar patience: seconds of silence after which the driver counts as lost; 0 without a driver
+    :ivar application_id: of the newest attempt's Spark application; empty text without one
+    :ivar ui_url: where its driver says that its Spark UI is; empty text once the attempt has ended
     :ivar claimed: newest claimed attempt, 0 without one; it may have recorded nothing yet
     """
 
@@ -56,6 +58,8 @@ class Seen:
     host: str
     discard: Discard | None
     patience: float = 0.0
+    application_id: str = ""
+    ui_url: str = ""
 
 
 _PULSES = {Life.WATCHING: "watching", Life.ALIVE: "alive", Life.SILENT: "silent", Life.GONE: "silent"}
@@ -125,14 +129,18 @@ class WatchedJob:
             self._viewed = self._follower.version
             now = time.monotonic()
             self._rests_until = now + _REST * (now - began)
+        attempt = graph.newest
+        application_id = attempt.application_id if attempt is not None else ""
+        ui_url = attempt.ui_url if attempt is not None and not attempt.state.terminal else ""
         if self._newest is None:
-            return Seen(self._view, "none", 0, "", None)
+            return Seen(self._view, "none", 0, "", None, application_id=application_id, ui_url=ui_url)
         epoch = self._newest.epoch
         if self._liveness is None or self._liveness.claim != self._newest:
             self._liveness = Liveness(self.store, self._job.prefix, self._newest, self._timeout)
         pulse = _PULSES.get(self._liveness.look(), self._liveness.word)
         found = discard_in_force(self.store, self._job.prefix, graph, before=epoch + 1)
-        return Seen(self._view, pulse, epoch, self._newest.host, found, self._liveness.patience)
+        patience = self._liveness.patience
+        return Seen(self._view, pulse, epoch, self._newest.host, found, patience, application_id, ui_url)
 
 
 class WatchedJobs:

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from fastapi import HTTPException
 
 from airflow_provider.core.errors import RecoveryError, StoreUnavailable
-from airflow_provider.core.events import AttemptStarted, VertexSkipped
+from airflow_provider.core.events import AttemptStarted, JobFailed, SparkApplicationStarted, VertexSkipped
 from airflow_provider.core.job import JobId
 from airflow_provider.core.options import RecoveryOptions
 from airflow_provider.plugin import watched_jobs as watching
+from airflow_provider.plugin.access import TaskInstanceRef
 from airflow_provider.plugin.location import Location, parse_location
+from airflow_provider.plugin.spark_ui import SparkUi, find_spark_ui
 from airflow_provider.plugin.watched_jobs import WatchedJob, WatchedJobs
 from airflow_provider.storage.claims import Claims
 from airflow_provider.storage.event_store import JobEventWriter
@@ -75,6 +79,45 @@ def test_a_store_that_hangs_holds_a_few_threads_only(slow: Slow, monkeypatch: py
         slow.gate.set()
         assert {type(look.exception(20)) for look in told} == {RecoveryError}
         assert sum(look.exception(20) is None for look in looks) == watching._AT_ONCE
+
+
+def test_who_opens_the_spark_ui_waits_for_a_turn_too(slow: Slow, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of forty requests to a store that hangs all but a few are soon told to come again."""
+    monkeypatch.setattr(watching, "_TURN", 0.05)
+    jobs, tasks = WatchedJobs(), [TaskInstanceRef("dag", "run", f"task{number}", -1) for number in range(40)]
+    with ThreadPoolExecutor(40) as pool:
+        asked = [pool.submit(find_spark_ui, jobs, LOCATION, task) for task in tasks]
+        wait_until(lambda: sum(each.done() for each in asked) == 40 - watching._AT_ONCE, "the others to be told")
+        told = [each.exception(20) for each in asked if each.done()]
+        assert slow.asked <= watching._AT_ONCE
+        slow.fails = False
+        slow.gate.set()
+        assert [each.exception(20) for each in asked].count(None) == watching._AT_ONCE
+    assert {type(error) for error in told} == {HTTPException}
+
+
+@pytest.mark.parametrize("ended", [False, True])
+def test_the_spark_ui_of_the_newest_attempt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ended: bool) -> None:
+    """While it runs, what its driver has stated; then its page on the history server."""
+    files = FileObjectStore(tmp_path)
+    monkeypatch.setattr(watching, "open_location", lambda _: files)
+    task = TaskInstanceRef("dag", "run", "task", -1)
+    writer = JobEventWriter(
+        files,
+        task.job.prefix,
+        Claims(files, task.job.prefix).claim(),
+        RecoveryOptions(),
+        on_fenced=lambda _: None,
+        on_broken=lambda _: None,
+    )
+    writer.begin(lambda _: AttemptStarted(epoch=1))
+    writer.append(SparkApplicationStarted(epoch=1, application_id="app 1", ui_url="http://driver:4040"))
+    if ended:
+        writer.append(JobFailed(epoch=1, error=""))
+    writer.close()
+    found = find_spark_ui(WatchedJobs(), replace(LOCATION, history_server="history:18080"), task)
+    stated = SparkUi("http://driver:4040", configured=False)
+    assert found == (SparkUi("http://history:18080/history/app%201/", configured=True) if ended else stated)
 
 
 @pytest.mark.parametrize(
