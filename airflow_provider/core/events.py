@@ -73,6 +73,8 @@ MOST_PARTITIONS = 1_000_000
 """Of one vertex: whoever reads an event makes room for as many partitions as it claims. Spark's driver has no room for
 more tasks in a stage either.
 """
+MOST_PARTITIONS_OF_JOB = 10 * MOST_PARTITIONS
+"""Of all vertices of a job together, for the same reason."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -125,6 +125,10 @@ class ExecutionGraph:
         """The events end with a loss in which the start of this attempt, or of a later one, may be lost."""
         self.coordinators: dict[str, Any] = {}
         """What the driver alone knows, by the name of who knows it, as plain JSON; a snapshot keeps it."""
+        self.claimed = 0
+        """Partitions that the vertices have together, there or missing."""
+        self.bounded = True
+        """Vertices that claim too many partitions are ignored; a driver's own, which it really has, are not."""
         self._handlers: dict[type[ev.JobEvent], Callable[[Any], None]] = {
             ev.AttemptStarted: self._attempt_started,
             ev.JobStateChanged: self._job_state_changed,
@@ -151,7 +155,7 @@ class ExecutionGraph:
         twin = ExecutionGraph()
         twin.attempts = {epoch: replace(a, skipped=list(a.skipped)) for epoch, a in self.attempts.items()}
         twin.vertices = {identity: vertex.copy() for identity, vertex in self.vertices.items()}
-        twin.base_epoch = self.base_epoch
+        twin.base_epoch, twin.claimed = self.base_epoch, self.claimed
         twin.problems = list(self.problems)
         twin.abandoned, twin.gap = self.abandoned, self.gap
         twin.coordinators = dict(self.coordinators)
@@ -210,7 +214,7 @@ class ExecutionGraph:
         last = event.epoch - 1 if isinstance(event, ev.AttemptStarted) else event.epoch
         if self.gap <= last:
             self.abandoned = _START_LOST
-            self.vertices.clear()
+            self._clear_vertices()
         self.gap = None
 
     def _attempt_started(self, event: ev.AttemptStarted) -> None:
@@ -221,7 +225,7 @@ class ExecutionGraph:
         if event.fresh:
             restarts = self.coordinators.get(RESTART_STRATEGY, {})
             left = {} if event.another_run else self._left_in_sinks(event.epoch)
-            self.vertices.clear()
+            self._clear_vertices()
             self.coordinators.clear()
             self.coordinators |= left
             if event.abandoned:  # counts as a restart
@@ -237,6 +241,10 @@ class ExecutionGraph:
             reason=event.reason,
             host=event.host,
         )
+
+    def _clear_vertices(self) -> None:
+        self.vertices.clear()
+        self.claimed = 0
 
     def _left_in_sinks(self, epoch: int) -> dict[str, Any]:
         """Return what is remembered of rows that were added: they are taken back even if nothing is reused."""
@@ -256,6 +264,14 @@ class ExecutionGraph:
 
     def _vertex_initialized(self, event: ev.VertexInitialized) -> None:
         vertex = self.vertices.get(event.vertex)
+        claimed = self.claimed + event.parallelism - (vertex.initialized.parallelism if vertex is not None else 0)
+        if self.bounded and claimed > ev.MOST_PARTITIONS_OF_JOB:
+            most = ev.MOST_PARTITIONS_OF_JOB
+            self.note(f"{event.vertex} ignored: the job's vertices claim more than {most} partitions")
+            if vertex is not None:
+                vertex.forget_partitions()
+            return
+        self.claimed = claimed
         if vertex is None:
             vertex = self.vertices[event.vertex] = Vertex(event)
         elif (event.layout, event.parallelism) != (vertex.initialized.layout, vertex.initialized.parallelism):

@@ -14,7 +14,13 @@ from dataclasses import asdict
 from typing import Any
 
 from airflow_provider.core.errors import EventFormatError
-from airflow_provider.core.events import VertexInitialized, VertexSkipped, decode_event, encode_event
+from airflow_provider.core.events import (
+    MOST_PARTITIONS_OF_JOB,
+    VertexInitialized,
+    VertexSkipped,
+    decode_event,
+    encode_event,
+)
 from airflow_provider.core.graph import Attempt, ExecutionGraph, JobState, Vertex
 from airflow_provider.core.partition_record import PartitionRecord
 from airflow_provider.core.partitions import FOLDER
@@ -78,6 +84,9 @@ def decode_graph(lines: Iterable[str]) -> ExecutionGraph:
             elif kind == "vertex":
                 vertex = _read_vertex(record)
                 graph.vertices[vertex.initialized.vertex] = vertex
+                graph.claimed += vertex.initialized.parallelism
+                if graph.claimed > MOST_PARTITIONS_OF_JOB:
+                    raise EventFormatError(f"A snapshot claims more than {MOST_PARTITIONS_OF_JOB} partitions.")
             else:
                 raise EventFormatError(f"A snapshot holds a record of the kind {kind!r}.")
     except (LookupError, ValueError, TypeError, AttributeError) as error:

@@ -104,6 +104,7 @@ class JobRecord:
             on_broken=self._broken,
         )
         self.graph = self._writer.begin(first_event)
+        self.graph.bounded = False
         self._snapshot_at, self._snapshot_block = time.monotonic(), self._writer.blocks
         for problem in self.graph.problems:
             log.warning("Job event store: %s", problem)

@@ -7,8 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider.core import events as ev
+from airflow_provider.core.errors import EventFormatError
 from airflow_provider.core.graph import ExecutionGraph, JobState
 from airflow_provider.core.replay import replay
+from airflow_provider.core.snapshot import decode_graph, encode_graph
 from tests.core.examples import done, end, init, start
 from tests.core.examples import events as any_events
 
@@ -45,6 +47,45 @@ def test_an_attempt_is_told_from_its_start_to_its_end() -> None:
 def test_only_an_end_is_terminal(state: JobState) -> None:
     """FINISHED and FAILED; an attempt in any other state may live."""
     assert state.terminal == (state in {JobState.FINISHED, JobState.FAILED})
+
+
+def test_many_small_events_claim_no_more_than_fits_into_memory() -> None:
+    """A hundred events of a hundred bytes each cannot make whoever reads them give room to 10⁸ partitions."""
+    events = [start(), *(init(vertex=f"v{number}", parallelism=ev.MOST_PARTITIONS) for number in range(100))]
+    most = ev.MOST_PARTITIONS_OF_JOB // ev.MOST_PARTITIONS
+    for graph in (replay(events), decode_graph(list(encode_graph(replay(events))))):
+        assert list(graph.vertices) == [f"v{number}" for number in range(most)]
+        assert sum(vertex.initialized.parallelism for vertex in graph.vertices.values()) <= ev.MOST_PARTITIONS_OF_JOB
+        assert graph.problems[0].startswith(f"v{most} ignored: the job's vertices claim more than")
+        assert len(graph.problems) == 100 - most
+        twin = graph.copy()
+        twin.apply(init(vertex="v", parallelism=1))
+        assert "v" not in twin.vertices
+        twin.apply(init(vertex="v0", parallelism=1, layout="m"))
+        twin.apply(init(vertex="v", parallelism=1))
+        assert "v" in twin.vertices
+        twin.apply(start(2, fresh=True))
+        twin.apply(init(2, vertex="w", parallelism=ev.MOST_PARTITIONS))
+        assert list(twin.vertices) == ["w"]
+
+
+def test_what_claims_too_much_in_another_layout_counts_no_more() -> None:
+    """What was stored of the vertex is not what the driver has computed since."""
+    events = [start(), init(parallelism=1), done(0)]
+    events += [init(vertex=f"v{number}", parallelism=ev.MOST_PARTITIONS) for number in range(9)]
+    graph = replay([*events, init(vertex="x", parallelism=ev.MOST_PARTITIONS - 1), init(parallelism=2, layout="m")])
+    assert graph.vertices["v"].partitions == {}
+    assert graph.vertices["v"].missing == [0]
+
+
+def test_a_snapshot_claims_no_more_than_fits_into_memory() -> None:
+    """One that somebody has made up is refused, as events are."""
+    graph = replay([start(), init(parallelism=ev.MOST_PARTITIONS)])
+    job, attempt, vertex = encode_graph(graph)
+    others = [vertex.replace('\\"vertex\\":\\"v\\"', f'\\"vertex\\":\\"v{number}\\"') for number in range(100)]
+    assert len(set(others)) == 100
+    with pytest.raises(EventFormatError, match="more than"):
+        decode_graph([job, attempt, *others])
 
 
 def test_a_vertex_is_complete_with_its_last_partition() -> None:
