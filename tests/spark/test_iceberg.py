@@ -1,0 +1,67 @@
+"""A real Iceberg table, with Spark 3.5."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from tests.support.driver import DriverHarness
+from tests.support.jars import SPARK, class_path
+from tests.support.quick_jvm import WITHOUT_COMPILER
+from tests.support.sparks import ROOT, spark_python
+
+pytestmark = [pytest.mark.process, pytest.mark.integration]
+
+DOUBT = "sink table lake.db.events: attempt 1 has written it. It is written again; rows may be there twice."
+
+
+def report(driver: DriverHarness) -> dict[str, Any]:
+    store = ["--event-store", driver.event_store, "--job-id", driver.job_id, "--json"]
+    inspect = [sys.executable, "-m", "airflow_provider.cli", "inspect", *store]
+    found = subprocess.run(inspect, capture_output=True, text=True, check=True, timeout=60).stdout
+    return dict(json.loads(found))
+
+
+def test_a_repeated_append_is_said_or_refused(tmp_path: Path) -> None:
+    """``writeTo(…).append()`` in a retry: a warning with the table's name in log and report; with
+    ``unknown_sinks=fail`` no row is added, and no retry is asked for.
+    """
+    driver = DriverHarness(tmp_path, f"file://{tmp_path}/store", python=spark_python(SPARK))
+    driver.environment = {"PYTHONPATH": str(ROOT)}
+    driver.settings = {
+        "spark.driver.extraClassPath": class_path("iceberg"),
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.level=warn {WITHOUT_COMPILER}",
+        "spark.sql.catalog.lake": "org.apache.iceberg.spark.SparkCatalog",
+        "spark.sql.catalog.lake.type": "hadoop",
+        "spark.sql.catalog.lake.warehouse": f"file://{tmp_path}/lake",
+    }
+    fail = tmp_path / "fail"
+    fail.touch()
+
+    def rows() -> int:
+        files = (tmp_path / "lake" / "db" / "events" / "data").glob("*.parquet")
+        return sum(pq.read_metadata(file).num_rows for file in files)
+
+    first = driver.run("added_to_iceberg.py", str(fail))
+    assert "told to fail" in first.log
+    assert "rows may be there twice" not in first.log
+    assert rows() == 100
+
+    second = driver.run("added_to_iceberg.py", str(fail))
+    assert "told to fail" in second.log
+    assert f"WARNING spark-recovery: {DOUBT}" in second.log
+    assert report(driver)["doubts"] == [DOUBT]
+    assert rows() == 200
+
+    fail.unlink()
+    third = driver.run("added_to_iceberg.py", str(fail), options={"unknown-sinks": "fail"})
+    assert third.code != 0, third.log
+    assert "sink table lake.db.events: attempt 2 has written it. To write it again may duplicate rows." in third.log
+    assert report(driver)["attempts"][-1]["unrecoverable"]
+    assert rows() == 200
