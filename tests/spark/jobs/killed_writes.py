@@ -1,35 +1,52 @@
 """Writes 400 rows in each of several ways; dies when three of the four tasks of a write have committed, if told so.
 
 Usage: killed_writes.py TARGET DIE KIND… with a file ``DIE/<kind>`` for each write that is to be killed, once. A kind is
-the name of a write and the algorithm of Hadoop's committer: ``append_2``.
+the name of a write and the algorithm of Hadoop's committer: ``append_2``. TARGET is a folder, also on ``s3a://``.
 """
 
 import os
 import signal
 import sys
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Iterable
+from pathlib import Path, PurePosixPath
 
 from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 from pyspark.sql import functions as F
 
-target, die = Path(sys.argv[1]), Path(sys.argv[2])
+target, die = sys.argv[1], Path(sys.argv[2])
 spark = SparkSession.builder.getOrCreate()
 OVERWRITE_MODE = "spark.sql.sources.partitionOverwriteMode"
 ALGORITHM = "mapreduce.fileoutputcommitter.algorithm.version"
 
 
-def committed(place: Path) -> int:
+def listing(place: str) -> Callable[[], Iterable[str]]:
+    """Return what lists all that is below a folder."""
+    if not place.startswith("s3a://"):
+        return lambda: (str(path) for path in Path(place).rglob("*"))
+    import boto3
+
+    bucket, _, prefix = place.removeprefix("s3a://").partition("/")
+    client = boto3.client("s3")
+    return lambda: [
+        found["Key"] for found in client.list_objects_v2(Bucket=bucket, Prefix=f"{prefix}/").get("Contents", ())
+    ]
+
+
+def committed(paths: Callable[[], Iterable[str]]) -> int:
     """How many tasks of the write have committed; 0 while folders of tasks are moved."""
+    tasks, files = set(), set()
     try:
-        tasks = {folder.name for folder in place.rglob("task_*")}
-        files = {file.name[:10] for file in place.rglob("part-*") if "_temporary" not in file.parts}
+        for path in paths():
+            parts = PurePosixPath(path).parts
+            tasks.update(part for part in parts if part.startswith("task_"))
+            if parts[-1].startswith("part-") and "_temporary" not in parts:
+                files.add(parts[-1][:10])
     except FileNotFoundError:
         return 0
     return max(len(tasks), len(files))
 
 
-def rows(kind: str, place: Path) -> DataFrame:
+def rows(kind: str, place: str) -> DataFrame:
     """400 rows in four tasks, of which the last waits for the others, and then kills the driver."""
     marker, jvm, driver = die / kind, spark._jvm.java.lang.ProcessHandle.current().pid(), os.getpid()
     if marker.exists():
@@ -38,7 +55,8 @@ def rows(kind: str, place: Path) -> DataFrame:
     @F.udf("long")
     def same(number: int) -> int:
         if number == 300 and marker.exists():
-            while committed(place) < 3:
+            paths = listing(place)
+            while committed(paths) < 3:
                 os.sched_yield()
             pids = marker.read_text().split()
             marker.unlink()
@@ -60,9 +78,9 @@ def algorithm(kind: str) -> str:
 
 def to_path(mode: str, *, parts: bool = False, random: bool = False) -> Callable[[str], None]:
     def write(kind: str) -> None:
-        df = rows(kind, target / kind)
+        df = rows(kind, f"{target}/{kind}")
         df = df.withColumn("chance", F.rand()) if random else df
-        options(df.write.mode(mode), kind, parts=parts).parquet(str(target / kind))
+        options(df.write.mode(mode), kind, parts=parts).parquet(f"{target}/{kind}")
 
     return write
 
@@ -70,16 +88,16 @@ def to_path(mode: str, *, parts: bool = False, random: bool = False) -> Callable
 def table(kind: str, *, parts: bool = False) -> str:
     by = "PARTITIONED BY (half)" if parts else ""
     columns = "(id BIGINT, half BIGINT)"
-    spark.sql(f"CREATE TABLE IF NOT EXISTS {kind} {columns} USING parquet {by} LOCATION '{target / kind}'")
+    spark.sql(f"CREATE TABLE IF NOT EXISTS {kind} {columns} USING parquet {by} LOCATION '{target}/{kind}'")
     if parts:
-        (target / kind).mkdir(parents=True, exist_ok=True)
+        Path(target, kind).mkdir(parents=True, exist_ok=True)
         spark.catalog.recoverPartitions(kind)
     return kind
 
 
 def insert_into(*, overwrite: bool | None = None, parts: bool = False) -> Callable[[str], None]:
     def write(kind: str) -> None:
-        rows(kind, target / kind).write.insertInto(table(kind, parts=parts), overwrite)
+        rows(kind, f"{target}/{kind}").write.insertInto(table(kind, parts=parts), overwrite)
 
     return write
 
@@ -87,7 +105,7 @@ def insert_into(*, overwrite: bool | None = None, parts: bool = False) -> Callab
 def sql_insert(statement: str, *, parts: bool = False, mode: str = "dynamic") -> Callable[[str], None]:
     def write(kind: str) -> None:
         spark.conf.set(OVERWRITE_MODE, mode)
-        rows(kind, target / kind).createOrReplaceTempView("rows")
+        rows(kind, f"{target}/{kind}").createOrReplaceTempView("rows")
         spark.sql(statement.format(table=table(kind, parts=parts)))
 
     return write
@@ -95,7 +113,7 @@ def sql_insert(statement: str, *, parts: bool = False, mode: str = "dynamic") ->
 
 def ctas(by: str = "", *, placed: bool = False) -> Callable[[str], None]:
     def write(kind: str) -> None:
-        place = target / kind if placed else target / "warehouse" / kind
+        place = f"{target}/{kind}" if placed else f"{target}/warehouse/{kind}"
         location = f"LOCATION '{place}'" if placed else ""
         rows(kind, place).createOrReplaceTempView("rows")
         spark.sql(f"CREATE TABLE {kind} USING parquet {by} {location} AS SELECT * FROM rows")
@@ -107,7 +125,7 @@ def save_as_table(mode: str, *, parts: bool = False, there: bool = False) -> Cal
     """Save to a table that the write makes, or that is there."""
 
     def write(kind: str) -> None:
-        place = target / kind if there else target / "warehouse" / kind
+        place = f"{target}/{kind}" if there else f"{target}/warehouse/{kind}"
         name = table(kind, parts=parts) if there else kind
         options(rows(kind, place).write.mode(mode), kind, parts=parts).saveAsTable(name)
 
@@ -115,7 +133,7 @@ def save_as_table(mode: str, *, parts: bool = False, there: bool = False) -> Cal
 
 
 def of_an_rdd(kind: str) -> None:
-    rows(kind, target / kind).rdd.map(lambda row: str(row.id)).saveAsTextFile(str(target / kind))
+    rows(kind, f"{target}/{kind}").rdd.map(lambda row: str(row.id)).saveAsTextFile(f"{target}/{kind}")
 
 
 WRITES = {
