@@ -76,6 +76,7 @@ def frames(spark: SparkSession) -> dict[str, Callable[[], DataFrame]]:
         "sample by keyword": lambda: base().sample(fraction=0.5),
         "sample with replacement": lambda: base().sample(True, 0.5),
         "sample with a seed": lambda: base().sample(0.5, 3),
+        "sample whose seed is dropped": lambda: base().sample(0.5, seed=3),  # by PySpark 4
         "randomSplit": lambda: base().randomSplit([0.5, 0.5])[0],
         "repartition": lambda: base().repartition(3),
         "dropDuplicates": lambda: base().dropDuplicates(["k"]),
@@ -88,8 +89,8 @@ NAMES = [
     "current_date", "now", "unix_timestamp", "localtimestamp", "monotonically_increasing_id", "spark_partition_id",
     "input_file_name", "first", "last", "any_value", "collect_list", "collect_set", "listagg", "max_by", "mode",
     "row_number", "lag", "ntile", "limit", "limit in a subquery", "offset", "sample", "sample by keyword",
-    "sample with replacement", "sample with a seed", "randomSplit", "repartition", "dropDuplicates",
-    "a function that is marked",
+    "sample with replacement", "sample with a seed", "sample whose seed is dropped", "randomSplit", "repartition",
+    "dropDuplicates", "a function that is marked",
 ]  # fmt: skip
 
 
@@ -113,7 +114,7 @@ def test_it_is_kept_whole_and_found_again(spark: SparkSession, attempts: Attempt
 
 DRAWN = [
     "rand", "randn", "rand in SQL", "rand in a filter", "uuid", "shuffle", "sample", "sample by keyword",
-    "sample with replacement", "randomSplit",
+    "sample with replacement", "sample whose seed is dropped", "randomSplit",
 ]  # fmt: skip
 
 

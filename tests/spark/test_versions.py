@@ -85,6 +85,8 @@ def test_a_killed_job_is_recovered(tmp_path: Path, orders: Path, spark: str, mod
         assert reused(driver) == {"amounts": (FILES, FILES), "shuffle(name)": (FILES, 2)}, second.log
         assert "shuffle(name): 2 map outputs put back, 2 to compute" in second.log
     samples = json.loads(Path(f"{target}-samples.json").read_text())
-    assert samples["given"] == samples["plain"]
-    assert FILES * 30 < len(samples["given"]) < FILES * 70
+    assert samples["named"] == samples["plain"]
+    assert FILES * 30 < len(samples["plain"]) < FILES * 70
+    if spark.startswith("3."):  # PySpark 4 drops a seed that is named where the fraction is not
+        assert samples["seed named"] == samples["plain"]
     assert WARNED.findall(first.log + second.log) == []

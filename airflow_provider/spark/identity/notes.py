@@ -57,11 +57,10 @@ def notes(application: Callable[[], KnownOfApplication], draws: Draws) -> Stages
         return column
 
     def sample(call: Call, proceed: Proceed) -> Any:
-        """``sample([withReplacement,] fraction[, seed])``."""
+        """``sample([withReplacement,] fraction[, seed])``; PySpark 4 drops the seed of ``sample(0.5, seed=3)``."""
         sampled = proceed()
         before_seed = 1 if call.args and isinstance(call.args[0], float) else 2
-        if call.argument(before_seed, "seed") is None:
-            _note_sample(sampled, draws)
+        _note_sample(sampled, draws, given=call.argument(before_seed, "seed"))
         return sampled
 
     def split(call: Call, proceed: Proceed) -> Any:
@@ -96,11 +95,12 @@ def broadcasts(known: Callable[[], dict[int, Any]]) -> Callable[[Call, Proceed],
     return broadcast
 
 
-def _note_sample(df: Any, draws: Draws) -> None:
+def _note_sample(df: Any, draws: Draws, *, given: Any = None) -> None:
+    """Note the seed of a sample, unless it is the one that the script has given."""
     plan = df._jdf.queryExecution().logical()
     if plan.getClass().getSimpleName() == "Sample":
         seed = seed_of(plan.seed())
-        if seed is not None:
+        if seed is not None and (given is None or seed != int(given)):
             draws.note(seed)
 
 

@@ -1,6 +1,6 @@
 """A recovery point, a shuffle above it and a write; half of the tasks of one of the two wait for a gate, a file.
 
-At the end a sample with a seed, and the same one by the JVM's own Dataset, which nothing looks at.
+At the end samples with a seed, and the same one by the JVM's own Dataset, which nothing looks at.
 
 Usage: every_version.py SOURCE TARGET GATE checkpoint|shuffle
 """
@@ -45,6 +45,9 @@ orders = spark.read.parquet(source)
 amounts = checkpoint(orders.mapInArrow(doubled, "customer long, amount long"), "amounts")
 totals = amounts.mapInArrow(named, "name string, amount long").groupBy("name").agg(F.sum("amount").alias("total"))
 totals.write.mode("overwrite").parquet(target)
-plain = DataFrame(orders._jdf.sample(False, 0.5, 3), spark)
-samples = {"given": orders.sample(0.5, seed=3).collect(), "plain": plain.collect()}
-Path(f"{target}-samples.json").write_text(json.dumps(samples))
+samples = {
+    "plain": DataFrame(orders._jdf.sample(False, 0.5, 3), spark),
+    "named": orders.sample(fraction=0.5, seed=3),
+    "seed named": orders.sample(0.5, seed=3),
+}
+Path(f"{target}-samples.json").write_text(json.dumps({name: df.collect() for name, df in samples.items()}))
