@@ -43,10 +43,9 @@ from airflow_provider.storage.acknowledgement import take_notice
 from airflow_provider.storage.cancelling import refuse_cancelled
 from airflow_provider.storage.claims import Claims
 from airflow_provider.storage.heartbeat import Heartbeat
-from airflow_provider.storage.object_store import ObjectStore
+from airflow_provider.storage.object_store import ObjectStore, requests_repeated
 from airflow_provider.storage.partition_store import PartitionStore
 from airflow_provider.storage.processes import Process
-from airflow_provider.storage.retry import requests_repeated
 
 log = logging.getLogger(__name__)
 

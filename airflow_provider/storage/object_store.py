@@ -6,12 +6,16 @@ yet". Errors are those of :mod:`airflow_provider.core.errors` and carry the obje
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
 from airflow_provider.core.errors import ObjectNotFound, StoreError
+
+_counting = threading.Lock()
+_repeated = 0
 
 
 @dataclass(frozen=True)
@@ -109,3 +113,15 @@ def already_there(store: ObjectStore, key: str) -> bytes:
             remedy="Its conditional writes (If-None-Match) cannot be relied on; use a store where they work.",
             key=key,
         ) from error
+
+
+def requests_repeated() -> int:
+    """Return how many requests this process has sent again because the one before got no good answer."""
+    return _repeated
+
+
+def count_repeated() -> None:
+    """Count one request that is sent again."""
+    global _repeated
+    with _counting:
+        _repeated += 1

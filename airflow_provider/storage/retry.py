@@ -7,13 +7,14 @@ same again.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
 import tenacity
 from botocore import exceptions as boto
+
+from airflow_provider.storage.object_store import count_repeated
 
 T = TypeVar("T")
 
@@ -32,21 +33,6 @@ _CODES = {
 }
 _STATUSES = {429, 500, 502, 503, 504}
 _NO_ANSWER = (boto.ConnectionError, boto.HTTPClientError, boto.IncompleteReadError, boto.ChecksumError)
-
-
-_counting = threading.Lock()
-_repeated = 0
-
-
-def requests_repeated() -> int:
-    """Return how many requests this process has sent again because the one before got no good answer."""
-    return _repeated
-
-
-def _count(_: tenacity.RetryCallState) -> None:
-    global _repeated
-    with _counting:
-        _repeated += 1
 
 
 def worth_repeating(error: BaseException) -> bool:
@@ -82,6 +68,6 @@ class RetryPolicy:
             wait=tenacity.wait_exponential(multiplier=self.first_pause / 2, max=self.longest_pause / 2)
             + tenacity.wait_random_exponential(multiplier=self.first_pause / 2, max=self.longest_pause / 2),
             retry=tenacity.retry_if_exception(worth_repeating),
-            before_sleep=_count,
+            before_sleep=lambda _: count_repeated(),
             reraise=True,
         )(request)
