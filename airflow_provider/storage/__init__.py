@@ -1,4 +1,4 @@
 """Where a job's state lives: object stores, the job event store, claims and heartbeats, the partition store.
 
-Builds on ``core``; knows boto3 and tenacity; never imports Spark or Airflow.
+Builds on ``core``; knows botocore and tenacity; never imports Spark or Airflow.
 """

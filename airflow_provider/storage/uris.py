@@ -1,6 +1,6 @@
 """From a URI to a store. The only place that knows which kinds of store there are.
 
-boto3 and tenacity are imported only when an ``s3://`` URI is opened, so that ``file://`` needs neither.
+botocore and tenacity are imported only when an ``s3://`` URI is opened, so that ``file://`` needs neither.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ def open_store(
     :param session: where credentials come from instead of boto3's own chain; ``s3://`` only
     :param integrity_secret: seals all objects (see ``storage.sealing``); empty text for this process's environment,
         which mostly has none
-    :raises ConfigurationError: the URI is neither, an option or the secret cannot be used, or boto3 or tenacity is not
-        installed
+    :raises ConfigurationError: the URI is neither, an option or the secret cannot be used, or botocore or tenacity is
+        not there
     """
     seal = Seal.parse(integrity_secret or os.environ.get(INTEGRITY_SECRET, ""))
     store = _open_plain(uri, options, session)
@@ -55,11 +55,11 @@ def _open_plain(uri: str, options: StorageOptions, session: boto3.Session | None
         try:
             from airflow_provider.storage.s3.s3_store import S3ObjectStore
         except ModuleNotFoundError as error:
-            package = (error.name or "boto3").partition(".")[0]
+            package = (error.name or "botocore").partition(".")[0]
             raise ConfigurationError(
                 f"The event store {uri} cannot be reached: the Python package {package!r} is not installed.",
-                remedy="Install boto3 and tenacity for the driver's and the executors' Python: "
-                "pip install boto3 tenacity.",
+                remedy="Install botocore and tenacity for the driver's and the executors' Python: "
+                "pip install botocore tenacity.",
                 package=package,
             ) from error
         return S3ObjectStore(bucket, prefix, options, session=session)

@@ -132,22 +132,22 @@ except ConfigurationError as error:
 """
 
 
-@pytest.mark.parametrize("package", ["boto3", "botocore", "tenacity"])
+@pytest.mark.parametrize("package", ["botocore", "tenacity"])
 def test_files_need_no_package_and_s3_says_which_is_missing(package: str, tmp_path: Path) -> None:
-    """On a cluster without boto3 or tenacity, file:// works and s3:// names the package and how to install it."""
+    """Where neither the machine nor the job has one, file:// works and s3:// names it and how to install it."""
     done = subprocess.run(
         [sys.executable, "-c", _BLOCKED, package, str(tmp_path)], capture_output=True, text=True, check=True, timeout=60
     )
     assert f"the Python package {package!r} is not installed" in done.stdout
-    assert "pip install boto3 tenacity" in done.stdout
+    assert "pip install botocore tenacity" in done.stdout
 
 
-def test_the_storage_ring_imports_boto3_only_for_s3(tmp_path: Path) -> None:
-    """Opening and using a file:// store loads neither boto3 nor tenacity."""
+def test_botocore_is_imported_only_for_s3(tmp_path: Path) -> None:
+    """A driver with a file:// store loads neither botocore nor tenacity."""
     program = (
         "import sys; from airflow_provider.storage.uris import open_store; open_store(sys.argv[1]).check();"
         "import airflow_provider.storage.event_store, airflow_provider.storage.partition_store,"
-        " airflow_provider.storage.heartbeat;"
+        " airflow_provider.storage.heartbeat, airflow_provider.job.job_master;"
         "print({'boto3', 'botocore', 'tenacity'} & set(sys.modules))"
     )
     done = subprocess.run(

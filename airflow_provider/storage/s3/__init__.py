@@ -1,1 +1,1 @@
-"""Amazon S3 and what speaks its API. The only place that imports boto3."""
+"""Amazon S3 and what speaks its API. The only place that sends requests."""

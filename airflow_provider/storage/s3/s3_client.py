@@ -1,4 +1,4 @@
-"""boto3's S3 client as recovery wants it, and how requests are sent. The one module that imports boto3.
+"""botocore's S3 client as recovery wants it, and how requests are sent.
 
 Making a client takes about 0.1 s, so a process keeps the ones it has made.
 """
@@ -13,7 +13,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import boto3
 import botocore.session
 from botocore import exceptions as boto
 from botocore.config import Config
@@ -26,6 +25,7 @@ from airflow_provider.storage.retry import RetryPolicy
 from airflow_provider.storage.s3.s3_errors import Address, translate
 
 if TYPE_CHECKING:
+    import boto3
     from mypy_boto3_s3 import S3Client
 
 T = TypeVar("T")
@@ -66,19 +66,26 @@ def _new_client(options: StorageOptions, session: boto3.Session | None = None) -
             path=options.ca_bundle,
         )
     addressing: dict[str, str] = {"addressing_style": options.addressing_style}
-    config = Config(
-        connect_timeout=CONNECT_TIMEOUT,
-        read_timeout=READ_TIMEOUT,
-        # One request is one request: the policy in `retry` repeats it, botocore must not multiply that.
-        retries={"total_max_attempts": 1, "mode": "standard"},
-        max_pool_connections=_CONNECTIONS,
-        s3=addressing,  # type: ignore[arg-type]
-        request_checksum_calculation=options.checksum,  # type: ignore[arg-type]
-        response_checksum_validation=options.checksum,  # type: ignore[arg-type]
-    )
+    try:
+        config = Config(
+            connect_timeout=CONNECT_TIMEOUT,
+            read_timeout=READ_TIMEOUT,
+            # One request is one request: the policy in `retry` repeats it, botocore must not multiply that.
+            retries={"total_max_attempts": 1, "mode": "standard"},
+            max_pool_connections=_CONNECTIONS,
+            s3=addressing,  # type: ignore[arg-type]
+            request_checksum_calculation=options.checksum,  # type: ignore[arg-type]
+            response_checksum_validation=options.checksum,  # type: ignore[arg-type]
+        )
+    except TypeError as error:
+        raise ConfigurationError(
+            f"This machine's botocore {botocore.__version__} is too old ({error}).",
+            remedy="Update it (pip install 'botocore>=1.36'), or remove it, so that the job's own is used.",
+        ) from error
     try:
         # A session reads the profile, which may not exist.
-        client = (session or _new_session()).client(
+        make: Any = session.client if session is not None else _new_session().create_client
+        client: S3Client = make(
             "s3",
             region_name=options.region or None,
             endpoint_url=options.endpoint_url or None,
@@ -94,17 +101,15 @@ def _new_client(options: StorageOptions, session: boto3.Session | None = None) -
     return client
 
 
-def _new_session() -> boto3.Session:
-    core = botocore.session.get_session()
-    core.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=read_timestamp)
-    core.get_component("credential_provider").insert_before("env", LentCredentials())
-    # The event store's own credentials, where there are any; else what boto3 finds on this machine.
-    return boto3.Session(
-        aws_access_key_id=os.environ.get(ACCESS_KEY) or None,
-        aws_secret_access_key=os.environ.get(SECRET_KEY) or None,
-        aws_session_token=os.environ.get(SESSION_TOKEN) or None,
-        botocore_session=core,
-    )
+def _new_session() -> botocore.session.Session:
+    session = botocore.session.get_session()
+    session.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=read_timestamp)
+    session.get_component("credential_provider").insert_before("env", LentCredentials())
+    # The event store's own credentials, where there are any; else what botocore finds on this machine.
+    access_key, secret_key, token = (os.environ.get(name, "") for name in (ACCESS_KEY, SECRET_KEY, SESSION_TOKEN))
+    if access_key or secret_key:
+        session.set_credentials(access_key, secret_key, token or None)
+    return session
 
 
 def read_timestamp(value: Any) -> datetime:
