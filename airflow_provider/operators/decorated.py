@@ -8,8 +8,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,11 +21,12 @@ from airflow.providers.common.compat.sdk import (
     task_decorator_factory,
 )
 
-from airflow_provider.airflow.bundle import build_bundle, private_folder
+from airflow_provider.airflow.bundle import build_bundle
 from airflow_provider.airflow.task_script import arguments_of, caller_signature, require_shippable, script_of
 from airflow_provider.core.errors import ConfigurationError
 from airflow_provider.hooks.spark_recovery import SparkRecoveryHook
 from airflow_provider.operators.spark_recovery import SparkRecoveryOperator, job_of
+from airflow_provider.storage.bundle import private_folder, write_whole
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
@@ -134,12 +133,8 @@ class SparkRecoveryDecoratedOperator(DecoratedOperator, SparkRecoveryOperator):
 def _written(script: str, identity: str, name: str) -> Path:
     """Return the path of a file with the script, the same for each try on this machine; only this user can read it."""
     folder = private_folder() / f"task-{hashlib.sha256(identity.encode()).hexdigest()[:24]}"
-    folder.mkdir(mode=0o700, exist_ok=True)
     path = folder / f"{name}.py"
-    handle, unfinished = tempfile.mkstemp(dir=folder)
-    with os.fdopen(handle, "w") as file:
-        file.write(script)
-    os.replace(unfinished, path)
+    write_whole(path, script.encode())
     return path
 
 

@@ -13,6 +13,7 @@ from urllib.parse import unquote
 
 from airflow_provider.core.errors import ConfigurationError
 from airflow_provider.core.options import INTEGRITY_SECRET, StorageOptions
+from airflow_provider.storage.dependencies import provide_dependencies
 from airflow_provider.storage.files import FileObjectStore, file_uri
 from airflow_provider.storage.object_store import ObjectStore
 from airflow_provider.storage.sealing import Seal, SealedStore
@@ -53,6 +54,7 @@ def _open_plain(uri: str, options: StorageOptions, session: boto3.Session | None
     if separator and scheme == "s3":
         bucket, prefix = parse_s3_uri(uri)
         try:
+            provide_dependencies()
             from airflow_provider.storage.s3.s3_store import S3ObjectStore
         except ModuleNotFoundError as error:
             package = (error.name or "botocore").partition(".")[0]

@@ -1,0 +1,104 @@
+"""What travels with a job: one zip for ``--py-files`` with the driver's side of this package, and what that needs.
+
+Made from installed files, by path: nothing of the Spark side is imported. The zip is the same bytes for the same files,
+and is kept under its digest, so that a machine makes it once. The packages of others that an ``s3://`` store needs lie
+in it as a zip of their own, from which nothing can be imported: whether they are used is decided where it arrives, in
+``dependencies``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import io
+import os
+import tempfile
+import zipfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import airflow_provider
+
+DEPENDENCIES = "dependencies.zip"
+"""Name of the inner zip, beside this module."""
+_RINGS = ("core", "storage", "job", "spark")
+_PACKAGES = ("botocore", "dateutil", "jmespath", "six", "tenacity", "urllib3")
+_SERVICES = ("s3", "signin", "sso", "sso-oidc", "sts")
+"""S3, and what botocore asks for credentials; the data of all other services stays behind."""
+_MODELS = ("endpoint-rule-set", "paginators", "service", "waiters")
+_BOTOCORES_DATA = (
+    "cacert.pem",
+    "data/*.json",
+    *(f"data/{service}/*/{model}-*" for service in _SERVICES for model in _MODELS),
+)
+_EPOCH = (1980, 1, 1, 0, 0, 0)
+
+
+def build_package(folder: Path | None = None) -> Path:
+    """Return the zip, made anew only if it is not there yet.
+
+    Several processes may do so at once, and a cleaner of temporary files may have taken it: it is put in its place as a
+    whole, and always has the same bytes.
+
+    :param folder: where zips are kept; by default a folder of this user's in the machine's temporary directory
+    """
+    own, others = dict(_own_files()), dict(_dependencies())
+    digest = hashlib.sha256()
+    for name, content in (*own.items(), *others.items()):
+        digest.update(f"{name}\0{len(content)}\0".encode() + content)
+    target = (folder or private_folder()) / digest.hexdigest()[:24] / "airflow_provider_driver.zip"
+    if not target.is_file():
+        write_whole(target, _zipped({**own, f"airflow_provider/storage/{DEPENDENCIES}": _zipped(others)}))
+    return target
+
+
+def _own_files() -> Iterator[tuple[str, bytes]]:
+    root = Path(airflow_provider.__file__).parent
+    for path in (root / "__init__.py", *(path for ring in _RINGS for path in sorted((root / ring).rglob("*.py")))):
+        yield f"airflow_provider/{path.relative_to(root).as_posix()}", path.read_bytes()
+
+
+def _dependencies() -> Iterator[tuple[str, bytes]]:
+    """Yield the files of the packages that an ``s3://`` store needs, as far as they are installed here."""
+    for name in _PACKAGES:
+        spec = importlib.util.find_spec(name)
+        if spec is None or spec.origin is None:
+            continue
+        module = Path(spec.origin)
+        if not spec.submodule_search_locations:
+            yield module.name, module.read_bytes()
+            continue
+        patterns = ("**/*.py", *(_BOTOCORES_DATA if name == "botocore" else ()))
+        for path in sorted({path for pattern in patterns for path in module.parent.glob(pattern)}):
+            yield path.relative_to(module.parents[1]).as_posix(), path.read_bytes()
+
+
+def _zipped(files: Mapping[str, bytes]) -> bytes:
+    target = io.BytesIO()
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in files.items():
+            archive.writestr(zipfile.ZipInfo(name, _EPOCH), content, zipfile.ZIP_DEFLATED)
+    return target.getvalue()
+
+
+def write_whole(target: Path, content: bytes) -> None:
+    """Write a file that is whole as soon as it is there. Whoever is second replaces it by the same bytes."""
+    target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=target.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+        os.replace(name, target)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def private_folder() -> Path:
+    """Return this user's own folder for code that others run for it; nobody else may put any there."""
+    folder = Path(tempfile.gettempdir()) / f"airflow-provider-spark-recovery-{os.getuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    status = folder.lstat()
+    if status.st_uid != os.getuid() or status.st_mode & 0o077 or folder.is_symlink():
+        return Path(tempfile.mkdtemp(prefix="airflow-provider-spark-recovery-"))
+    return folder
