@@ -1,78 +1,69 @@
-"""What a driver and its executors need to have installed, and how the package reaches the executors."""
+"""What an application's machines need to have installed, and how the package reaches its executors."""
 
 from __future__ import annotations
 
-import atexit
-import importlib.util
-import logging
 import shutil
 import sys
-import tempfile
-import zipfile
-from collections.abc import Callable, Iterable
-from functools import cache
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import airflow_provider
-from airflow_provider.core.errors import ConfigurationError
 from airflow_provider.core.options import INTEGRITY_SECRET
 from airflow_provider.spark.jvm.executors import is_local
 from airflow_provider.spark.jvm.session_settings import all_settings
+from airflow_provider.storage.bundle import build_package
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from airflow_provider.spark.context import RecoveryContext
 
-log = logging.getLogger(__name__)
-
-
-def needed_packages(event_store: str) -> list[str]:
-    """Return the packages that recovery needs beside PySpark on the driver and on every executor."""
-    return ["pyarrow", "pandas", "tenacity", *(["boto3"] if event_store.startswith("s3:") else [])]
-
-
-def missing_packages(packages: list[str]) -> list[str]:
-    """Return those of *packages* that cannot be imported in this process."""
-    return [name for name in packages if importlib.util.find_spec(name) is None]
-
-
-def require_on_driver(event_store: str) -> None:
-    """Make sure that the driver can do its part.
-
-    :raises ConfigurationError: a package is missing
-    """
-    missing = missing_packages(needed_packages(event_store))
-    if missing:
-        raise ConfigurationError(
-            f"The Spark driver lacks the Python package{'s' if len(missing) > 1 else ''} {', '.join(missing)}.",
-            remedy=f"Install with 'pip install {' '.join(missing)}' in the Python that runs the driver "
-            "(PYSPARK_DRIVER_PYTHON or PYSPARK_PYTHON), and on all executors.",
-        )
+_FOR_PARTITIONS = ("pyarrow", "pandas")
+"""What storing and reading a checkpoint's partitions needs beside PySpark; nothing else of recovery does."""
 
 
 def executors_ready(context: RecoveryContext, spark: SparkSession) -> str:
-    """Return what the executors of this application lack, or empty text; asks them once per application."""
+    """Return what this application lacks to store partitions, or empty text; asks its executors once."""
     application = context.application
     with context.lock:
         if application.lack is None:
-            _introduce(context, spark)
-            lack = _ask_executors(context, spark)
-            if not lack and not is_local(spark):
-                lack = _ask_for_the_store(context, spark)
-            application.lack = lack
+            spark_context = spark.sparkContext
+            context.master.keep_secret(all_settings(spark))
+            context.master.application_started(
+                spark_context.applicationId, spark_context.uiWebUrl or "", spark_context.defaultParallelism
+            )
+            ship_package(spark)
+            application.lack = _lack(context, spark)
         return application.lack
 
 
-def _introduce(context: RecoveryContext, spark: SparkSession) -> None:
-    spark_context = spark.sparkContext
-    context.master.keep_secret(all_settings(spark))
-    context.master.application_started(
-        spark_context.applicationId, spark_context.uiWebUrl or "", spark_context.defaultParallelism
-    )
+def ship_package(spark: SparkSession) -> None:
+    """Give the executors this package, unless it came with ``--py-files``; again is harmless."""
     if not is_local(spark) and not _is_shipped():
-        spark_context.addPyFile(package_zip())  # again is harmless
+        spark.sparkContext.addPyFile(str(build_package()))
+
+
+def _lack(context: RecoveryContext, spark: SparkSession) -> str:
+    packages = _FOR_PARTITIONS
+
+    def missing(_: Iterable[int]) -> list[str]:
+        import importlib.util
+
+        return [name for name in packages if importlib.util.find_spec(name) is None]
+
+    if names := missing(()):
+        return f"the driver lacks {_to_install(names)}"
+    if _same_python(spark):
+        return ""
+    if names := _asked(spark, missing):
+        return f"the executors lack {_to_install(names)}"
+    return _ask_for_the_store(context, spark)
+
+
+def _to_install(names: Sequence[str]) -> str:
+    packages, remedy = f"package{'s' if len(names) > 1 else ''} {', '.join(names)}", f"pip install {' '.join(names)}"
+    return f"the Python {packages}; install with '{remedy}' in the Python of driver and executors (PYSPARK_PYTHON)"
 
 
 def _same_python(spark: SparkSession) -> bool:
@@ -89,40 +80,6 @@ def _is_shipped() -> bool:
     return ".zip/" in str(airflow_provider.__file__)
 
 
-@cache
-def package_zip() -> str:
-    """Make a zip with the driver's side of this package, for executors that do not have it; return its path.
-
-    Spark serves it to executors from there as long as this process lives.
-    """
-    root = Path(airflow_provider.__file__).parent
-    target = Path(tempfile.mkdtemp(prefix="spark-recovery-")) / "airflow_provider_driver.zip"
-    atexit.register(shutil.rmtree, target.parent, ignore_errors=True)
-    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.write(root / "__init__.py", "airflow_provider/__init__.py")
-        for ring in ("core", "storage", "job", "spark"):
-            for file in sorted((root / ring).rglob("*.py")):
-                archive.write(file, f"airflow_provider/{file.relative_to(root)}")
-    return str(target)
-
-
-def _ask_executors(context: RecoveryContext, spark: SparkSession) -> str:
-    packages = needed_packages(context.master.request.event_store)
-
-    def probe(_: Iterable[int]) -> Iterable[str]:
-        import importlib.util
-
-        yield from (name for name in packages if importlib.util.find_spec(name) is None)
-
-    missing = missing_packages(packages) if _same_python(spark) else _asked(spark, probe)
-    if not missing:
-        return ""
-    return (
-        f"the executors lack the Python package{'s' if len(missing) > 1 else ''} {', '.join(missing)}; install with "
-        f"'pip install {' '.join(missing)}' in the executors' Python (PYSPARK_PYTHON)"
-    )
-
-
 def _ask_for_the_store(context: RecoveryContext, spark: SparkSession) -> str:
     """Return why executors on other machines do not reach the store, or do not mean the same one.
 
@@ -134,11 +91,14 @@ def _ask_for_the_store(context: RecoveryContext, spark: SparkSession) -> str:
     epoch, variable = context.master.epoch, INTEGRITY_SECRET
 
     def probe(_: Iterable[int]) -> Iterable[str]:
-        from airflow_provider.core.errors import RecoveryError
-        from airflow_provider.core.options import StorageOptions
-        from airflow_provider.storage.claims import Claims
-        from airflow_provider.storage.uris import open_store
-
+        try:
+            from airflow_provider.core.errors import RecoveryError
+            from airflow_provider.core.options import StorageOptions
+            from airflow_provider.storage.claims import Claims
+            from airflow_provider.storage.uris import open_store
+        except ImportError as error:
+            yield f"the executors cannot load the package that comes with the job: {error}"
+            return
         try:
             claim = Claims(open_store(event_store, StorageOptions.from_mapping(options)), prefix).get(epoch)
             if claim is None:

@@ -48,13 +48,12 @@ def run(request: RunRequest) -> int:
         could be started, ``EXIT_FENCED`` if a newer attempt took over
     """
     set_up_logging()
-    from airflow_provider.spark.environment import package_zip, require_on_driver
     from airflow_provider.spark.submitted_conf import submitted_conf, with_py_file
+    from airflow_provider.storage.bundle import build_package
 
     try:
         application = find_application(request.application)
-        require_on_driver(request.event_store)
-        os.environ.update(with_py_file(os.environ, package_zip))
+        os.environ.update(with_py_file(os.environ, build_package))
         conf = submitted_conf()
         return _run(with_conf(request, conf), application, conf)
     except Fenced as error:

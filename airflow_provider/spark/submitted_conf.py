@@ -6,6 +6,7 @@ import itertools
 import os
 import shlex
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 
 def submitted_conf() -> dict[str, str]:
@@ -23,7 +24,7 @@ def submitted_conf() -> dict[str, str]:
     return conf_arguments(os.environ)
 
 
-def with_py_file(environment: Mapping[str, str], make: Callable[[], str]) -> dict[str, str]:
+def with_py_file(environment: Mapping[str, str], make: Callable[[], Path]) -> dict[str, str]:
     """Return what to change in *environment* so that the JVM that is started from it hands a Python file to executors.
 
     Nothing under ``spark-submit``, where the JVM is there already, and nothing for a local master, or one that only the
@@ -41,7 +42,7 @@ def with_py_file(environment: Mapping[str, str], make: Callable[[], str]) -> dic
     # The flag replaces the property, and of two flags the last one counts: its files must be in ours.
     files = "".join(_values(words, "--py-files")[-1:]) or conf.get("spark.submit.pyFiles", "")
     end = words.index("pyspark-shell") if "pyspark-shell" in words else len(words)
-    flag = ["--py-files", ",".join([*([files] if files else []), make()])]
+    flag = ["--py-files", ",".join([*([files] if files else []), str(make())])]
     return {"PYSPARK_SUBMIT_ARGS": shlex.join([*words[:end], *flag, *(words[end:] or ["pyspark-shell"])])}
 
 

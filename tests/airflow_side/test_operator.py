@@ -14,10 +14,10 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from airflow_provider.core.options import INTEGRITY_SECRET
 from airflow_provider.storage.claims import Claim, Claims, process_is_gone
 from airflow_provider.storage.event_store import JobEventLog
 from tests.airflow_side.conftest import Tries, xcom
-from tests.support.blocked_imports import blocked_imports
 from tests.support.driver import JOBS
 from tests.support.serving import serving
 from tests.support.waiting import wait_until
@@ -195,7 +195,7 @@ def test_a_configuration_error_of_the_driver_fails_the_task_without_retries(trie
     code, log = tries.run(application_args=["only-one"], conf={"spark.ui.enabled": "false"})
     assert code != 0
     assert "AirflowFailException" not in log, "a failing script may be retried"
-    code, log = tries.run(env_vars=blocked_imports(tries.folder / "blocked", "pyarrow"))
+    code, log = tries.run(env_vars={INTEGRITY_SECRET: "short"})
     assert code != 0
-    assert "AirflowFailException: The Spark driver lacks the Python package pyarrow" in log
-    assert "pip install pyarrow" in log
+    assert "AirflowFailException: The integrity secret has less than" in log
+    assert "Make one: python -c" in log

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider.core.run_request import EXIT_CONFIGURATION
@@ -17,6 +18,12 @@ from tests.support.s3_gateway import S3Server
 pytestmark = [pytest.mark.process, pytest.mark.integration]
 
 SCRIPT = "assert False, 'the script must not run'\n"
+CHECKPOINT = """\
+import sys
+from pyspark.sql import SparkSession
+from airflow_provider.spark import checkpoint
+checkpoint(SparkSession.builder.getOrCreate().range(10), "ten").write.parquet(sys.argv[1])
+"""
 
 
 @pytest.fixture
@@ -130,22 +137,24 @@ def test_a_bad_duration(driver: DriverHarness, script: Path, value: str) -> None
     assert "previous_worker_recovery_timeout" in line or "previous-worker-recovery-timeout" in line
 
 
-@pytest.mark.parametrize("package", ["boto3", "pyarrow"])
+@pytest.mark.parametrize("package", ["botocore", "tenacity"])
 def test_a_package_missing_on_the_driver(driver: DriverHarness, script: Path, moto: S3Server, package: str) -> None:
-    """A package that the driver's Python lacks is named, with the command that installs it."""
+    """A package that the store needs, and the driver's Python lacks, is named, with the command that installs it."""
     driver.event_store = f"s3://{moto.create_bucket('bad-input')}/prefix"
     driver.environment = {**moto.environment, **blocked_imports(driver.folder / "blocked", package)}
     line = refusal(driver, script, endpoint_url=moto.endpoint)
-    assert f"lacks the Python package {package}" in line
-    assert f"pip install {package}" in line
+    assert f"the Python package {package!r} is not installed" in line
+    assert "pip install botocore tenacity" in line
 
 
 def test_a_package_missing_on_the_executors(driver: DriverHarness, orders: Path, moto: S3Server) -> None:
-    """Where the executors lack a package the job runs unrecorded, with a warning that names package and remedy."""
+    """Where the executors lack what the store needs, checkpoints warn of it, name package and remedy, and are computed
+    the ordinary way.
+    """
     driver.event_store = f"s3://{moto.create_bucket('bad-input')}/{driver.folder.name}"
     driver.environment = {
         **moto.environment,
-        "PYSPARK_PYTHON": str(python_without(driver.folder / "blocked", "boto3")),
+        "PYSPARK_PYTHON": str(python_without(driver.folder / "blocked", "botocore")),
         "PYSPARK_DRIVER_PYTHON": sys.executable,
     }
     endpoint = {"endpoint-url": moto.endpoint, "addressing-style": "path"}
@@ -154,8 +163,23 @@ def test_a_package_missing_on_the_executors(driver: DriverHarness, orders: Path,
     assert result(driver.folder / "out") == expected(orders)
     warnings = [line for line in outcome.log.splitlines() if " WARNING spark-recovery: " in line]
     assert len(warnings) == 2, outcome.log  # one for each checkpoint
-    assert all("executors lack the Python package boto3; install with 'pip install boto3'" in line for line in warnings)
+    assert all("the Python package 'botocore' is not installed. Install botocore" in line for line in warnings)
     assert "Traceback" not in outcome.log
+
+
+def test_partitions_cannot_be_stored_by_the_executors(driver: DriverHarness) -> None:
+    """Where the executors lack pyarrow a checkpoint warns of it, once, and is computed the ordinary way."""
+    app, target = driver.folder / "app.py", driver.folder / "out"
+    app.write_text(CHECKPOINT)
+    driver.environment = {
+        "PYSPARK_PYTHON": str(python_without(driver.folder / "blocked", "pyarrow")),
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+    }
+    outcome = driver.run(app, str(target))
+    assert outcome.code == 0, outcome.log
+    assert sorted(pq.read_table(target)["id"].to_pylist()) == [*range(10)]
+    (warning,) = [line for line in outcome.log.splitlines() if " WARNING spark-recovery: " in line]
+    assert "the executors lack the Python package pyarrow; install with 'pip install pyarrow'" in warning
 
 
 def test_inspecting_an_unknown_job(driver: DriverHarness) -> None:

@@ -49,14 +49,14 @@ def test_arguments_of_pyspark(arguments: str | None, conf: dict[str, str]) -> No
 )
 def test_executors_get_a_python_file_with_the_session(arguments: str, becomes: str | None) -> None:
     """Beside those that the user has named, wherever; not where executors are the driver's own JVM."""
-    changes = with_py_file({"PYSPARK_SUBMIT_ARGS": arguments}, lambda: "own.zip")
+    changes = with_py_file({"PYSPARK_SUBMIT_ARGS": arguments}, lambda: Path("own.zip"))
     assert changes.get("PYSPARK_SUBMIT_ARGS", "").endswith(becomes) if becomes else changes == {}
 
 
 def test_spark_submit_is_left_alone() -> None:
     """There the JVM runs already, and ``--py-files`` has brought the package."""
     environment = {"PYSPARK_GATEWAY_PORT": "1", "PYSPARK_SUBMIT_ARGS": "--master yarn pyspark-shell"}
-    assert with_py_file(environment, lambda: "own.zip") == {}
+    assert with_py_file(environment, lambda: Path("own.zip")) == {}
 
 
 @pytest.mark.integration

@@ -18,6 +18,7 @@ from airflow_provider.core.errors import Fenced
 from airflow_provider.spark.auto.cost import COPY_RATE, LINK_RATE, CopyingCost
 from airflow_provider.spark.auto.keeping import KeptShuffle, Tools
 from airflow_provider.spark.auto.shuffle_vertex import NotKept, ShuffleRegistry
+from airflow_provider.spark.environment import ship_package
 from airflow_provider.spark.jvm.exchanges import RunningQueries, is_of_a_stream, shuffles_of
 from airflow_provider.spark.jvm.executors import is_local, on_executors
 from airflow_provider.spark.jvm.map_output_tracker import MapOutputTracker, not_sparks_own_files
@@ -88,6 +89,7 @@ class Application:
             raise NotKept(reason)
         if serves_spark_connect(spark):
             raise NotKept("a client of Spark Connect cannot see plans, so nothing could be put back")
+        ship_package(spark)
         self.registry = ShuffleRegistry()
         self._queries = RunningQueries(spark)
         files = context.master.store.uri.startswith("file:")
