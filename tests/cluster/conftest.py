@@ -26,6 +26,14 @@ def bare_python(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(folder / "bin" / "python")
 
 
+@pytest.fixture(scope="session")
+def plain_python(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A Python with its standard library and nothing else, as in Spark's own images."""
+    folder = tmp_path_factory.mktemp("plain") / "venv"
+    venv.create(folder, symlinks=True)
+    return str(folder / "bin" / "python")
+
+
 @pytest.fixture(scope="module")
 def role(tmp_path_factory: pytest.TempPathFactory, moto: S3Server) -> dict[str, str]:
     """What stands for the role of the cluster's machines: credentials that their processes find by themselves."""

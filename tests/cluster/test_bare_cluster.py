@@ -1,0 +1,166 @@
+"""A cluster that has Spark and Python and nothing else: no boto3, tenacity, pyarrow, pandas, on driver and executors.
+
+Drivers are started by ``spark-submit`` with what the operator ships.
+"""
+
+from __future__ import annotations
+
+import signal
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pyspark
+import pytest
+
+from airflow_provider.airflow.bundle import build_bundle
+from airflow_provider.core import faults
+from airflow_provider.core.partitions import MAP_OUTPUT
+from tests.support.driver import SPARK_SETTINGS, DriverHarness
+from tests.support.s3_gateway import S3Server
+from tests.support.standalone import EXECUTOR_SETTINGS, StandaloneCluster, standalone_cluster
+
+pytestmark = [pytest.mark.process, pytest.mark.integration]
+
+JOBS = Path(__file__).parent / "jobs"
+HOME = Path(pyspark.__file__).parent
+FILES = 24
+AUTO = {"keep-partitions": "", "overhead-budget": "1e6"}
+
+
+@dataclass
+class SubmittedDriver(DriverHarness):
+    """A driver that ``spark-submit`` starts with the bundle, in a Python of its own."""
+
+    def command(self, script: str | Path, *arguments: str, options: Mapping[str, str] | None = None) -> list[str]:
+        bundle = build_bundle(self.folder)
+        settings = {**SPARK_SETTINGS, **self.settings}
+        conf = [text for name, value in settings.items() for text in ("--conf", f"{name}={value}")]
+        run = super().command(script, *arguments, options=options)
+        request = run[run.index("run") + 1 :]
+        return [str(HOME / "bin/spark-submit"), *conf, "--py-files", str(bundle.package), str(bundle.runner), *request]
+
+    def env(self, fault: str = "", **extra: str) -> dict[str, str]:
+        return {**super().env(fault, **extra), "SPARK_HOME": str(HOME), "PYSPARK_SUBMIT_ARGS": ""}
+
+
+@pytest.fixture(scope="module")
+def temporary(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder for temporary files of all of the cluster's machines."""
+    return tmp_path_factory.mktemp("temporary")
+
+
+@pytest.fixture(scope="module")
+def machines(plain_python: str, role: dict[str, str], temporary: Path) -> dict[str, str]:
+    return {**role, "PYSPARK_PYTHON": plain_python, "TMPDIR": str(temporary)}
+
+
+@pytest.fixture(scope="module")
+def running_cluster(tmp_path_factory: pytest.TempPathFactory, machines: dict[str, str]) -> Iterator[StandaloneCluster]:
+    with standalone_cluster(tmp_path_factory.mktemp("cluster"), environment=machines) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def orders(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """12,000 orders of 300 customers, one file for each map task."""
+    source = tmp_path_factory.mktemp("orders")
+    for part in range(FILES):
+        rows = range(part * 500, part * 500 + 500)
+        table = pa.table({"customer": [row * 7919 % 300 for row in rows], "amount": [row % 97 for row in rows]})
+        pq.write_table(table, source / f"part-{part:02}.parquet")
+    return source
+
+
+def check_rows(orders: Path, target: Path) -> pa.Table:
+    """Check the job's rows by Arrow; return them."""
+    expected = pq.read_table(orders).group_by("customer").aggregate([("amount", "sum"), ("amount", "max")])
+    found = pq.read_table(target).sort_by("customer")
+    columns = zip(("customer", "amount_sum", "amount_max"), ("customer", "total", "most"), strict=True)
+    assert all(expected.sort_by("customer")[one].to_pylist() == found[other].to_pylist() for one, other in columns)
+    return found
+
+
+def settings(cluster: StandaloneCluster) -> dict[str, str]:
+    return {
+        "spark.master": cluster.url,
+        "spark.scheduler.mode": "FAIR",
+        "spark.scheduler.minRegisteredResourcesRatio": "1.0",  # both executors have map outputs
+        "spark.sql.shuffle.partitions": "1",  # the other core is free for copying
+        "spark.sql.files.maxPartitionBytes": "4000",
+        "spark.sql.files.openCostInBytes": "4000",
+        **EXECUTOR_SETTINGS,
+    }
+
+
+@pytest.fixture(params=["file", "s3"])
+def driver(
+    request: pytest.FixtureRequest, tmp_path: Path, cluster: StandaloneCluster, machines: dict[str, str], moto: S3Server
+) -> DriverHarness:
+    """A driver on the bare cluster; its event store is on files or on S3."""
+    driver = SubmittedDriver(tmp_path, f"file://{tmp_path}/store", environment=machines, settings=settings(cluster))
+    return on_s3(driver, moto) if request.param == "s3" else driver
+
+
+def on_s3(driver: DriverHarness, server: S3Server) -> DriverHarness:
+    driver.event_store = f"s3://{server.create_bucket('bare-cluster')}/{uuid.uuid4().hex}"
+    driver.storage = {"endpoint-url": server.endpoint, "addressing-style": "path"}
+    return driver
+
+
+@pytest.fixture(autouse=True)
+def credentials(moto: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For what the tests themselves list; drivers and executors find those of their machines' role."""
+    for name, value in moto.environment.items():
+        monkeypatch.setenv(name, value)
+
+
+def test_shuffles_of_a_killed_driver_are_put_back(driver: DriverHarness, orders: Path, temporary: Path) -> None:
+    """In auto mode, on a store of files or on S3: the retry computes only what is missing, and no task fails.
+
+    What came with the job is unpacked where S3 asks for it, once for all processes; nobody's boto3 appears.
+    """
+    target, gate = driver.folder / "out", driver.folder / "gate"
+    arguments = [str(orders), str(target), str(gate)]
+    first = driver.run(JOBS / "no_packages.py", *arguments, fault=f"{faults.AFTER_PARTITION_EVENT}@4", options=AUTO)
+    assert first.code == 128 + signal.SIGKILL, first.log
+    stored = driver.partitions("shuffle~28customer~29")
+    assert len(stored) >= 4
+    assert all(partition.suffix == MAP_OUTPUT for partition in stored)
+    gate.touch()
+    second = driver.run(JOBS / "no_packages.py", *arguments, options=AUTO)
+    assert second.code == 0, second.log
+    reused = f"{len(stored)} map outputs put back, {FILES - len(stored)} to compute"
+    assert f"shuffle(customer): {reused}" in second.log
+    assert " WARNING spark-recovery: " not in first.log + second.log
+    assert set(check_rows(orders, target)["lacks"].to_pylist()) == {"boto3 pandas pyarrow"}
+    assert "DRIVER lacks boto3 pandas pyarrow" in second.log
+    on_s3 = driver.event_store.startswith("s3:")
+    assert len([*temporary.glob("airflow-provider-spark-recovery-*/dependencies-*")]) == on_s3
+
+
+@pytest.mark.parametrize("driver", ["file"], indirect=True)
+def test_a_checkpoint_is_computed_the_ordinary_way(driver: DriverHarness, orders: Path) -> None:
+    """It needs pyarrow and pandas: one line names them and the command that installs them, and the job succeeds."""
+    done = driver.run(JOBS / "one_checkpoint.py", str(orders), str(driver.folder / "out"))
+    assert done.code == 0, done.log
+    check_rows(orders, driver.folder / "out")
+    (warning,) = [line for line in done.log.splitlines() if " WARNING spark-recovery: " in line]
+    assert "checkpoint 'totals' is not stored; it is computed the ordinary way: the driver lacks" in warning
+    assert "pip install pyarrow pandas" in warning
+
+
+def test_executors_get_the_package_where_only_the_script_names_the_master(
+    tmp_path: Path, cluster: StandaloneCluster, machines: dict[str, str], orders: Path, moto: S3Server
+) -> None:
+    """``spark-recovery run`` learns of the cluster from the session; map outputs are stored on S3 all the same."""
+    driver = DriverHarness(tmp_path, "", environment=machines, settings=settings(cluster) | {"spark.master": "local"})
+    arguments = [str(orders), str(tmp_path / "out"), str(tmp_path / "gate"), cluster.url]
+    done = on_s3(driver, moto).run(
+        JOBS / "no_packages.py", *arguments, fault=f"{faults.AFTER_PARTITION_EVENT}@1", options=AUTO
+    )
+    assert done.code == -signal.SIGKILL, done.log
+    assert driver.partitions("shuffle~28customer~29")
