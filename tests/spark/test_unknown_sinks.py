@@ -180,6 +180,8 @@ def test_an_output_that_cannot_be_looked_at_is_said(
         assert "whether an earlier attempt has written it cannot be told (" in doubt
         assert "no answer from the file system). It is written again; rows may be there twice." in doubt
         assert doubt in caplog.text
+        attempt(attempts, spark, write)
+        assert rows(spark, attempts) == 6
     finally:
         spark.sql("DROP TABLE IF EXISTS looked_at")
 

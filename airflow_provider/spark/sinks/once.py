@@ -176,7 +176,9 @@ class SinksOnce:
         sink, failure = self._tried(sink_of)
         if sink is None:
             unknown = self._guarded(lambda: unknown_of(bool(failure)))
-            return self._unknown.write(spark, unknown, write, _untold(failure)) if unknown else write()
+            graph, epoch = self._context.master.graph, self._context.master.epoch
+            untold = _untold(failure) if graph.base_epoch < epoch else ""
+            return self._unknown.write(spark, unknown, write, untold) if unknown else write()
         if sink.mode == "append" and self._guarded(lambda: not sink.place.locate() and not sink.place.new()):
             return self._unknown.write(spark, sink.place.target, write)
         before, failure = self._tried(lambda: self._files(spark, sink))
@@ -329,8 +331,11 @@ class SinksOnce:
     def _returned(self, spark: Any, sink: Sink, before: list[OutputFile] | None) -> None:
         """Remember what was written, now that Spark says that it is committed."""
         if before is None:
-            if sink.repeated or sink.mode == "append":
-                self._remember(sink, REPEATED if sink.repeated else UNKNOWN, {})
+            known = self._context.master.coordinator(sink.coordinator)
+            if sink.repeated:
+                self._remember(sink, REPEATED, {})
+            elif sink.mode == "append" and (known is None or Commit.from_state(known) is None):
+                self._remember(sink, UNKNOWN, {})
             return
         now = self._files(spark, sink)
         self._meets(sink, now)

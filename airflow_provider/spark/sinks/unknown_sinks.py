@@ -51,17 +51,16 @@ class UnknownSinks:
     def write(self, spark: Any, title: str, write: Callable[[], Any], untold: str = "") -> Any:
         """Write; before that, say if an earlier attempt has, or may have.
 
-        :param untold: why that cannot be told, if what is there was to be looked at and could not be
+        :param untold: why that cannot be told, where an earlier attempt may have and nobody could look
         :raises UnrecoverableError: it has, or may have, and the job's options forbid to write it again
         """
         name = self._name(spark, title)
         known = self._master.coordinator(name)
         again = known is not None and known.get("attempt") != self._master.epoch
-        retried = self._master.graph.base_epoch < self._master.epoch
         doubt = ""
         if known is not None and again:
             doubt = self._say(title, _done_by(known))
-        elif untold and retried:
+        elif untold:
             doubt = self._say(title, untold)
         self._remember(name, title, _BEGUN, doubt)
         result = write()
