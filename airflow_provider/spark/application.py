@@ -24,7 +24,7 @@ class ApplicationState:
     """One application's.
 
     :ivar local_data: RDD id → digest of rows given to ``createDataFrame``
-    :ivar broadcasts: broadcast id → the broadcast variable
+    :ivar broadcasts: broadcast id → where its pickled value is
     :ivar ranges: expression ids of ranges whose number of slices the script left open
     :ivar shapes: class of the JVM → what it holds
     :ivar points: vertex → the recovery point as the script reached it

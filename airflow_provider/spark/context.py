@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -35,6 +36,7 @@ class RecoveryContext:
     :ivar called: vertex → how this attempt calls it, for what it has come to and for what is hidden by that
     :ivar done: vertex → its partitions, for vertices that this attempt has already come to
     :ivar executions: the state and version of each vertex's execution
+    :ivar occurrences: identity of a shuffle that calls functions → how many of it this attempt has come to
     :ivar failing_over: held by the thread that handles a failure
     :ivar hadoop_root: the event store's root as Hadoop's file systems write it
     """
@@ -46,6 +48,7 @@ class RecoveryContext:
     called: dict[str, str] = field(default_factory=dict)
     done: dict[str, dict[int, StoredPartition]] = field(default_factory=dict)
     executions: Executions = field(default_factory=Executions)
+    occurrences: Counter[str] = field(default_factory=Counter)
     failing_over: Any = field(default_factory=threading.RLock)
     lock: Any = field(default_factory=threading.RLock)
 

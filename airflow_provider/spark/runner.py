@@ -6,6 +6,7 @@ directly. It claims the job, reconciles, runs the script from the top as ``__mai
 
 from __future__ import annotations
 
+import concurrent.futures.thread
 import logging
 import os
 import runpy
@@ -190,8 +191,12 @@ def run_script(application: Path, arguments: Sequence[str], check: Callable[[], 
     """
     sys.argv = [str(application), *arguments]
     sys.path.insert(0, str(application.parent))
+    before = set(threading.enumerate())
     try:
-        runpy.run_path(str(application), run_name="__main__")
+        try:
+            runpy.run_path(str(application), run_name="__main__")
+        finally:
+            _wait_for_threads(before)
     except SystemExit as end:
         if end.code in (None, 0):
             return None
@@ -202,6 +207,17 @@ def run_script(application: Path, arguments: Sequence[str], check: Callable[[], 
         check()
         return error
     return None
+
+
+def _wait_for_threads(before: set[threading.Thread]) -> None:
+    """Wait for the threads that a script has left behind, as Python does at its end: they may still write.
+
+    :param before: those that are not the script's. Nor are a pool's waited for, which may have nothing to do.
+    """
+    pools = getattr(concurrent.futures.thread, "_threads_queues", {})
+    while left := [t for t in threading.enumerate() if t not in before and t not in pools and not t.daemon]:
+        for thread in left:
+            thread.join()
 
 
 def _show(error: BaseException) -> None:

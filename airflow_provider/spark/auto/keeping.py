@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider.core.causes import one_line
 from airflow_provider.core.errors import RecoveryError
 from airflow_provider.core.partitions import StoredPartition
 from airflow_provider.core.quantities import bytes_text
@@ -40,7 +41,7 @@ log = logging.getLogger(__name__)
 
 _BYTES = "shuffleBytesWritten"
 _TRIES = 3
-"""How often a map output is looked for on its executor before it is left alone."""
+"""How often a map output is looked for on its executor, or a look at a shuffle fails, before it is left alone."""
 _WORTH_SAYING = 1.0
 """Seconds of task time from which on a shuffle that is left alone for its cost is recorded: there may be thousands."""
 _BACK_OFF = 10.0
@@ -82,6 +83,7 @@ class KeptShuffle:
         self._counted: dict[int, Written] = {}
         self._metrics = {name: int(self._counts.apply(name).id()) for name in (ROWS, SIZE)}
         self._seconds = 0.0
+        self._failures = 0
         self._too_high_for = 0
         """So many map outputs were there when all of them together cost too much."""
         self._worth_after = 0.0
@@ -121,6 +123,13 @@ class KeptShuffle:
             self._copy(measured)
         self._seal(maps)
 
+    def failed(self, error: Exception) -> None:
+        """A look has failed: Spark may be busy, or have forgotten the stage, whose tasks it then knows no more."""
+        self._failures += 1
+        log.debug("A look at %s failed", self._title, exc_info=error)
+        if self._failures >= _TRIES:
+            self._leave_alone(f"it cannot be looked at: {one_line(error)}")
+
     def _measured(self, maps: int) -> StageMetrics:
         """Ask the listeners, and remember what they say of single tasks: it is gone when the query is over."""
         measured = self._tools.metrics.read(self._stage or 0, maps, (self._metrics[ROWS], self._metrics[SIZE]))
@@ -144,7 +153,7 @@ class KeptShuffle:
         try:
             with active_session(self._spark):
                 identity = ShuffleIdentity.of(self._context, self._spark, running.exchange, running.canonical)
-                identity = identity.occurrence(self._registry, take=True)
+                identity = identity.occurrence(self._context, take=True)
                 vertex = ShuffleVertex.of(self._context, self._spark, running.exchange, running.dependency, identity)
         except NotKept as reason:
             self._leave_alone(str(reason))

@@ -28,7 +28,7 @@ from airflow_provider.spark.jvm.exchanges import BROADCAST_STAGE, SHUFFLE_EXCHAN
 from airflow_provider.spark.jvm.executors import allocates_dynamically, report_shuffle_file
 from airflow_provider.spark.jvm.map_output_tracker import MapOutputTracker
 from airflow_provider.spark.jvm.reflection import NoSuchMember
-from airflow_provider.spark.jvm.session_settings import active_session
+from airflow_provider.spark.jvm.session_settings import active_session, settings_of_tasks
 from airflow_provider.spark.points.reading import location
 from airflow_provider.spark.shuffles.map_output import UNKNOWN, MapOutput
 from airflow_provider.spark.shuffles.placing import lay_into_executors
@@ -205,12 +205,13 @@ class _Plan:
     def _shuffle(self, exchange: Any, canonical: Any) -> Any:
         """Put back what survived of a shuffle; returns Spark's statistics of it if that is all of it."""
         try:
-            identity = ShuffleIdentity.of(self._context, self._spark, exchange, canonical)
-            identity = identity.occurrence(self._registry, take=False)
+            any_time = ShuffleIdentity.of(self._context, self._spark, exchange, canonical)
+            identity = any_time.occurrence(self._context, take=False)
             if identity.vertex not in self._wanted:
                 return None
             self._found.add(identity.vertex)
-            dependency = exchange.shuffleDependency()
+            with settings_of_tasks(self._spark):  # without adaptive execution, broadcasts below run now
+                dependency = exchange.shuffleDependency()
             vertex = ShuffleVertex.of(self._context, self._spark, exchange, dependency, identity)
         except NotKept as reason:
             log.info("%s runs again: %s", kind(exchange), reason)
@@ -235,7 +236,7 @@ class _Plan:
                 master.partitions_reset(vertex.vertex, (), why)
                 log.info("%s runs again: %s", vertex.name, why)
             return None
-        identity.occurrence(self._registry, take=True)
+        any_time.occurrence(self._context, take=True)
         self._register(vertex, there, survivors, totals if complete else None)
         again = maps - len(there)
         log.info("%s: %d map outputs put back, %d to compute", vertex.name, len(there), again)

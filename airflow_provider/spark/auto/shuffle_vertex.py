@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -80,20 +79,21 @@ class ShuffleIdentity:
         """Whether Python functions have a part in it; they may ask something that Spark does not see."""
         return any(part.startswith(explain.FUNCTION) for part in self.fingerprint.parts)
 
-    def occurrence(self, registry: ShuffleRegistry, *, take: bool) -> ShuffleIdentity:
+    def occurrence(self, context: RecoveryContext, *, take: bool) -> ShuffleIdentity:
         """Return the identity of the next shuffle of this kind.
 
         What calls Python functions may give other rows each time that the script runs it, in a loop that waits for
-        something, say: so each time has a vertex of its own. Anything else gives the same rows each time.
+        something, say: so each time of an attempt has a vertex of its own, whichever application the script has then.
+        Anything else gives the same rows each time.
 
         :param take: that shuffle is come to
         """
         if not self.calls_functions:
             return self
-        with registry.lock:
-            number = registry.occurrences[self.fingerprint.digest] + 1
+        with context.lock:
+            number = context.occurrences[self.fingerprint.digest] + 1
             if take:
-                registry.occurrences[self.fingerprint.digest] = number
+                context.occurrences[self.fingerprint.digest] = number
         numbered = digest(self.fingerprint.digest, "occurrence", str(number))
         return replace(self, fingerprint=replace(self.fingerprint, digest=numbered))
 
@@ -240,10 +240,8 @@ class ShuffleRegistry:
 
     :ivar vertices: Spark's shuffle id → the vertex whose map outputs it has
     :ivar put_back: Spark's shuffle id → map outputs that were put back, by executor; Spark does not delete their files
-    :ivar occurrences: identity → how many shuffles of it this application has come to
     """
 
     vertices: dict[int, ShuffleVertex] = field(default_factory=dict)
     put_back: dict[int, list[tuple[tuple[str, str], MapOutput]]] = field(default_factory=dict)
-    occurrences: Counter[str] = field(default_factory=Counter)
     lock: threading.RLock = field(default_factory=threading.RLock)

@@ -122,6 +122,9 @@ class Application:
         numbers = self._tools.tracker.shuffles()
         self._forget(numbers)
         now = time.monotonic()
+        with self._noting:
+            while self._noted and self._noted[0][1] < now - _NOTED_FOR:
+                self._noted.popleft()
         unseen = numbers - self._kept.keys()
         new = unseen - self._unseen.keys()
         running = self._queries.running() if new or self._unseen else frozenset()
@@ -138,12 +141,15 @@ class Application:
         self._looked = now
         pending = [kept for kept in self._kept.values() if not kept.over]
         for kept in sorted(pending, key=lambda kept: -kept.worth):
-            kept.look()
+            try:
+                kept.look()
+            except Fenced:
+                raise
+            except Exception as error:  # noqa: BLE001 - the others go on
+                kept.failed(error)
 
     def _find(self) -> None:
         with self._noting:
-            while self._noted and self._noted[0][1] < time.monotonic() - _NOTED_FOR:
-                self._noted.popleft()
             noted = [execution for execution, _ in self._noted]
         for execution in [*(execution for _, execution in self._queries.started()), *noted]:
             if is_of_a_stream(execution):

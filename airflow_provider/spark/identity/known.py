@@ -14,7 +14,7 @@ class KnownOfApplication(Protocol):
     """What goes by numbers that each Spark application counts from 0.
 
     :ivar local_data: RDD id → digest of rows given to ``createDataFrame``
-    :ivar broadcasts: broadcast id → the broadcast variable
+    :ivar broadcasts: broadcast id → where its pickled value is
     :ivar ranges: expression ids of ranges whose number of slices the script left open
     :ivar shapes: class of the JVM → what it holds
     :ivar functions: tells Python functions apart

@@ -8,17 +8,25 @@ where it is still known: in the calls of PySpark that bring it.
 from __future__ import annotations
 
 import hashlib
+import logging
 import re
 from collections.abc import Callable
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from types import NoneType
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider.core.causes import one_line
 from airflow_provider.core.digest import digest
 from airflow_provider.spark.calls import Call, Kind, Proceed, Stages
+from airflow_provider.spark.identity.functions.reader import without_hold
 from airflow_provider.spark.jvm.scala import seed_of
 
 if TYPE_CHECKING:
     from airflow_provider.spark.identity.draws import Draws
     from airflow_provider.spark.identity.known import KnownOfApplication
+
+log = logging.getLogger(__name__)
 
 _BEFORE_SEED = {"rand": 0, "randn": 0, "random": 0, "uuid": 0, "shuffle": 1, "randstr": 1, "uniform": 2}
 """PySpark's functions that take a seed, with the number of arguments before it."""
@@ -33,7 +41,11 @@ def notes(application: Callable[[], KnownOfApplication], draws: Draws) -> Stages
     """
 
     def local_data(call: Call, proceed: Proceed) -> Any:
-        content = content_digest(call.argument(0, "data"))
+        try:
+            content = content_digest(call.argument(0, "data"))
+        except Exception as error:  # noqa: BLE001 - objects of the script's may do anything when they are looked at
+            log.debug("Local data cannot be told apart: %s", one_line(error))
+            content = ""
         df = proceed()
         if content and hasattr(df, "_jdf"):
             plan = df._jdf.queryExecution().analyzed()
@@ -81,15 +93,15 @@ def notes(application: Callable[[], KnownOfApplication], draws: Draws) -> Stages
 
 
 def broadcasts(known: Callable[[], dict[int, Any]]) -> Callable[[Call, Proceed], Any]:
-    """Keep hold in *known()* (id → broadcast variable) of what is broadcast: a command names it only by its id.
+    """Note in *known()* (id → where its value is) what is broadcast: a command names it only by its id.
 
-    PySpark broadcasts the commands of large functions by the same method. The variables are held as long as that is;
-    their values lie in files of Spark's and are read only when asked for.
+    PySpark broadcasts the commands of large functions by the same method. The variables themselves are not held; their
+    values lie in files of PySpark's until the application ends or they are destroyed, and are read when asked for.
     """
 
     def broadcast(_: Call, proceed: Proceed) -> Any:
         variable = proceed()
-        known()[variable._jbroadcast.id()] = variable
+        known()[variable._jbroadcast.id()] = without_hold(variable)
         return variable
 
     return broadcast
@@ -105,44 +117,45 @@ def _note_sample(df: Any, draws: Draws, *, given: Any = None) -> None:
 
 
 def content_digest(data: Any) -> str:
-    """Return a digest of plain local data, or empty text for anything else."""
+    """Return a digest of plain local data, or empty text for anything else.
+
+    :raises Exception: whatever an object of the script's raises, or Arrow where it has no type for a column
+    """
     module = type(data).__module__.split(".")[0]
     if isinstance(data, (list, tuple)):
         return _rows(data)
     if module == "pandas" and type(data).__name__ == "DataFrame":
         import pyarrow as pa
 
-        try:
-            return _arrow(pa.Table.from_pandas(data))
-        except (pa.ArrowException, TypeError, ValueError):
-            return ""
+        return _arrow(pa.Table.from_pandas(data))
     if module == "pyarrow" and type(data).__name__ == "Table":
         return _arrow(data)
     return ""
 
 
-_PLAIN = {"int", "float", "str", "bool", "bytes", "bytearray", "NoneType", "Decimal", "date", "datetime", "timedelta"}
-_CONTAINERS = {"list", "tuple", "dict", "Row"}
+_PLAIN = {int, float, str, bool, bytes, bytearray, NoneType, Decimal, date, datetime, timedelta}
 
 
 def _rows(rows: list[Any] | tuple[Any, ...]) -> str:
-    sha = hashlib.sha256()
+    from pyspark.sql import Row
+
+    sha, containers = hashlib.sha256(), (list, tuple, dict, Row)
     for row in rows:
-        if not _is_plain(row):
+        if not _is_plain(row, containers):
             return ""
         sha.update(repr((type(row).__name__, row)).encode("utf-8", "surrogatepass"))
         sha.update(b"\0")
     return sha.hexdigest()
 
 
-def _is_plain(value: Any) -> bool:
-    """Whether ``repr`` shows all of *value*: built from plain types only."""
-    name = type(value).__name__
-    if name in _PLAIN:
+def _is_plain(value: Any, containers: tuple[type, ...]) -> bool:
+    """Whether ``repr`` shows all of *value*: built from plain types only, not from classes that are named like them."""
+    kind = type(value)
+    if kind in _PLAIN:
         return True
-    if name not in _CONTAINERS:
+    if kind not in containers:
         return False
-    return all(_is_plain(item) for item in (value.items() if name == "dict" else value))
+    return all(_is_plain(item, containers) for item in (value.items() if kind is dict else value))
 
 
 def _arrow(table: Any) -> str:

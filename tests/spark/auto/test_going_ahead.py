@@ -39,8 +39,9 @@ def holidays(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.parametrize("adaptive", ["true", "false"])
 def test_a_table_that_is_broadcast_ahead_is_read_as_the_session_says(
-    spark: SparkSession, orders: Path, attempts: Attempts, holidays: Path
+    spark: SparkSession, orders: Path, attempts: Attempts, holidays: Path, adaptive: str
 ) -> None:
     """Tasks that run ahead of the action know the settings of the session."""
 
@@ -48,7 +49,11 @@ def test_a_table_that_is_broadcast_ahead_is_read_as_the_session_says(
         days = spark.read.schema("customer long, day date").option("dateFormat", "dd/MM/yyyy").csv(str(holidays))
         return spark.read.parquet(str(orders)).join(F.broadcast(days), "customer").groupBy("customer").agg(F.max("day"))
 
-    settings = {"spark.sql.legacy.timeParserPolicy": "LEGACY", "spark.sql.ansi.enabled": "false"}
+    settings = {
+        "spark.sql.legacy.timeParserPolicy": "LEGACY",
+        "spark.sql.ansi.enabled": "false",
+        "spark.sql.adaptive.enabled": adaptive,
+    }
     with configured(spark, settings):
         with auto_attempt(attempts, spark) as first:
             df = query()

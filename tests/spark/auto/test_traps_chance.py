@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 import pytest
 
+from airflow_provider.spark.auto.watching import Application
 from airflow_provider.spark.jvm.determinism import OF_PHYSICAL_PLANS
 from tests.spark.attempts import Attempts
 from tests.spark.auto.watched import auto_attempt, configured, shuffle_numbers
@@ -278,3 +279,33 @@ def test_a_streaming_query_is_left_alone(
             first.application.look()
         assert first.kept() == []
         assert "a streaming query's own checkpoint is its recovery" in first.skipped()
+
+
+@pytest.mark.parametrize("stopped", [False, True], ids=["one application", "an application each"])
+def test_a_loop_that_waits_goes_on(
+    spark: SparkSession, orders: Path, attempts: Attempts, tmp_path: Path, stopped: bool
+) -> None:
+    """What calls a function is counted in the whole attempt: the second question is not answered by the first one's
+    rows, which were put back, though the script may have another application by then.
+    """
+    from pyspark.sql import functions as F
+
+    flag = tmp_path / "flag"
+
+    def question() -> DataFrame:
+        there = F.udf(lambda _: flag.exists(), "boolean", useArrow=False)
+        found = spark.read.parquet(str(orders)).select(there("customer").alias("there"))
+        return found.groupBy().agg(F.bool_and("there").alias("there"))
+
+    with auto_attempt(attempts, spark) as first:
+        df = question()
+        assert df.collect()[0][0] is False
+        assert len(first.keep(df)) == 1
+    with auto_attempt(attempts, spark) as second:
+        flag.touch()
+        again = question()
+        assert again.collect()[0][0] is False
+        assert second.put_back()
+        if stopped:
+            second.restorer._watcher._application = Application(second.context, spark)  # as behind spark.stop()
+        assert question().collect()[0][0] is True

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import pickle
 import threading
+import weakref
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -11,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from airflow_provider.spark.identity.functions.reader import pickled_value
 from tests.spark.attempts import Attempts
 from tests.spark.auto.gates import Gate
 from tests.spark.auto.watched import AutoAttempt, auto_attempt, configured, shuffle_numbers, tasks_run
@@ -82,6 +85,17 @@ def test_looking_on_keeps_no_shuffle_alive(spark: SparkSession, orders: Path, at
         del df
         assert len(numbers) == 2
         wait_until(lambda: forgotten(spark, numbers, first), "Spark has cleaned up the shuffles")
+
+
+def test_a_broadcast_variable_that_a_script_drops_is_not_held(spark: SparkSession, attempts: Attempts) -> None:
+    """Its blocks stay on driver and executors as long as anybody holds it; its value can still be told apart."""
+    with auto_attempt(attempts, spark) as first:
+        variable = spark.sparkContext.broadcast(list(range(1000)))
+        number, held = variable._jbroadcast.id(), weakref.ref(variable)  # type: ignore[union-attr]
+        del variable
+        gc.collect()
+        assert held() is None
+        assert pickle.loads(pickled_value(first.context.application.broadcasts[number])) == list(range(1000))
 
 
 def test_a_cached_frame_has_one_value(spark: SparkSession, orders: Path, attempts: Attempts) -> None:

@@ -13,6 +13,7 @@ import pytest
 from pyspark.sql.session import _monkey_patch_RDD
 
 from airflow_provider.spark.auto import watching
+from airflow_provider.spark.auto.keeping import KeptShuffle
 from airflow_provider.spark.auto.shuffle_vertex import ShuffleIdentity
 from airflow_provider.spark.auto.watching import Application, Watcher
 from airflow_provider.spark.jvm.exchanges import SHUFFLE_EXCHANGE, kind, shuffles_of
@@ -172,6 +173,27 @@ def test_looks_that_fail_do_not_end_the_watching(
     with watched_closely(attempts, monkeypatch):
         run(spark, orders, 0)
     assert len(failed) == 4
+
+
+def test_a_shuffle_that_cannot_be_looked_at_is_left_alone(
+    spark: SparkSession, orders: Path, attempts: Attempts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark may have forgotten its stage. The other shuffles are kept all the same, and the log says why it is not."""
+    look = KeptShuffle.look
+
+    def forgotten(shuffle: KeptShuffle) -> None:
+        if shuffle._title == "shuffle(amount)":
+            raise LookupError("no stage 7")
+        look(shuffle)
+
+    monkeypatch.setattr(KeptShuffle, "look", forgotten)
+    with auto_attempt(attempts, spark) as first:
+        frames = [spark.read.parquet(str(orders)).groupBy(key).count() for key in ("amount", "customer")]
+        for df in frames:
+            df.collect()
+            first.application.note(df._jdf.queryExecution())
+        assert first.keep(frames[0]) == ["shuffle(customer)"]
+        assert "it cannot be looked at: LookupError: no stage 7" in first.skipped()
 
 
 def test_plans_are_searched_only_for_what_may_be_worth_it(

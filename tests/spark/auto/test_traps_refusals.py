@@ -337,3 +337,29 @@ def _but(missing: str) -> Callable[..., Any]:
         return private_method(jvm, owner, "renamed" if name == missing else name, *arguments)
 
     return call
+
+
+class Priced:
+    """Rows of the script's own class, which is named like Spark's."""
+
+    def __init__(self) -> None:
+        self.a, self.b = 1, "x"
+
+
+Priced.__name__ = "Row"
+
+
+def test_rows_of_classes_of_the_scripts_are_sparks_affair(spark: SparkSession, attempts: Attempts) -> None:
+    """Local data that cannot be told apart is given to Spark as it is, whatever its class is called."""
+    wide = pd.DataFrame({"a": [2**70, 1]}, dtype=object)
+
+    def made() -> tuple[Any, str]:
+        try:
+            ended = str(spark.createDataFrame(wide).collect())
+        except Exception as error:  # noqa: BLE001 - whatever Spark says of it
+            ended = type(error).__name__
+        return spark.createDataFrame([Priced()], "a int, b string").collect(), ended
+
+    plain = made()
+    with auto_attempt(attempts, spark):
+        assert made() == plain

@@ -56,7 +56,7 @@ class FunctionIdentity:
 class FunctionReader:
     """Tells the Python functions of one driver apart.
 
-    :param broadcasts: broadcast id → the broadcast variable
+    :param broadcasts: broadcast id → what :func:`without_hold` returns of the broadcast variable
     """
 
     def __init__(self, broadcasts: Mapping[int, object]) -> None:
@@ -171,13 +171,19 @@ def _joined(graph: bytes, modules: dict[str, str], reached: Reached) -> str:
     return digest(*texts)
 
 
-def pickled_value(variable: Any) -> bytes:
-    """Return the pickled value of a broadcast variable: the bytes that executors get, where they lie in a file.
-
-    :raises Exception: it was destroyed, or its value cannot be pickled
+def without_hold(variable: Any) -> Any:
+    """Return what is enough to read a broadcast variable's value later: the file that PySpark has pickled it into, if
+    that can be read. Spark frees the variable as soon as nobody holds it.
     """
     path = getattr(variable, "_path", None)
     encrypted = getattr(getattr(variable, "_sc", None), "_encryption_enabled", False)
-    if path is not None and not encrypted:
-        return Path(path).read_bytes()
-    return pickle.dumps(variable.value, pickle.HIGHEST_PROTOCOL)
+    return variable if path is None or encrypted else Path(path)
+
+
+def pickled_value(held: Any) -> bytes:
+    """Return the pickled value of a broadcast variable: the bytes that executors get, where they lie in a file.
+
+    :param held: see :func:`without_hold`
+    :raises Exception: it was destroyed, or its value cannot be pickled
+    """
+    return held.read_bytes() if isinstance(held, Path) else pickle.dumps(held.value, pickle.HIGHEST_PROTOCOL)
