@@ -57,7 +57,9 @@ class Attempts:
     def attempt(self) -> Iterator[RecoveryContext]:
         """An attempt that ends without having finished the job, so that the next one resumes it."""
         request = self.request()
-        store = WatchedStore(open_store(request.event_store, request.storage), self.before)
+        store = open_store(request.event_store, request.storage)
+        if self.before is not None:
+            store = WatchedStore(store, self.before)
         master = JobMaster(request, store, on_fenced=lambda _: None)
         assert master.start()
         context = RecoveryContext(master, hadoop_root(store.uri))
