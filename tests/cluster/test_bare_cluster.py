@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.process, pytest.mark.integration]
 JOBS = Path(__file__).parent / "jobs"
 HOME = Path(pyspark.__file__).parent
 FILES = 24
-AUTO = {"keep-partitions": "", "overhead-budget": "1e6"}
+AUTO = {"recovery-points": "auto", "keep-partitions": "", "overhead-budget": "1e6"}
 
 
 @dataclass

@@ -57,6 +57,7 @@ class KeptShuffle:
 
     :ivar over: whether there is nothing more to do
     :ivar worth: seconds of task time for a byte of its files, as last measured
+    :ivar failures: looks in a row that have failed
     """
 
     def __init__(
@@ -83,7 +84,7 @@ class KeptShuffle:
         self._counted: dict[int, Written] = {}
         self._metrics = {name: int(self._counts.apply(name).id()) for name in (ROWS, SIZE)}
         self._seconds = 0.0
-        self._failures = 0
+        self.failures = 0
         self._too_high_for = 0
         """So many map outputs were there when all of them together cost too much."""
         self._worth_after = 0.0
@@ -125,9 +126,9 @@ class KeptShuffle:
 
     def failed(self, error: Exception) -> None:
         """A look has failed: Spark may be busy, or have forgotten the stage, whose tasks it then knows no more."""
-        self._failures += 1
+        self.failures += 1
         log.debug("A look at %s failed", self._title, exc_info=error)
-        if self._failures >= _TRIES:
+        if self.failures >= _TRIES:
             self._leave_alone(f"it cannot be looked at: {one_line(error)}")
 
     def _measured(self, maps: int) -> StageMetrics:

@@ -143,6 +143,7 @@ class Application:
         for kept in sorted(pending, key=lambda kept: -kept.worth):
             try:
                 kept.look()
+                kept.failures = 0
             except Fenced:
                 raise
             except Exception as error:  # noqa: BLE001 - the others go on
