@@ -333,7 +333,8 @@ def test_shuffle_files_are_put_back_on_other_executors(
     settings = {
         "spark.master": cluster.url,
         "spark.scheduler.mode": "FAIR",
-        "spark.scheduler.minRegisteredResourcesRatio": "1.0",  # both executors have map outputs
+        "spark.cores.max": "2",
+        "spark.scheduler.minRegisteredResourcesRatio": "1.0",  # of these: both executors have map outputs
         "spark.sql.shuffle.partitions": "1",  # the other core is free for copying
         "spark.sql.adaptive.coalescePartitions.enabled": "false",
         "spark.sql.files.maxPartitionBytes": "4000",
