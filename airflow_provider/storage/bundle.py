@@ -22,6 +22,7 @@ import airflow_provider
 DEPENDENCIES = "dependencies.zip"
 """Name of the inner zip, beside this module."""
 _RINGS = ("core", "storage", "job", "spark")
+_SUFFIXES = (".java", ".py")
 _PACKAGES = ("botocore", "dateutil", "jmespath", "six", "tenacity", "urllib3")
 _SERVICES = ("s3", "signin", "sso", "sso-oidc", "sts")
 """S3, and what botocore asks for credentials; the data of all other services stays behind."""
@@ -54,7 +55,8 @@ def build_package(folder: Path | None = None) -> Path:
 
 def _own_files() -> Iterator[tuple[str, bytes]]:
     root = Path(airflow_provider.__file__).parent
-    for path in (root / "__init__.py", *(path for ring in _RINGS for path in sorted((root / ring).rglob("*.py")))):
+    rings = (path for ring in _RINGS for path in sorted((root / ring).rglob("*")) if path.suffix in _SUFFIXES)
+    for path in (root / "__init__.py", *rings):
         yield f"airflow_provider/{path.relative_to(root).as_posix()}", path.read_bytes()
 
 

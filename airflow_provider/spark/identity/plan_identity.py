@@ -13,6 +13,7 @@ session is not touched.
 
 from __future__ import annotations
 
+import logging
 import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -34,6 +35,8 @@ from airflow_provider.spark.jvm.value_digest import ValueDigest, seed_in
 if TYPE_CHECKING:
     from airflow_provider.spark.identity.known import Known
 
+log = logging.getLogger(__name__)
+
 _NOT_SERIALIZABLE = re.compile(r"NotSerializableException: ([\w.$]+)")
 _EXPRESSIONS = "org.apache.spark.sql.catalyst.expressions."
 _SEEDS = {
@@ -45,18 +48,6 @@ _SEEDS = {
     "Uuid": "randomSeed",
 }
 """Expressions that draw → the field that holds their seed."""
-
-
-_ONE_ANSWER = 6000
-"""Bytes that py4j hands over in one piece. Of more, the second piece waits some 40 ms for TCP's delayed acknowledgement
-of the first."""
-
-
-def _written_to(jvm: Any, output: Any) -> bytes:
-    """Return what was written to a ``ByteArrayOutputStream`` of Commons IO."""
-    stream, read = output.toInputStream(), jvm.org.apache.commons.io.IOUtils.toByteArray
-    size = int(output.size())
-    return b"".join(bytes(read(stream, min(_ONE_ANSWER, size - done))) for done in range(0, size, _ONE_ANSWER))
 
 
 @dataclass(frozen=True)
@@ -126,11 +117,17 @@ class _Reading:
         self._known = known
         self._application = known.application
         shapes = ClassShapes(spark._jvm, self._application.shapes)
-        self._plan = PlanWalk(spark, shapes, self._application.local_data, self._name_seed)
+        self._plan = PlanWalk(spark, self._application.local_data, self._name_seed)
         self._values = ValueDigest(shapes.of, self._seeds_of)
 
     def read(self, plan: Any) -> PlanDescription:
-        written = list(self._plan.walk(plan))
+        try:
+            written = self._plan.walk(plan)
+        except Exception as error:
+            log.debug("A plan cannot be looked at", exc_info=error)
+            match = _NOT_SERIALIZABLE.search(str(error))
+            what = f"it holds a {match[1]}" if match else "it is nested too deeply, or cannot be serialized"
+            return PlanDescription(digest("opaque"), opaque=[f"{what}, which recovery cannot look at"])
         found = PlanDescription(
             sources=self._plan.sources,
             upstream=self._plan.upstream,
@@ -149,14 +146,7 @@ class _Reading:
 
     def _serialized(self) -> list[Value]:
         """Return what the plan's nodes hold, in the order in which it was put aside."""
-        output = self._jvm.org.apache.commons.io.output.ByteArrayOutputStream()
-        try:
-            self._jvm.java.io.ObjectOutputStream(output).writeObject(self._plan.values)
-        except Exception as error:
-            match = _NOT_SERIALIZABLE.search(str(error))
-            what = f"it holds a {match[1]}" if match else "it is nested too deeply, or cannot be serialized"
-            raise Unreadable(f"{what}, which recovery cannot look at") from error
-        (read,) = read_stream(_written_to(self._jvm, output))
+        (read,) = read_stream(self._plan.serialized)
         if not isinstance(read, JavaObject) or len(read.parts[-1].extra) != self._plan.count + 1:
             raise Unreadable("the plan's values cannot be read")
         return read.parts[-1].extra[1:]

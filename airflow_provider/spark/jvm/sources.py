@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow_provider.core import explain
 from airflow_provider.core.digest import digest
 from airflow_provider.core.file_set import FileSet
-from airflow_provider.spark.jvm.scala import has_member, items, to_seq
+from airflow_provider.spark.jvm.scala import has_member, items
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 FILE_STATUS = re.compile(
     r"\bpath=(?P<path>.*?); isDirectory=.*?\blength=(?P<size>\d+);.*?modification_time=(?P<time>\d+)"
@@ -34,24 +37,32 @@ class Source:
     opaque: str = ""
 
 
-def read_source(spark: Any, relation: Any, leaf: Any, local_data: dict[int, str]) -> Source:
-    """Return what a relation of files or a table reads.
+def read_files(words: Iterator[str]) -> Source:
+    """Return what a relation of files reads, which ``PlanWalk.java`` has put into words."""
+    how = [next(words) for _ in range(3)]  # the format, the columns of the data, those of the partitions
+    options = [(next(words), next(words)) for _ in range(int(next(words)))]
+    kind = next(words)
+    if next(words) == "unlisted":
+        return _opaque(f"the files of {kind} cannot be listed")
+    roots = [next(words) for _ in range(int(next(words)))]
+    files = [(next(words), next(words), next(words)) for _ in range(int(next(words)))]
+    return _files(roots, files, (*how, json.dumps(sorted(options))))
 
-    :param leaf: the plan's node that holds it
-    :param local_data: RDD id → digest of the rows that the script gave to ``createDataFrame``
-    """
+
+def read_table(table: Any, leaf: Any, local_data: dict[int, str]) -> Source:
+    """Return what a table, or a relation of something else than files, reads."""
     if leaf.getClass().getSimpleName() == "DataSourceV2Relation":
         return _table(leaf)
-    return _relation(spark, relation)
+    return _opaque(f"the source {table.getClass().getSimpleName()} has no version to compare")
 
 
-def read_rows(spark: Any, rdd: Any, leaf: Any, local_data: dict[int, str]) -> Source:
+def read_rows(rdd: Any, leaf: Any, local_data: dict[int, str]) -> Source:
     """Return what an RDD holds: known only of rows that the script gave to ``createDataFrame``."""
     known = local_data.get(int(rdd.id()))
     return _rows(known) if known else _opaque("an RDD cannot be fingerprinted")
 
 
-def read_scan(spark: Any, scan: Any, leaf: Any, local_data: dict[int, str]) -> Source:
+def read_scan(scan: Any, leaf: Any, local_data: dict[int, str]) -> Source:
     """Return what a scan of Spark's second data source interface reads."""
     name = scan.getClass().getSimpleName()
     return _opaque(f"the scan {name} of a table cannot be fingerprinted")
@@ -65,23 +76,6 @@ def _rows(identity: str) -> Source:
     return Source(explain.ROWS, identity[:16], identity)
 
 
-def _relation(spark: Any, relation: Any) -> Source:
-    name = relation.getClass().getSimpleName()
-    if name != "HadoopFsRelation":
-        return _opaque(f"the source {name} has no version to compare")
-    location = relation.location()
-    how = (
-        relation.fileFormat().getClass().getName(),
-        relation.dataSchema().json(),
-        relation.partitionSchema().json(),
-        json.dumps(sorted((str(pair._1()), str(pair._2())) for pair in items(relation.options().toSeq()))),
-    )
-    kind = location.getClass().getSimpleName()
-    if kind == "CatalogFileIndex":
-        location = location.filterPartitions(to_seq(spark._jvm, []))
-    return _files(location, how)
-
-
 def _table(leaf: Any) -> Source:
     """Return what a table of Spark's second data source interface reads: its files, or the version that it tells."""
     table = leaf.table()
@@ -91,7 +85,7 @@ def _table(leaf: Any) -> Source:
     )
     if has_member(table, "fileIndex") and has_member(table, "dataSchema"):
         how = (table.getClass().getName(), table.dataSchema().json(), options)
-        return _files(table.fileIndex(), how)
+        return _listed(table.fileIndex(), how)
     version = table.version() if has_member(table, "version") else None
     if not version:
         return _opaque(f"the table {name} of {table.getClass().getSimpleName()} tells no version")
@@ -99,7 +93,8 @@ def _table(leaf: Any) -> Source:
     return Source(f"{explain.TABLE} {name}", str(version)[:64], identity)
 
 
-def _files(location: Any, how: tuple[str, ...]) -> Source:
+def _listed(location: Any, how: tuple[str, ...]) -> Source:
+    """Return what an index of files lists."""
     if not has_member(location, "allFiles"):
         return _opaque(f"the files of {location.getClass().getSimpleName()} cannot be listed")
     statuses = location.allFiles()
@@ -107,8 +102,11 @@ def _files(location: Any, how: tuple[str, ...]) -> Source:
     found = [(match["path"], match["size"], match["time"]) for match in FILE_STATUS.finditer(listing)]
     if len(found) != statuses.size():
         return _opaque("the listing of a file source cannot be read")
+    return _files([path.toString() for path in items(location.rootPaths())], found, how)
+
+
+def _files(roots: list[str], found: list[tuple[str, str, str]], how: tuple[str, ...]) -> Source:
     files = FileSet.of(found)
-    roots = ", ".join(path.toString() for path in items(location.rootPaths()))
     identity = digest(*how, files.digest)
     shown = replace(files, digest=identity)  # so that it also tells when they are read in another way
-    return Source(f"{explain.FILES} {roots[:_PLACE_LENGTH]}", shown.encode(), identity)
+    return Source(f"{explain.FILES} {', '.join(roots)[:_PLACE_LENGTH]}", shown.encode(), identity)

@@ -1,0 +1,427 @@
+package airflow_provider;
+
+import java.io.ByteArrayOutputStream;
+import java.io.DataOutputStream;
+import java.io.IOException;
+import java.io.ObjectOutputStream;
+import java.lang.reflect.Constructor;
+import java.lang.reflect.Method;
+import java.lang.reflect.Parameter;
+import java.nio.charset.StandardCharsets;
+import java.util.ArrayDeque;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.HashMap;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.TreeMap;
+
+import org.apache.hadoop.fs.FileStatus;
+import org.apache.spark.sql.catalyst.ScalaReflection$;
+import org.apache.spark.sql.catalyst.plans.QueryPlan;
+import org.apache.spark.sql.catalyst.trees.TreeNode;
+import org.apache.spark.sql.catalyst.trees.TreePattern;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+
+/**
+ * Walks a plan from the top down and writes what it is made of, for plan_walk.py, which says what the words mean.
+ *
+ * One call from Python, where to ask each node by itself takes hundreds. Asks nothing that would be made by asking: what
+ * it reads are the parameters of nodes. Compiled by the Janino that generates Spark's own code: no lambdas, no generics.
+ */
+public final class PlanWalk {
+    private static final Object CLOSE = new Object();
+
+    private final Set lists = new HashSet();
+    private final Map through = new HashMap();
+    private final List planTypes = new ArrayList();
+    private final Map parameters = new HashMap();
+
+    /** @param tables lines of words: which list, and what stands on it, with blanks between */
+    public PlanWalk(String tables) {
+        String[] lines = tables.split("\n");
+        for (int i = 0; i < lines.length; i++) {
+            String[] words = lines[i].split(" ");
+            if (words[0].equals("through")) {
+                this.through.put(words[1], words[2]);
+            } else if (words[0].equals("plan-type")) {
+                this.planTypes.add(words[1]);
+            } else {
+                this.lists.add(lines[i]);
+            }
+        }
+    }
+
+    /** What was found of one plan. */
+    public static final class Walked {
+        final ByteArrayOutputStream bytes = new ByteArrayOutputStream();
+        final DataOutputStream words = new DataOutputStream(this.bytes);
+        final ArrayList values = new ArrayList();
+        final ArrayList sources = new ArrayList();
+        byte[] all;
+        int read;
+
+        /** What only Python can look at: for each its value and the node that holds it. */
+        public Object[] source(int index) {
+            return (Object[]) this.sources.get(index);
+        }
+
+        /** The next bytes: words, an empty one, then the values, serialized. */
+        public byte[] next(int size) {
+            int from = this.read;
+            this.read = Math.min(this.all.length, from + size);
+            return Arrays.copyOfRange(this.all, from, this.read);
+        }
+
+        public int size() {
+            return this.all.length;
+        }
+
+        void say(String word) throws IOException {
+            byte[] text = word.getBytes(StandardCharsets.UTF_8);
+            this.words.writeInt(text.length + 1);
+            this.words.write(text);
+        }
+
+        void say(String word, String second) throws IOException {
+            this.say(word);
+            this.say(second);
+        }
+
+        void value(Object value, boolean positional) throws IOException {
+            this.values.add(value);
+            this.say("value", positional ? "1" : "0");
+        }
+
+        void end() throws IOException {
+            this.words.writeInt(0);
+            ObjectOutputStream serialized = new ObjectOutputStream(this.words);
+            serialized.writeObject(this.values);
+            serialized.flush();
+            this.all = this.bytes.toByteArray();
+        }
+    }
+
+    /** A node of a plan that is still to be looked at. */
+    private static final class Node {
+        final Object node;
+        final boolean positional;
+
+        Node(Object node, boolean positional) {
+            this.node = node;
+            this.positional = positional;
+        }
+    }
+
+    /** What a node or an expression holds: values, expressions, and perhaps plans in these. */
+    private static final class Held {
+        final Object value;
+        final boolean positional;
+        final String order;
+
+        Held(Object value, boolean positional, String order) {
+            this.value = value;
+            this.positional = positional;
+            this.order = order;
+        }
+    }
+
+    /** A value that is serialized whole. */
+    private static final class Whole {
+        final Object value;
+        final boolean positional;
+
+        Whole(Object value, boolean positional) {
+            this.value = value;
+            this.positional = positional;
+        }
+    }
+
+    /** Walk a plan. */
+    public Walked walk(Object root) throws Exception {
+        Walked out = new Walked();
+        boolean subqueries = ((TreeNode) root).containsPattern(TreePattern.PLAN_EXPRESSION());
+        ArrayDeque pending = new ArrayDeque();
+        pending.push(new Node(root, ((QueryPlan) root).isCanonicalizedPlan()));
+        while (!pending.isEmpty()) {
+            Object item = pending.pop();
+            List parts = new ArrayList();
+            if (item instanceof Node) {
+                this.node((QueryPlan) ((Node) item).node, ((Node) item).positional, subqueries, out, parts);
+            } else if (item instanceof Held) {
+                this.held((Held) item, out, parts);
+            } else if (item instanceof Whole) {
+                out.value(((Whole) item).value, ((Whole) item).positional);
+            } else if (item instanceof String[]) {
+                String[] words = (String[]) item;
+                for (int i = 0; i < words.length; i++) {
+                    out.say(words[i]);
+                }
+            } else {
+                out.say("close");
+            }
+            for (int i = parts.size() - 1; i >= 0; i--) {
+                pending.push(parts.get(i));
+            }
+        }
+        out.end();
+        return out;
+    }
+
+    private void node(QueryPlan node, boolean positional, boolean anySubqueries, Walked out, List parts)
+            throws Exception {
+        String name = node.getClass().getName();
+        String kind = name.substring(name.lastIndexOf('.') + 1);
+        if (this.through.containsKey(kind)) {
+            parts.add(new Node(call(node, (String) this.through.get(kind)), positional));
+            return;
+        }
+        parts.add(new String[] {"node", name});
+        String vertex = kind.equals("Project") ? this.aliasBelow(node) : null;
+        if (vertex != null) {
+            parts.add(new String[] {"vertex", vertex});
+            parts.add(new Whole(call(node, "output"), positional));
+        } else if (kind.equals("EmptyRelationExec")) {
+            parts.add(new Whole(call(node, "output"), positional));
+        } else {
+            boolean subqueries = anySubqueries && !((scala.collection.Seq) node.subqueries()).isEmpty();
+            this.parameters(node, kind, positional, subqueries, out, parts);
+            if (kind.equals("InMemoryTableScanExec")) {
+                parts.add(new Whole(call(call(node, "relation"), "output"), positional));
+            }
+        }
+        parts.add(CLOSE);
+    }
+
+    /** What a node is made of. */
+    private void parameters(
+            QueryPlan node, String kind, boolean positional, boolean subqueries, Walked out, List parts)
+            throws Exception {
+        String[] names = this.parametersOf(node.getClass());
+        int count = ((scala.Product) node).productArity();
+        for (int i = count; i < names.length; i++) {
+            if (!this.lists.contains("left-out-of-node " + kind + " " + names[i])) {
+                parts.add(new String[] {"unseen", kind, names[i]});
+                break;
+            }
+        }
+        List run = new ArrayList();
+        for (int i = 0; i < count; i++) {
+            Object value = ((scala.Product) node).productElement(i);
+            boolean leftOut = this.lists.contains("left-out-of-node " + kind + " " + names[i]);
+            List special = leftOut ? new ArrayList() : this.special(node, kind, names[i], value, positional, out);
+            if (special == null && subqueries) {
+                special = new ArrayList();
+                special.add(new Held(value, positional, ""));
+            }
+            if (special == null) {
+                run.add(value);
+                continue;
+            }
+            if (!run.isEmpty()) {
+                parts.add(new Whole(run.toArray(), positional));
+                run = new ArrayList();
+            }
+            parts.addAll(special);
+        }
+        if (!run.isEmpty()) {
+            parts.add(new Whole(run.toArray(), positional));
+        }
+    }
+
+    /** What stands for a parameter that is not a plain value; null if it is. */
+    private List special(
+            QueryPlan node, String kind, String parameter, Object value, boolean positional, Walked out)
+            throws Exception {
+        List found = new ArrayList();
+        String key = " " + kind + " " + parameter;
+        if (this.holdsPlan(node.getClass().getDeclaredField(parameter).getType().getName())) {
+            found.add(new Node(value, positional));
+        } else if (value instanceof CaseInsensitiveStringMap) {
+            found.add(new Whole(new TreeMap(((CaseInsensitiveStringMap) value).asCaseSensitiveMap()), positional));
+        } else if (this.lists.contains("plans" + key)) {
+            scala.collection.Iterator plans = ((scala.collection.Seq) value).iterator();
+            while (plans.hasNext()) {
+                found.add(new Node(plans.next(), positional));
+            }
+        } else if (this.lists.contains("source" + key)) {
+            this.source(node, kind, value, out, found);
+        } else if (this.lists.contains("cached" + key)) {
+            Object builder = kind.equals("InMemoryTableScanExec") ? call(value, "cacheBuilder") : value;
+            QueryPlan plan = (QueryPlan) call(builder, "cachedPlan");
+            found.add(new String[] {"cached"});
+            found.add(new Node(positional ? plan.canonicalized() : plan, positional));
+        } else if (this.lists.contains("numbered" + key)) {
+            found.add(new String[] {"number", String.valueOf(value)});
+        } else if (this.lists.contains("seed" + key)) {
+            Object seed = value instanceof scala.Option
+                    ? (((scala.Option) value).isDefined() ? ((scala.Option) value).get() : "")
+                    : value;
+            found.add(new String[] {"seed", String.valueOf(seed)});
+        } else {
+            return null;
+        }
+        return found;
+    }
+
+    private boolean holdsPlan(String type) {
+        for (int i = 0; i < this.planTypes.size(); i++) {
+            if (type.endsWith((String) this.planTypes.get(i))) {
+                return true;
+            }
+        }
+        return false;
+    }
+
+    /** Take apart what holds a plan, down to the plan; what holds none is serialized whole. */
+    private void held(Held held, Walked out, List parts) throws Exception {
+        Object value = held.value;
+        boolean positional = held.positional;
+        if (value instanceof QueryPlan) {
+            parts.add(new Node(value, positional));
+        } else if (value instanceof TreeNode) {
+            if (!((TreeNode) value).containsPattern(TreePattern.PLAN_EXPRESSION())) {
+                parts.add(new Whole(value, positional));
+                return;
+            }
+            String name = value.getClass().getName();
+            String kind = name.substring(name.lastIndexOf('.') + 1);
+            String[] names = this.parametersOf(value.getClass());
+            int count = ((scala.Product) value).productArity();
+            parts.add(new String[] {"expression", name, positional ? "1" : "0"});
+            for (int i = 0; i < names.length; i++) {
+                boolean leftOut = this.lists.contains("left-out-of " + kind + " " + names[i]);
+                boolean curried = this.lists.contains("curried " + kind + " " + names[i]);
+                if (i < count && !leftOut) {
+                    boolean sorted = positional && this.lists.contains("sorted " + kind + " " + names[i]);
+                    parts.add(new Held(((scala.Product) value).productElement(i), positional, sorted ? "sorted" : ""));
+                } else if (i >= count && curried) {
+                    parts.add(new Whole(call(value, names[i]), positional));
+                } else if (i >= count && !leftOut && !this.lists.contains("curries " + kind)) {
+                    parts.add(new String[] {"unseen", kind, names[i]});
+                }
+            }
+            parts.add(CLOSE);
+        } else if (value instanceof scala.collection.Seq || value instanceof scala.Option) {
+            parts.add(new String[] {"several", held.order});
+            scala.collection.Iterator items = value instanceof scala.Option
+                    ? ((scala.Option) value).iterator()
+                    : ((scala.collection.Seq) value).iterator();
+            while (items.hasNext()) {
+                parts.add(new Held(items.next(), positional, ""));
+            }
+            parts.add(CLOSE);
+        } else {
+            parts.add(new Whole(value, positional));
+        }
+    }
+
+    /** The name of a Project's child, if that is an alias. */
+    private String aliasBelow(Object project) throws Exception {
+        Object child = call(project, "child");
+        if (!child.getClass().getSimpleName().equals("SubqueryAlias")) {
+            return null;
+        }
+        String name = (String) call(call(child, "identifier"), "name");
+        return this.isVertex(name) ? name : null;
+    }
+
+    private boolean isVertex(String name) {
+        java.util.Iterator lines = this.lists.iterator();
+        while (lines.hasNext()) {
+            String line = (String) lines.next();
+            if (line.startsWith("vertex ") && name.startsWith(line.substring("vertex ".length()))) {
+                return true;
+            }
+        }
+        return false;
+    }
+
+    /** A relation of files, in words; anything else is left to Python. */
+    private void source(Object node, String kind, Object relation, Walked out, List parts) throws Exception {
+        if (!relation.getClass().getSimpleName().equals("HadoopFsRelation")) {
+            out.sources.add(new Object[] {relation, node});
+            parts.add(new String[] {"source", kind});
+            return;
+        }
+        List words = new ArrayList();
+        words.add("files");
+        words.add(call(relation, "fileFormat").getClass().getName());
+        words.add(call(call(relation, "dataSchema"), "json"));
+        words.add(call(call(relation, "partitionSchema"), "json"));
+        scala.collection.Iterator options = ((scala.collection.Iterable) call(relation, "options")).iterator();
+        TreeMap sorted = new TreeMap();
+        while (options.hasNext()) {
+            scala.Tuple2 option = (scala.Tuple2) options.next();
+            sorted.put(option._1(), option._2());
+        }
+        words.add(String.valueOf(sorted.size()));
+        java.util.Iterator entries = sorted.entrySet().iterator();
+        while (entries.hasNext()) {
+            Map.Entry entry = (Map.Entry) entries.next();
+            words.add(entry.getKey());
+            words.add(entry.getValue());
+        }
+        Object location = call(relation, "location");
+        if (location.getClass().getSimpleName().equals("CatalogFileIndex")) {
+            location = method(location.getClass(), "filterPartitions", 1)
+                    .invoke(location, new Object[] {scala.collection.immutable.Nil$.MODULE$});
+        }
+        words.add(location.getClass().getSimpleName());
+        Method listed = method(location.getClass(), "allFiles", 0);
+        if (listed == null) {
+            words.add("unlisted");
+        } else {
+            scala.collection.Seq roots = (scala.collection.Seq) call(location, "rootPaths");
+            scala.collection.Seq files = (scala.collection.Seq) listed.invoke(location, new Object[0]);
+            words.add("listed");
+            words.add(String.valueOf(roots.size()));
+            scala.collection.Iterator paths = roots.iterator();
+            while (paths.hasNext()) {
+                words.add(paths.next().toString());
+            }
+            words.add(String.valueOf(files.size()));
+            scala.collection.Iterator statuses = files.iterator();
+            while (statuses.hasNext()) {
+                FileStatus status = (FileStatus) statuses.next();
+                words.add(status.getPath().toString());
+                words.add(String.valueOf(status.getLen()));
+                words.add(String.valueOf(status.getModificationTime()));
+            }
+        }
+        parts.add(words.toArray(new String[0]));
+    }
+
+    /** The names of a constructor's parameters, in their order. */
+    private String[] parametersOf(Class owner) {
+        String[] known = (String[]) this.parameters.get(owner);
+        if (known == null) {
+            List names = new ArrayList();
+            scala.collection.Iterator given =
+                    ((scala.collection.Seq) ScalaReflection$.MODULE$.getConstructorParameterNames(owner)).iterator();
+            while (given.hasNext()) {
+                names.add(given.next());
+            }
+            known = (String[]) names.toArray(new String[0]);
+            this.parameters.put(owner, known);
+        }
+        return known;
+    }
+
+    private static Object call(Object owner, String name) throws Exception {
+        return method(owner.getClass(), name, 0).invoke(owner, new Object[0]);
+    }
+
+    private static Method method(Class owner, String name, int count) {
+        Method[] methods = owner.getMethods();
+        for (int i = 0; i < methods.length; i++) {
+            if (methods[i].getName().equals(name) && methods[i].getParameterCount() == count) {
+                methods[i].setAccessible(true);
+                return methods[i];
+            }
+        }
+        return null;
+    }
+}
