@@ -55,6 +55,7 @@ _PATIENCE = 20
 class KeptShuffle:
     """One shuffle of the application, looked at again and again until it is in the store, or is left alone.
 
+    :ivar number: Spark's shuffle id
     :ivar over: whether there is nothing more to do
     :ivar worth: seconds of task time for a byte of its files, as last measured
     :ivar failures: looks in a row that have failed
@@ -73,6 +74,7 @@ class KeptShuffle:
         self._tools = tools
         self._spark = spark
         self._shuffle = WeakShuffle(spark._jvm, running)
+        self.number = running.number
         self._counts = running.exchange.metrics()
         self._rdd = int(running.dependency.rdd().id())
         self._maps = int(running.dependency.rdd().getNumPartitions())
@@ -92,9 +94,11 @@ class KeptShuffle:
         self.worth = 0.0
         self.over = self._vertex is not None and self._vertex.sealed
 
-    def look(self) -> None:
-        """Copy what is new and worth it."""
-        available = self._tools.tracker.available(self._shuffle.number)
+    def look(self, available: int) -> None:
+        """Copy what is new and worth it.
+
+        :param available: so many map outputs are there
+        """
         stored = len(self._vertex.stored) if self._vertex is not None else 0
         if self.over or available == 0 or self._tools.backing_off:
             return
@@ -192,8 +196,8 @@ class KeptShuffle:
         vertex = self._vertex
         assert vertex is not None  # noqa: S101 - identified before
         new = []
-        for status in self._tools.tracker.statuses(self._shuffle.number, set(vertex.stored)):
-            if self._misses[status.index] >= _TRIES:
+        for status in self._tools.tracker.statuses(self.number):
+            if status.index in vertex.stored or self._misses[status.index] >= _TRIES:
                 continue
             counts = self._counts_of(status, measured)
             if counts is not None:
@@ -241,7 +245,7 @@ class KeptShuffle:
         vertex = self._vertex
         if vertex is None or len(vertex.stored) < maps:
             return
-        now = self._tools.tracker.tasks(self._shuffle.number)
+        now = self._tools.tracker.tasks(self.number)
         again = [index for index, task in vertex.tasks.items() if now.get(index) != task]
         if again:
             vertex.forget(again)

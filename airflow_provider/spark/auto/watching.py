@@ -27,7 +27,7 @@ from airflow_provider.spark.jvm.stage_metrics import StageMetricsReader
 from airflow_provider.spark.shuffles.map_output import remove_map_output
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Sequence, Set
 
     from airflow_provider.spark.context import RecoveryContext
     from airflow_provider.spark.local_dirs import LocalDirs
@@ -119,7 +119,8 @@ class Application:
 
     def look(self) -> None:
         """See what is new, and keep what is worth it."""
-        numbers = self._tools.tracker.shuffles()
+        available = self._tools.tracker.shuffles()
+        numbers = available.keys()
         self._forget(numbers)
         now = time.monotonic()
         with self._noting:
@@ -142,7 +143,7 @@ class Application:
         pending = [kept for kept in self._kept.values() if not kept.over]
         for kept in sorted(pending, key=lambda kept: -kept.worth):
             try:
-                kept.look()
+                kept.look(available.get(kept.number, 0))
                 kept.failures = 0
             except Fenced:
                 raise
@@ -166,7 +167,7 @@ class Application:
             self._streams = True
             self._context.master.vertex_skipped("stream", "a streaming query's own checkpoint is its recovery")
 
-    def _forget(self, numbers: set[int]) -> None:
+    def _forget(self, numbers: Set[int]) -> None:
         """Spark has no use for a shuffle any more: neither have we, and what was put back for it is deleted."""
         for number in self._kept.keys() - numbers:
             del self._kept[number]

@@ -2,7 +2,7 @@
 
 One call of a compiled class takes the place of hundreds of requests from Python, each of which costs a fraction of a
 millisecond of both processes, and compiler time of the JVM's on top. The sources lie in ``java``, a file for each
-class, and use no generics and no lambdas, which Janino does not know. Nothing is installed, and executors see none of it.
+class, and use no generics and no lambdas, which Janino does not know. Nothing is installed; executors see none of it.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from airflow_provider.spark.jvm.compiled import compiled
 from airflow_provider.spark.jvm.executors import block_managers
 from airflow_provider.spark.jvm.reflection import of_environment
 
@@ -42,37 +43,23 @@ class MapOutputTracker:
     def __init__(self, spark: Any) -> None:
         self._spark = spark
         self._tracker = of_environment(spark, "mapOutputTracker", "org.apache.spark.MapOutputTracker")
+        self._look = compiled(spark, "ShuffleLook", str)
         self._checksums = tuple(int(part) for part in spark.version.split(".")[:2]) >= _CHECKSUMS_SINCE
 
-    def shuffles(self) -> set[int]:
-        """Return the numbers of all shuffles that have begun and are not forgotten."""
-        listed = str(self._tracker.shuffleStatuses().keySet().mkString(","))
-        return {int(number) for number in listed.split(",") if number}
+    def shuffles(self) -> dict[int, int]:
+        """Return, by number, how many map outputs are there, of all shuffles that have begun and are not forgotten."""
+        lines = str(self._look.shuffles(self._tracker)).splitlines()
+        return {int(number): int(available) for number, available in map(str.split, lines)}
 
     def available(self, shuffle: int) -> int:
         """Return how many map outputs of *shuffle* are there; 0 if it is not known."""
-        status = self._tracker.shuffleStatuses().get(shuffle)
-        return int(status.get().numAvailableMapOutputs()) if status.isDefined() else 0
+        return self.shuffles().get(shuffle, 0)
 
-    def statuses(self, shuffle: int, but: set[int] | None = None) -> Iterator[MapStatus]:
-        """Yield the map outputs of *shuffle* that are there.
-
-        :param but: indexes to leave out
-        """
-        status = self._tracker.shuffleStatuses().get(shuffle)
-        if not status.isDefined():
-            return
-        for index, output in enumerate(status.get().mapStatuses()):
-            if output is None or (but and index in but):
-                continue
-            place = output.location()
-            yield MapStatus(
-                index,
-                int(output.mapId()),
-                str(place.executorId()),
-                str(place.host()),
-                int(output.checksumValue()) if self._checksums else 0,
-            )
+    def statuses(self, shuffle: int) -> Iterator[MapStatus]:
+        """Yield the map outputs of *shuffle* that are there."""
+        for line in str(self._look.outputs(self._tracker, shuffle)).splitlines():
+            index, task, checksum, host, executor = line.split(" ", 4)
+            yield MapStatus(int(index), int(task), executor, host, int(checksum))
 
     def tasks(self, shuffle: int) -> dict[int, int]:
         """Return, by index, the map ids that the tracker knows now."""

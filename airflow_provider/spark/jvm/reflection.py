@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from airflow_provider.spark.jvm.compiled import compiled
+
 
 class NoSuchMember(LookupError):
     """A member that the version of Spark at hand does not have."""
@@ -57,18 +59,6 @@ def private_method(jvm: Any, owner: Any, name: str, *arguments: Any) -> Any:
 def of_environment(spark: Any, name: str, kind: str) -> Any:
     """Return a member of Spark's environment, such as ``mapOutputTracker``.
 
-    By a method handle: py4j looks at all methods of a class, and one of ``SparkEnv`` in 4.3 names a class that the
-    jars of PySpark lack, so that py4j cannot find any.
-
     :param kind: the full name of the member's class
     """
-    lang, new_list = spark._jvm.java.lang, spark._jvm.java.util.ArrayList
-    loader = lang.Thread.currentThread().getContextClassLoader()
-    handles = lang.invoke
-    lookup, method_type = handles.MethodHandles.publicLookup(), handles.MethodType.methodType
-    environment = loader.loadClass("org.apache.spark.SparkEnv")
-    get = lookup.findStatic(environment, "get", method_type(environment))
-    receiver = new_list()
-    receiver.append(get.invokeWithArguments(new_list()))
-    member = lookup.findVirtual(environment, name, method_type(loader.loadClass(kind)))
-    return member.invokeWithArguments(receiver)
+    return compiled(spark, "Environment", str).member(name, kind)

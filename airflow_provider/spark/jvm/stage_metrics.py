@@ -6,15 +6,12 @@ Spark's SQL tab keeps the metrics of every task of a stage as long as its execut
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from airflow_provider.spark.jvm.reflection import field_of, private_field
+from airflow_provider.spark.jvm.compiled import compiled
+from airflow_provider.spark.jvm.reflection import private_field
 from airflow_provider.spark.jvm.scala import items
-
-_METRIC = re.compile(r"(\d+)=\[J@")
-"""The id of a metric, as Java prints the entry of an array of numbers."""
 
 
 @dataclass(frozen=True)
@@ -46,8 +43,7 @@ class StageMetricsReader:
         self._spark = spark
         self._live = private_field(listener, "stageMetrics")
         self._stages = spark._jsc.sc().statusStore()
-        self._arrays = spark._jvm.java.util.Arrays
-        self._fields: dict[str, Any] = {}
+        self._look = compiled(spark, "ShuffleLook", str)
 
     def stage_of(self, metric: int, rdd: int) -> int | None:
         """Return the stage of a shuffle's map tasks; ``None`` if Spark does not know it, or not any more.
@@ -55,9 +51,9 @@ class StageMetricsReader:
         :param metric: id of an accumulator that its tasks count, as long as the query is under way
         :param rdd: id of the RDD that its tasks compute
         """
-        found = [int(live.stageId()) for live in self._stages_alive() if metric in self._counted(live)[1]]
-        if found:
-            return max(found)
+        found = int(self._look.stageThatCounts(self._live, str(metric)))
+        if found >= 0:
+            return found
         jvm, nothing = self._spark._jvm, self._spark.sparkContext._gateway.new_array(self._spark._jvm.double, 0)
         every = jvm.java.util.ArrayList()
         stages = self._stages.stageList(every, False, False, nothing, every)
@@ -71,34 +67,10 @@ class StageMetricsReader:
         :param metrics: ids of accumulators to return by task
         """
         data = self._stages.lastStageAttempt(stage)
-        values: dict[int, dict[int, int]] = {}
-        live = self._live.get(stage)
-        if live is not None and int(live.numTasks()) == maps:
-            listed = str(self._field(live, "completedIndices").mkString(","))
-            ended = [int(index) for index in listed.split(",") if index]
-            entries, counted = self._counted(live)
-            for metric in metrics:
-                if metric in counted:
-                    value = entries[counted.index(metric)].getValue()
-                    numbers = str(self._arrays.toString(value)).strip("[]").split(", ")
-                    values[metric] = {index: int(numbers[index]) for index in ended if index < len(numbers)}
+        values: dict[int, dict[int, int]] = {metric: {} for metric in metrics}
+        for line in str(self._look.counts(self._live, stage, maps, " ".join(map(str, metrics)))).splitlines():
+            index, *counted = map(int, line.split())
+            for metric, value in zip(metrics, counted, strict=True):
+                values[metric][index] = value
+        values = {metric: counts for metric, counts in values.items() if counts}
         return StageMetrics(stage, int(data.executorRunTime()) / 1000, int(data.numCompleteTasks()), values)
-
-    def _stages_alive(self) -> list[Any]:
-        """Return the stages of executions that are under way.
-
-        By an array: at the end of an iterator of Java's there is an exception, which PySpark asks a dozen questions.
-        """
-        return [entry.getValue() for entry in self._live.entrySet().toArray()]
-
-    def _counted(self, live: Any) -> tuple[Any, list[int]]:
-        """Return what the tasks of a stage have counted: entries whose values are arrays by task, and the id of the
-        metric of each. To get an entry takes a request, so none is got here.
-        """
-        entries = self._field(live, "taskMetrics").entrySet().toArray()
-        return entries, [int(number) for number in _METRIC.findall(str(self._arrays.toString(entries)))]
-
-    def _field(self, live: Any, name: str) -> Any:
-        if name not in self._fields:
-            self._fields[name] = field_of(live, name)
-        return self._fields[name].get(live)

@@ -48,7 +48,7 @@ def forgotten(spark: SparkSession, numbers: set[int], attempt: AutoAttempt) -> b
     gc.collect()
     spark._jvm.System.gc()  # type: ignore[union-attr]
     attempt.application.look()
-    return not numbers & attempt.application._tools.tracker.shuffles()
+    return not numbers & attempt.application._tools.tracker.shuffles().keys()
 
 
 def test_restored_files_go_with_their_shuffle(spark: SparkSession, orders: Path, attempts: Attempts) -> None:

@@ -1,0 +1,124 @@
+package airflow_provider;
+
+import java.lang.reflect.Field;
+import java.lang.reflect.Method;
+import java.util.HashMap;
+import java.util.Iterator;
+import java.util.Map;
+
+import org.apache.spark.MapOutputTrackerMaster;
+import org.apache.spark.ShuffleStatus;
+import org.apache.spark.scheduler.MapStatus;
+
+/**
+ * Looks at all shuffles of an application, and at the tasks of a stage, in one call each; for map_output_tracker.py and
+ * stage_metrics.py, which say what the answers mean. Reads fields that exist, and changes nothing.
+ */
+public final class ShuffleLook {
+    private final Map members = new HashMap();
+
+    /** @param nothing there is nothing to know */
+    public ShuffleLook(String nothing) {}
+
+    /** For each shuffle: its number, and how many map outputs are there. */
+    public String shuffles(MapOutputTrackerMaster tracker) {
+        StringBuilder answer = new StringBuilder();
+        scala.collection.Iterator entries = ((scala.collection.Iterable) tracker.shuffleStatuses()).iterator();
+        while (entries.hasNext()) {
+            scala.Tuple2 entry = (scala.Tuple2) entries.next();
+            answer.append(entry._1()).append(' ');
+            answer.append(((ShuffleStatus) entry._2()).numAvailableMapOutputs()).append('\n');
+        }
+        return answer.toString();
+    }
+
+    /** For each map output that is there: index, map id, checksum, host and executor. */
+    public String outputs(MapOutputTrackerMaster tracker, int shuffle) throws Exception {
+        StringBuilder answer = new StringBuilder();
+        scala.Option status = ((scala.collection.Map) tracker.shuffleStatuses()).get(Integer.valueOf(shuffle));
+        MapStatus[] outputs = status.isDefined() ? ((ShuffleStatus) status.get()).mapStatuses() : new MapStatus[0];
+        for (int i = 0; i < outputs.length; i++) {
+            MapStatus output = outputs[i];
+            if (output != null) {
+                Method checksum = this.method(output.getClass(), "checksumValue");
+                answer.append(i).append(' ').append(output.mapId()).append(' ');
+                answer.append(checksum == null ? "0" : checksum.invoke(output, new Object[0])).append(' ');
+                answer.append(output.location().host()).append(' ').append(output.location().executorId()).append('\n');
+            }
+        }
+        return answer.toString();
+    }
+
+    /** The newest of the stages whose tasks count a metric; -1 if none does. */
+    public int stageThatCounts(Map stages, String metric) throws Exception {
+        int newest = -1;
+        Iterator all = stages.values().iterator();
+        while (all.hasNext()) {
+            Object stage = all.next();
+            if (((Map) this.field(stage, "taskMetrics")).containsKey(Long.valueOf(metric))) {
+                newest = Math.max(newest, ((Integer) this.field(stage, "stageId")).intValue());
+            }
+        }
+        return newest;
+    }
+
+    /** For each task of a stage that has ended: its index, and what it has counted of each metric. */
+    public String counts(Map stages, int stage, int tasks, String metrics) throws Exception {
+        StringBuilder answer = new StringBuilder();
+        Object live = stages.get(Integer.valueOf(stage));
+        if (live == null || ((Integer) this.field(live, "numTasks")).intValue() != tasks) {
+            return "";
+        }
+        Map counted = (Map) this.field(live, "taskMetrics");
+        String[] ids = metrics.split(" ");
+        long[][] values = new long[ids.length][];
+        for (int i = 0; i < ids.length; i++) {
+            values[i] = (long[]) counted.get(Long.valueOf(ids[i]));
+            if (values[i] == null) {
+                return "";
+            }
+        }
+        scala.collection.Iterator ended =
+                ((scala.collection.Iterable) this.field(live, "completedIndices")).iterator();
+        while (ended.hasNext()) {
+            int index = ((Integer) ended.next()).intValue();
+            if (index >= values[0].length || index >= values[values.length - 1].length) {
+                continue;
+            }
+            answer.append(index);
+            for (int i = 0; i < ids.length; i++) {
+                answer.append(' ').append(values[i][index]);
+            }
+            answer.append('\n');
+        }
+        return answer.toString();
+    }
+
+    private Object field(Object owner, String name) throws Exception {
+        String key = owner.getClass().getName() + " " + name;
+        synchronized (this.members) {
+            if (!this.members.containsKey(key)) {
+                Field field = owner.getClass().getDeclaredField(name);
+                field.setAccessible(true);
+                this.members.put(key, field);
+            }
+            return ((Field) this.members.get(key)).get(owner);
+        }
+    }
+
+    private Method method(Class owner, String name) {
+        String key = owner.getName() + "." + name;
+        synchronized (this.members) {
+            if (!this.members.containsKey(key)) {
+                Method[] methods = owner.getMethods();
+                for (int i = 0; i < methods.length; i++) {
+                    if (methods[i].getName().equals(name) && methods[i].getParameterCount() == 0) {
+                        methods[i].setAccessible(true);
+                        this.members.put(key, methods[i]);
+                    }
+                }
+            }
+            return (Method) this.members.get(key);
+        }
+    }
+}
