@@ -181,10 +181,10 @@ def test_a_shuffle_that_cannot_be_looked_at_is_left_alone(
     """Spark may have forgotten its stage. The other shuffles are kept all the same, and the log says why it is not."""
     look = KeptShuffle.look
 
-    def forgotten(shuffle: KeptShuffle) -> None:
+    def forgotten(shuffle: KeptShuffle, available: int) -> None:
         if shuffle._title == "shuffle(amount)":
             raise LookupError("no stage 7")
-        look(shuffle)
+        look(shuffle, available)
 
     monkeypatch.setattr(KeptShuffle, "look", forgotten)
     with auto_attempt(attempts, spark) as first:

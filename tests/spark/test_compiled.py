@@ -1,0 +1,78 @@
+"""Java's side: compiled in the driver's JVM, so that one request takes the place of hundreds."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from py4j.clientserver import ClientServerConnection
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from airflow_provider.spark.identity.fingerprint import exchange_fingerprint
+from airflow_provider.spark.jvm.compiled import compiled
+from airflow_provider.spark.jvm.map_output_tracker import MapOutputTracker
+from airflow_provider.storage.bundle import build_package
+from tests.spark.identity.learnt import Learnt
+
+pytestmark = pytest.mark.spark
+
+SOURCES = Path(__file__).parents[2] / "airflow_provider" / "spark" / "jvm" / "java"
+
+
+def test_each_source_travels_with_a_job(tmp_path: Path) -> None:
+    """A driver that runs from the zip of a job has them."""
+    with zipfile.ZipFile(build_package(tmp_path)) as package:
+        there = {Path(name).name for name in package.namelist() if name.endswith(".java")}
+    assert there == {source.name for source in SOURCES.iterdir()} != set()
+
+
+def test_a_class_is_compiled_once_for_a_jvm(spark: SparkSession) -> None:
+    """py4j finds methods by the name of a class: a second class of that name would be called by the first one's."""
+    first = compiled(spark, "ShuffleLook", str)
+    assert compiled(spark.newSession(), "ShuffleLook", str) is first
+
+
+def test_an_identity_takes_few_requests(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A plan of forty nodes takes as many requests as one of ten."""
+    requests = list[str]()
+    send = ClientServerConnection.send_command
+
+    def counted(self: Any, command: str) -> Any:
+        requests.append(command)
+        return send(self, command)
+
+    def asked(columns: int) -> int:
+        frame = spark.range(100).selectExpr("id % 7 AS key", "id")
+        for column in range(columns):
+            frame = frame.where(f"id + {column} > 0").selectExpr("*", f"id * {column} AS c{column}")
+        plan = frame.groupBy("key").count()._jdf.queryExecution().executedPlan().executedPlan()
+        while plan.getClass().getSimpleName() != "ShuffleExchangeExec":
+            plan = plan.children().apply(0)
+        canonical = plan.canonicalized()
+        known = Learnt()
+        exchange_fingerprint(spark, known, canonical)  # what classes look like is asked for once
+        requests.clear()
+        exchange_fingerprint(spark, known, canonical)
+        return len(requests)
+
+    monkeypatch.setattr(ClientServerConnection, "send_command", counted)
+    small, large = asked(2), asked(12)
+    assert large <= small + 20
+    assert large < 200
+
+
+def test_the_tracker_is_asked_once_for_all_shuffles(spark: SparkSession) -> None:
+    """What is there of each shuffle, and what is known of each map output of one."""
+    counted = spark.range(1000, numPartitions=3).groupBy((F.col("id") % 7).alias("key")).count()
+    counted.collect()
+    tracker = MapOutputTracker(spark)
+    number = max(tracker.shuffles())
+    outputs = list(tracker.statuses(number))
+    assert tracker.shuffles()[number] == tracker.available(number) == len(outputs) == 3
+    assert [output.index for output in outputs] == [0, 1, 2]
+    assert {output.executor for output in outputs} == {"driver"}
+    assert tracker.available(number + 1000) == 0
+    assert not list(tracker.statuses(number + 1000))
