@@ -18,7 +18,7 @@ from airflow_provider.core.digest import digest
 from airflow_provider.core.events import MOST_PARTITIONS, SHUFFLE, VertexInitialized
 from airflow_provider.core.vertex_token import vertex_identity
 from airflow_provider.spark.identity.fingerprint import exchange_fingerprint
-from airflow_provider.spark.jvm.exchanges import functions_of_whole_partitions
+from airflow_provider.spark.jvm.exchanges import functions_of_several_rows
 from airflow_provider.spark.jvm.layout import CUTTING_SETTINGS, WHOLE, describe_layout
 from airflow_provider.spark.jvm.scala import items
 from airflow_provider.spark.jvm.session_settings import settings_set
@@ -70,8 +70,9 @@ class ShuffleIdentity:
         if reasons:
             raise NotKept("; ".join(dict.fromkeys(reasons)))
         identity = cls(title_of(exchange), fingerprint)
-        if identity.calls_functions and functions_of_whole_partitions(canonical):
-            raise NotKept("a function below another shuffle is given whole partitions, which a retry may cut anew")
+        varying = functions_of_several_rows(canonical) if identity.calls_functions else ""
+        if varying:
+            raise NotKept(varying)
         return identity
 
     @property
