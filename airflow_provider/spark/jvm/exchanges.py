@@ -13,6 +13,7 @@ from typing import Any
 
 from airflow_provider.spark.jvm.reflection import private_field
 from airflow_provider.spark.jvm.scala import companion, items
+from airflow_provider.spark.jvm.session_settings import pairs_of
 
 SHUFFLE_EXCHANGE = "ShuffleExchangeExec"
 ADAPTIVE = "AdaptiveSparkPlanExec"
@@ -180,6 +181,29 @@ def is_of_a_stream(execution: Any) -> bool:
     return kind(execution) == "IncrementalExecution"
 
 
+@dataclass(frozen=True)
+class RunningQuery:
+    """A SQL execution that is under way, or was.
+
+    :ivar execution: its ``QueryExecution``
+    """
+
+    execution: Any
+    _record: Any
+
+    @property
+    def modified(self) -> dict[str, str] | None:
+        """The settings that its session had when it began, where they are not its application's; ``None`` if Spark has
+        not recorded them yet. Spark hides values that look like secrets.
+        """
+        settings = self._record.modifiedConfigs()
+        return None if settings is None else pairs_of(settings)
+
+    def ran(self, stage: int) -> bool:
+        """Whether a stage was part of one of its jobs."""
+        return bool(self._record.stages().contains(stage))
+
+
 class RunningQueries:
     """The SQL executions of one application that are under way."""
 
@@ -196,9 +220,10 @@ class RunningQueries:
         listed = str(self._live.keySet().toString()).strip("[]")
         return frozenset(int(number) for number in listed.split(",") if number)
 
-    def started(self) -> list[tuple[int, Any]]:
-        """Return number and ``QueryExecution`` of each, once Spark has announced it: its plan exists then."""
-        live = self.running()  # a Long of Java's cannot be passed as a key
-        found = [(int(entry.getKey()), entry) for entry in self._by_id.entrySet().toArray()]
-        announced = sorted((pair for pair in found if pair[0] in live), key=lambda pair: pair[0])
-        return [(number, entry.getValue()) for number, entry in announced]
+    def started(self) -> dict[int, RunningQuery]:
+        """Return each by its number, the oldest first, once Spark has announced it: its plan exists then."""
+        # A Long of Java's cannot be passed as a key.
+        records = {int(entry.getKey()): entry for entry in self._live.entrySet().toArray()}
+        found = {int(entry.getKey()): entry for entry in self._by_id.entrySet().toArray()}
+        announced = sorted(found.keys() & records.keys())
+        return {number: RunningQuery(found[number].getValue(), records[number].getValue()) for number in announced}

@@ -11,6 +11,7 @@ import pytest
 
 from airflow_provider.spark.auto.watching import Application
 from airflow_provider.spark.jvm.determinism import OF_PHYSICAL_PLANS
+from airflow_provider.spark.jvm.session_settings import QuerySettings, all_settings
 from tests.spark.attempts import Attempts
 from tests.spark.auto.watched import auto_attempt, configured, shuffle_numbers
 
@@ -337,7 +338,8 @@ def test_a_streaming_query_is_left_alone(
         writer = df.writeStream.format("noop").outputMode(mode).trigger(availableNow=True)
         query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
         query.awaitTermination()
-        first.application.note(query._jsq.streamingQuery().lastExecution())  # type: ignore[attr-defined]
+        batch = query._jsq.streamingQuery().lastExecution()  # type: ignore[attr-defined]
+        first.application.note(batch, QuerySettings(all_settings(spark)))
         for _ in range(30):
             first.application.look()
         assert first.kept() == []
