@@ -12,7 +12,11 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider.spark.calls import Call, Kind, Proceed, Stages
+from airflow_provider.spark.jvm.adaptive_plan import has_begun, runs_later
 from airflow_provider.spark.jvm.commands import WritingCommand
+from airflow_provider.spark.jvm.execution import in_execution
+from airflow_provider.spark.jvm.relation import cached_below
+from airflow_provider.spark.jvm.session_settings import QuerySettings, all_settings
 from airflow_provider.spark.jvm.write_commands import Writing, command_execution, no_rows, run_command
 
 if TYPE_CHECKING:
@@ -31,6 +35,12 @@ def restored_actions(restorer: Restorer) -> Stages:
 
     def own_query(call: Call, proceed: Proceed) -> Any:
         restorer.before(call.owner.sparkSession, call.owner._jdf.queryExecution())
+        return proceed()
+
+    def to_rdd(call: Call, proceed: Proceed) -> Any:
+        frame = call.owner
+        if not in_execution(frame.sparkSession):
+            restorer.before(frame.sparkSession, frame._jdf.queryExecution(), in_tasks=False)
         return proceed()
 
     def count(call: Call, proceed: Proceed) -> int:
@@ -61,19 +71,26 @@ def restored_actions(restorer: Restorer) -> Stages:
         finally:
             writer._jwrite = writer._jwrite.unwrapped()
 
-    return {Kind.QUERY: own_query, Kind.TO_RDD: own_query, Kind.COUNT: count, Kind.SQL: sql, Kind.WRITE: write}
+    return {Kind.QUERY: own_query, Kind.TO_RDD: to_rdd, Kind.COUNT: count, Kind.SQL: sql, Kind.WRITE: write}
 
 
 def noted_rdds(watcher: Watcher) -> Stages:
-    """Let *watcher* see the queries of frames that become RDDs."""
+    """Let *watcher* see the queries of frames that become RDDs.
+
+    Adaptive execution runs all shuffles in the call, with the settings of then. Those of a plan without it, or of a
+    cached frame, run in whatever job asks for them, so nobody can tell with which settings.
+    """
 
     def note(call: Call, proceed: Proceed) -> Any:
         application = watcher.application()
         if application is not None:
             with suppress(Exception):  # the frame itself says what is wrong with it
-                execution = call.owner._jdf.queryExecution()
-                execution.executedPlan()  # what follows asks for it first thing, in this thread
-                application.note(execution)
+                spark, execution = call.owner.sparkSession, call.owner._jdf.queryExecution()
+                plan = execution.executedPlan()  # what follows asks for it first thing, in this thread
+                if runs_later(plan) or cached_below(call.owner):
+                    application.leave_alone("rdd", "its shuffles run in a later job, with settings that are not known")
+                elif not has_begun(spark, plan) and not in_execution(spark):
+                    application.note(execution, QuerySettings(all_settings(spark), in_tasks=False))
         return proceed()
 
     return {Kind.TO_RDD: note}

@@ -8,11 +8,11 @@ needs it in any case, and finds it in the plan's stage cache.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider.spark.jvm.exchanges import BROADCAST_STAGE, SHUFFLE_STAGE, kind
-from airflow_provider.spark.jvm.session_settings import settings_of_tasks
 
 if TYPE_CHECKING:
     from threading import Condition
@@ -28,11 +28,12 @@ _WAIT = 0.02
 class StagesAhead:
     """The stages of one adaptive plan that run ahead of its action.
 
+    :param told: lets the tasks of jobs that are started inside know what those of the action will know
     :param waits: is let go of while stages run, so that the actions of other threads can begin
     """
 
-    def __init__(self, spark: Any, waits: Condition) -> None:
-        self._spark = spark
+    def __init__(self, told: Callable[[], AbstractContextManager[None]], waits: Condition) -> None:
+        self._told = told
         self._waits = waits
         self._running: dict[int, Any] = {}
 
@@ -43,7 +44,7 @@ class StagesAhead:
         """
         places = {int(stage.id()): place for place, stage in enumerate(stages)}
         if not self._running.keys() & places.keys():
-            with settings_of_tasks(self._spark):
+            with self._told():
                 self._running |= {int(stage.id()): stage.materialize() for stage in _first(stages)}
         running = {number: future for number, future in self._running.items() if number in places}
         while running and not (ended := [number for number, future in running.items() if future.isCompleted()]):

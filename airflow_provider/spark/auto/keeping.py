@@ -18,17 +18,19 @@ from airflow_provider.core.causes import one_line
 from airflow_provider.core.errors import RecoveryError
 from airflow_provider.core.partitions import StoredPartition
 from airflow_provider.core.quantities import bytes_text
+from airflow_provider.spark.auto.origin import ensure_same
 from airflow_provider.spark.auto.shuffle_vertex import ROWS, SIZE, NotKept, ShuffleIdentity, ShuffleVertex, title_of
 from airflow_provider.spark.jvm.exchanges import WeakShuffle
 from airflow_provider.spark.jvm.executors import on_executors
 from airflow_provider.spark.jvm.scala import items
-from airflow_provider.spark.jvm.session_settings import active_session
+from airflow_provider.spark.jvm.session_settings import active_session, all_settings
 from airflow_provider.spark.points.partition_io import Place
 from airflow_provider.spark.points.reading import location
 from airflow_provider.spark.shuffles.map_output import MapOutput, Written, store_map_output
 
 if TYPE_CHECKING:
     from airflow_provider.spark.auto.cost import CopyingCost
+    from airflow_provider.spark.auto.origin import Origin
     from airflow_provider.spark.auto.shuffle_vertex import ShuffleRegistry
     from airflow_provider.spark.context import RecoveryContext
     from airflow_provider.spark.jvm.exchanges import RunningShuffle
@@ -68,6 +70,7 @@ class KeptShuffle:
         tools: Tools,
         spark: Any,
         running: RunningShuffle,
+        origin: Origin,
     ) -> None:
         self._context = context
         self._registry = registry
@@ -75,6 +78,7 @@ class KeptShuffle:
         self._spark = spark
         self._shuffle = WeakShuffle(spark._jvm, running)
         self.number = running.number
+        self._origin = origin
         self._counts = running.exchange.metrics()
         self._rdd = int(running.dependency.rdd().id())
         self._maps = int(running.dependency.rdd().getNumPartitions())
@@ -123,7 +127,7 @@ class KeptShuffle:
                 if available == maps and measured.ended >= maps:
                     self._leave_alone(too_high, worth_saying=measured.seconds >= _WORTH_SAYING)
                 return
-            if self._vertex is None and not self._identified():
+            if self._vertex is None and not self._identified(self._stage):
                 return
             self._copy(measured)
         self._seal(maps)
@@ -149,7 +153,7 @@ class KeptShuffle:
         if worth_saying:
             self._context.master.vertex_skipped(self._title, reason)
 
-    def _identified(self) -> bool:
+    def _identified(self, stage: int) -> bool:
         """Learn what the shuffle is; whether it may be kept."""
         running = self._shuffle.get()
         if running is None:
@@ -157,7 +161,9 @@ class KeptShuffle:
             return False
         try:
             with active_session(self._spark):
-                identity = ShuffleIdentity.of(self._context, self._spark, running.exchange, running.canonical)
+                settings = self._origin.check(stage, all_settings(self._spark))
+                identity = ShuffleIdentity.of(self._context, self._spark, running.exchange, running.canonical, settings)
+                ensure_same(settings.values, all_settings(self._spark))
                 identity = identity.occurrence(self._context, take=True)
                 vertex = ShuffleVertex.of(self._context, self._spark, running.exchange, running.dependency, identity)
         except NotKept as reason:

@@ -31,6 +31,6 @@ def auto_mode(context: RecoveryContext) -> Iterator[Sequence[Stages]]:
     restored = [restored_actions(Restorer(context, watcher, wanted))] if wanted else []
     watcher.start()
     try:
-        yield [*restored, noted_rdds(watcher)]
+        yield [noted_rdds(watcher), *restored]  # noted before any of it has run
     finally:
         watcher.stop()

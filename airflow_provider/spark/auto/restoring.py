@@ -15,6 +15,7 @@ import functools
 import itertools
 import logging
 import threading
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider.core.causes import one_line
@@ -28,13 +29,14 @@ from airflow_provider.spark.jvm.exchanges import BROADCAST_STAGE, SHUFFLE_EXCHAN
 from airflow_provider.spark.jvm.executors import allocates_dynamically, report_shuffle_file
 from airflow_provider.spark.jvm.map_output_tracker import MapOutputTracker
 from airflow_provider.spark.jvm.reflection import NoSuchMember
-from airflow_provider.spark.jvm.session_settings import active_session, settings_of_tasks
+from airflow_provider.spark.jvm.session_settings import QuerySettings, active_session, all_settings, settings_of_tasks
 from airflow_provider.spark.points.reading import location
 from airflow_provider.spark.shuffles.map_output import UNKNOWN, MapOutput
 from airflow_provider.spark.shuffles.placing import lay_into_executors
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from contextlib import AbstractContextManager
 
     from airflow_provider.core.partitions import StoredPartition
     from airflow_provider.spark.auto.watching import Application, Watcher
@@ -71,7 +73,7 @@ class Restorer:
         self._under_way: set[int] = set()
         self._unable = False
 
-    def before(self, spark: Any, execution: Any) -> bool:
+    def before(self, spark: Any, execution: Any, *, in_tasks: bool = True) -> bool:
         """Put back what survived into the plan of a query that has not begun; whether the plan has begun by that.
 
         Then it is the plan that has to run, and no other one of the same query: stages of it may have run ahead.
@@ -79,6 +81,7 @@ class Restorer:
 
         :param spark: the session
         :param execution: the ``QueryExecution`` that the action is about to run
+        :param in_tasks: whether its tasks will know the session's settings
         :raises Fenced: a newer attempt owns the job
         """
         plan = None
@@ -90,7 +93,8 @@ class Restorer:
                 if application.begins(execution) > 1:
                     self._wait_for({_identity(spark, execution)})
                     return False
-                plan = _Plan(self._context, application, spark, self._wanted, self._lock)
+                settings = QuerySettings(all_settings(spark), in_tasks)
+                plan = _Plan(self._context, application, spark, self._wanted, self._lock, settings)
                 self._restore(plan, spark, execution)
         except Fenced:
             raise
@@ -142,6 +146,7 @@ class _Plan:
         spark: Any,
         wanted: set[str],
         lock: threading.Condition,
+        settings: QuerySettings,
     ) -> None:
         self._context = context
         self._application = application
@@ -149,6 +154,7 @@ class _Plan:
         self._lock = lock
         self._spark = spark
         self._wanted = wanted
+        self._settings = settings
         self._tracker = MapOutputTracker(spark)
         self.begun = False
         self._found: set[str] = set()
@@ -166,12 +172,18 @@ class _Plan:
             elif adaptive.observes:
                 log.info("Nothing is put back into this query: its rows are observed")
             else:
-                ahead = StagesAhead(self._spark, self._lock)
+                ahead = StagesAhead(self._told, self._lock)
                 for stage in adaptive.go_ahead(self._ready, functools.partial(self._run, execution, ahead)):
                     if kind(stage) == BROADCAST_STAGE and not ahead.runs(stage):
                         adaptive.forget(stage)
+        if not self._settings.in_tasks:
+            return  # without adaptive execution, the shuffles of an RDD run when it is asked for, with settings of then
         for exchange in list(static_shuffles(execution.executedPlan())):
             self._shuffle(exchange, exchange.canonicalized())
+
+    def _told(self) -> AbstractContextManager[None]:
+        """Let the tasks of jobs that this thread starts know the settings that those of the action will know."""
+        return settings_of_tasks(self._spark) if self._settings.in_tasks else nullcontext()
 
     def _ready(self, stage: Any) -> Any:
         """Return the result that a new stage has without running, ``None`` if it has to run."""
@@ -184,7 +196,7 @@ class _Plan:
         if not self._more_to_come():
             return {}
         self.begun = True
-        self._application.note(execution)  # Spark does not announce it yet
+        self._application.note(execution, self._settings)  # Spark does not announce it yet
         return ahead.run(stages)
 
     def _more_to_come(self) -> bool:
@@ -205,12 +217,12 @@ class _Plan:
     def _shuffle(self, exchange: Any, canonical: Any) -> Any:
         """Put back what survived of a shuffle; returns Spark's statistics of it if that is all of it."""
         try:
-            any_time = ShuffleIdentity.of(self._context, self._spark, exchange, canonical)
+            any_time = ShuffleIdentity.of(self._context, self._spark, exchange, canonical, self._settings)
             identity = any_time.occurrence(self._context, take=False)
             if identity.vertex not in self._wanted:
                 return None
             self._found.add(identity.vertex)
-            with settings_of_tasks(self._spark):  # without adaptive execution, broadcasts below run now
+            with self._told():  # without adaptive execution, broadcasts below run now
                 dependency = exchange.shuffleDependency()
             vertex = ShuffleVertex.of(self._context, self._spark, exchange, dependency, identity)
         except NotKept as reason:

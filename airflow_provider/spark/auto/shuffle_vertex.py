@@ -18,16 +18,17 @@ from airflow_provider.core.digest import digest
 from airflow_provider.core.events import MOST_PARTITIONS, SHUFFLE, VertexInitialized
 from airflow_provider.core.vertex_token import vertex_identity
 from airflow_provider.spark.identity.fingerprint import exchange_fingerprint
-from airflow_provider.spark.jvm.exchanges import functions_of_whole_partitions
+from airflow_provider.spark.jvm.exchanges import functions_of_several_rows
 from airflow_provider.spark.jvm.layout import CUTTING_SETTINGS, WHOLE, describe_layout
 from airflow_provider.spark.jvm.scala import items
-from airflow_provider.spark.jvm.session_settings import settings_set
+from airflow_provider.spark.jvm.session_settings import all_settings, settings_set
 from airflow_provider.spark.points.cut import Cut
 
 if TYPE_CHECKING:
     from airflow_provider.core.partitions import StoredPartition
     from airflow_provider.spark.context import RecoveryContext
     from airflow_provider.spark.identity.fingerprint import Fingerprint
+    from airflow_provider.spark.jvm.session_settings import QuerySettings
     from airflow_provider.spark.shuffles.map_output import MapOutput
 
 ROWS = "shuffleRecordsWritten"
@@ -55,23 +56,27 @@ class ShuffleIdentity:
     fingerprint: Fingerprint
 
     @classmethod
-    def of(cls, context: RecoveryContext, spark: Any, exchange: Any, canonical: Any) -> ShuffleIdentity:
+    def of(
+        cls, context: RecoveryContext, spark: Any, exchange: Any, canonical: Any, settings: QuerySettings
+    ) -> ShuffleIdentity:
         """Return the identity of an exchange.
 
         :param canonical: the form under which adaptive execution knows it
+        :param settings: what its query runs with, or ran
         :raises NotKept: it has none that is certain
         """
         partitioning = exchange.outputPartitioning()
         kind = str(partitioning.getClass().getSimpleName()).rstrip("$")
         if kind not in _PARTITIONINGS:
             raise NotKept(f"its rows are spread by {kind}, which is not the same in every run")
-        fingerprint = exchange_fingerprint(spark, context, canonical)
+        fingerprint = exchange_fingerprint(spark, context, canonical, settings)
         reasons = (*fingerprint.opaque, *fingerprint.not_deterministic)
         if reasons:
             raise NotKept("; ".join(dict.fromkeys(reasons)))
         identity = cls(title_of(exchange), fingerprint)
-        if identity.calls_functions and functions_of_whole_partitions(canonical):
-            raise NotKept("a function below another shuffle is given whole partitions, which a retry may cut anew")
+        varying = functions_of_several_rows(canonical) if identity.calls_functions else ""
+        if varying:
+            raise NotKept(varying)
         return identity
 
     @property
@@ -197,7 +202,7 @@ class ShuffleVertex:
                 schema=self.schema,
                 upstream=self.upstream,
                 parts=self.identity.fingerprint.parts,
-                layout_spec=Cut(0, settings_set(self.spark, *CUTTING_SETTINGS), []).to_spec(),
+                layout_spec=Cut(0, settings_set(self.spark, all_settings(self.spark), *CUTTING_SETTINGS), []).to_spec(),
                 rule=SHUFFLE,
             )
         )

@@ -17,12 +17,13 @@ from airflow_provider.core.causes import one_line
 from airflow_provider.core.errors import Fenced
 from airflow_provider.spark.auto.cost import COPY_RATE, LINK_RATE, CopyingCost
 from airflow_provider.spark.auto.keeping import KeptShuffle, Tools
+from airflow_provider.spark.auto.origin import Origin
 from airflow_provider.spark.auto.shuffle_vertex import NotKept, ShuffleRegistry
 from airflow_provider.spark.environment import ship_package
 from airflow_provider.spark.jvm.exchanges import RunningQueries, is_of_a_stream, shuffles_of
 from airflow_provider.spark.jvm.executors import is_local, on_executors
 from airflow_provider.spark.jvm.map_output_tracker import MapOutputTracker, not_sparks_own_files
-from airflow_provider.spark.jvm.session_settings import active_session, serves_spark_connect
+from airflow_provider.spark.jvm.session_settings import active_session, application_settings, serves_spark_connect
 from airflow_provider.spark.jvm.stage_metrics import StageMetricsReader
 from airflow_provider.spark.shuffles.map_output import remove_map_output
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence, Set
 
     from airflow_provider.spark.context import RecoveryContext
+    from airflow_provider.spark.jvm.session_settings import QuerySettings
     from airflow_provider.spark.local_dirs import LocalDirs
     from airflow_provider.spark.shuffles.map_output import MapOutput
 
@@ -41,8 +43,6 @@ _LOOKS = 32
 """After so many looks a shuffle that no plan has shown counts as one without a plan, an RDD's."""
 _NOTED = 16
 """So many queries that became RDDs are looked at, the newest ones."""
-_NOTED_FOR = 3600.0
-"""Seconds after which a query that became an RDD is forgotten, so that Spark may clean up after it."""
 _FAILURES = 5
 """Looks in a row that may fail before an application is left alone: a busy JVM answers again."""
 _SHARE = 5
@@ -99,11 +99,13 @@ class Application:
         self._costly_after = cost.least / cores if cores else 0.0
         self._looked = time.monotonic()
         self._tools = Tools(MapOutputTracker(spark), StageMetricsReader(spark), cost, cores)
-        self._noted: deque[tuple[Any, float]] = deque(maxlen=_NOTED)
+        self._settings = application_settings(spark)
+        self._noted: deque[tuple[Any, Origin]] = deque(maxlen=_NOTED)
         self._noting = threading.Lock()
+        self._origins: dict[int, Origin | None] = {}
         self._kept: dict[int, KeptShuffle] = {}
         self._unseen: dict[int, _Unseen] = {}
-        self._streams = False
+        self._left_alone: set[str] = set()
         self._actions = spark._jvm.java.util.WeakHashMap()
 
     def begins(self, execution: Any) -> int:
@@ -112,10 +114,15 @@ class Application:
         self._actions.put(execution, number)
         return number
 
-    def note(self, execution: Any) -> None:
-        """Look at the plan of a query that Spark does not announce: ``DataFrame.rdd`` runs its shuffles by itself."""
+    def note(self, execution: Any, settings: QuerySettings) -> None:
+        """Look at the plan of a query that Spark does not announce, as long as the script holds it.
+
+        :param execution: its ``QueryExecution``, of which nothing has run yet
+        :param settings: what it runs with
+        """
+        held = self._spark._jvm.java.lang.ref.WeakReference(execution)
         with self._noting:
-            self._noted.append((execution, time.monotonic()))
+            self._noted.append((held, Origin(settings)))
 
     def look(self) -> None:
         """See what is new, and keep what is worth it."""
@@ -123,9 +130,6 @@ class Application:
         numbers = available.keys()
         self._forget(numbers)
         now = time.monotonic()
-        with self._noting:
-            while self._noted and self._noted[0][1] < now - _NOTED_FOR:
-                self._noted.popleft()
         unseen = numbers - self._kept.keys()
         new = unseen - self._unseen.keys()
         running = self._queries.running() if new or self._unseen else frozenset()
@@ -151,21 +155,41 @@ class Application:
                 kept.failed(error)
 
     def _find(self) -> None:
-        with self._noting:
-            noted = [execution for execution, _ in self._noted]
-        for execution in [*(execution for _, execution in self._queries.started()), *noted]:
+        for execution, origin in [*self._noted_queries(), *self._started_queries()]:
             if is_of_a_stream(execution):
-                self._leave_streams_alone()
+                self.leave_alone("stream", "a streaming query's own checkpoint is its recovery")
                 continue
             spark = session_of(self._spark, execution.sparkSession())
             with active_session(spark):
                 for running in shuffles_of(execution.executedPlan(), spark, set(self._kept)):
-                    self._kept[running.number] = KeptShuffle(self._context, self.registry, self._tools, spark, running)
+                    self._kept[running.number] = KeptShuffle(
+                        self._context, self.registry, self._tools, spark, running, origin
+                    )
 
-    def _leave_streams_alone(self) -> None:
-        if not self._streams:
-            self._streams = True
-            self._context.master.vertex_skipped("stream", "a streaming query's own checkpoint is its recovery")
+    def _started_queries(self) -> list[tuple[Any, Origin]]:
+        started = self._queries.started()
+        self._origins = {
+            number: self._origins.get(number) or Origin.of(query, self._settings) for number, query in started.items()
+        }
+        origins = ((query.execution, self._origins[number]) for number, query in started.items())
+        return [(execution, origin) for execution, origin in origins if origin is not None]
+
+    def _noted_queries(self) -> list[tuple[Any, Origin]]:
+        """Return the queries that were noted, and forget those that the script has dropped.
+
+        They come before those that Spark has announced: a query may have begun ahead of its action.
+        """
+        with self._noting:
+            held = [(execution, origin) for noted, origin in self._noted if (execution := noted.get()) is not None]
+            if len(held) < len(self._noted):
+                self._noted = deque((pair for pair in self._noted if pair[0].get() is not None), _NOTED)
+        return held
+
+    def leave_alone(self, name: str, reason: str) -> None:
+        """Record, once, why a kind of query is not looked at."""
+        if name not in self._left_alone:
+            self._left_alone.add(name)
+            self._context.master.vertex_skipped(name, reason)
 
     def _forget(self, numbers: Set[int]) -> None:
         """Spark has no use for a shuffle any more: neither have we, and what was put back for it is deleted."""

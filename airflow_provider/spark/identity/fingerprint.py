@@ -21,9 +21,18 @@ from airflow_provider.spark.identity.plan_identity import PlanDescription, PlanR
 from airflow_provider.spark.jvm.determinism import varies
 from airflow_provider.spark.jvm.layout import CUTTING_SETTINGS
 from airflow_provider.spark.jvm.relation import cached_below
-from airflow_provider.spark.jvm.session_settings import active_session, settings_set, shuffle_settings
+from airflow_provider.spark.jvm.session_settings import (
+    QuerySettings,
+    active_session,
+    all_settings,
+    default_setting,
+    settings_set,
+    shuffle_settings,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pyspark.sql import DataFrame, SparkSession
 
     from airflow_provider.spark.identity.known import Known
@@ -90,7 +99,7 @@ def fingerprint(df: DataFrame, context: Known, version: str = "") -> Fingerprint
     named = {f"{explain.PLAN} columns": digest(df.schema.json())[:16]}
     if version:
         named[explain.GIVEN] = version
-    made = _fingerprint(spark, described, named)
+    made = _fingerprint(spark, described, all_settings(spark), named)
     return replace(made, opaque=()) if version else made
 
 
@@ -107,28 +116,44 @@ def drawn_in_cache(df: DataFrame, known: Known) -> tuple[str, ...]:
     return tuple(dict.fromkeys(reason for reason in found if varies(reason)))
 
 
-def exchange_fingerprint(spark: SparkSession, known: Known, canonical_exchange: Any) -> Fingerprint:
+def exchange_fingerprint(
+    spark: SparkSession, known: Known, canonical_exchange: Any, settings: QuerySettings
+) -> Fingerprint:
     """Return the fingerprint of what a shuffle writes: equal only if every row that it may hold is equal.
 
-    It covers the whole physical plan below, subqueries included, and how map outputs are written. What it reads of the
-    session's settings is what they are now: ask while the query runs.
+    It covers the whole physical plan below, subqueries included, and how map outputs are written.
 
     :param canonical_exchange: the exchange of a plan, or its query stage; its canonical form counts, which Spark itself
         takes for equal work
+    :param settings: what its query runs with, or ran
     """
     with active_session(spark):
         exchange = canonical_exchange.canonicalized()
         described = PlanReader(spark, known).read(exchange)
         named = {f"{explain.SETTING} {name}": value for name, value in shuffle_settings(spark).items()}
-    return _fingerprint(spark, described, named)
+    if not settings.in_tasks:
+        named[f"{explain.SETTING} of its tasks"] = "defaults"
+    return _fingerprint(spark, described, settings.values, named)
 
 
-def _fingerprint(spark: SparkSession, described: PlanDescription, named: dict[str, str]) -> Fingerprint:
+def changed_settings(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
+    """Return which settings that may change rows are not the same; one without a value is not one at its default."""
+    return sorted(name for name in before.keys() | after.keys() if _differs(name, before, after))
+
+
+def _differs(name: str, before: Mapping[str, str], after: Mapping[str, str]) -> bool:
+    return before.get(name) != after.get(name) and _has_meaning(name)
+
+
+def _fingerprint(
+    spark: SparkSession, described: PlanDescription, settings: Mapping[str, str], named: dict[str, str]
+) -> Fingerprint:
     """Return the fingerprint of a plan.
 
+    :param settings: of its session
     :param named: further parts
     """
-    named = {**named, **_settings(spark, described), **_versions(spark, described), **_modules(described)}
+    named = {**named, **_settings(spark, described, settings), **_versions(spark, described), **_modules(described)}
     parts = {
         explain.PLAN: described.plan[:16],
         **_label_functions(described.functions),
@@ -168,15 +193,15 @@ def _list(*texts: str) -> tuple[str, ...]:
     return (str(len(texts)), *texts)
 
 
-def _settings(spark: SparkSession, described: PlanDescription) -> dict[str, str]:
+def _settings(spark: SparkSession, described: PlanDescription, settings: Mapping[str, str]) -> dict[str, str]:
     """Return the settings that were given a value of their own and may change rows.
 
-    An expression keeps the modes that were in force when it was made, and its plan shows them: the settings of now
-    are for what is decided while it runs.
+    An expression keeps the modes that were in force when it was made, and its plan shows them: the settings are for
+    what is decided while it runs.
     """
-    settings = {name: value for name, value in settings_set(spark, "spark.sql.").items() if _has_meaning(name)}
-    settings |= {_TIME_ZONE: spark.conf.get(_TIME_ZONE) or "", **described.session}
-    return {f"{explain.SETTING} {name}": _shown(value) for name, value in settings.items()}
+    given = {name: value for name, value in settings_set(spark, settings, "spark.sql.").items() if _has_meaning(name)}
+    given |= {_TIME_ZONE: settings.get(_TIME_ZONE) or default_setting(spark, _TIME_ZONE), **described.session}
+    return {f"{explain.SETTING} {name}": _shown(value) for name, value in given.items()}
 
 
 def _has_meaning(setting: str) -> bool:

@@ -145,6 +145,16 @@ def adaptive_plans(plan: Any, spark: Any) -> Iterator[Any]:
                 yield from adaptive_plans(subquery, spark)
 
 
+def runs_later(plan: Any) -> bool:
+    """Whether shuffles of a plan run in the job that asks for its rows, and not as soon as the plan is made an RDD."""
+    return kind(plan) != ADAPTIVE and any(True for _ in static_shuffles(plan))
+
+
+def has_begun(spark: Any, plan: Any) -> bool:
+    """Whether stages were made of the adaptive plans in a physical plan."""
+    return any(AdaptivePlan(spark, each).has_begun for each in adaptive_plans(plan, spark))
+
+
 def _nodes(plan: Any) -> Iterator[Any]:
     yield plan
     for child in items(plan.children()):

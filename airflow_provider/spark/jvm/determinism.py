@@ -28,6 +28,7 @@ NOT_DETERMINISTIC: dict[str, str] = {
     "Sample": CHANCE,
     "MonotonicallyIncreasingID": PLACE,
     "SparkPartitionID": PLACE,
+    "AttachDistributedSequence": PLACE,
     "InputFileName": PLACE,
     "InputFileBlockStart": PLACE,
     "InputFileBlockLength": PLACE,

@@ -13,6 +13,7 @@ from typing import Any
 
 from airflow_provider.spark.jvm.reflection import private_field
 from airflow_provider.spark.jvm.scala import companion, items
+from airflow_provider.spark.jvm.session_settings import pairs_of
 
 SHUFFLE_EXCHANGE = "ShuffleExchangeExec"
 ADAPTIVE = "AdaptiveSparkPlanExec"
@@ -20,6 +21,17 @@ SHUFFLE_STAGE = "ShuffleQueryStageExec"
 BROADCAST_STAGE = "BroadcastQueryStageExec"
 _STAGES = {SHUFFLE_STAGE, BROADCAST_STAGE, "TableCacheQueryStageExec", "ResultQueryStageExec"}
 _WHOLE_PARTITIONS = {"MapInPandasExec", "MapInArrowExec", "PythonMapInArrowExec"}
+_GROUPS = {
+    "AggregateInPandasExec",
+    "ArrowAggregatePythonExec",
+    "ArrowWindowPythonExec",
+    "FlatMapCoGroupsInArrowExec",
+    "FlatMapCoGroupsInPandasExec",
+    "FlatMapGroupsInArrowExec",
+    "FlatMapGroupsInPandasExec",
+    "WindowInPandasExec",
+}
+"""Nodes whose Python functions are given the rows of a group, or of a window."""
 _EVALUATED = {"ArrowEvalPythonExec"}
 _OF_ITERATORS = {204, 251}
 """Kinds of Python functions that are given an iterator of a whole partition: pandas, Arrow."""
@@ -136,30 +148,60 @@ def _stages_made(adaptive: Any) -> Iterator[Any]:
             yield stage
 
 
-def functions_of_whole_partitions(canonical: Any) -> bool:
-    """Whether below another exchange a Python function is given whole partitions, whose rows it may number, say.
+def functions_of_several_rows(canonical: Any) -> str:
+    """Say why a Python function that is given several rows may be given others in a retry; empty text if none may.
+
+    Below another exchange it may be given partitions that are cut anew. Above another one it is given rows in the order
+    in which they were fetched: it may number them, say, or take the first one.
 
     :param canonical: the canonical form of an exchange
     """
-    pending = [(child, False) for child in items(canonical.children())]
+    pending = [(child, False, False) for child in items(canonical.children())]
     while pending:
-        node, deeper = pending.pop()
+        node, deeper, given = pending.pop()
         name = kind(node)
-        if deeper and (name in _WHOLE_PARTITIONS or (name in _EVALUATED and int(node.evalType()) in _OF_ITERATORS)):
-            return True
+        whole = name in _WHOLE_PARTITIONS or (name in _EVALUATED and int(node.evalType()) in _OF_ITERATORS)
+        if deeper and whole:
+            return "a function below another shuffle is given whole partitions, which a retry may cut anew"
+        if given and name.endswith("ExchangeExec"):
+            return "a function is given rows that were shuffled, and may depend on the order of rows"
         if name == "InMemoryTableScanExec":
-            pending.append((node.relation().cachedPlan(), True))
+            pending.append((node.relation().cachedPlan(), True, given))
         below = deeper or name.endswith("ExchangeExec")
-        pending += [(child, below) for child in items(node.children())]
-        pending += [(subquery, True) for subquery in items(node.subqueries())]
+        given = given or whole or name in _GROUPS
+        pending += [(child, below, given) for child in items(node.children())]
+        pending += [(subquery, True, False) for subquery in items(node.subqueries())]
         if name in _WRAPPED:
-            pending.append((getattr(node, _WRAPPED[name])(), below))
-    return False
+            pending.append((getattr(node, _WRAPPED[name])(), below, given))
+    return ""
 
 
 def is_of_a_stream(execution: Any) -> bool:
     """Whether a ``QueryExecution`` is a batch of a streaming query."""
     return kind(execution) == "IncrementalExecution"
+
+
+@dataclass(frozen=True)
+class RunningQuery:
+    """A SQL execution that is under way, or was.
+
+    :ivar execution: its ``QueryExecution``
+    """
+
+    execution: Any
+    _record: Any
+
+    @property
+    def modified(self) -> dict[str, str] | None:
+        """The settings that its session had when it began, where they are not its application's; ``None`` if Spark has
+        not recorded them yet. Spark hides values that look like secrets.
+        """
+        settings = self._record.modifiedConfigs()
+        return None if settings is None else pairs_of(settings)
+
+    def ran(self, stage: int) -> bool:
+        """Whether a stage was part of one of its jobs."""
+        return bool(self._record.stages().contains(stage))
 
 
 class RunningQueries:
@@ -178,9 +220,10 @@ class RunningQueries:
         listed = str(self._live.keySet().toString()).strip("[]")
         return frozenset(int(number) for number in listed.split(",") if number)
 
-    def started(self) -> list[tuple[int, Any]]:
-        """Return number and ``QueryExecution`` of each, once Spark has announced it: its plan exists then."""
-        live = self.running()  # a Long of Java's cannot be passed as a key
-        found = [(int(entry.getKey()), entry) for entry in self._by_id.entrySet().toArray()]
-        announced = sorted((pair for pair in found if pair[0] in live), key=lambda pair: pair[0])
-        return [(number, entry.getValue()) for number, entry in announced]
+    def started(self) -> dict[int, RunningQuery]:
+        """Return each by its number, the oldest first, once Spark has announced it: its plan exists then."""
+        # A Long of Java's cannot be passed as a key.
+        records = {int(entry.getKey()): entry for entry in self._live.entrySet().toArray()}
+        found = {int(entry.getKey()): entry for entry in self._by_id.entrySet().toArray()}
+        announced = sorted(found.keys() & records.keys())
+        return {number: RunningQuery(found[number].getValue(), records[number].getValue()) for number in announced}

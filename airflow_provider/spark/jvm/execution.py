@@ -67,6 +67,11 @@ class PreparedJob:
             return list(rows)
 
 
+def in_execution(spark: Any) -> bool:
+    """Whether the jobs that this thread starts belong to a SQL execution, whose settings their tasks then know."""
+    return spark._jsparkSession.sparkContext().getLocalProperty("spark.sql.execution.id") is not None
+
+
 def tries_of_a_task(spark_context: Any) -> int:
     """Return how often Spark runs a task that fails: ``spark.task.maxFailures``, but once with a local master."""
     return int(spark_context._jsc.sc().taskScheduler().maxTaskFailures())

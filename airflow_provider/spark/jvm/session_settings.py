@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from airflow_provider.spark.jvm.scala import companion, items
 
 _BETWEEN = "\x01"
+_SQL = "spark.sql."
+
+
+@dataclass(frozen=True)
+class QuerySettings:
+    """What a query runs with.
+
+    :ivar values: the settings of its session, each that has a value
+    :ivar in_tasks: whether its tasks know them, too. Those of a frame that becomes an RDD run with Spark's defaults:
+        only an action tells its session's settings to its tasks (``SQLExecution.withSQLConfPropagated``)
+    """
+
+    values: Mapping[str, str]
+    in_tasks: bool = True
 
 
 @contextmanager
@@ -48,19 +63,32 @@ def settings_of_tasks(spark: Any) -> Iterator[None]:
         context.setLocalProperties(before)
 
 
-def settings_set(spark: Any, *prefixes: str) -> dict[str, str]:
-    """Return the settings below *prefixes* whose value is not Spark's default, however they were set."""
+def settings_set(spark: Any, settings: Mapping[str, str], *prefixes: str) -> dict[str, str]:
+    """Return those of *settings* below *prefixes* whose value is not Spark's default, however they were set."""
     known = companion(spark._jvm.org.apache.spark.sql.internal, "SQLConf")
     return {
-        name: value
-        for name, value in all_settings(spark).items()
-        if name.startswith(prefixes) and value != _default(known, name)
+        name: value for name, value in settings.items() if name.startswith(prefixes) and value != _default(known, name)
     }
+
+
+def default_setting(spark: Any, name: str) -> str:
+    """Return what a setting is if nobody sets it; empty text if Spark does not know it."""
+    return _default(companion(spark._jvm.org.apache.spark.sql.internal, "SQLConf"), name) or ""
 
 
 def all_settings(spark: Any) -> dict[str, str]:
     """Return all settings that a session has, those of its application among them."""
-    settings = spark._jsparkSession.conf().getAll()
+    return pairs_of(spark._jsparkSession.conf().getAll())
+
+
+def application_settings(spark: Any) -> dict[str, str]:
+    """Return the SQL settings with which each session of an application begins."""
+    pairs = spark._jsparkSession.sharedState().conf().getAllWithPrefix(_SQL)
+    return {_SQL + str(pair._1()): str(pair._2()) for pair in pairs}
+
+
+def pairs_of(settings: Any) -> dict[str, str]:
+    """Return what a map of Scala's with texts holds."""
     printed = [text.partition(" -> ") for text in str(settings.mkString(_BETWEEN)).split(_BETWEEN)]
     if len(printed) == int(settings.size()) and all(arrow for _, arrow, _ in printed):
         return {name: value for name, _, value in printed}

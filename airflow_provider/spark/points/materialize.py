@@ -20,7 +20,7 @@ from airflow_provider.core.vertex_token import vertex_of
 from airflow_provider.spark.jvm.carriers import to_carriers
 from airflow_provider.spark.jvm.execution import PreparedJob, job_properties, leaf_parallelism, tries_of_a_task
 from airflow_provider.spark.jvm.layout import CUTTING_SETTINGS, WHOLE
-from airflow_provider.spark.jvm.session_settings import settings_set
+from airflow_provider.spark.jvm.session_settings import all_settings, settings_set
 from airflow_provider.spark.points.cut import Cut
 from airflow_provider.spark.points.manifests import Delivering
 from airflow_provider.spark.points.partition_io import (
@@ -124,7 +124,7 @@ def materialize(
     description = f"checkpoint {point.name}"
     known = master.vertex(point.vertex)
     recorded = Cut.from_spec(known.initialized.layout_spec) if known and known.initialized.deterministic else None
-    settings = settings_set(spark, *CUTTING_SETTINGS)
+    settings = settings_set(spark, all_settings(spark), *CUTTING_SETTINGS)
     with leaf_parallelism(spark, recorded.leaf_parallelism if recorded else 0) as parallelism:
         writing = _writing(context, point, collector)
         started = time.monotonic()

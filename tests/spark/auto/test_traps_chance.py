@@ -11,12 +11,14 @@ import pytest
 
 from airflow_provider.spark.auto.watching import Application
 from airflow_provider.spark.jvm.determinism import OF_PHYSICAL_PLANS
+from airflow_provider.spark.jvm.session_settings import QuerySettings, all_settings
 from tests.spark.attempts import Attempts
 from tests.spark.auto.watched import auto_attempt, configured, shuffle_numbers
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+Rows = Callable[[pd.DataFrame], pd.DataFrame]
 pytestmark = pytest.mark.spark
 
 AS_PLANNED = {"spark.sql.adaptive.enabled": "false"}
@@ -53,6 +55,10 @@ def aggregated(expression: str) -> Callable[[DataFrame], DataFrame]:
     return lambda df: df.groupBy("customer").agg(F.expr(expression).alias("some")).groupBy("some").count()
 
 
+def in_pandas_order(df: DataFrame) -> DataFrame:
+    return df.pandas_api().reset_index().to_spark().groupBy("customer").max("index")
+
+
 CASES: dict[str, tuple[Callable[[DataFrame], DataFrame], list[str], str]] = {
     "orderBy": (lambda df: df.orderBy("amount", "customer"), [], "RangePartitioning"),
     "repartitionByRange": (lambda df: df.repartitionByRange(3, "customer"), [], "RangePartitioning"),
@@ -68,6 +74,10 @@ CASES: dict[str, tuple[Callable[[DataFrame], DataFrame], list[str], str]] = {
     "sample": (lambda df: totals(df.sample(0.5, 7)), [], "Sample: it draws random numbers"),
     "monotonically_increasing_id": (with_column("monotonically_increasing_id()"), [], "MonotonicallyIncreasingID"),
     "spark_partition_id": (with_column("spark_partition_id()"), [], "SparkPartitionID"),
+    "input_file_name": (with_column("input_file_name()"), [], "InputFileName: it depends on how rows are spread"),
+    "input_file_block_start": (with_column("input_file_block_start()"), [], "InputFileBlockStart: it depends on how"),
+    "input_file_block_length": (with_column("input_file_block_length()"), [], "InputFileBlockLength: it depends on"),
+    "pandas' default index": (in_pandas_order, [], "AttachDistributedSequence: it depends on how rows are spread"),
     "first": (aggregated("first(amount)"), [], "First: it depends on the order of rows"),
     "collect_list": (aggregated("collect_list(amount)"), [], "CollectList: it depends on the order of rows"),
     "dropDuplicates": (lambda df: totals(df.dropDuplicates(["amount"])), [], "First: it depends on the order of rows"),
@@ -165,6 +175,60 @@ def test_a_function_of_whole_partitions_is_one_incarnation(
         (row,) = query().collect()
         assert row.how_many == row["last"] + 1
     assert "whole partitions" in said
+
+
+def of_groups(df: DataFrame, rows: Rows) -> DataFrame:
+    return df.groupBy("customer").applyInPandas(rows, df.schema)
+
+
+def of_two_groups(df: DataFrame, rows: Rows) -> DataFrame:
+    customers = df.select("customer").distinct()
+
+    def both(left: pd.DataFrame, right: pd.DataFrame) -> pd.DataFrame:
+        return rows(left)
+
+    return df.groupBy("customer").cogroup(customers.groupBy("customer")).applyInPandas(both, df.schema)
+
+
+def of_partitions(df: DataFrame, rows: Rows) -> DataFrame:
+    def each(frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+        yield rows(pd.concat(frames))
+
+    return df.repartition(2, "customer").mapInPandas(each, df.schema)
+
+
+@pytest.mark.parametrize("apply", [of_groups, of_two_groups, of_partitions])
+def test_a_function_sees_rows_in_one_order(
+    spark: SparkSession, tmp_path: Path, attempts: Attempts, apply: Callable[[DataFrame, Rows], DataFrame]
+) -> None:
+    """A function that is given rows that were shuffled may take the last one of them, and another one the rest. A retry
+    that cuts the files anew shuffles in another order: what the first attempt made of its order is not put back, or a
+    row would be there twice.
+    """
+    for name, rows in (("large", range(300)), ("small", range(300, 500))):
+        lines = (f'{{"customer": {row % 5}, "amount": {row}}}' for row in rows)
+        (tmp_path / f"{name}.json").write_text("".join(f"{line:39}\n" for line in lines))
+
+    def read() -> DataFrame:
+        return spark.read.schema("customer long, amount long").json(f"{tmp_path}/*.json")
+
+    def last() -> DataFrame:
+        return apply(read(), lambda rows: rows.iloc[-1:]).groupBy("amount").count()
+
+    def others() -> DataFrame:
+        return apply(read(), lambda rows: rows.iloc[:-1]).groupBy("amount").count()
+
+    # A task each has most of the large file, the small file, and the rest of the large one.
+    cut = {**AS_PLANNED, "spark.sql.files.maxPartitionBytes": "8200", "spark.sql.files.openCostInBytes": "0"}
+    with configured(spark, cut), auto_attempt(attempts, spark) as first:
+        df = last()
+        df.collect()
+        first.keep(df)
+        said = first.skipped()
+    with configured(spark, TOGETHER), auto_attempt(attempts, spark):
+        rows = last().union(others()).collect()
+    assert sorted(row.amount for row in rows) == list(range(500))
+    assert "order of rows" in said
 
 
 def test_an_observation_beside_what_was_kept_has_its_values(
@@ -274,7 +338,8 @@ def test_a_streaming_query_is_left_alone(
         writer = df.writeStream.format("noop").outputMode(mode).trigger(availableNow=True)
         query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
         query.awaitTermination()
-        first.application.note(query._jsq.streamingQuery().lastExecution())  # type: ignore[attr-defined]
+        batch = query._jsq.streamingQuery().lastExecution()  # type: ignore[attr-defined]
+        first.application.note(batch, QuerySettings(all_settings(spark)))
         for _ in range(30):
             first.application.look()
         assert first.kept() == []

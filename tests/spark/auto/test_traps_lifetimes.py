@@ -77,11 +77,10 @@ def test_looking_on_keeps_no_shuffle_alive(spark: SparkSession, orders: Path, at
             rows = df._jdf.queryExecution().toRdd().count()
             assert rows
             numbers |= set(shuffle_numbers(spark, df))
-            first.application.note(df._jdf.queryExecution())
+            first.see(df)
         for _ in range(30):
             first.application.look()
         assert first.kept() == ["shuffle(customer)"]
-        first.application._noted.clear()  # in an hour they would have gone
         del df
         assert len(numbers) == 2
         wait_until(lambda: forgotten(spark, numbers, first), "Spark has cleaned up the shuffles")

@@ -191,7 +191,7 @@ def test_a_shuffle_that_cannot_be_looked_at_is_left_alone(
         frames = [spark.read.parquet(str(orders)).groupBy(key).count() for key in ("amount", "customer")]
         for df in frames:
             df.collect()
-            first.application.note(df._jdf.queryExecution())
+            first.see(df)
         assert first.keep(frames[0]) == ["shuffle(customer)"]
         assert "it cannot be looked at: LookupError: no stage 7" in first.skipped()
 

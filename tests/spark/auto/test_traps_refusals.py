@@ -21,6 +21,7 @@ from airflow_provider.spark.jvm.adaptive_plan import AdaptivePlan
 from airflow_provider.spark.jvm.exchanges import shuffles_of
 from airflow_provider.spark.jvm.map_output_tracker import not_sparks_own_files
 from airflow_provider.spark.jvm.reflection import NoSuchMember
+from airflow_provider.spark.jvm.session_settings import QuerySettings, all_settings
 from tests.spark.attempts import Attempts
 from tests.spark.auto.watched import EVERYTHING, AutoAttempt, auto_attempt, configured
 from tests.support.driver import DriverHarness
@@ -40,8 +41,10 @@ def identities(spark: SparkSession, attempt: AutoAttempt, df: DataFrame) -> list
     """Identities of the shuffles of a query, after it has run; those further up first."""
     df.collect()
     plan = df._jdf.queryExecution().executedPlan()
-    found = shuffles_of(plan, spark, set())
-    return [ShuffleIdentity.of(attempt.context, spark, each.exchange, each.canonical).vertex for each in found]
+    found, settings = shuffles_of(plan, spark, set()), QuerySettings(all_settings(spark))
+    return [
+        ShuffleIdentity.of(attempt.context, spark, each.exchange, each.canonical, settings).vertex for each in found
+    ]
 
 
 PAIRS: dict[str, tuple[Callable[[DataFrame], DataFrame], Callable[[DataFrame], DataFrame]]] = {
@@ -272,7 +275,7 @@ def test_without_the_field_of_a_shuffle_the_watching_ends(
         try:
             df = by_customer(spark, orders)
             assert len(df.collect()) == 300
-            application.note(df._jdf.queryExecution())
+            application.note(df._jdf.queryExecution(), QuerySettings(all_settings(spark)))
             wait_until(lambda: watcher.application() is None, "the watching has ended")
         finally:
             watcher.stop()

@@ -17,6 +17,7 @@ from airflow_provider.spark.auto.watching import Application, Watcher
 from airflow_provider.spark.interception import intercepted
 from airflow_provider.spark.jvm.exchanges import shuffles_of
 from airflow_provider.spark.jvm.reflection import of_environment
+from airflow_provider.spark.jvm.session_settings import QuerySettings, all_settings
 from airflow_provider.spark.local_dirs import LocalDirs
 from airflow_provider.storage.partition_store import PartitionStore
 
@@ -51,11 +52,15 @@ class AutoAttempt:
 
     def keep(self, df: DataFrame) -> list[str]:
         """Store the shuffles of a query that has run in this process; return what is kept, by name."""
-        execution = df._jdf.queryExecution()
-        self.application.note(execution)
+        self.see(df)
         for _ in range(30):
             self.application.look()
         return self.kept()
+
+    def see(self, df: DataFrame) -> None:
+        """Let the looks see a query that an action of now has run."""
+        spark = df.sparkSession
+        self.application.note(df._jdf.queryExecution(), QuerySettings(all_settings(spark)))
 
     def kept(self) -> list[str]:
         """The shuffles that are in the store, whole."""

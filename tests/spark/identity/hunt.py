@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider.spark.identity.fingerprint import exchange_fingerprint
 from airflow_provider.spark.identity.plan_identity import PlanDescription, PlanReader
 from airflow_provider.spark.jvm.scala import items
+from airflow_provider.spark.jvm.session_settings import QuerySettings, all_settings
 from tests.spark.identity.learnt import Learnt
 
 if TYPE_CHECKING:
@@ -128,7 +129,7 @@ class Hunter:
         exchange = next(exchanges(plan), None)
         if exchange is None:
             return None
-        found = exchange_fingerprint(self._spark, self._learnt, exchange)
+        found = exchange_fingerprint(self._spark, self._learnt, exchange, QuerySettings(all_settings(self._spark)))
         return None if found.opaque else found.digest
 
 

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 from airflow_provider.spark.identity.fingerprint import exchange_fingerprint
+from airflow_provider.spark.jvm.session_settings import QuerySettings, all_settings
 from tests.queries.data import QuerySuite
 from tests.spark.identity.hunt import exchanges
 from tests.spark.identity.learnt import Learnt
@@ -38,7 +39,8 @@ def main(kind: str, folder: str, order: str) -> None:
     found = {}
     for number in numbers:
         plan = spark.sql(suite.sql(number))._jdf.queryExecution().executedPlan()
-        made = [exchange_fingerprint(spark, learnt, exchange) for exchange in exchanges(plan)]
+        settings = QuerySettings(all_settings(spark))
+        made = [exchange_fingerprint(spark, learnt, exchange, settings) for exchange in exchanges(plan)]
         found[number] = [{"digest": one.digest, "opaque": one.opaque} for one in made]
     Path(sys.argv[4]).write_text(json.dumps(found))
     spark.stop()

@@ -10,6 +10,7 @@ import pytest
 
 from airflow_provider.spark.identity.fingerprint import Fingerprint, exchange_fingerprint, fingerprint
 from airflow_provider.spark.identity.plan_identity import PlanReader
+from airflow_provider.spark.jvm.session_settings import QuerySettings, all_settings
 from tests.spark.identity.hunt import exchanges, identity
 from tests.spark.identity.learnt import Learnt
 
@@ -21,7 +22,8 @@ pytestmark = pytest.mark.spark
 
 def shuffled(df: DataFrame) -> Fingerprint:
     """The fingerprint of the shuffle that runs last."""
-    return exchange_fingerprint(df.sparkSession, Learnt(), next(exchanges(df._jdf.queryExecution().executedPlan())))
+    spark, exchange = df.sparkSession, next(exchanges(df._jdf.queryExecution().executedPlan()))
+    return exchange_fingerprint(spark, Learnt(), exchange, QuerySettings(all_settings(spark)))
 
 
 def explicit(df: DataFrame) -> Fingerprint:

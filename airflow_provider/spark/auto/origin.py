@@ -1,0 +1,66 @@
+"""Where a shuffle comes from: the query that ran it, and the settings that this began with.
+
+A look may come when the query is over and the script has changed a setting for the next one. What is asked of a plan
+then is answered with the settings of now, so these must still be the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from airflow_provider.spark.auto.shuffle_vertex import NotKept
+from airflow_provider.spark.identity.fingerprint import changed_settings
+from airflow_provider.spark.jvm.session_settings import QuerySettings
+
+if TYPE_CHECKING:
+    from airflow_provider.spark.jvm.exchanges import RunningQuery
+
+_HIDDEN = "*********(redacted)"
+"""What Spark records in the place of a value that looks like a secret."""
+
+
+@dataclass(frozen=True)
+class Origin:
+    """The query that a shuffle was found in.
+
+    :ivar settings: what the query began with
+    :ivar query: Spark's record of it; ``None`` if it has none, then the shuffle cannot be older than the query
+    """
+
+    settings: QuerySettings
+    query: RunningQuery | None = None
+
+    @classmethod
+    def of(cls, query: RunningQuery, application: Mapping[str, str]) -> Origin | None:
+        """Return the origin that a query is; ``None`` if Spark has not recorded its settings yet.
+
+        :param application: the settings with which the application's sessions begin
+        """
+        modified = query.modified
+        return None if modified is None else cls(QuerySettings({**application, **modified}), query)
+
+    def check(self, stage: int, now: Mapping[str, str]) -> QuerySettings:
+        """Return what the tasks of a shuffle ran with.
+
+        :param stage: Spark's stage id of its map tasks
+        :param now: all settings of the session
+        :raises NotKept: that is not known, or not what the session has now
+        """
+        if self.query is not None and not self.query.ran(stage):
+            raise NotKept("it ran before the query in which it was found, with settings that are not known")
+        ensure_same(self.settings.values, now)
+        return QuerySettings(now, self.settings.in_tasks)
+
+
+def ensure_same(before: Mapping[str, str], now: Mapping[str, str]) -> None:
+    """Make sure that no setting has changed that may change rows.
+
+    :raises NotKept: one has
+    """
+    changed = changed_settings(before, now)
+    if changed and before.get(changed[0]) == _HIDDEN:
+        raise NotKept(f"Spark hides the value that {changed[0]} had when its query began")
+    if changed:
+        raise NotKept(f"{changed[0]} has changed since its query began")
