@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -279,6 +280,37 @@ def test_a_streaming_query_is_left_alone(
             first.application.look()
         assert first.kept() == []
         assert "a streaming query's own checkpoint is its recovery" in first.skipped()
+
+
+@pytest.mark.parametrize("kind", ["udf", "pandas_udf", "mapInPandas"])
+def test_a_function_that_draws_is_not_kept(spark: SparkSession, orders: Path, attempts: Attempts, kind: str) -> None:
+    """Nothing above a Python function that reaches a source of chance is kept, though nobody has marked it; the reason
+    names both.
+    """
+    from pyspark.sql import functions as F
+
+    def key(amount: int) -> str:
+        return f"{amount}-{uuid.uuid4()}"
+
+    def keys(amounts: pd.Series) -> pd.Series:
+        return amounts.map(key)
+
+    def with_keys(frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+        for frame in frames:
+            yield frame.assign(key=keys(frame["amount"]))
+
+    df = spark.read.parquet(str(orders)).select("customer", "amount")
+    if kind == "mapInPandas":
+        df = df.mapInPandas(with_keys, "customer long, amount long, key string")
+    else:
+        made = F.udf(key, "string") if kind == "udf" else F.pandas_udf(keys, "string")
+        df = df.withColumn("key", made("amount"))
+    with auto_attempt(attempts, spark) as first:
+        df = df.groupBy("customer").agg(F.max("key"))
+        df.collect()
+        assert first.keep(df) == []
+        name = {"udf": "key", "pandas_udf": "keys", "mapInPandas": "with_keys"}[kind]
+        assert f"function '{name}' is not deterministic: it reaches uuid.uuid4" in first.skipped()
 
 
 @pytest.mark.parametrize("stopped", [False, True], ids=["one application", "an application each"])
