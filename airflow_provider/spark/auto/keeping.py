@@ -67,12 +67,14 @@ class KeptShuffle:
         tools: Tools,
         spark: Any,
         running: RunningShuffle,
+        purpose: str | None,
     ) -> None:
         self._context = context
         self._registry = registry
         self._tools = tools
         self._spark = spark
         self._shuffle = WeakShuffle(spark._jvm, running)
+        self._purpose = purpose
         self._counts = running.exchange.metrics()
         self._rdd = int(running.dependency.rdd().id())
         self._maps = int(running.dependency.rdd().getNumPartitions())
@@ -154,7 +156,7 @@ class KeptShuffle:
         try:
             with active_session(self._spark):
                 identity = ShuffleIdentity.of(self._context, self._spark, running.exchange, running.canonical)
-                identity = identity.occurrence(self._context, take=True)
+                identity = identity.occurrence(self._context, self._purpose, take=True)
                 vertex = ShuffleVertex.of(self._context, self._spark, running.exchange, running.dependency, identity)
         except NotKept as reason:
             self._leave_alone(str(reason))

@@ -99,7 +99,7 @@ class Application:
         self._costly_after = cost.least / cores if cores else 0.0
         self._looked = time.monotonic()
         self._tools = Tools(MapOutputTracker(spark), StageMetricsReader(spark), cost, cores)
-        self._noted: deque[tuple[Any, float]] = deque(maxlen=_NOTED)
+        self._noted: deque[tuple[Any, float, str]] = deque(maxlen=_NOTED)
         self._noting = threading.Lock()
         self._kept: dict[int, KeptShuffle] = {}
         self._unseen: dict[int, _Unseen] = {}
@@ -113,9 +113,11 @@ class Application:
         return number
 
     def note(self, execution: Any) -> None:
-        """Look at the plan of a query that Spark does not announce: ``DataFrame.rdd`` runs its shuffles by itself."""
+        """Look at the plan of a query of this thread that Spark does not announce: ``DataFrame.rdd`` runs its shuffles
+        by itself.
+        """
         with self._noting:
-            self._noted.append((execution, time.monotonic()))
+            self._noted.append((execution, time.monotonic(), self._context.purposes.own))
 
     def look(self) -> None:
         """See what is new, and keep what is worth it."""
@@ -151,15 +153,18 @@ class Application:
 
     def _find(self) -> None:
         with self._noting:
-            noted = [execution for execution, _ in self._noted]
-        for execution in [*(execution for _, execution in self._queries.started()), *noted]:
+            noted = [(execution, purpose) for execution, _, purpose in self._noted]
+        for execution, own in [*self._context.purposes.started(self._queries), *noted]:
             if is_of_a_stream(execution):
                 self._leave_streams_alone()
                 continue
             spark = session_of(self._spark, execution.sparkSession())
             with active_session(spark):
                 for running in shuffles_of(execution.executedPlan(), spark, set(self._kept)):
-                    self._kept[running.number] = KeptShuffle(self._context, self.registry, self._tools, spark, running)
+                    cached = running.cached
+                    purpose = own if cached is None else self._context.purpose(cached)
+                    kept = KeptShuffle(self._context, self.registry, self._tools, spark, running, purpose)
+                    self._kept[running.number] = kept
 
     def _leave_streams_alone(self) -> None:
         if not self._streams:
