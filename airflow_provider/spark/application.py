@@ -27,6 +27,7 @@ class ApplicationState:
     :ivar broadcasts: broadcast id → where its pickled value is
     :ivar ranges: expression ids of ranges whose number of slices the script left open
     :ivar shapes: class of the JVM → what it holds
+    :ivar cached: number of a cached frame's plan → what stands for the frame in all attempts
     :ivar points: vertex → the recovery point as the script reached it
     :ivar recomputed: vertices that a failover has computed again, so that older DataFrames read what is gone
     :ivar lack: what its executors lack, empty text for nothing; ``None`` as long as they were not asked
@@ -37,6 +38,7 @@ class ApplicationState:
     broadcasts: dict[int, Any] = field(default_factory=dict)
     ranges: set[int] = field(default_factory=set)
     shapes: dict[str, ClassShape] = field(default_factory=dict)
+    cached: dict[int, str] = field(default_factory=dict)
     points: dict[str, RecoveryPoint] = field(default_factory=dict)
     recomputed: set[str] = field(default_factory=set)
     lack: str | None = None

@@ -25,6 +25,8 @@ class Kind(enum.Enum):
     """A DataFrame's own query runs. All methods that return rows come to one of these."""
     COUNT = enum.auto()
     TO_RDD = enum.auto()
+    CACHE = enum.auto()
+    """A DataFrame is marked to be cached."""
     SQL = enum.auto()
     SETTING = enum.auto()
     """``df.write`` is set up."""

@@ -19,6 +19,7 @@ from airflow_provider.core.vertex_token import vertex_identity
 from airflow_provider.spark.application import ApplicationState, CurrentApplication
 from airflow_provider.spark.identity.draws import Draws
 from airflow_provider.spark.identity.notes import notes
+from airflow_provider.spark.jvm.purposes import Purposes
 from airflow_provider.storage.state_files import StateFiles
 
 if TYPE_CHECKING:
@@ -36,7 +37,10 @@ class RecoveryContext:
     :ivar called: vertex → how this attempt calls it, for what it has come to and for what is hidden by that
     :ivar done: vertex → its partitions, for vertices that this attempt has already come to
     :ivar executions: the state and version of each vertex's execution
-    :ivar occurrences: identity of a shuffle that calls functions → how many of it this attempt has come to
+    :ivar occurrences: identity of a shuffle that calls functions, and what it is for → how many of it this attempt has
+        come to
+    :ivar purposes: what the queries of the script's threads are for
+    :ivar cached: fingerprint of a frame that calls functions → how often the script has cached it
     :ivar failing_over: held by the thread that handles a failure
     :ivar hadoop_root: the event store's root as Hadoop's file systems write it
     """
@@ -49,6 +53,8 @@ class RecoveryContext:
     done: dict[str, dict[int, StoredPartition]] = field(default_factory=dict)
     executions: Executions = field(default_factory=Executions)
     occurrences: Counter[str] = field(default_factory=Counter)
+    purposes: Purposes = field(default_factory=Purposes)
+    cached: Counter[str] = field(default_factory=Counter)
     failing_over: Any = field(default_factory=threading.RLock)
     lock: Any = field(default_factory=threading.RLock)
 
@@ -64,6 +70,14 @@ class RecoveryContext:
     def notes(self) -> Stages:
         """Note what the script's DataFrames do not tell."""
         return notes(lambda: self.application, self.draws)
+
+    def purpose(self, cached: int | None = None) -> str | None:
+        """Return what a query of this thread is for, or what stands for a cached frame: it may be read for several
+        outputs, of which a retry leaves some out. ``None`` if nobody knows the frame.
+
+        :param cached: the number of its plan
+        """
+        return self.purposes.own if cached is None else self.application.cached.get(cached)
 
     def unique_name(self, name: str, fingerprint: str) -> str:
         """Return *name*, or ``name#2`` and so on where it was already used for something else in this attempt."""

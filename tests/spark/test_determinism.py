@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -40,6 +42,7 @@ def frames(spark: SparkSession) -> dict[str, Callable[[], DataFrame]]:
 
     window = Window.partitionBy("k").orderBy("k")
     strange = F.udf(lambda x: x, "long").asNondeterministic()
+    drawing = F.udf(lambda x: f"{x}-{uuid.uuid4()}", "string")
     return {
         "rand": lambda: base().withColumn("x", F.rand()),
         "rand with a seed": lambda: base().withColumn("x", F.rand(3)),
@@ -81,6 +84,7 @@ def frames(spark: SparkSession) -> dict[str, Callable[[], DataFrame]]:
         "repartition": lambda: base().repartition(3),
         "dropDuplicates": lambda: base().dropDuplicates(["k"]),
         "a function that is marked": lambda: base().withColumn("x", strange("id")),
+        "a function that draws": lambda: base().withColumn("x", drawing("id")),
     }
 
 
@@ -90,7 +94,7 @@ NAMES = [
     "input_file_name", "first", "last", "any_value", "collect_list", "collect_set", "listagg", "max_by", "mode",
     "row_number", "lag", "ntile", "limit", "limit in a subquery", "offset", "sample", "sample by keyword",
     "sample with replacement", "sample with a seed", "sample whose seed is dropped", "randomSplit", "repartition",
-    "dropDuplicates", "a function that is marked",
+    "dropDuplicates", "a function that is marked", "a function that draws",
 ]  # fmt: skip
 
 
@@ -138,17 +142,22 @@ def test_draws_of_one_frame_are_told_apart(spark: SparkSession, context: Recover
         assert fingerprint(twice, context).digest != fingerprint(two, context).digest
 
 
-@pytest.mark.parametrize("drawn", [True, False])
-def test_what_is_made_of_a_cached_frame_fits_to_it(spark: SparkSession, attempts: Attempts, drawn: bool) -> None:
+@pytest.mark.parametrize("drawn", ["by Spark", "by a function", ""])
+def test_what_is_made_of_a_cached_frame_fits_to_it(spark: SparkSession, attempts: Attempts, drawn: str) -> None:
     """A cached frame of random numbers has one value in an attempt, so what an earlier attempt has made of its own is
     not used; what only depends on the order of rows is.
     """
     from pyspark.sql import functions as F
 
+    columns = {
+        "by Spark": F.rand,
+        "by a function": F.udf(lambda: random.random(), "double"),
+        "": lambda: F.col("id") / 7,
+    }
     reused = []
     for _ in range(2):
         with attempts.attempt() as context:
-            base = spark.range(100).withColumn("z", F.rand() if drawn else F.col("id") / 7).cache()
+            base = spark.range(100).withColumn("z", columns[drawn]()).cache()
             expected = base.agg(F.sum("z")).collect()[0][0]
             made = checkpoint(base.groupBy().agg(F.sum("z").alias("z"), F.first("id")), "sum").collect()[0]
             assert made.z == pytest.approx(expected)
@@ -159,8 +168,6 @@ def test_what_is_made_of_a_cached_frame_fits_to_it(spark: SparkSession, attempts
 
 def test_the_random_numbers_of_a_script_are_its_own(spark: SparkSession, attempts: Attempts) -> None:
     """What Python's generator gives, and which rows a sample holds, is the same with recovery and without."""
-    import random
-
     from pyspark.sql import functions as F
 
     def script() -> list[object]:

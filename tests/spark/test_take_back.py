@@ -311,6 +311,29 @@ def test_what_others_have_added_stays(spark: SparkSession, attempts: Attempts, t
     assert spark.read.parquet(str(target)).count() == 3 + 5 + 7 + 11
 
 
+def test_keys_of_a_function_meet(
+    spark: SparkSession, attempts: Attempts, target: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Two outputs of one cached frame have the same keys of a Python function, which nobody has marked, though the
+    first attempt ended between them: the rows that it has added go, and both outputs are written by one attempt.
+    """
+
+    def script(outputs: str) -> None:
+        frame = spark.range(20).withColumn("key", F.udf(lambda x: f"{x}-{uuid.uuid4()}", "string")("id")).cache()
+        for output in outputs:
+            frame.write.mode("append").parquet(f"{target}/{output}")
+        frame.unpersist()
+
+    with retry(attempts):
+        script("a")
+    with caplog.at_level(logging.INFO, "airflow_provider"), retry(attempts) as (_, output):
+        output.prepare(spark)
+        script("ab")
+    first, second = (spark.read.parquet(f"{target}/{output}") for output in "ab")
+    assert first.count() == second.count() == first.join(second, "key").count() == 20
+    assert "is not deterministic: it reaches uuid.uuid4" in caplog.text
+
+
 @pytest.mark.parametrize("changed", [False, True])
 def test_rows_of_a_write_that_is_not_made_again(
     spark: SparkSession, attempts: Attempts, target: Path, changed: bool, caplog: pytest.LogCaptureFixture

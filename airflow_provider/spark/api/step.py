@@ -95,7 +95,8 @@ class _Step:
                 "; ".join(opaque),
             )
         master.check_now()
-        value = fn(*args)
+        with self._context.purposes.serving(self._name):
+            value = fn(*args)
         master.check()
         return self._keep(value, identity, save)
 

@@ -71,6 +71,7 @@ class KeptShuffle:
         spark: Any,
         running: RunningShuffle,
         origin: Origin,
+        purpose: str | None,
     ) -> None:
         self._context = context
         self._registry = registry
@@ -79,6 +80,7 @@ class KeptShuffle:
         self._shuffle = WeakShuffle(spark._jvm, running)
         self.number = running.number
         self._origin = origin
+        self._purpose = purpose
         self._counts = running.exchange.metrics()
         self._rdd = int(running.dependency.rdd().id())
         self._maps = int(running.dependency.rdd().getNumPartitions())
@@ -164,7 +166,7 @@ class KeptShuffle:
                 settings = self._origin.check(stage, all_settings(self._spark))
                 identity = ShuffleIdentity.of(self._context, self._spark, running.exchange, running.canonical, settings)
                 ensure_same(settings.values, all_settings(self._spark))
-                identity = identity.occurrence(self._context, take=True)
+                identity = identity.occurrence(self._context, self._purpose, take=True)
                 vertex = ShuffleVertex.of(self._context, self._spark, running.exchange, running.dependency, identity)
         except NotKept as reason:
             self._leave_alone(str(reason))

@@ -1,7 +1,7 @@
 """Enter auto mode: look on while the script runs, and in a retry put back what survived before its actions run.
 
 An attempt with nothing to put back is plain Spark. Only ``DataFrame.rdd`` is looked at then, to note the query, whose
-shuffles Spark runs without announcing them.
+shuffles Spark runs without announcing them, and ``DataFrame.cache``, to tell the cached frames apart.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from airflow_provider.spark.auto.actions import noted_rdds, restored_actions
+from airflow_provider.spark.auto.cached_frames import noted_caches
 from airflow_provider.spark.auto.restoring import Restorer, restorable
 from airflow_provider.spark.auto.watching import Watcher
 
@@ -31,6 +32,6 @@ def auto_mode(context: RecoveryContext) -> Iterator[Sequence[Stages]]:
     restored = [restored_actions(Restorer(context, watcher, wanted))] if wanted else []
     watcher.start()
     try:
-        yield [noted_rdds(watcher), *restored]  # noted before any of it has run
+        yield [noted_rdds(watcher), *restored, noted_caches(context)]  # noted before any of it has run
     finally:
         watcher.stop()

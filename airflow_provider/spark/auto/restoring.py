@@ -109,7 +109,7 @@ class Restorer:
     def _restore(self, plan: _Plan, spark: Any, execution: Any) -> None:
         """Let threads wait for each other where they share a plan: that of a frame, or of a cached one below it."""
         adaptive = list(adaptive_plans(execution.executedPlan(), spark))
-        own = {_identity(spark, owner) for owner in (execution, *adaptive)}
+        own = {_identity(spark, owner) for owner in (execution, *(plan for plan, _ in adaptive))}
         self._wait_for(own)
         self._under_way |= own
         try:
@@ -160,11 +160,16 @@ class _Plan:
         self._found: set[str] = set()
         self._plans: list[AdaptivePlan] = []
 
-    def restore(self, execution: Any, plans: Sequence[Any]) -> None:
-        self._plans = [AdaptivePlan(self._spark, adaptive) for adaptive in plans]
+    def restore(self, execution: Any, plans: Sequence[tuple[Any, int | None]]) -> None:
+        """Put back what survived.
+
+        :param plans: see :func:`adaptive_plans`
+        """
+        self._plans = [AdaptivePlan(self._spark, adaptive) for adaptive, _ in plans]
         if any(adaptive.has_begun for adaptive in self._plans):
             return
-        for adaptive in self._plans:
+        for adaptive, (_, cached) in zip(self._plans, plans, strict=True):
+            purpose = self._context.purpose(cached)
             if not adaptive.holds_shuffle:
                 continue
             if not adaptive.may_reuse:
@@ -173,23 +178,24 @@ class _Plan:
                 log.info("Nothing is put back into this query: its rows are observed")
             else:
                 ahead = StagesAhead(self._told, self._lock)
-                for stage in adaptive.go_ahead(self._ready, functools.partial(self._run, execution, ahead)):
+                ready = functools.partial(self._ready, purpose)
+                for stage in adaptive.go_ahead(ready, functools.partial(self._run, execution, ahead)):
                     if kind(stage) == BROADCAST_STAGE and not ahead.runs(stage):
                         adaptive.forget(stage)
         if not self._settings.in_tasks:
             return  # without adaptive execution, the shuffles of an RDD run when it is asked for, with settings of then
         for exchange in list(static_shuffles(execution.executedPlan())):
-            self._shuffle(exchange, exchange.canonicalized())
+            self._shuffle(self._context.purpose(), exchange, exchange.canonicalized())
 
     def _told(self) -> AbstractContextManager[None]:
         """Let the tasks of jobs that this thread starts know the settings that those of the action will know."""
         return settings_of_tasks(self._spark) if self._settings.in_tasks else nullcontext()
 
-    def _ready(self, stage: Any) -> Any:
+    def _ready(self, purpose: str | None, stage: Any) -> Any:
         """Return the result that a new stage has without running, ``None`` if it has to run."""
         if kind(stage) != SHUFFLE_STAGE or kind(stage.plan()) != SHUFFLE_EXCHANGE:
             return None
-        return self._shuffle(stage.plan(), stage._canonicalized())
+        return self._shuffle(purpose, stage.plan(), stage._canonicalized())
 
     def _run(self, execution: Any, ahead: StagesAhead, stages: Sequence[Any]) -> dict[int, Any]:
         """Run what the query needs in any case, if a shuffle above it may have survived."""
@@ -214,11 +220,14 @@ class _Plan:
         exchanges = itertools.chain.from_iterable(plan.shuffles() for plan in self._plans)
         return {name_of(vertex_identity(title_of(exchange), "")) for exchange in exchanges}
 
-    def _shuffle(self, exchange: Any, canonical: Any) -> Any:
-        """Put back what survived of a shuffle; returns Spark's statistics of it if that is all of it."""
+    def _shuffle(self, purpose: str | None, exchange: Any, canonical: Any) -> Any:
+        """Put back what survived of a shuffle; returns Spark's statistics of it if that is all of it.
+
+        :param purpose: what it is for; ``None`` if that cannot be told
+        """
         try:
             any_time = ShuffleIdentity.of(self._context, self._spark, exchange, canonical, self._settings)
-            identity = any_time.occurrence(self._context, take=False)
+            identity = any_time.occurrence(self._context, purpose, take=False)
             if identity.vertex not in self._wanted:
                 return None
             self._found.add(identity.vertex)
@@ -248,7 +257,7 @@ class _Plan:
                 master.partitions_reset(vertex.vertex, (), why)
                 log.info("%s runs again: %s", vertex.name, why)
             return None
-        any_time.occurrence(self._context, take=True)
+        any_time.occurrence(self._context, purpose, take=True)
         self._register(vertex, there, survivors, totals if complete else None)
         again = maps - len(there)
         log.info("%s: %d map outputs put back, %d to compute", vertex.name, len(there), again)

@@ -84,22 +84,28 @@ class ShuffleIdentity:
         """Whether Python functions have a part in it; they may ask something that Spark does not see."""
         return any(part.startswith(explain.FUNCTION) for part in self.fingerprint.parts)
 
-    def occurrence(self, context: RecoveryContext, *, take: bool) -> ShuffleIdentity:
+    def occurrence(self, context: RecoveryContext, purpose: str | None, *, take: bool) -> ShuffleIdentity:
         """Return the identity of the next shuffle of this kind.
 
         What calls Python functions may give other rows each time that the script runs it, in a loop that waits for
         something, say: so each time of an attempt has a vertex of its own, whichever application the script has then.
+        They are counted for each output by itself: a retry leaves out outputs that are written, and their queries.
         Anything else gives the same rows each time.
 
+        :param purpose: what it is for; ``None`` if that cannot be told
         :param take: that shuffle is come to
+        :raises NotKept: it calls functions, and what it is for cannot be told
         """
         if not self.calls_functions:
             return self
+        if purpose is None:
+            raise NotKept("it calls a Python function, and for which output or cached frame cannot be told")
+        counted = digest(self.fingerprint.digest, purpose)
         with context.lock:
-            number = context.occurrences[self.fingerprint.digest] + 1
+            number = context.occurrences[counted] + 1
             if take:
-                context.occurrences[self.fingerprint.digest] = number
-        numbered = digest(self.fingerprint.digest, "occurrence", str(number))
+                context.occurrences[counted] = number
+        numbered = digest(counted, "occurrence", str(number))
         return replace(self, fingerprint=replace(self.fingerprint, digest=numbered))
 
     @property

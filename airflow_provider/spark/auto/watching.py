@@ -100,7 +100,7 @@ class Application:
         self._looked = time.monotonic()
         self._tools = Tools(MapOutputTracker(spark), StageMetricsReader(spark), cost, cores)
         self._settings = application_settings(spark)
-        self._noted: deque[tuple[Any, Origin]] = deque(maxlen=_NOTED)
+        self._noted: deque[tuple[Any, Origin, str]] = deque(maxlen=_NOTED)
         self._noting = threading.Lock()
         self._origins: dict[int, Origin | None] = {}
         self._kept: dict[int, KeptShuffle] = {}
@@ -115,14 +115,14 @@ class Application:
         return number
 
     def note(self, execution: Any, settings: QuerySettings) -> None:
-        """Look at the plan of a query that Spark does not announce, as long as the script holds it.
+        """Look at the plan of a query of this thread that Spark does not announce, as long as the script holds it.
 
         :param execution: its ``QueryExecution``, of which nothing has run yet
         :param settings: what it runs with
         """
         held = self._spark._jvm.java.lang.ref.WeakReference(execution)
         with self._noting:
-            self._noted.append((held, Origin(settings)))
+            self._noted.append((held, Origin(settings), self._context.purposes.own))
 
     def look(self) -> None:
         """See what is new, and keep what is worth it."""
@@ -155,34 +155,41 @@ class Application:
                 kept.failed(error)
 
     def _find(self) -> None:
-        for execution, origin in [*self._noted_queries(), *self._started_queries()]:
+        for execution, origin, own in [*self._noted_queries(), *self._started_queries()]:
             if is_of_a_stream(execution):
                 self.leave_alone("stream", "a streaming query's own checkpoint is its recovery")
                 continue
             spark = session_of(self._spark, execution.sparkSession())
             with active_session(spark):
                 for running in shuffles_of(execution.executedPlan(), spark, set(self._kept)):
+                    cached = running.cached
+                    purpose = own if cached is None else self._context.purpose(cached)
                     self._kept[running.number] = KeptShuffle(
-                        self._context, self.registry, self._tools, spark, running, origin
+                        self._context, self.registry, self._tools, spark, running, origin, purpose
                     )
 
-    def _started_queries(self) -> list[tuple[Any, Origin]]:
-        started = self._queries.started()
+    def _started_queries(self) -> list[tuple[Any, Origin, str | None]]:
+        started = self._context.purposes.started(self._queries)
         self._origins = {
-            number: self._origins.get(number) or Origin.of(query, self._settings) for number, query in started.items()
+            number: self._origins.get(number) or Origin.of(query, self._settings)
+            for number, (query, _) in started.items()
         }
-        origins = ((query.execution, self._origins[number]) for number, query in started.items())
-        return [(execution, origin) for execution, origin in origins if origin is not None]
+        found = ((query.execution, self._origins[number], purpose) for number, (query, purpose) in started.items())
+        return [(execution, origin, purpose) for execution, origin, purpose in found if origin is not None]
 
-    def _noted_queries(self) -> list[tuple[Any, Origin]]:
+    def _noted_queries(self) -> list[tuple[Any, Origin, str | None]]:
         """Return the queries that were noted, and forget those that the script has dropped.
 
         They come before those that Spark has announced: a query may have begun ahead of its action.
         """
+        held: list[tuple[Any, Origin, str | None]] = []
         with self._noting:
-            held = [(execution, origin) for noted, origin in self._noted if (execution := noted.get()) is not None]
+            for noted, origin, purpose in self._noted:
+                execution = noted.get()
+                if execution is not None:
+                    held.append((execution, origin, purpose))
             if len(held) < len(self._noted):
-                self._noted = deque((pair for pair in self._noted if pair[0].get() is not None), _NOTED)
+                self._noted = deque((each for each in self._noted if each[0].get() is not None), _NOTED)
         return held
 
     def leave_alone(self, name: str, reason: str) -> None:

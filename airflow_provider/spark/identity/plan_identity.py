@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider.core.digest import digest
 from airflow_provider.spark.identity.functions import FunctionIdentity
 from airflow_provider.spark.jvm.class_shapes import ClassShapes
-from airflow_provider.spark.jvm.determinism import IN_ORDER, NOT_DETERMINISTIC, OF_PHYSICAL_PLANS
+from airflow_provider.spark.jvm.determinism import IN_ORDER, NOT_DETERMINISTIC, OF_FUNCTIONS, OF_PHYSICAL_PLANS
 from airflow_provider.spark.jvm.java_stream import JavaObject, Unreadable, Value, read_stream
 from airflow_provider.spark.jvm.known_classes import (
     KNOWN_PACKAGES,
@@ -52,7 +52,10 @@ _SEEDS = {
 
 @dataclass(frozen=True)
 class PythonFunction:
-    """A Python function in a plan, under the name that Spark shows."""
+    """A Python function in a plan, under the name that Spark shows.
+
+    :ivar deterministic: whether it is neither marked as not deterministic nor reaches a source of chance
+    """
 
     name: str
     identity: FunctionIdentity
@@ -218,11 +221,14 @@ class _Reading:
         if noted.varying:
             found.not_deterministic.append("Invoke: the method says that it is not deterministic")
         for name, command, deterministic in noted.functions:
-            function = PythonFunction(name, self._application.functions.read(command), deterministic)
+            identity = self._application.functions.read(command)
+            function = PythonFunction(name, identity, deterministic and not identity.draws)
             found.functions.append(function)
             found.opaque += [f"function {name!r}: {reason}" for reason in function.identity.opaque]
-            if not deterministic:
-                found.not_deterministic.append(f"function {name!r} is marked as not deterministic")
+            if not function.deterministic:
+                draws = ", ".join(function.identity.draws)
+                why = f"it reaches {draws}" if deterministic else "it is marked so"
+                found.not_deterministic.append(f"{OF_FUNCTIONS} {name!r} is not deterministic: {why}")
         if "CurrentUser" in names:
             found.session["current user"] = str(self._jvm.org.apache.spark.util.Utils.getCurrentUserName())
         if names & {"CurrentDatabase", "CurrentCatalog", "CurrentNamespace", "CurrentPath"}:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from airflow_provider.spark.jvm.exchanges import ADAPTIVE, SHUFFLE_EXCHANGE, kind
+from airflow_provider.spark.jvm.exchanges import ADAPTIVE, SHUFFLE_EXCHANGE, cached_plan, kind
 from airflow_provider.spark.jvm.reflection import private_method
 from airflow_provider.spark.jvm.scala import items, to_seq
 
@@ -128,21 +128,23 @@ class AdaptivePlan:
         return current, logical, made
 
 
-def adaptive_plans(plan: Any, spark: Any) -> Iterator[Any]:
-    """Yield the adaptive plans in a physical plan that has not begun, subqueries and cached frames first."""
+def adaptive_plans(plan: Any, spark: Any, cached: int | None = None) -> Iterator[tuple[Any, int | None]]:
+    """Yield the adaptive plans in a physical plan that has not begun, subqueries and cached frames first; each with the
+    number of the cached frame's plan that it stands in.
+    """
     subqueries = spark._jvm.org.apache.spark.sql.catalyst.trees.TreePattern.PLAN_EXPRESSION()
     for node in _nodes(plan):
         name = kind(node)
         if name == ADAPTIVE:
-            yield from adaptive_plans(node.initialPlan(), spark)
-            yield node
+            yield from adaptive_plans(node.initialPlan(), spark, cached)
+            yield node, cached
         elif name == "InMemoryTableScanExec":
             relation = node.relation()
             if not relation.cacheBuilder().isCachedColumnBuffersLoaded():
-                yield from adaptive_plans(relation.cachedPlan(), spark)
+                yield from adaptive_plans(relation.cachedPlan(), spark, cached_plan(relation))
         elif node.containsPattern(subqueries):
             for subquery in items(node.subqueries()):
-                yield from adaptive_plans(subquery, spark)
+                yield from adaptive_plans(subquery, spark, cached)
 
 
 def runs_later(plan: Any) -> bool:

@@ -50,12 +50,14 @@ class RunningShuffle:
     :ivar exchange: its ``ShuffleExchangeExec``, over what its tasks run
     :ivar dependency: its ``ShuffleDependency``
     :ivar canonical: the canonical form under which adaptive execution knows it; of a plan without, that of the exchange
+    :ivar cached: the number of the cached frame's plan that it stands in, see :func:`cached_plan`; ``None`` if in none
     """
 
     number: int
     exchange: Any
     dependency: Any
     canonical: Any
+    cached: int | None = None
 
 
 class WeakShuffle:
@@ -89,51 +91,61 @@ def shuffles_of(plan: Any, spark: Any, known: set[int]) -> Iterator[RunningShuff
 
     :param plan: a physical plan; its adaptive parts are seen as they are now
     """
-    pending, seen = [(plan, None, True)], set(known)
+    pending: list[tuple[Any, Any, bool, int | None]] = [(plan, None, True, None)]
+    seen = set(known)
     subqueries = spark._jvm.org.apache.spark.sql.catalyst.trees.TreePattern.PLAN_EXPRESSION()
     nothing_cached = bool(spark._jsparkSession.sharedState().cacheManager().isEmpty())
     while pending:
-        node, canonical, may_hold_plans = pending.pop()
+        node, canonical, may_hold_plans, cached = pending.pop()
         name = kind(node)
         if name == SHUFFLE_STAGE:
-            pending.append((node.plan(), node._canonicalized(), True))
+            pending.append((node.plan(), node._canonicalized(), True, cached))
         elif name in _STAGES:
-            pending.append((node.plan(), None, True))
+            pending.append((node.plan(), None, True, cached))
         elif name == ADAPTIVE and nothing_cached and bool(node.conf().exchangeReuseEnabled()):
             for stage in _stages_made(node):
                 exchange = stage.plan()
                 if kind(exchange) == SHUFFLE_EXCHANGE:
-                    running = _running(exchange, stage._canonicalized())
+                    running = _running(exchange, stage._canonicalized(), cached)
                     if running is not None and running.number not in seen:
                         seen.add(running.number)
                         yield running
         elif name == ADAPTIVE:
-            pending.append((node.executedPlan(), None, True))
+            pending.append((node.executedPlan(), None, True, cached))
         elif name == "ReusedExchangeExec":
-            pending.append((node.child(), canonical, True))
+            pending.append((node.child(), canonical, True, cached))
         elif name == "InMemoryTableScanExec":
-            pending.append((node.relation().cachedPlan(), None, True))
+            pending.append((node.relation().cachedPlan(), None, True, cached_plan(node.relation())))
         elif name == "CommandResultExec":
-            pending.append((node.commandPhysicalPlan(), None, True))
+            pending.append((node.commandPhysicalPlan(), None, True, cached))
         else:
             if name == SHUFFLE_EXCHANGE:
-                running = _running(node, canonical)
+                running = _running(node, canonical, cached)
                 if running is not None:
                     if running.number in seen:
                         continue
                     seen.add(running.number)
                     yield running
             if may_hold_plans := may_hold_plans and bool(node.containsPattern(subqueries)):  # here or further down
-                pending += [(subquery, None, True) for subquery in items(node.subqueries())]
-            pending += [(child, None, may_hold_plans) for child in items(node.children())]
+                pending += [(subquery, None, True, cached) for subquery in items(node.subqueries())]
+            pending += [(child, None, may_hold_plans, cached) for child in items(node.children())]
 
 
-def _running(exchange: Any, canonical: Any) -> RunningShuffle | None:
+def cached_plan(relation: Any) -> int:
+    """Return the number of a cached frame's plan, which no other one of the application has.
+
+    :param relation: an ``InMemoryRelation``
+    """
+    return int(relation.cachedPlan().id())
+
+
+def _running(exchange: Any, canonical: Any, cached: int | None) -> RunningShuffle | None:
     """Return the shuffle of an exchange; ``None`` if its tasks are not planned yet."""
     dependency = private_field(exchange, "shuffleDependency")
     if dependency is None:
         return None
-    return RunningShuffle(int(dependency.shuffleId()), exchange, dependency, canonical or exchange.canonicalized())
+    canonical = canonical or exchange.canonicalized()
+    return RunningShuffle(int(dependency.shuffleId()), exchange, dependency, canonical, cached)
 
 
 def _stages_made(adaptive: Any) -> Iterator[Any]:
@@ -217,8 +229,11 @@ class RunningQueries:
 
     def running(self) -> frozenset[int]:
         """Return the numbers of those that Spark has announced."""
-        listed = str(self._live.keySet().toString()).strip("[]")
-        return frozenset(int(number) for number in listed.split(",") if number)
+        return _numbers(self._live.keySet())
+
+    def numbers(self) -> frozenset[int]:
+        """Return the numbers of those that Spark has begun and not ended."""
+        return _numbers(self._by_id.keySet())
 
     def started(self) -> dict[int, RunningQuery]:
         """Return each by its number, the oldest first, once Spark has announced it: its plan exists then."""
@@ -227,3 +242,7 @@ class RunningQueries:
         found = {int(entry.getKey()): entry for entry in self._by_id.entrySet().toArray()}
         announced = sorted(found.keys() & records.keys())
         return {number: RunningQuery(found[number].getValue(), records[number].getValue()) for number in announced}
+
+
+def _numbers(keys: Any) -> frozenset[int]:
+    return frozenset(int(number) for number in str(keys.toString()).strip("[]").split(",") if number)

@@ -47,6 +47,16 @@ def cached_below(df: DataFrame) -> list[Any]:
     return found
 
 
+def cached_as(df: DataFrame) -> Any:
+    """Return the ``InMemoryRelation`` as which all of *df* is cached; ``None`` if it is not.
+
+    The frame itself is not asked: it would hold on to what is cached now.
+    """
+    spark: Any = df.sparkSession
+    plan = dataset(spark, df._jdf.queryExecution().analyzed())._jdf.queryExecution().withCachedData()
+    return plan if plan.getClass().getSimpleName() == "InMemoryRelation" else None
+
+
 def unsliced(df: DataFrame, ranges: Set[int]) -> DataFrame:
     """Return *df* with the number of slices of its ranges left to Spark's planner, so that a retry can pin it.
 

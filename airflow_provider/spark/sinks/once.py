@@ -197,6 +197,7 @@ class SinksOnce:
         with ExitStack() as stack:
             if before is not None:
                 self._guarded(lambda: self._begin(spark, sink, before, stack))
+            stack.enter_context(self._context.purposes.serving(sink.coordinator))
             result = write()
         fault_point(AFTER_SINK_COMMIT)
         self._guarded(lambda: self._returned(spark, sink, before))

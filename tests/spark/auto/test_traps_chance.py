@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import logging
+import uuid
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pandas as pd
 import pytest
 
+from airflow_provider.spark import step
 from airflow_provider.spark.auto.watching import Application
 from airflow_provider.spark.jvm.determinism import OF_PHYSICAL_PLANS
 from airflow_provider.spark.jvm.session_settings import QuerySettings, all_settings
 from tests.spark.attempts import Attempts
-from tests.spark.auto.watched import auto_attempt, configured, shuffle_numbers
+from tests.spark.auto.watched import AutoAttempt, auto_attempt, configured, shuffle_numbers
+from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -346,6 +352,37 @@ def test_a_streaming_query_is_left_alone(
         assert "a streaming query's own checkpoint is its recovery" in first.skipped()
 
 
+@pytest.mark.parametrize("kind", ["udf", "pandas_udf", "mapInPandas"])
+def test_a_function_that_draws_is_not_kept(spark: SparkSession, orders: Path, attempts: Attempts, kind: str) -> None:
+    """Nothing above a Python function that reaches a source of chance is kept, though nobody has marked it; the reason
+    names both.
+    """
+    from pyspark.sql import functions as F
+
+    def key(amount: int) -> str:
+        return f"{amount}-{uuid.uuid4()}"
+
+    def keys(amounts: pd.Series) -> pd.Series:
+        return amounts.map(key)
+
+    def with_keys(frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+        for frame in frames:
+            yield frame.assign(key=keys(frame["amount"]))
+
+    df = spark.read.parquet(str(orders)).select("customer", "amount")
+    if kind == "mapInPandas":
+        df = df.mapInPandas(with_keys, "customer long, amount long, key string")
+    else:
+        made = F.udf(key, "string") if kind == "udf" else F.pandas_udf(keys, "string")
+        df = df.withColumn("key", made("amount"))
+    with auto_attempt(attempts, spark) as first:
+        df = df.groupBy("customer").agg(F.max("key"))
+        df.collect()
+        assert first.keep(df) == []
+        name = {"udf": "key", "pandas_udf": "keys", "mapInPandas": "with_keys"}[kind]
+        assert f"function '{name}' is not deterministic: it reaches uuid.uuid4" in first.skipped()
+
+
 @pytest.mark.parametrize("stopped", [False, True], ids=["one application", "an application each"])
 def test_a_loop_that_waits_goes_on(
     spark: SparkSession, orders: Path, attempts: Attempts, tmp_path: Path, stopped: bool
@@ -374,3 +411,172 @@ def test_a_loop_that_waits_goes_on(
         if stopped:
             second.restorer._watcher._application = Application(second.context, spark)  # as behind spark.stop()
         assert question().collect()[0][0] is True
+
+
+class World:
+    """What a Python function asks, and where outputs that were asked for wait until they may be written.
+
+    :ivar target: the folder of the outputs
+    """
+
+    def __init__(self, folder: Path, spark: SparkSession, orders: Path) -> None:
+        self._answer = folder / "answer"
+        self._spark = spark
+        self._orders = orders
+        self._passes = folder / "passes"
+        self._passes.mkdir()
+        self.target = folder / "out"
+
+    def say(self, answer: str) -> None:
+        self._answer.write_text(answer)
+
+    def ask(self) -> DataFrame:
+        """A query whose tasks ask below a shuffle."""
+        from pyspark.sql import functions as F
+
+        file = self._answer
+        answer = F.udf(lambda _: file.read_text(), "string", useArrow=False)
+        answers = self._spark.read.parquet(str(self._orders)).select(answer("customer").alias("answer"))
+        return answers.groupBy("answer").count()
+
+    @contextmanager
+    def pool(self) -> Iterator[ThreadPoolExecutor]:
+        """Threads for writes, which pass at the end if they still wait."""
+        with ThreadPoolExecutor(2) as pool:
+            try:
+                yield pool
+            finally:
+                for output in "ab":
+                    if not (self._passes / output).exists():
+                        self.let(output, "fail")
+
+    def write(self, df: DataFrame, output: str) -> None:
+        """Write what was answered, behind the shuffle, once that is let pass; or fail."""
+        from pyspark.sql import functions as F
+
+        gate = self._passes / output
+
+        def passes(_: str) -> bool:
+            import time
+
+            while not gate.exists():
+                time.sleep(0.02)
+            if gate.read_text() == "fail":
+                raise RuntimeError("this attempt ends here")
+            return True
+
+        passed = F.udf(passes, "boolean", useArrow=False)("answer")  # a filter would sink below the shuffle
+        df.withColumn("passed", passed).write.parquet(f"{self.target}/{output}")
+
+    def let(self, output: str, how: str) -> None:
+        made = self._passes / f".{output}"
+        made.write_text(how)
+        made.rename(self._passes / output)
+
+    def written(self, output: str) -> list[str]:
+        return [row.answer for row in self._spark.read.parquet(f"{self.target}/{output}").collect()]
+
+
+@pytest.fixture
+def world(tmp_path: Path, spark: SparkSession, orders: Path) -> World:
+    (tmp_path / "world").mkdir()
+    return World(tmp_path / "world", spark, orders)
+
+
+def one_more_is_kept(attempt: AutoAttempt, run: Future[None]) -> None:
+    """Look until the next shuffle is in the store, while its query waits."""
+    before = len(attempt.kept())
+
+    def kept() -> bool:
+        attempt.application.look()
+        assert not attempt.skipped()
+        if run.done():
+            run.result()
+        return len(attempt.kept()) > before
+
+    wait_until(kept, "a shuffle is kept")
+
+
+@pytest.mark.parametrize("case", ["plain", "side by side", "of two cached frames", "of one cached frame"])
+def test_an_output_that_is_left_out_shifts_nothing(
+    spark: SparkSession, attempts: Attempts, world: World, case: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Two outputs ask the same at two times, and a retry leaves out the first one: the second one has its own answer of
+    the first attempt, and not the first one's. If they read one cached frame they have one answer.
+    """
+
+    def frame() -> DataFrame:
+        return world.ask().cache() if "cached" in case else world.ask()
+
+    with auto_attempt(attempts, spark) as first, world.pool() as pool:
+        world.say("at first")
+        asked = frame()
+        a = pool.submit(world.write, asked, "a")
+        one_more_is_kept(first, a)
+        if case != "side by side":
+            world.let("a", "pass")
+            a.result()
+        world.say("later")
+        if case != "of one cached frame":
+            asked.unpersist()
+            asked = frame()
+        b = pool.submit(world.write, asked, "b")
+        if case != "of one cached frame":
+            one_more_is_kept(first, b)
+        world.let("a", "pass")
+        a.result()
+        world.let("b", "fail")
+        with pytest.raises(Exception, match="this attempt ends here"):
+            b.result()
+        asked.unpersist()
+    with caplog.at_level(logging.INFO, "airflow_provider"), auto_attempt(attempts, spark) as second:
+        world.say("in the retry")
+        world.let("b", "pass")
+        asked = frame()
+        world.write(asked, "a")
+        if case != "of one cached frame":
+            asked.unpersist()
+            asked = frame()
+        world.write(asked, "b")
+        asked.unpersist()
+        assert second.put_back()
+    assert "already written by attempt 1" in caplog.text
+    assert world.written("a") == ["at first"]
+    assert world.written("b") == ["at first" if case == "of one cached frame" else "later"]
+
+
+def test_a_step_that_is_left_out_shifts_nothing(spark: SparkSession, attempts: Attempts, world: World) -> None:
+    """The queries of a step, which a retry does not run, are counted by themselves."""
+
+    def script(attempt: AutoAttempt, answer: str) -> tuple[list[str], list[str]]:
+        def asked() -> list[str]:
+            df = world.ask()
+            rows = [row.answer for row in df.collect()]
+            attempt.keep(df)
+            return rows
+
+        in_a_step = step("ask", asked, version="1")
+        world.say(answer)
+        return in_a_step, asked()
+
+    world.say("at first")
+    with auto_attempt(attempts, spark) as first:
+        assert script(first, "later") == (["at first"], ["later"])
+        assert len(first.kept()) == 2
+    with auto_attempt(attempts, spark) as second:
+        assert script(second, "in the retry") == (["at first"], ["later"])
+
+
+def test_what_sql_caches_is_not_told_apart(spark: SparkSession, attempts: Attempts, world: World) -> None:
+    """A frame that SQL caches may be any of several, so what its functions have asked is not kept; and it is said."""
+    world.say("at first")
+    world.ask().createOrReplaceTempView("asked")
+    with auto_attempt(attempts, spark) as first:
+        spark.sql("CACHE LAZY TABLE asked")
+        try:
+            df = spark.table("asked")
+            df.collect()
+            assert first.keep(df) == []
+            assert "for which output or cached frame cannot be told" in first.skipped()
+        finally:
+            spark.sql("UNCACHE TABLE asked")

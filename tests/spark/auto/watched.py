@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider.spark.auto.actions import restored_actions
+from airflow_provider.spark.auto.cached_frames import noted_caches
 from airflow_provider.spark.auto.restoring import Restorer, restorable
 from airflow_provider.spark.auto.watching import Application, Watcher
 from airflow_provider.spark.interception import intercepted
@@ -19,6 +20,8 @@ from airflow_provider.spark.jvm.exchanges import shuffles_of
 from airflow_provider.spark.jvm.reflection import of_environment
 from airflow_provider.spark.jvm.session_settings import QuerySettings, all_settings
 from airflow_provider.spark.local_dirs import LocalDirs
+from airflow_provider.spark.sinks.once import SinksOnce
+from airflow_provider.spark.sinks.take_back import OutputAttempt
 from airflow_provider.storage.partition_store import PartitionStore
 
 if TYPE_CHECKING:
@@ -113,7 +116,8 @@ def auto_attempt(attempts: Attempts, spark: SparkSession) -> Iterator[AutoAttemp
         assert application is not None
         wanted = restorable(context)
         restorer = Restorer(context, watcher, wanted)
-        with intercepted(restored_actions(restorer)):
+        sinks = SinksOnce(context, OutputAttempt(context.master))
+        with intercepted(sinks.stages(), restored_actions(restorer), noted_caches(context)):
             yield AutoAttempt(context, application, wanted, restorer)
 
 

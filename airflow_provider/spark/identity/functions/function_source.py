@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import hashlib
 from dataclasses import dataclass
+from types import CodeType
 
 from airflow_provider.spark.identity.functions.bytecode import COMPUTING, EVALUATING, IMPORTERS
 
@@ -23,6 +24,8 @@ class Source:
     :ivar words: names that it uses, and its short texts
     :ivar exported: texts in its ``__all__``, which a star import may import as modules
     :ivar computed: whether it imports what only a run can tell
+    :ivar code: what runs when it is imported; ``None`` if it cannot be read
+    :ivar none: parameters of its functions that are ``None`` if they are not given
     """
 
     plain: str
@@ -31,12 +34,15 @@ class Source:
     words: frozenset[str] = frozenset()
     exported: tuple[str, ...] = ()
     computed: bool = False
+    code: CodeType | None = None
+    none: frozenset[str] = frozenset()
 
 
 def read_source(text: str | bytes) -> Source:
     """Return what *text* means; what cannot be parsed is taken literally."""
     try:
         tree = ast.parse(text)
+        code = compile(tree, "", "exec", dont_inherit=True)
     except (SyntaxError, ValueError):
         return unparsed(text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass"))
     reader = _Reader()
@@ -49,6 +55,8 @@ def read_source(text: str | bytes) -> Source:
         words=frozenset(reader.words),
         exported=tuple(reader.exported),
         computed=reader.computed,
+        code=code,
+        none=frozenset(reader.none),
     )
 
 
@@ -67,6 +75,7 @@ class _Reader(ast.NodeVisitor):
         self.imports: list[tuple[int, str, tuple[str, ...]]] = []
         self.words: set[str] = set()
         self.exported: list[str] = []
+        self.none: set[str] = set()
         self.computed = False
 
     def visit_Import(self, node: ast.Import) -> None:
@@ -95,6 +104,13 @@ class _Reader(ast.NodeVisitor):
     def visit_Attribute(self, node: ast.Attribute) -> None:
         self.words.add(node.attr)
         self.computed |= node.attr in IMPORTERS | COMPUTING
+        self.generic_visit(node)
+
+    def visit_arguments(self, node: ast.arguments) -> None:
+        named = [*node.posonlyargs, *node.args]
+        pairs = [*zip(reversed(named), reversed(node.defaults), strict=False)]
+        pairs += [(argument, given) for argument, given in zip(node.kwonlyargs, node.kw_defaults, strict=True) if given]
+        self.none.update(argument.arg for argument, given in pairs if getattr(given, "value", "") is None)
         self.generic_visit(node)
 
     def visit_Constant(self, node: ast.Constant) -> None:

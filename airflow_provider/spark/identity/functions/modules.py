@@ -14,7 +14,7 @@ import site
 import sys
 import sysconfig
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.machinery import ModuleSpec
 from importlib.util import resolve_name
 from pathlib import Path
@@ -88,7 +88,7 @@ class Modules:
                 reached.own[name] = source
                 everything |= source.computed and "*" not in done
                 done.update("*" if source.computed else ())
-                pending += self.imported(source.imports, name if kind.is_package else name.rpartition(".")[0])
+                pending += self.imported(source.imports, self.package(name))
                 if "." in name:
                     pending.append(name.rpartition(".")[0])
         return reached
@@ -111,6 +111,32 @@ class Modules:
             elif kind is not None and kind.place == "installed" and kind.spec and kind.spec.origin is None:
                 found += [f"{base}.{name}" for name in names if self._kind(f"{base}.{name}")]  # namespace of several
         return found
+
+    def own(self, path: str) -> str | None:
+        """Return the user's own module that *path*, a name with dots, leads into; ``None`` if it leads elsewhere."""
+        top = self._kind(path.partition(".")[0])
+        if top is None or (top.place != "own" and (top.spec is None or top.spec.origin is not None)):
+            return None
+        while path:
+            kind = self._kind(path)
+            if kind is not None:
+                return path if kind.place == "own" else None
+            path = path.rpartition(".")[0]
+        return None
+
+    def source(self, name: str) -> Source:
+        """Return what the user's own module *name* means.
+
+        :raises OSError: its source cannot be read
+        """
+        kind = self._kind(name)
+        assert kind is not None  # noqa: S101 - found before
+        return self._source(name, kind)
+
+    def package(self, name: str) -> str:
+        """Return the package to which relative imports of module *name* are relative."""
+        kind = self._kind(name)
+        return name if kind is not None and kind.is_package else name.rpartition(".")[0]
 
     def _loaded(self) -> list[str]:
         names = [name for name, module in list(sys.modules.items()) if getattr(module, "__spec__", None) is not None]
@@ -180,7 +206,7 @@ class Modules:
         origin = (spec.origin if spec and spec.has_location else None) or ""
         file = getattr(loader, "archive", None) or origin
         if not file:
-            return unparsed(b"a namespace")
+            return replace(unparsed(b"a namespace"), code=compile("", name, "exec"))
         stat = os.stat(file)
         changed = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
         known = self._sources.get((file, name))

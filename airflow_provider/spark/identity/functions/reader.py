@@ -6,12 +6,13 @@ import hashlib
 import itertools
 import pickle
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from airflow_provider.core.digest import digest
 from airflow_provider.spark.identity.functions.bytecode import Looks, look
+from airflow_provider.spark.identity.functions.drawing import Drawing
 from airflow_provider.spark.identity.functions.modules import Modules, Reached
 from airflow_provider.spark.identity.functions.object_graph import Digester, Looked, Opaque
 from airflow_provider.spark.identity.functions.pickled import Broadcast, Pickled, Unreadable, read_pickle
@@ -45,12 +46,14 @@ class FunctionIdentity:
     :ivar modules: the user's own modules that its code reaches, with a digest of what their source means
     :ivar packages: installed distributions that it reaches, with their versions
     :ivar opaque: why it has no identity; empty if it has
+    :ivar draws: the sources of chance that it reaches; empty if its result is the same in each run
     """
 
     digest: str
     modules: dict[str, str] = field(default_factory=dict)
     packages: dict[str, str] = field(default_factory=dict)
     opaque: tuple[str, ...] = ()
+    draws: tuple[str, ...] = ()
 
 
 class FunctionReader:
@@ -69,6 +72,7 @@ class FunctionReader:
 
         *command* has to be made by this process: nothing in it is run, but code in it is taken apart.
         """
+        draws: tuple[str, ...] = ()
         try:
             pickled = read_pickle(command)
             while isinstance(pickled.root, Broadcast):  # PySpark broadcasts large commands
@@ -76,12 +80,19 @@ class FunctionReader:
                 if not isinstance(value, bytes):
                     raise Opaque("its command is not in its broadcast variable")
                 pickled = read_pickle(value)
-            return self._identity(pickled)
+            contents = self._contents(pickled)
+            draws = self._draws(pickled, *contents.values())
+            return replace(self._identity(pickled, contents), draws=draws)
         except (Opaque, Unreadable, OSError) as error:
-            return FunctionIdentity(hashlib.sha256(command).hexdigest(), opaque=(str(error),))
+            return FunctionIdentity(hashlib.sha256(command).hexdigest(), opaque=(str(error),), draws=draws)
 
-    def _identity(self, pickled: Pickled) -> FunctionIdentity:
-        contents = self._contents(pickled)
+    def _draws(self, *parts: Pickled) -> tuple[str, ...]:
+        drawing = Drawing(self._modules)
+        for part in parts:
+            drawing.look(part)
+        return tuple(sorted(drawing.found))
+
+    def _identity(self, pickled: Pickled, contents: Mapping[int, Pickled]) -> FunctionIdentity:
         looks = Looks()
         names: set[str] = set()
         for part in (pickled, *contents.values()):

@@ -1,0 +1,76 @@
+"""Sources of chance: what of the standard library, NumPy and pandas differs in each run. A fixed list.
+
+docs/reuse.md shows it; a test keeps the two equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Set
+
+DRAWING: dict[str, frozenset[str]] = {
+    "uuid": frozenset({"getnode", "uuid1", "uuid4", "uuid6", "uuid7", "uuid8"}),
+    "os": frozenset({"getrandom", "urandom"}),
+    "datetime.datetime": frozenset({"now", "today", "utcnow"}),
+    "datetime.date": frozenset({"today"}),
+    "pandas.Timestamp": frozenset({"now", "today", "utcnow"}),
+}
+"""Module or class → what of it draws."""
+ALL_BUT: dict[str, frozenset[str]] = {
+    "random": frozenset(),
+    "secrets": frozenset({"compare_digest"}),
+    "numpy.random": frozenset({"BitGenerator", "Generator"}),
+    "time": frozenset(
+        {"altzone", "daylight", "mktime", "sleep", "strptime", "struct_time", "timezone", "tzname", "tzset"}
+    ),
+}
+"""Module → what of it does not draw; all the rest does."""
+SEEDED: dict[str, frozenset[str]] = {
+    "random": frozenset({"Random"}),
+    "numpy.random": frozenset(
+        {"MT19937", "PCG64", "PCG64DXSM", "Philox", "RandomState", "SFC64", "SeedSequence", "default_rng"}
+    ),
+}
+"""Module → generators, which draw unless they are made with a seed."""
+
+_PARENTS = frozenset({"datetime", "numpy", "pandas"})
+_OTHER_NAMES = {"posix": "os", "nt": "os", "pandas._libs.tslibs.timestamps": "pandas"}
+"""Under which pickles name them."""
+
+
+def source_of_chance(path: str, *, seeded: bool = False, attributes: Set[str] = frozenset()) -> str:
+    """Return the source of chance that code reaches where it loads *path*; empty text if it is none.
+
+    :param path: a module, or a name in one, with dots
+    :param seeded: whether it is called with a seed
+    :param attributes: all that the code asks anything for: a class may have got another name
+    """
+    path = _public(path)
+    if path in _PARENTS or path in ALL_BUT or (path in DRAWING and "." not in path):
+        return f"all of {path}"  # where it goes from there cannot be seen
+    for module, harmless in ALL_BUT.items():
+        if path.startswith(f"{module}."):
+            name, _, further = path.removeprefix(f"{module}.").partition(".")
+            made = name in SEEDED.get(module, ()) and seeded and not further
+            return "" if made or name in harmless else f"{module}.{name}"
+    for owner, names in DRAWING.items():
+        asked = names & (attributes if path == owner else {path.removeprefix(f"{owner}.").partition(".")[0]})
+        if asked and (path == owner or path.startswith(f"{owner}.")):
+            return f"{owner}.{min(asked)}"
+    return ""
+
+
+def is_generator(path: str) -> bool:
+    """Whether *path* makes generators, which draw unless they get a seed."""
+    module, _, name = _public(path).rpartition(".")
+    return name in SEEDED.get(module, ())
+
+
+def _public(path: str) -> str:
+    """Return the name under which the documentation knows *path*."""
+    for other, name in _OTHER_NAMES.items():
+        if path == other or path.startswith(f"{other}."):
+            path = name + path.removeprefix(other)
+    if not path.startswith("numpy.random."):
+        return path
+    names = path.split(".")
+    return ".".join(name for name in names if not name.startswith("_") and name not in ("mtrand", "bit_generator"))

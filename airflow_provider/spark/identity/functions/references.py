@@ -1,0 +1,179 @@
+"""What code refers to by name: variables with the attributes that it asks them for, and what its imports bind.
+
+Only what the bytecode shows is told. Whether a call passes a seed is told, too, because a generator without one draws.
+"""
+
+from __future__ import annotations
+
+import dis
+import functools
+from collections import Counter
+from dataclasses import dataclass, field
+from importlib.util import resolve_name
+from types import CodeType
+
+from airflow_provider.spark.identity.functions.bytecode import Looks, look
+
+_ATTRIBUTES = {"LOAD_ATTR", "LOAD_METHOD"}
+_VARIABLES = ("GLOBAL", "NAME", "FAST", "DEREF")
+_ENDS = ("JUMP", "POP_JUMP", "FOR_ITER", "SEND", "YIELD", "RETURN", "RAISE")
+_CALLS = {"PRECALL", "CALL", "CALL_KW"}
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A variable that code loads.
+
+    :ivar name: of the variable
+    :ivar attributes: that it is asked for at once, one after the other
+    :ivar seed: what it is called with at once: the name of a variable, or empty text for anything else; ``None`` if it
+        is not called, or without an argument, or with ``None``
+    :ivar parameter: whether the seed is a parameter of code inside the code that was asked for
+    """
+
+    name: str
+    attributes: tuple[str, ...] = ()
+    seed: str | None = None
+    parameter: bool = False
+
+
+@dataclass
+class References:
+    """What code and all code inside it refers to.
+
+    :ivar loaded: variables
+    :ivar imported: variable that an import binds → what it may be
+    :ivar stars: modules of which it imports everything
+    :ivar modules: modules that it gets by a call
+    :ivar attributes: all attributes and global variables that it names
+    :ivar computed: whether it runs or imports what only a run can tell
+    """
+
+    loaded: list[Reference] = field(default_factory=list)
+    imported: dict[str, set[str]] = field(default_factory=dict)
+    stars: set[str] = field(default_factory=set)
+    modules: set[str] = field(default_factory=set)
+    attributes: set[str] = field(default_factory=set)
+    computed: bool = False
+
+    def add(self, other: References) -> None:
+        """Add what other code refers to."""
+        self.loaded += other.loaded
+        for name, bound in other.imported.items():
+            self.imported.setdefault(name, set()).update(bound)
+        self.stars |= other.stars
+        self.modules |= other.modules
+        self.attributes |= other.attributes
+        self.computed |= other.computed
+
+
+@functools.lru_cache(maxsize=4096)
+def references(code: CodeType, package: str, *, inside: bool = True) -> References:
+    """Return what *code* refers to; not to be changed.
+
+    :param package: to which its relative imports are relative
+    :param inside: whether code inside it counts as well
+    """
+    found = References()
+    _read(code, package, found, inside=inside, top=True)
+    looks = Looks()
+    look(code if inside else code.replace(co_consts=tuple(map(_no_code, code.co_consts))), looks)
+    found.computed = looks.computed
+    called = Counter(module for level, module, names in looks.imports if not level and not names)
+    found.modules = set(called - _statements(code, inside=inside))
+    return found
+
+
+def _no_code(constant: object) -> object:
+    return None if type(constant) is CodeType else constant
+
+
+def _statements(code: CodeType, *, inside: bool) -> Counter[str]:
+    """Return how often import statements name each module; what is left of all imports are calls."""
+    found = Counter(str(one.argval) for one in dis.get_instructions(code) if one.opname == "IMPORT_NAME")
+    for inner in code.co_consts if inside else ():
+        if type(inner) is CodeType:
+            found += _statements(inner, inside=True)
+    return found
+
+
+def _read(code: CodeType, package: str, found: References, *, inside: bool, top: bool) -> None:
+    instructions = [one for one in dis.get_instructions(code) if one.opname not in ("CACHE", "EXTENDED_ARG", "NOP")]
+    parameters = set() if top else set(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
+    found.attributes.update(code.co_names)
+    _imports(instructions, package, found)
+    for at, instruction in enumerate(instructions):
+        *alone, name = _loaded(instruction) or ("",)
+        found.loaded += [Reference(other) for other in alone]
+        if not name:
+            continue
+        after = at + 1
+        while after < len(instructions) and instructions[after].opname in _ATTRIBUTES:
+            after += 1
+        attributes = tuple(one.argval for one in instructions[at + 1 : after])
+        seed = _seed(instructions, after)
+        found.loaded.append(Reference(name, attributes, seed, seed in parameters))
+    for inner in code.co_consts if inside else ():
+        if type(inner) is CodeType:
+            _read(inner, package, found, inside=True, top=False)
+
+
+def _loaded(instruction: dis.Instruction) -> tuple[str, ...]:
+    """Return the variables that an instruction loads, the last one on top."""
+    kind, name = instruction.opname, instruction.argval
+    if kind == "STORE_FAST_LOAD_FAST":
+        return (name[1],)
+    if not kind.startswith("LOAD_") or not any(word in kind for word in _VARIABLES):
+        return ()
+    return name if isinstance(name, tuple) else (str(name),)
+
+
+def _imports(instructions: list[dis.Instruction], package: str, found: References) -> None:
+    """Note what import statements bind."""
+    module, bound, names = "", "", tuple[str, ...]()
+    for at, instruction in enumerate(instructions):
+        if instruction.opname == "IMPORT_NAME":
+            level, names = instructions[at - 2].argval, tuple(instructions[at - 1].argval or ())
+            module = _absolute(level, instruction.argval, package)
+            bound = "" if names else module.partition(".")[0]
+            if "*" in names:
+                found.stars.add(module)
+        elif instruction.opname == "IMPORT_FROM":
+            bound = f"{module}.{instruction.argval}" if names else module  # else: import a.b as c
+        elif instruction.opname.startswith("STORE_") and bound:
+            name = instruction.argval
+            found.imported.setdefault(name[0] if isinstance(name, tuple) else name, set()).add(bound)
+            bound = ""
+
+
+def _absolute(level: int, module: str, package: str) -> str:
+    try:
+        return resolve_name("." * level + module, package) if level else module
+    except ImportError:
+        return module
+
+
+def _seed(instructions: list[dis.Instruction], at: int) -> str | None:
+    """Return what the callable that was loaded before *at* is called with; see :class:`Reference`."""
+    if at < len(instructions) and instructions[at].opname == "PUSH_NULL" and _NULL_BEHIND:
+        at += 1
+    depth, begin = 0, at
+    for here, one in enumerate(instructions[at:], at):
+        if one.opname in _CALLS and depth == (one.arg or 0) + (one.opname == "CALL_KW"):
+            given = [each for each in instructions[begin:here] if each.opname != "KW_NAMES"]
+            return _only(given[:-1] if one.opname == "CALL_KW" else given)
+        if one.opname.startswith(_ENDS):
+            return None
+        depth += dis.stack_effect(one.opcode, one.arg)
+        if depth < 0:
+            return None
+    return None
+
+
+_NULL_BEHIND = "LOAD_FAST_LOAD_FAST" in dis.opmap  # since Python 3.13
+
+
+def _only(given: list[dis.Instruction]) -> str | None:
+    if not given or (len(given) == 1 and given[0].opname == "LOAD_CONST" and given[0].argval is None):
+        return None
+    return (_loaded(given[0]) or ("",))[0] if len(given) == 1 else ""
