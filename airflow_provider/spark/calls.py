@@ -42,9 +42,29 @@ class Kind(enum.Enum):
     """An RDD writes to the folder that is its first argument."""
     SAVE_RDD_BY_CONFIGURATION = enum.auto()
     """An RDD writes where only a Hadoop configuration says."""
+    STREAM = enum.auto()
+    """A streaming query starts."""
+    SAVE_MODEL = enum.auto()
+    """MLlib writes a model, a pipeline or another of its objects."""
+    CATALOG = enum.auto()
+    """``spark.catalog`` makes, changes or drops something of the catalog."""
+    FOREACH = enum.auto()
+    """A function of the script's runs on executors for what it does there."""
 
 
-WRITES = frozenset({Kind.WRITE, Kind.ADD_TO_TABLE, Kind.REPLACE_TABLE, Kind.SAVE_RDD, Kind.SAVE_RDD_BY_CONFIGURATION})
+WRITES = frozenset(
+    {
+        Kind.WRITE,
+        Kind.ADD_TO_TABLE,
+        Kind.REPLACE_TABLE,
+        Kind.SAVE_RDD,
+        Kind.SAVE_RDD_BY_CONFIGURATION,
+        Kind.STREAM,
+        Kind.SAVE_MODEL,
+        Kind.CATALOG,
+        Kind.FOREACH,
+    }
+)
 """What leaves something outside of the event store; SQL may."""
 
 
@@ -52,7 +72,7 @@ WRITES = frozenset({Kind.WRITE, Kind.ADD_TO_TABLE, Kind.REPLACE_TABLE, Kind.SAVE
 class Call:
     """A script's call of a method.
 
-    :ivar owner: what the method belongs to: a session, a DataFrame, a writer, an RDD; ``None`` for a function
+    :ivar owner: what the method belongs to: a session, a DataFrame, a writer, an RDD, a model; ``None`` for a function
     :ivar name: of the method
     """
 

@@ -11,9 +11,11 @@ import importlib
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from types import ModuleType
 from typing import Any, NamedTuple
 
 from airflow_provider.spark.calls import Call, Kind, Proceed, Stage, Stages
+from airflow_provider.spark.late_imports import when_imported
 
 
 class _Methods(NamedTuple):
@@ -24,6 +26,8 @@ class _Methods(NamedTuple):
     """The class; empty text for functions of the module."""
     names: tuple[str, ...]
     kind: Kind
+    late: bool = False
+    """Whether its methods are patched when the script imports the module, which takes seconds."""
 
 
 _FRAME = "pyspark.sql.classic.dataframe"
@@ -74,6 +78,35 @@ _TABLE = (
         Kind.SAVE_RDD,
     ),
     _Methods("pyspark", "RDD", ("saveAsHadoopDataset", "saveAsNewAPIHadoopDataset"), Kind.SAVE_RDD_BY_CONFIGURATION),
+    _Methods("pyspark", "RDD", ("foreach", "foreachPartition"), Kind.FOREACH),  # DataFrames' come to these
+    _Methods("pyspark.sql.streaming.readwriter", "DataStreamWriter", ("start", "toTable"), Kind.STREAM),
+    _Methods(
+        "pyspark.sql.catalog",
+        "Catalog",
+        (
+            "createTable",
+            "createExternalTable",
+            "dropTable",
+            "truncateTable",
+            "recoverPartitions",
+            "analyzeTable",
+            "dropView",
+            "createDatabase",
+            "dropDatabase",
+        ),
+        Kind.CATALOG,
+    ),
+    _Methods("pyspark.ml.util", "MLWriter", ("save",), Kind.SAVE_MODEL, late=True),
+    _Methods("pyspark.ml.util", "JavaMLWriter", ("save",), Kind.SAVE_MODEL, late=True),
+    _Methods("pyspark.mllib.util", "JavaSaveable", ("save",), Kind.SAVE_MODEL, late=True),
+    _Methods("pyspark.mllib.classification", "LogisticRegressionModel", ("save",), Kind.SAVE_MODEL, late=True),
+    _Methods("pyspark.mllib.classification", "SVMModel", ("save",), Kind.SAVE_MODEL, late=True),
+    _Methods("pyspark.mllib.classification", "NaiveBayesModel", ("save",), Kind.SAVE_MODEL, late=True),
+    _Methods("pyspark.mllib.regression", "LinearRegressionModel", ("save",), Kind.SAVE_MODEL, late=True),
+    _Methods("pyspark.mllib.regression", "LassoModel", ("save",), Kind.SAVE_MODEL, late=True),
+    _Methods("pyspark.mllib.regression", "RidgeRegressionModel", ("save",), Kind.SAVE_MODEL, late=True),
+    _Methods("pyspark.mllib.regression", "IsotonicRegressionModel", ("save",), Kind.SAVE_MODEL, late=True),
+    _Methods("pyspark.mllib.clustering", "KMeansModel", ("save",), Kind.SAVE_MODEL, late=True),
 )
 
 
@@ -82,14 +115,24 @@ def intercepted(*parts: Stages) -> Iterator[None]:
     """Let the calls inside pass the stages of *parts*, those of the first part first."""
     wrappers: dict[int, Any] = {}  # a function of chance stands in two modules, and is one
     with ExitStack() as stack:
-        for module, owner_name, names, kind in _TABLE:
-            stages = [part[kind] for part in parts if kind in part]
-            owner = _owner(module, owner_name) if stages else None
-            for name in names if owner is not None else ():
+
+        def patch(row: _Methods, owner: Any) -> None:
+            stages = [part[row.kind] for part in parts if row.kind in part]
+            for name in row.names if stages else ():
                 if hasattr(owner, name):
                     original = vars(owner).get(name, getattr(owner, name))
-                    wrapper = wrappers.setdefault(id(original), _wrapper(original, kind, name, stages))
+                    wrapper = wrappers.setdefault(id(original), _wrapper(original, row.kind, name, stages))
                     stack.callback(_put_in_place(owner, name, wrapper))
+
+        def patch_module(module: ModuleType) -> None:
+            for row in _TABLE:
+                if row.module == module.__name__:
+                    patch(row, getattr(module, row.owner))
+
+        for row in _TABLE:
+            if not row.late and (owner := _owner(row.module, row.owner)) is not None:
+                patch(row, owner)
+        stack.enter_context(when_imported(dict.fromkeys((row.module for row in _TABLE if row.late), patch_module)))
         yield
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.errors import StreamingQueryException
 
 from airflow_provider.core.errors import OwnershipUnconfirmed
 from airflow_provider.spark.interception import intercepted
@@ -18,10 +19,45 @@ from tests.spark.attempts import Attempts
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 
 def refuse() -> None:
     raise OwnershipUnconfirmed("not ours")
+
+
+def stream(spark: SparkSession, path: str) -> DataStreamWriter:
+    """A stream that ends."""
+    rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 3).load()
+    return rows.writeStream.option("checkpointLocation", f"{path}-checkpoint").trigger(availableNow=True)
+
+
+def binarizer() -> Any:
+    from pyspark.ml.feature import Binarizer
+
+    return Binarizer(threshold=0.5, inputCol="a", outputCol="b")
+
+
+def save_pipeline(path: str) -> None:
+    from pyspark.ml import Pipeline
+
+    Pipeline(stages=[binarizer()]).save(path)
+
+
+def save_validator(path: str) -> None:
+    """Its parts are in Python: its writer is, too."""
+    from pyspark.ml.classification import LogisticRegression
+    from pyspark.ml.evaluation import BinaryClassificationEvaluator
+    from pyspark.ml.tuning import CrossValidator
+
+    estimator, evaluator = LogisticRegression(), BinaryClassificationEvaluator()
+    CrossValidator(estimator=estimator, estimatorParamMaps=[{}], evaluator=evaluator).save(path)
+
+
+def save_weights(spark: SparkSession, path: str) -> None:
+    from pyspark.mllib.regression import LinearRegressionModel
+
+    LinearRegressionModel([1.0], 0.0).save(spark.sparkContext, path)
 
 
 @contextmanager
@@ -44,6 +80,21 @@ WRITES: list[Callable[[SparkSession, str], object]] = [
     lambda spark, path: spark.sql("WITH a AS (SELECT 1L AS id) INSERT INTO guarded SELECT * FROM a"),
     lambda spark, path: spark.sql(f"CREATE TABLE made USING parquet LOCATION 'file:{path}' AS SELECT 1 AS id"),
     lambda spark, path: spark.sql(f"INSERT OVERWRITE DIRECTORY '{path}' USING parquet SELECT 1"),
+    lambda spark, path: stream(spark, path).start(path),
+    lambda spark, path: stream(spark, path).toTable("made"),
+    lambda spark, path: stream(spark, path).foreachBatch(lambda frame, _: frame.write.parquet(path)).start(),
+    lambda spark, path: binarizer().save(path),
+    lambda spark, path: binarizer().write().overwrite().save(path),
+    lambda spark, path: save_pipeline(path),
+    lambda spark, path: save_validator(path),
+    save_weights,
+    lambda spark, path: spark.range(3).pandas_api().to_parquet(path),
+    lambda spark, path: spark.catalog.createTable("made", path=path, source="parquet", schema=spark.range(1).schema),
+    lambda spark, path: spark.catalog.dropTable("guarded"),
+    lambda spark, path: spark.catalog.truncateTable("guarded"),
+    lambda spark, path: spark.catalog.createDatabase("made"),
+    lambda spark, path: spark.range(3).foreachPartition(lambda _: Path(path).mkdir()),
+    lambda spark, path: spark.sparkContext.parallelize([1]).foreach(lambda _: Path(path).mkdir()),
 ]
 
 
@@ -51,12 +102,49 @@ WRITES: list[Callable[[SparkSession, str], object]] = [
 def test_a_write_that_is_not_confirmed_does_not_happen(
     spark: SparkSession, tmp_path: Path, write: Callable[[SparkSession, str], object]
 ) -> None:
-    """Of the DataFrame API and of SQL, with parameters and without."""
+    """Of the DataFrame API, SQL, streams, MLlib and the catalog, and of functions that run for what they do."""
     with table(spark, tmp_path):
         with intercepted(confirmed(refuse)), pytest.raises(OwnershipUnconfirmed):
             write(spark, str(tmp_path / "out"))
+        assert not spark.streams.active
         assert spark.table("guarded").count() == 0
         assert not (tmp_path / "out").exists()
+        assert not spark.catalog.tableExists("made")
+        assert not spark.catalog.databaseExists("made")
+
+
+def test_a_batch_of_a_stream_that_is_not_confirmed_is_not_written(spark: SparkSession, tmp_path: Path) -> None:
+    """Its query has started when the attempt still owned its job; what ``foreachBatch`` writes asks again."""
+    asked = 0
+
+    def once() -> None:
+        nonlocal asked
+        asked += 1
+        if asked > 1:
+            refuse()
+
+    path = str(tmp_path / "out")
+    with intercepted(confirmed(once)):
+        query = stream(spark, path).foreachBatch(lambda frame, _: frame.write.parquet(path)).start()
+        with pytest.raises(StreamingQueryException, match="not ours"):
+            query.awaitTermination(60)
+    assert asked == 2
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_saved_model_is_not_removed_by_one_that_is_not_confirmed(spark: SparkSession, tmp_path: Path) -> None:
+    """A writer of MLlib that is in Python removes what is there before it writes."""
+    from pyspark.ml import Pipeline
+
+    class Mine(Pipeline):
+        """Not known to the JVM."""
+
+    path = str(tmp_path / "model")
+    Mine(stages=[]).save(path)
+    before = sorted(tmp_path.rglob("*"))
+    with intercepted(confirmed(refuse)), pytest.raises(OwnershipUnconfirmed):
+        Mine(stages=[]).write().overwrite().save(path)
+    assert sorted(tmp_path.rglob("*")) == before
 
 
 @pytest.mark.parametrize("allowed", [0, 1])

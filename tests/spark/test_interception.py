@@ -6,11 +6,13 @@ import ast
 import inspect
 import json
 import pkgutil
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyspark
 import pytest
 
 import airflow_provider
@@ -27,8 +29,20 @@ from pyspark.sql import SparkSession
 sys.path.insert(0, sys.argv[2])
 from tests.spark.test_interception import strangers
 spark = SparkSession.builder.getOrCreate()
-Path(sys.argv[1]).write_text(json.dumps(strangers()))
+with_spark, loaded = strangers(), "pyspark.ml" in sys.modules
+import pyspark.ml, pyspark.mllib.classification
+Path(sys.argv[1]).write_text(json.dumps([with_spark, loaded, strangers()]))
 """
+WRITES = re.compile(
+    r"_jwriter?\.(save|start|toTable|append|create|replace|overwrite|merge|insert|parquet|json|csv|orc|text|xml|jdbc)\w*\("
+    r"|_jcatalog\.(create|drop(?!Temp|GlobalTemp)|truncate|recover|analyze)\w*\(|handleOverwrite\(|PythonRDD\.save"
+    r"|\.saveAs(?:Text|Object)File\(path|\.save\(sc\._jsc"
+)
+"""What hands something to a writer of the JVM."""
+PASSED = {
+    "pyspark.ml.util.JavaMLWriter.overwrite": "says what save() is to do",
+    "pyspark.streaming.dstream.DStream.saveAsTextFiles": "calls the RDD's for each batch",
+}
 
 
 def members() -> Iterator[tuple[str, Any]]:
@@ -75,13 +89,39 @@ def test_a_driver_patches_in_one_module_and_each_method_once(tmp_path: Path) -> 
     driver = DriverHarness(tmp_path, f"file://{tmp_path}/store")
     run = driver.run(str(script), str(found), str(PACKAGE.parent), options={"recovery-points": "auto", "sinks": "once"})
     assert run.code == 0, run.log
-    patched = json.loads(found.read_text())
+    with_spark, loaded, patched = json.loads(found.read_text())
+    assert not loaded, "MLlib takes seconds to import"
+    assert with_spark.items() < patched.items()
+    assert "pyspark.mllib.classification.SVMModel.save" in patched
     assert set(patched.values()) == {"spark/interception.py"}
     assert not [name for name in patched if name.endswith("(twice)")]
     for name in ("sql", "__init__", "createDataFrame"):
         assert f"pyspark.sql.session.SparkSession.{name}" in patched
     assert "pyspark.sql.classic.dataframe.DataFrame.rdd" in patched
     assert "pyspark.sql.classic.dataframe.DataFrame.collect" not in patched, "a first attempt puts nothing back"
+
+
+def test_each_method_of_pyspark_that_writes_is_in_the_table() -> None:
+    """Looked for in the sources of PySpark: what calls a writer of the JVM, or one of RDDs and of MLlib's models."""
+    folder = Path(pyspark.__file__).parent
+    table = {f"{row.owner}.{name}" for row in interception._TABLE for name in row.names}
+    found = set()
+    for file in sorted(folder.rglob("*.py")):
+        place = file.relative_to(folder.parent).with_suffix("")
+        if {"connect", "tests", "examples", "pipelines"}.isdisjoint(place.parts):
+            lines = file.read_text().splitlines()
+            for owner in ast.parse("\n".join(lines)).body if WRITES.search("\n".join(lines)) else ():
+                for method in owner.body if isinstance(owner, ast.ClassDef) else ():
+                    if isinstance(method, ast.FunctionDef) and WRITES.search(code_of(lines, method)):
+                        found.add((".".join(place.parts), f"{owner.name}.{method.name}"))
+    assert len(found) > 40
+    assert {f"{module}.{method}" for module, method in found if method not in table} == set(PASSED)
+
+
+def code_of(lines: list[str], method: ast.FunctionDef) -> str:
+    """The source of a method, without its docstring."""
+    first = method.body[1 if ast.get_docstring(method) is not None and len(method.body) > 1 else 0]
+    return "\n".join(lines[first.lineno - 1 : method.end_lineno])
 
 
 def test_no_other_module_of_the_package_sets_anything_of_pyspark() -> None:
