@@ -57,6 +57,7 @@ class Order:
     :ivar after: newest epoch when that one was submitted
     :ivar timeout: seconds a heartbeat must stand still at least before its driver counts as lost
     :ivar pause: seconds between two looks
+    :ivar deployment: the Airflow deployment; the claim of another one's driver is not the one to follow
     :ivar claim_within: seconds after which it is told that nobody has claimed the job
     """
 
@@ -69,6 +70,7 @@ class Order:
     timeout: float = 30.0
     pause: float = 15.0
     claim_within: float = 60.0
+    deployment: str = ""
     application: Application = field(default_factory=Application)
 
     def to_kwargs(self) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from airflow_provider.airflow.aws import AwsAccess
 from airflow_provider.airflow.bundle import build_bundle
 from airflow_provider.airflow.connection_form import told
 from airflow_provider.airflow.deployment import manager, require_deployment
+from airflow_provider.airflow.deployment_name import deployment_name
 from airflow_provider.airflow.detached import start_detached
 from airflow_provider.airflow.mark import job_mark, marked, usual_tags
 from airflow_provider.airflow.recovery_settings import SECRET, RecoverySettings, merge_settings
@@ -154,7 +155,8 @@ class SparkRecoveryHook(SparkSubmitHook):
         )
         for part in filter(None, (text.strip() for text in secret.split(","))):
             mask_secret(part)
-        return replace(settings, integrity_secret=secret)
+        options = replace(settings.options, deployment=settings.options.deployment or deployment_name())
+        return replace(settings, options=options, integrity_secret=secret)
 
     @cached_property
     def enabled(self) -> bool:
