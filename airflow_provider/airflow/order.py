@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
+from airflow_provider.airflow.masking import masked
 from airflow_provider.core.errors import ConfigurationError
 
 VERSION = 1
@@ -105,8 +106,8 @@ class Outcome:
     beat: int = -1
 
     def to_payload(self) -> dict[str, Any]:
-        """Return the payload of a trigger's event."""
-        return {"version": VERSION, **asdict(self)}
+        """Return the payload of a trigger's event, for Airflow's database."""
+        return {"version": VERSION, **asdict(self), "message": masked(self.message)}
 
     @classmethod
     def from_payload(cls, payload: Any) -> Outcome:

@@ -22,6 +22,7 @@ from airflow_provider.airflow.deployment import manager, require_deployment
 from airflow_provider.airflow.deployment_name import deployment_name
 from airflow_provider.airflow.detached import start_detached
 from airflow_provider.airflow.mark import job_mark, marked, usual_tags
+from airflow_provider.airflow.masking import secret_parts
 from airflow_provider.airflow.recovery_settings import SECRET, RecoverySettings, merge_settings
 from airflow_provider.airflow.user_application import require_pyspark, ship
 from airflow_provider.core.errors import ConfigurationError, RecoveryError
@@ -354,10 +355,12 @@ class SparkRecoveryHook(SparkSubmitHook):
         """Put the runner in the place of the application while the block runs."""
         bundle = build_bundle()
         shipped = ship(application, cluster_mode=self.cluster_mode)
+        arguments = tuple(str(argument) for argument in self._application_args or ())
         request = RunRequest(
             event_store=self.settings.event_store,
             application=shipped.argument,
-            arguments=tuple(str(argument) for argument in self._application_args or ()),
+            arguments=arguments,
+            secret_parts=secret_parts(arguments),
             options=self.settings.options,
             storage=self.storage,
             supervised=True,
