@@ -9,7 +9,7 @@ from collections.abc import Callable
 from airflow_provider.airflow.order import FAILED, FINISHED, LOST, SILENT, UNCLAIMED, Order, Outcome
 from airflow_provider.airflow.progress import Progress
 from airflow_provider.core.graph import JobState
-from airflow_provider.core.job import JobId
+from airflow_provider.core.job import JobId, is_another_deployment
 from airflow_provider.storage.claims import Claim, Claims
 from airflow_provider.storage.event_log import JobEventLog
 from airflow_provider.storage.liveness import Life, Liveness
@@ -69,7 +69,7 @@ class JobWatch:
         if not life.over:
             return None
         newest = self._claims.newest()
-        if newest is not None and newest.epoch > self.epoch and not newest.cancels:
+        if newest is not None and newest.epoch > self.epoch and not newest.cancels and self._is_own(newest):
             self._log.info("Attempt %d has been replaced by attempt %d; following that.", self.epoch, newest.epoch)
             self._follow(newest)
             return None
@@ -81,11 +81,14 @@ class JobWatch:
         """Find the attempt to follow; whether there is one."""
         wanted = self._order.epoch or self._order.after + 1
         claim = self._claims.get(wanted)
-        if claim is None:
+        if claim is None or not self._is_own(claim):
             return False
         self._log.info("Following attempt %d, process %d on %s.", wanted, claim.pid, claim.host or "an unknown host")
         self._follow(claim)
         return True
+
+    def _is_own(self, claim: Claim) -> bool:
+        return not is_another_deployment(claim.deployment, self._order.deployment)
 
     def _follow(self, claim: Claim) -> None:
         self._claim = claim

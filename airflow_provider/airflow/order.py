@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
+from airflow_provider.airflow.masking import masked
 from airflow_provider.core.errors import ConfigurationError
 
 VERSION = 1
@@ -57,6 +58,7 @@ class Order:
     :ivar after: newest epoch when that one was submitted
     :ivar timeout: seconds a heartbeat must stand still at least before its driver counts as lost
     :ivar pause: seconds between two looks
+    :ivar deployment: the Airflow deployment; the claim of another one's driver is not the one to follow
     :ivar claim_within: seconds after which it is told that nobody has claimed the job
     """
 
@@ -69,6 +71,7 @@ class Order:
     timeout: float = 30.0
     pause: float = 15.0
     claim_within: float = 60.0
+    deployment: str = ""
     application: Application = field(default_factory=Application)
 
     def to_kwargs(self) -> dict[str, Any]:
@@ -103,8 +106,8 @@ class Outcome:
     beat: int = -1
 
     def to_payload(self) -> dict[str, Any]:
-        """Return the payload of a trigger's event."""
-        return {"version": VERSION, **asdict(self)}
+        """Return the payload of a trigger's event, for Airflow's database."""
+        return {"version": VERSION, **asdict(self), "message": masked(self.message)}
 
     @classmethod
     def from_payload(cls, payload: Any) -> Outcome:

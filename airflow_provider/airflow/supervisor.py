@@ -72,12 +72,14 @@ class JobSupervisor:
         """Return what became of the newest attempt, watching its heartbeat if it did not say; ``None`` without one.
 
         :param lost: newest epoch that is known to be lost, and need not be watched
+        :raises JobOfAnotherDeployment: the job is another deployment's
         :raises JobAlreadyRunning: a driver of another DAG run of the same name is at work
         :raises StoreError: the store cannot be read
         """
         claim = self._claims.newest()
         if claim is None:
             return None
+        self._claims.require_own(range(1, claim.epoch + 1), self._options.deployment)
         last = look_at_last(
             self._store, self._prefix, claim, self.replay(), lives=lambda: claim.epoch > lost and self._lives(claim)
         )

@@ -87,5 +87,9 @@ class JobAlreadyRunning(RecoveryError):
     """An earlier attempt's driver still lives although it has been fenced."""
 
 
+class JobOfAnotherDeployment(RecoveryError):
+    """A job of these ids is another Airflow deployment's, which shares the event store."""
+
+
 class IllegalMove(RecoveryError):
     """Something was asked for that the state it is in does not allow: a defect, not a condition to handle."""

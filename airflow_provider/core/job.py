@@ -84,3 +84,8 @@ def is_another_run(one: str, other: str) -> bool:
     """Whether two marks certainly are of two runs: cleared equally often, they began at different moments."""
     (cleared, _, began), (others_cleared, _, others_began) = one.partition("@"), other.partition("@")
     return bool(began and others_began) and cleared == others_cleared and began != others_began
+
+
+def is_another_deployment(one: str, other: str) -> bool:
+    """Whether two names certainly are of two Airflow deployments; empty text may be any."""
+    return bool(one and other) and one != other

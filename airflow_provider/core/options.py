@@ -142,6 +142,12 @@ class RecoveryOptions(_Options):
         "and one heartbeat more (40 s) have passed in silence",
         flink="….previous-worker.recovery.timeout",
     )
+    deployment: str = _option(
+        TEXT,
+        "",
+        "Name of the Airflow deployment, whose jobs no other one touches in an event store that they share (else the "
+        "host, port and path of Airflow's [api] base_url)",
+    )
     ownership_timeout: float = _option(
         DURATION,
         "5 min",

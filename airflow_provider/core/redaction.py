@@ -23,7 +23,7 @@ _NO_SECRET = re.compile(r"[\w-]*_(?:FILE|PATH|DIR|URI|URL)$", re.IGNORECASE)
 _DIRECTORIES = frozenset({"PWD", "OLDPWD"})
 """Every shell's working directory, and the one before: no passwords."""
 _PLAIN = frozenset({"true", "false", "none", "null"})
-_SHORTEST = 5
+SHORTEST = 5
 """Characters; Airflow's masker leaves shorter values alone, too, because they are in any text."""
 _NO_SECRET_PROPERTY = re.compile(r".*(?:file|path|dir|uri|url|provider|class|enabled|interval)s?$", re.IGNORECASE)
 _TEXTS = ("error", "reason", "refused", "because")
@@ -96,4 +96,4 @@ def _named(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 def _is_secret(name: str, value: str) -> bool:
     named = name not in _DIRECTORIES and not _NO_SECRET.match(name)
-    return named and len(value) >= _SHORTEST and value.lower() not in _PLAIN
+    return named and len(value) >= SHORTEST and value.lower() not in _PLAIN

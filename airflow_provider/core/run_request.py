@@ -14,6 +14,7 @@ from typing import NoReturn
 from airflow_provider.core.errors import ConfigurationError
 from airflow_provider.core.job import JobId
 from airflow_provider.core.options import Option, RecoveryOptions, StorageOptions
+from airflow_provider.core.redaction import SHORTEST, secrets_of
 
 EXIT_FAILED = 1
 """The user's script failed; a retry may help."""
@@ -21,6 +22,25 @@ EXIT_CONFIGURATION = 2
 """Something is configured wrongly; nothing was run, a retry cannot help."""
 EXIT_FENCED = 76
 """A newer attempt owns the job; this driver stopped and committed nothing."""
+
+
+@dataclass(frozen=True)
+class SecretPart:
+    """Where a secret is in a script's arguments: which one, from 0, and from where to where. It is no secret itself."""
+
+    argument: int
+    start: int
+    end: int
+
+    def __str__(self) -> str:
+        return f"{self.argument}:{self.start}-{self.end}"
+
+    @classmethod
+    def parse(cls, text: str) -> SecretPart:
+        """Read what :meth:`__str__` wrote; :raises ValueError: it is something else."""
+        argument, _, span = text.partition(":")
+        start, _, end = span.partition("-")
+        return cls(int(argument), int(start), int(end))
 
 
 @dataclass(frozen=True)
@@ -36,6 +56,7 @@ class RunRequest:
         again. -1 where the operator did not say, which is believed
     :ivar run: tells the DAG run from others of its name (see :mod:`airflow_provider.core.job`); empty text if
         that is not known
+    :ivar secret_parts: what of the arguments Airflow masks
     :ivar supervised: an operator acknowledges success and releases the partitions; otherwise the runner does
     :ivar keep_partitions: leave the partitions in place after success (only when not supervised)
     """
@@ -50,8 +71,16 @@ class RunRequest:
     previous_lost: int = 0
     previous_beat: int = -1
     run: str = ""
+    secret_parts: tuple[SecretPart, ...] = ()
     supervised: bool = False
     keep_partitions: bool = False
+
+    @property
+    def secrets(self) -> frozenset[str]:
+        """What of the script's arguments must not be recorded: what they name a secret, and what Airflow masks."""
+        told = ((self.arguments[part.argument : part.argument + 1], part) for part in self.secret_parts)
+        parts = {argument[part.start : part.end] for arguments, part in told for argument in arguments}
+        return secrets_of({}, self.arguments) | {part for part in parts if len(part) >= SHORTEST}
 
     def to_arguments(self) -> list[str]:
         """Return the command line that :func:`parse_run_arguments` reads back."""
@@ -70,6 +99,8 @@ class RunRequest:
             line.append(f"--previous-beat={self.previous_beat}")
         if self.run:
             line.append(f"--dag-run={self.run}")
+        if self.secret_parts:
+            line.append(f"--secret-parts={','.join(map(str, self.secret_parts))}")
         if self.supervised:
             line.append("--supervised")
         if self.keep_partitions:
@@ -120,11 +151,16 @@ def add_run_arguments(parser: argparse.ArgumentParser, *, everything: bool = Fal
     group.add_argument("--previous-lost", type=int, default=0, metavar="EPOCH", help=argparse.SUPPRESS)
     group.add_argument("--previous-beat", type=int, default=-1, metavar="NUMBER", help=argparse.SUPPRESS)
     group.add_argument("--dag-run", default="", metavar="MARK", help=argparse.SUPPRESS)
+    group.add_argument("--secret-parts", type=_secret_parts, default=(), metavar="PARTS", help=argparse.SUPPRESS)
     group.add_argument("--supervised", action="store_true", help=argparse.SUPPRESS)
     # One positional for both: a separate one for the script would swallow a "--" among its arguments.
     parser.add_argument(
         "command", nargs=argparse.PARSER, metavar="app.py", help="your PySpark script and its arguments"
     )
+
+
+def _secret_parts(text: str) -> tuple[SecretPart, ...]:
+    return tuple(SecretPart.parse(part) for part in text.split(","))
 
 
 def _add_option(group: argparse._ArgumentGroup, name: str, declared: Option, *, shown: bool) -> None:
@@ -167,6 +203,7 @@ def run_request(arguments: argparse.Namespace) -> RunRequest:
         previous_lost=arguments.previous_lost,
         previous_beat=arguments.previous_beat,
         run=arguments.dag_run,
+        secret_parts=arguments.secret_parts,
         supervised=arguments.supervised,
         keep_partitions=arguments.keep_partitions,
     )

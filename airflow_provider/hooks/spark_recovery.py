@@ -19,8 +19,10 @@ from airflow_provider.airflow.aws import AwsAccess
 from airflow_provider.airflow.bundle import build_bundle
 from airflow_provider.airflow.connection_form import told
 from airflow_provider.airflow.deployment import manager, require_deployment
+from airflow_provider.airflow.deployment_name import deployment_name
 from airflow_provider.airflow.detached import start_detached
 from airflow_provider.airflow.mark import job_mark, marked, usual_tags
+from airflow_provider.airflow.masking import secret_parts
 from airflow_provider.airflow.recovery_settings import SECRET, RecoverySettings, merge_settings
 from airflow_provider.airflow.user_application import require_pyspark, ship
 from airflow_provider.core.errors import ConfigurationError, RecoveryError
@@ -154,7 +156,8 @@ class SparkRecoveryHook(SparkSubmitHook):
         )
         for part in filter(None, (text.strip() for text in secret.split(","))):
             mask_secret(part)
-        return replace(settings, integrity_secret=secret)
+        options = replace(settings.options, deployment=settings.options.deployment or deployment_name())
+        return replace(settings, options=options, integrity_secret=secret)
 
     @cached_property
     def enabled(self) -> bool:
@@ -352,10 +355,12 @@ class SparkRecoveryHook(SparkSubmitHook):
         """Put the runner in the place of the application while the block runs."""
         bundle = build_bundle()
         shipped = ship(application, cluster_mode=self.cluster_mode)
+        arguments = tuple(str(argument) for argument in self._application_args or ())
         request = RunRequest(
             event_store=self.settings.event_store,
             application=shipped.argument,
-            arguments=tuple(str(argument) for argument in self._application_args or ()),
+            arguments=arguments,
+            secret_parts=secret_parts(arguments),
             options=self.settings.options,
             storage=self.storage,
             supervised=True,

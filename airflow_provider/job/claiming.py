@@ -32,12 +32,14 @@ def decide_alone(request: RunRequest, store: ObjectStore) -> Decision:
 
     Whether that one lives is not asked here: it is fenced by the new claim, and waited for after that.
 
+    :raises JobOfAnotherDeployment: the job is another deployment's
     :raises StoreError: the store cannot be read
     """
-    prefix = request.job.prefix
-    newest = Claims(store, prefix).newest()
+    prefix, claims = request.job.prefix, Claims(store, request.job.prefix)
+    newest = claims.newest()
     if newest is None:
         return StartAfresh("first attempt")
+    claims.require_own(range(1, newest.epoch + 1), request.options.deployment)
     last = look_at_last(store, prefix, newest, read_graph(store, prefix), lives=lambda: False)
     return decide(last, request.options.resume)
 

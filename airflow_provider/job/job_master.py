@@ -117,7 +117,7 @@ class JobMaster:
                 fresh = decision.reason
 
         lease = self.request.options.lease
-        claim = Claims(self.store, self.prefix).claim(lease, self.request.run)
+        claim = Claims(self.store, self.prefix).claim(lease, self.request.run, self.request.options.deployment)
         self._record.epoch = claim.epoch
         log.info("Attempt %d of job %s: CREATED. Event store: %s", claim.epoch, self.request.job, self.store.uri)
         self._heartbeat = Heartbeat(

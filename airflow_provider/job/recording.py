@@ -43,7 +43,7 @@ class JobRecord:
         self._store = store
         self._on_fenced = on_fenced
         self._writer: JobEventWriter | None = None
-        self._secrets = secrets_of(os.environ, request.arguments)
+        self._secrets = secrets_of(os.environ, ()) | request.secrets
         self._fenced = threading.Event()
         self._new = 0
         """Events since the last snapshot."""

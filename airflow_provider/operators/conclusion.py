@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
+from typing import Any, cast
 
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
 
+from airflow_provider.airflow.masking import masked
 from airflow_provider.airflow.supervisor import JobSupervisor
 from airflow_provider.airflow.telemetry import tell, tell_store_error
 from airflow_provider.core.errors import RecoveryError
@@ -40,7 +41,7 @@ def succeed(supervisor: JobSupervisor, log: logging.Logger) -> dict[str, Any] | 
         log.warning("The Spark application succeeded, but its event store cannot be read: %s", error)
         tell_store_error(supervisor.job, log)
         return None
-    return report.to_dict()
+    return cast("dict[str, Any]", masked(report.to_dict()))
 
 
 def failed_elsewhere(supervisor: JobSupervisor, log: logging.Logger, resume: str) -> AirflowException:

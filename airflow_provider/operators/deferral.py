@@ -22,12 +22,12 @@ from airflow_provider.airflow.driver import end_driver
 from airflow_provider.airflow.order import FAILED, FINISHED, SILENT, UNCLAIMED, UNREADABLE, Application, Order, Outcome
 from airflow_provider.airflow.supervisor import JobSupervisor
 from airflow_provider.core.errors import ConfigurationError
-from airflow_provider.core.job import JobId
+from airflow_provider.core.job import JobId, is_another_deployment
 from airflow_provider.core.options import RecoveryOptions
 from airflow_provider.hooks.cluster_applications import end_remembered
 from airflow_provider.operators.conclusion import explain, failed_elsewhere, succeed
 from airflow_provider.storage.cancelling import cancel, cancel_unclaimed
-from airflow_provider.storage.claims import Claims, process_is_gone, same_machine
+from airflow_provider.storage.claims import Claim, Claims, process_is_gone, same_machine
 from airflow_provider.triggers.job_trigger import SparkRecoveryTrigger
 
 if TYPE_CHECKING:
@@ -161,7 +161,7 @@ class Deferring(_Submitting):
         deadline = time.monotonic() + self.start_timeout
         while True:
             ended = process.poll()
-            claimed = claims.taken(after + 1)
+            claimed = _claimed(claims, after + 1, store_hook)
             hook.relay(output.lines(to_the_end=ended is not None and not claimed))
             if claimed:
                 return after + 1, output.offset
@@ -188,6 +188,7 @@ class Deferring(_Submitting):
             timeout=options.previous_worker_recovery_timeout * longer,
             pause=look_every(options),
             claim_within=min(_CLAIM_WITHIN * longer, self.start_timeout),
+            deployment=options.deployment,
             application=deferral.application,
         )
         self.log.info("Deferring: the triggerer follows the job, and no worker is held.")
@@ -251,7 +252,7 @@ class Deferring(_Submitting):
         """
         if outcome.kind == UNCLAIMED:
             if time.time() - deferral.since > self.start_timeout:
-                cancel_unclaimed(hook.store, job.prefix, deferral.after)
+                cancel_unclaimed(hook.store, job.prefix, deferral.after, hook.settings.options.deployment)
                 told = deferral.application
                 end_remembered(told.manager, told.external_id, told.conn_id, hook.mark_of(job), self._task_log)
                 raise _never_began(self.start_timeout)
@@ -317,12 +318,22 @@ class Deferring(_Submitting):
     def _timed_out(self, hook: SparkRecoveryHook, job: JobId) -> None:
         """End the driver, as a time-out does that is noticed in a worker."""
         newest = Claims(hook.store, job.prefix).newest()
-        if newest is None or newest.cancels:
+        if newest is None or newest.cancels or not _is_own(newest, hook):
             return
         self.log.info("The task has timed out; ending attempt %d.", newest.epoch)
         cancel(hook.store, job.prefix, newest.epoch)
         if same_machine(newest):
             end_driver(newest, self._task_log)
+
+
+def _claimed(claims: Claims, epoch: int, hook: SparkRecoveryHook) -> bool:
+    """Whether a driver of this deployment, or one that is told to go, holds the epoch."""
+    claim = claims.get(epoch) if claims.taken(epoch) else None
+    return claim is not None and _is_own(claim, hook)
+
+
+def _is_own(claim: Claim, hook: SparkRecoveryHook) -> bool:
+    return not is_another_deployment(claim.deployment, hook.settings.options.deployment)
 
 
 def look_every(options: RecoveryOptions) -> float:

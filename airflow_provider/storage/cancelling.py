@@ -15,6 +15,7 @@ import json
 import logging
 
 from airflow_provider.core.errors import CorruptObject, Fenced, ObjectNotFound, StoreError
+from airflow_provider.core.job import is_another_deployment
 from airflow_provider.storage.claims import Claim, Claims
 from airflow_provider.storage.heartbeat import ALIVE, heartbeat_key
 from airflow_provider.storage.object_store import ObjectStore
@@ -45,9 +46,10 @@ def cancel(store: ObjectStore, prefix: str, epoch: int) -> Claim | None:
     return claim
 
 
-def cancel_unclaimed(store: ObjectStore, prefix: str, after: int) -> Claim | None:
+def cancel_unclaimed(store: ObjectStore, prefix: str, after: int, deployment: str = "") -> Claim | None:
     """End the driver that was submitted when *after* was the newest epoch, whether it has claimed the job or not.
 
+    :param deployment: the Airflow deployment that has submitted it; the claim of another one's driver is left alone
     :returns: its claim, ``None`` if it has none
     :raises StoreError: the store failed; doing it again is harmless
     """
@@ -57,7 +59,7 @@ def cancel_unclaimed(store: ObjectStore, prefix: str, after: int) -> Claim | Non
         _say(store, prefix, taken)
         return None
     own = claims.get(after + 1)
-    if own is None or (own.cancels and not own.successor):
+    if own is None or (own.cancels and not own.successor) or is_another_deployment(own.deployment, deployment):
         return None
     return cancel(store, prefix, own.successor or own.epoch)
 

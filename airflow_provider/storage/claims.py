@@ -17,11 +17,12 @@ import os
 import socket
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from airflow_provider.core.errors import CorruptObject, ObjectExists, ObjectNotFound
+from airflow_provider.core.errors import CorruptObject, JobOfAnotherDeployment, ObjectExists, ObjectNotFound
+from airflow_provider.core.job import is_another_deployment
 from airflow_provider.core.lease import Lease
 from airflow_provider.storage.checks import ignores_create_only
 from airflow_provider.storage.object_store import ObjectStore, already_there
@@ -43,6 +44,7 @@ class Claim:
     :ivar beat_interval: seconds between two heartbeats
     :ivar lease: seconds for which it owns the job after a confirmed heartbeat (see ``recovery.lease``)
     :ivar run: tells its DAG run from others of the same name (see ``recovery.dag_run``); empty if that is not known
+    :ivar deployment: the Airflow deployment that it was made for; empty if that is not known
     :ivar successor: of a fence in a gap, which ``cancels`` as well: the attempt that has set it; else 0
     """
 
@@ -58,6 +60,7 @@ class Claim:
     lease: float = Lease.duration
     run: str = ""
     successor: int = 0
+    deployment: str = ""
 
     @property
     def terms(self) -> Lease:
@@ -72,8 +75,11 @@ class Claims:
         self._store = store
         self._prefix = prefix
 
-    def claim(self, lease: Lease | None = None, run: str = "") -> Claim:
+    def claim(self, lease: Lease | None = None, run: str = "", deployment: str = "") -> Claim:
         """Claim the next epoch for this process and fence all earlier ones.
+
+        The job of another deployment is not claimed. Nobody can claim it between that look and ours: the claim would be
+        the newest one, and ours the second of its epoch.
 
         Every round either succeeds or meets an object that another has created, so it ends. The claim is then created
         once more: a store that does not refuse that keeps no two drivers apart. The same bytes are written, so that
@@ -81,19 +87,40 @@ class Claims:
 
         :param lease: what the driver will keep to
         :param run: tells its DAG run from others of the same name
+        :param deployment: the Airflow deployment that it is made for
+        :raises JobOfAnotherDeployment: the newest driver's claim names another one
         :raises StoreError: the store failed, or does not honour create-only puts; the epoch may have been taken
         """
         known = self._epochs()
         epoch = max(known, default=0) + 1
-        while (claim := self.take(epoch, lease=lease, run=run)) is None:
+        self.require_own(known, deployment)
+        while (claim := self.take(epoch, lease=lease, run=run, deployment=deployment)) is None:
             known = [*self._epochs(), epoch]
             epoch = max(known) + 1
+            self.require_own(known, deployment)
         try:
             self._store.put_new(self._key(epoch), _encode(asdict(claim)))
         except ObjectExists:
             self._fence_gaps({*known, epoch}, claim)
             return claim
         raise ignores_create_only(self._store, self._key(epoch))
+
+    def require_own(self, known: Iterable[int], deployment: str) -> None:
+        """Make sure that the newest driver among the epochs *known* is not another deployment's.
+
+        :raises JobOfAnotherDeployment: it is
+        :raises StoreError: the store failed
+        """
+        newest = next(self._drivers(known), None) if deployment else None
+        if newest is None or not is_another_deployment(newest.deployment, deployment):
+            return
+        raise JobOfAnotherDeployment(
+            f"{self._store.uri}/{self._prefix} is the job of another Airflow deployment, {newest.deployment!r}: "
+            f"attempt {newest.epoch} on {newest.host or 'an unknown host'}. This one is {deployment!r}.",
+            remedy="Give each deployment an event store of its own, another prefix for example. If both are one, whose "
+            f"[api] base_url has changed, set the option 'deployment' of the connection to {newest.deployment!r}.",
+            epoch=newest.epoch,
+        )
 
     def _fence_gaps(self, known: set[int], claim: Claim) -> None:
         """Take the first free epoch of each gap below *claim*; without gaps this makes no request."""
@@ -116,7 +143,14 @@ class Claims:
         return found is not None and found.successor > 0
 
     def take(
-        self, epoch: int, *, cancels: bool = False, lease: Lease | None = None, run: str = "", successor: int = 0
+        self,
+        epoch: int,
+        *,
+        cancels: bool = False,
+        lease: Lease | None = None,
+        run: str = "",
+        successor: int = 0,
+        deployment: str = "",
     ) -> Claim | None:
         """Claim *epoch* and no other; ``None`` if somebody else holds it.
 
@@ -124,6 +158,7 @@ class Claims:
         :param lease: what the owner will keep to
         :param run: tells its DAG run from others of the same name
         :param successor: the attempt for which it fences
+        :param deployment: the Airflow deployment that it is made for
         :raises StoreError: the store failed; the epoch may have been taken, which harms nobody
         """
         terms = lease or Lease()
@@ -140,6 +175,7 @@ class Claims:
             lease=terms.duration,
             run=run,
             successor=successor,
+            deployment=deployment,
         )
         try:
             self._store.put_new(self._key(epoch), _encode(asdict(claim)))
@@ -173,17 +209,20 @@ class Claims:
 
         :param down_to: the earliest epoch to look at
         """
-        return (claim for claim in self.before(epoch, down_to) if not claim.cancels)
+        return self._drivers(known for known in self._epochs() if down_to <= known < epoch)
 
     def before(self, epoch: int, down_to: int = 1) -> Iterator[Claim]:
         """Yield all claims before *epoch*, the newest first; one listing, then a request each.
 
         :param down_to: the earliest epoch to look at
         """
-        for earlier in sorted({known for known in self._epochs() if down_to <= known < epoch}, reverse=True):
-            claim = self.get(earlier)
-            if claim is not None:
-                yield claim
+        return self._read_all(known for known in self._epochs() if down_to <= known < epoch)
+
+    def _drivers(self, epochs: Iterable[int]) -> Iterator[Claim]:
+        return (claim for claim in self._read_all(epochs) if not claim.cancels)
+
+    def _read_all(self, epochs: Iterable[int]) -> Iterator[Claim]:
+        return (claim for epoch in sorted(set(epochs), reverse=True) if (claim := self.get(epoch)) is not None)
 
     def taken(self, epoch: int) -> bool:
         """Whether somebody has claimed *epoch*; one small request."""
@@ -274,6 +313,7 @@ def _decode(body: bytes, epoch: int) -> Claim:
         lease=lease.duration,
         run=str(value.get("run", "")),
         successor=int(value.get("successor", 0)),
+        deployment=str(value.get("deployment", "")),
     )
     if claim.epoch != epoch or not claim.owner:
         raise ValueError(f"it speaks of epoch {claim.epoch}")

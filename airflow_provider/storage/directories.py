@@ -1,14 +1,20 @@
-"""Directories that several processes fill and empty at once, as the store of files needs them."""
+"""Directories that several processes fill and empty at once, as the store of files needs them.
+
+Names are looked up one by one in directories that are held open, so that a symbolic link on the way is an error, also
+one that is planted meanwhile. Only the root may be one.
+"""
 
 from __future__ import annotations
 
 import errno
 import os
 import shutil
-from collections.abc import Callable, Iterator
+import stat
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import BinaryIO, Self, TypeVar, cast
 
 from airflow_provider.storage.object_store import ObjectInfo
 
@@ -17,99 +23,206 @@ T = TypeVar("T")
 _CHUNK = 8 * 1024**2
 _TRIES = 100
 """How often a directory that others keep removing, because it was empty, is made again."""
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY
+_REPLACED = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP}
+"""What is said of a directory that was one when its name was read."""
 
 
-def in_directory(path: Path, action: Callable[[], T], *, durable: bool = False, mode: int = 0o777) -> T:
-    """Make the directory of *path*, then act; again if somebody removes the directory in between.
+class Folder:
+    """The directories from a root down to one of its folders, held open; close it when it is not used any more.
 
-    :param action: creates *path*; raises ``FileNotFoundError`` if its directory is not there
-    :param durable: flush the new names to the disk
+    :param names: of the directories below *root*
+    :param make: mode of the directories that are made, before the umask; ``None`` to make none
+    :raises FileNotFoundError: one of them is not there, or was removed meanwhile
+    :raises NotADirectoryError: one of them is a file
+    :raises OSError: one of them is a symbolic link (``ELOOP``), or cannot be opened
+    """
+
+    def __init__(self, root: Path, names: Sequence[str], make: int | None = None) -> None:
+        self._names = names
+        self._open: list[int] = []
+        self._made_in: list[int] = []
+        try:
+            if make is not None:
+                _make_root(root, make)
+            self._open.append(os.open(root, _DIRECTORY))
+            for name in names:
+                self._open.append(self._enter(name, make))
+        except BaseException:
+            self.close()
+            raise
+
+    def _enter(self, name: str, make: int | None) -> int:
+        try:
+            return open_directory(name, self.descriptor)
+        except FileNotFoundError:
+            if make is None:
+                raise
+        with suppress(FileExistsError):
+            os.mkdir(name, make, dir_fd=self.descriptor)
+        self._made_in.append(self.descriptor)
+        return open_directory(name, self.descriptor)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close all of them."""
+        while self._open:
+            os.close(self._open.pop())
+
+    @property
+    def descriptor(self) -> int:
+        """The last one's file descriptor."""
+        return self._open[-1]
+
+    def create(self, name: str) -> BinaryIO:
+        """Open a new file; :raises FileExistsError: the name is taken."""
+        return self._opened(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, "wb")
+
+    def open(self, name: str) -> BinaryIO:
+        """Open a file to read it; :raises OSError: it is a symbolic link (``ELOOP``), or cannot be read."""
+        return self._opened(name, os.O_RDONLY | os.O_NOFOLLOW, "rb")
+
+    def _opened(self, name: str, flags: int, mode: str) -> BinaryIO:
+        # Python's own open() says whose error it is, also of a directory, and closes what it cannot use.
+        opener = partial(os.open, mode=0o666, dir_fd=self.descriptor)
+        return cast("BinaryIO", open(name, mode, opener=lambda path, _: opener(path, flags | os.O_CLOEXEC)))
+
+    def status(self, name: str) -> os.stat_result:
+        """Return what the file system says of *name*; :raises OSError: it is a symbolic link, or nothing is there."""
+        found = os.stat(name, dir_fd=self.descriptor, follow_symlinks=False)
+        if stat.S_ISLNK(found.st_mode):
+            raise _is_a_link(name)
+        return found
+
+    def remove(self, name: str) -> None:
+        """Remove a file, then the directories below the root as far as they are empty.
+
+        :raises OSError: the file is not there, or cannot be removed
+        """
+        try:
+            os.unlink(name, dir_fd=self.descriptor)
+        finally:
+            with suppress(OSError):
+                for parent, emptied in zip(self._open[-2::-1], reversed(self._names), strict=True):
+                    os.rmdir(emptied, dir_fd=parent)
+
+    def flush(self) -> None:
+        """Make new names in it durable, and those of directories that were made for it."""
+        for descriptor in (self.descriptor, *self._made_in):
+            # File systems that cannot flush a directory need it no more than we can give it.
+            with suppress(OSError):
+                os.fsync(descriptor)
+
+
+def in_folder(root: Path, names: Sequence[str], action: Callable[[Folder], T], mode: int) -> tuple[Folder, T]:
+    """Make a folder, then act in it; again if somebody removes it in between. Return it, open, and what came of it.
+
+    :param action: creates a file; raises ``FileNotFoundError`` if its directory is not there
     :param mode: of directories that are made, before the umask
     """
     for last in (*[False] * (_TRIES - 1), True):
-        new = [directory for directory in path.parents if not directory.exists()] if durable else []
         try:
-            _make_directory(path.parent, mode)
-            result = action()
+            folder = Folder(root, names, mode)
+            try:
+                return folder, action(folder)
+            except BaseException:
+                folder.close()
+                raise
         except FileNotFoundError:
             if last:
                 raise
-            continue
-        if durable:
-            for directory in (path, *new):
-                _sync_directory(directory.parent)
-        return result
     raise AssertionError("the last try returns or raises")
 
 
-def prune(directory: Path, root: Path) -> None:
-    """Remove *directory* and its parents below *root* as long as they are empty."""
-    while root in directory.parents:
-        try:
-            directory.rmdir()
-        except OSError:
-            return
-        directory = directory.parent
+def open_directory(name: str, parent: int) -> int:
+    """Open a directory in another one; :raises OSError: it is a symbolic link (``ELOOP``), or cannot be opened."""
+    try:
+        return os.open(name, _DIRECTORY | os.O_NOFOLLOW, dir_fd=parent)
+    except NotADirectoryError:
+        with suppress(FileNotFoundError):
+            if stat.S_ISLNK(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode):
+                raise _is_a_link(name) from None
+        raise
 
 
-def walk(directory: Path, parent: str, prefix: str) -> Iterator[ObjectInfo]:
+def walk(directory: int, parent: str, prefix: str) -> Iterator[ObjectInfo]:
     """Yield files in the order of their whole keys, which a sort of each directory by name alone would not give.
 
     Symbolic links are neither followed nor listed: what they lead to is not ours to read or delete.
+
+    :param directory: an open one
+    :param parent: its key, with a slash at its end
     """
-    try:
-        with os.scandir(directory) as entries:
-            own = [entry for entry in entries if not entry.is_symlink()]
-        found = sorted((entry.name + "/" if entry.is_dir() else entry.name, entry) for entry in own)
-    except (FileNotFoundError, NotADirectoryError):
-        return
-    for name, entry in found:
+    with os.scandir(directory) as entries:
+        own = [entry for entry in entries if not entry.is_symlink()]
+    for name in sorted(entry.name + "/" if entry.is_dir(follow_symlinks=False) else entry.name for entry in own):
         key = parent + name
         if name.endswith("/"):
             if key.startswith(prefix) or prefix.startswith(key):
-                yield from walk(directory / entry.name, key, prefix)
+                yield from _walk_below(name[:-1], directory, key, prefix)
         elif key.startswith(prefix):
             try:
-                status = entry.stat()
+                status = os.stat(name, dir_fd=directory, follow_symlinks=False)
             except FileNotFoundError:
                 continue
-            yield ObjectInfo(key, status.st_size, status.st_mtime)
+            if stat.S_ISREG(status.st_mode):
+                yield ObjectInfo(key, status.st_size, status.st_mtime)
 
 
-def _make_directory(directory: Path, mode: int) -> None:
-    """Make it and its parents; :raises FileNotFoundError: somebody removed it meanwhile."""
+def _walk_below(name: str, parent: int, key: str, prefix: str) -> Iterator[ObjectInfo]:
     try:
-        missing = [directory, *directory.parents]
-        for each in reversed(missing[: next((n for n, path in enumerate(missing) if path.is_dir()), len(missing))]):
-            each.mkdir(mode, exist_ok=True)
-        if not directory.is_dir():
-            directory.mkdir(mode)
-    except FileExistsError as error:
-        if not directory.exists():
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(directory)) from error
-        if not directory.is_dir():
-            raise
+        directory = open_directory(name, parent)
+    except OSError as error:
+        if error.errno in _REPLACED:
+            return
+        raise
+    try:
+        yield from walk(directory, key, prefix)
+    finally:
+        os.close(directory)
 
 
-def copy_exclusively(temporary: Path, target: Path) -> None:
+def copy_exclusively(source: BinaryIO, folder: Folder, name: str) -> None:
     """Create-only without hard links; if it fails half-way nothing is left under the name."""
-    with target.open("xb") as file:
+    with folder.create(name) as file:
         try:
-            with temporary.open("rb") as source:
-                shutil.copyfileobj(source, file, _CHUNK)
+            shutil.copyfileobj(source, file, _CHUNK)
             file.flush()
             os.fsync(file.fileno())
         except BaseException:
             with suppress(OSError):
-                target.unlink()
+                os.unlink(name, dir_fd=folder.descriptor)
+            raise
+
+
+def _make_root(root: Path, mode: int) -> None:
+    """Make it and its parents, durably; :raises FileNotFoundError: somebody removed it meanwhile."""
+    if root.is_dir():
+        return
+    try:
+        for directory in [path for path in (*reversed(root.parents), root) if not path.is_dir()]:
+            directory.mkdir(mode, exist_ok=True)
+            _sync_directory(directory.parent)
+    except FileExistsError as error:
+        if not root.exists():
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(root)) from error
+        if not root.is_dir():
             raise
 
 
 def _sync_directory(directory: Path) -> None:
-    """Make a new name durable; file systems that cannot flush a directory need it no more than we can give it."""
     with suppress(OSError):
-        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+        descriptor = os.open(directory, _DIRECTORY)
         try:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+
+def _is_a_link(name: str) -> OSError:
+    return OSError(errno.ELOOP, os.strerror(errno.ELOOP), name)

@@ -3,7 +3,7 @@
 Every object is written to a hidden folder of the same root, flushed to the disk, and then given its name: it is
 whole or not there. ``link()`` gives the name, because it fails if the name is taken and does so atomically, also on
 NFS. Where there are no hard links, ``O_EXCL`` keeps the create-only promise, but a reader may meet half an object.
-Needs the standard library only.
+No symbolic link below the root is followed (see ``directories``). Needs the standard library only.
 """
 
 from __future__ import annotations
@@ -11,35 +11,29 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import stat
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, TypeVar
 from urllib.parse import quote
 
-from airflow_provider.core.errors import (
-    AccessDenied,
-    ConfigurationError,
-    ObjectExists,
-    ObjectNotFound,
-    RecoveryError,
-    StoreError,
-    StoreUnavailable,
-)
+from airflow_provider.core.errors import ConfigurationError
 from airflow_provider.core.faults import WITHIN_MULTIPART_UPLOAD, fault_point
 from airflow_provider.storage.checks import check_store
-from airflow_provider.storage.directories import copy_exclusively, in_directory, prune, walk
+from airflow_provider.storage.directories import Folder, copy_exclusively, in_folder, walk
+from airflow_provider.storage.file_errors import NOTHING_THERE, file_errors
 from airflow_provider.storage.keys import check_key, check_prefix
 from airflow_provider.storage.object_store import ObjectInfo, Readable, every
+
+T = TypeVar("T")
 
 TEMPORARY = ".tmp"
 """Folder below the root for what is being written; no key may lie in it."""
 
 _NO_HARD_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK, errno.EXDEV}
-_FOR_A_TIME = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ESTALE, errno.ETIMEDOUT}
-"""A disk that is full, or a file server that is away: it may well go through later."""
-_NOTHING_THERE = (FileNotFoundError, IsADirectoryError, NotADirectoryError)
 _CHUNK = 8 * 1024**2
 
 
@@ -64,11 +58,11 @@ class FileObjectStore:
 
     def put_new(self, key: str, body: bytes) -> None:
         """See :class:`ObjectStore`."""
-        self._create(key, lambda file: file.write(body), self._link)
+        self._create(key, lambda file: file.write(body), _link)
 
     def put(self, key: str, body: bytes) -> None:
         """See :class:`ObjectStore`."""
-        self._create(key, lambda file: file.write(body), os.replace)
+        self._create(key, lambda file: file.write(body), _replace)
 
     def upload(self, key: str, path: Path, through: Callable[[BinaryIO], Readable] | None = None) -> None:
         """See :class:`ObjectStore`."""
@@ -81,36 +75,51 @@ class FileObjectStore:
                 fault_point(WITHIN_MULTIPART_UPLOAD)
                 shutil.copyfileobj(source, target, _CHUNK)
 
-            self._create(key, copy, os.replace)
+            self._create(key, copy, _replace)
 
     def share(self, key: str, path: Path) -> None:
         """See :class:`ObjectStore`."""
-        target, temporary = self.path_of(key), self._temporary(key)
-        with self._errors("write", key):
+
+        def link(folder: Folder, name: str) -> None:
+            os.link(path, name, dst_dir_fd=folder.descriptor, follow_symlinks=False)
+
+        with file_errors(self._root, "write", key):
             try:
-                if linked(path, temporary, self._mode()):
-                    in_directory(target, lambda: os.replace(temporary, target), mode=self._mode())
+                with self._unfinished(key, link) as (unfinished, _):
+                    self._give_name(key, lambda target: _replace(unfinished, target)).folder.close()
                     return
-            finally:
-                self._discard(temporary)
+            except OSError as error:
+                if error.errno not in _NO_HARD_LINKS:
+                    raise
         self.upload(key, path)
 
     def borrow(self, key: str, path: Path) -> None:
         """See :class:`ObjectStore`."""
-        with self._errors("read", key):
-            if linked(self.path_of(key), path):
+        with file_errors(self._root, "read", key), self._folder_of(key) as folder:
+            name = _name(key)
+            folder.status(name)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                os.link(name, path, src_dir_fd=folder.descriptor, follow_symlinks=False)
+            except OSError as error:
+                if error.errno not in _NO_HARD_LINKS:
+                    raise
+            else:
+                if path.is_symlink():  # planted since
+                    path.unlink()
+                    folder.status(name)
                 return
         self.download(key, path)
 
     def get(self, key: str) -> bytes:
         """See :class:`ObjectStore`."""
-        with self._errors("read", key):
-            return self.path_of(key).read_bytes()
+        with file_errors(self._root, "read", key), self._folder_of(key) as folder, folder.open(_name(key)) as file:
+            return file.read()
 
     def download(self, key: str, path: Path) -> None:
         """See :class:`ObjectStore`."""
-        with self._errors("read", key):
-            source = self.path_of(key).open("rb")
+        with file_errors(self._root, "read", key), self._folder_of(key) as folder:
+            source = folder.open(_name(key))
         with source, path.open("wb") as target:
             shutil.copyfileobj(source, target, _CHUNK)
 
@@ -119,32 +128,21 @@ class FileObjectStore:
         folder = check_prefix(prefix).rpartition("/")[0]
         if folder.partition("/")[0] == TEMPORARY:
             return
-        start = self._root / folder if folder else self._root
-        with self._errors("list", prefix):
-            for info in walk(start, f"{folder}/" if folder else "", prefix):
+        parent = f"{folder}/" if folder else ""
+        with (
+            file_errors(self._root, "list", prefix),
+            suppress(FileNotFoundError, NotADirectoryError),
+            Folder(self._root, _folders(parent)) as start,
+        ):
+            for info in walk(start.descriptor, parent, prefix):
                 if not info.key.startswith(f"{TEMPORARY}/"):
                     yield info
 
     def delete(self, keys: Iterable[str]) -> None:
         """See :class:`ObjectStore`."""
         for key in keys:
-            path = self.path_of(key)
-            with self._errors("delete", key), suppress(*_NOTHING_THERE):
-                self._check_inside(path)
-                path.unlink()
-                prune(path.parent, self._root)
-
-    def _check_inside(self, path: Path) -> None:
-        """Refuse what a symbolic link leads out of the root.
-
-        :raises StoreError: one of its directories is such a link
-        """
-        if not path.parent.resolve().is_relative_to(self._root.resolve()):
-            raise StoreError(
-                f"{path} leads out of the event store through a symbolic link.",
-                remedy="Remove the link: somebody has put it there.",
-                path=path,
-            )
+            with file_errors(self._root, "delete", key), suppress(*NOTHING_THERE), self._folder_of(key) as folder:
+                folder.remove(_name(key))
 
     def _mode(self) -> int:
         """Return the mode of directories before the umask: closed to others, unless the root is open for all to write.
@@ -158,21 +156,32 @@ class FileObjectStore:
 
     def abort_uploads(self, prefix: str, which: Callable[[str], bool] = every) -> int:
         """Remove what was being written under *prefix*, which fails its writer, and return how many files it was."""
-        with self._errors("list", prefix):
-            found = [info.key for info in walk(self._root / TEMPORARY, "", check_prefix(prefix))]
+        pending = []
+        with (
+            file_errors(self._root, "list", prefix),
+            suppress(FileNotFoundError, NotADirectoryError),
+            Folder(self._root, (TEMPORARY,)) as start,
+        ):
+            found = [info.key for info in walk(start.descriptor, "", check_prefix(prefix))]
             pending = [name for name in found if which(name.rpartition(".")[0])]
         for name in pending:
-            path = self._root / TEMPORARY / name
-            with self._errors("delete", name), suppress(FileNotFoundError):
-                path.unlink()
-                prune(path.parent, self._root)
+            way = (TEMPORARY, *_folders(name))
+            with (
+                file_errors(self._root, "delete", name),
+                suppress(FileNotFoundError),
+                Folder(self._root, way) as folder,
+            ):
+                folder.remove(_name(name))
         return len(pending)
 
     def exists(self, key: str) -> bool:
         """See :class:`ObjectStore`."""
-        with self._errors("read", key):
+        with file_errors(self._root, "read", key):
             try:
-                return self.path_of(key).is_file()
+                with self._folder_of(key) as folder:
+                    return stat.S_ISREG(folder.status(_name(key)).st_mode)
+            except NOTHING_THERE:
+                return False
             except OSError as error:
                 if error.errno == errno.ENAMETOOLONG:
                     return False
@@ -187,106 +196,92 @@ class FileObjectStore:
 
         :raises ConfigurationError: it cannot be a key
         """
+        return self._root / self._checked(key)
+
+    @staticmethod
+    def _checked(key: str) -> str:
         if check_key(key).partition("/")[0] == TEMPORARY:
             raise ConfigurationError(
                 f"The key {key!r} lies in {TEMPORARY}, which holds unfinished writes.", remedy="Use another key."
             )
-        return self._root / key
+        return key
 
-    def _create(self, key: str, fill: Callable[[BinaryIO], object], name: Callable[[Path, Path], None]) -> None:
-        target, temporary = self.path_of(key), self._temporary(key)
-        with self._errors("write", key):
-            try:
-                with in_directory(temporary, lambda: temporary.open("xb"), mode=self._mode()) as file:
-                    fill(file)
-                    file.flush()
-                    os.fsync(file.fileno())
-                in_directory(target, lambda: name(temporary, target), durable=True, mode=self._mode())
-            finally:
-                self._discard(temporary)
+    def _folder_of(self, key: str) -> Folder:
+        return Folder(self._root, _folders(self._checked(key)))
 
-    def _temporary(self, key: str) -> Path:
-        return self._root / TEMPORARY / f"{key}.{uuid.uuid4().hex}"
-
-    def _discard(self, temporary: Path) -> None:
-        with suppress(OSError):
-            temporary.unlink(missing_ok=True)
-        prune(temporary.parent, self._root)
-
-    @staticmethod
-    def _link(temporary: Path, target: Path) -> None:
-        try:
-            os.link(temporary, target)
-        except FileExistsError:
-            # An NFS server's lost answer makes the repeated call fail although the first one worked.
-            if temporary.stat().st_nlink != 2:
-                raise
-        except OSError as error:
-            if error.errno not in _NO_HARD_LINKS:
-                raise
-            copy_exclusively(temporary, target)
+    def _create(self, key: str, fill: Callable[[BinaryIO], object], name: Callable[[_Place, _Place], None]) -> None:
+        with file_errors(self._root, "write", key), self._unfinished(key, Folder.create) as (unfinished, file):
+            with file:
+                fill(file)
+                file.flush()
+                os.fsync(file.fileno())
+            with self._give_name(key, lambda target: name(unfinished, target)).folder as folder:
+                folder.flush()
 
     @contextmanager
-    def _errors(self, operation: str, key: str) -> Iterator[None]:
-        """Say an ``OSError`` in the project's words. Names the path, which holds no secret."""
-        path = self._root / key
-        try:
-            yield
-        except RecoveryError:
-            raise
-        except FileExistsError as error:
-            if path.is_dir() or operation != "write" or not path.exists():
-                raise StoreError(
-                    f"Cannot {operation} {path}: a directory or a file is in the way.",
-                    remedy="Give the event store a directory of its own.",
-                    path=path,
-                    key=key,
-                ) from error
-            raise ObjectExists(f"{path} exists already.", path=path, key=key) from error
-        except _NOTHING_THERE as error:
-            if operation == "read":
-                raise ObjectNotFound(f"There is no {path}.", path=path, key=key) from error
-            raise StoreError(
-                f"Cannot {operation} {path}: {error.strerror}.",
-                remedy="Something on the way is a file, or was removed meanwhile.",
-                path=path,
-                key=key,
-            ) from error
-        except OSError as error:
-            raise _store_error(error, operation, path, key) from error
+    def _unfinished(self, key: str, begin: Callable[[Folder, str], T]) -> Iterator[tuple[_Place, T]]:
+        """Begin a file in the hidden folder, and remove it from there when the block ends."""
+        name = f"{_name(self._checked(key))}.{uuid.uuid4().hex}"
+        folder, begun = in_folder(
+            self._root, (TEMPORARY, *_folders(key)), lambda hidden: begin(hidden, name), self._mode()
+        )
+        with folder:
+            try:
+                yield _Place(folder, name), begun
+            finally:
+                with suppress(OSError):
+                    folder.remove(name)
+
+    def _give_name(self, key: str, give: Callable[[_Place], None]) -> _Place:
+        """Let *give* make the object; return where it is, its folder still open."""
+        name = _name(key)
+        folder, _ = in_folder(self._root, _folders(key), lambda target: give(_Place(target, name)), self._mode())
+        return _Place(folder, name)
 
 
-def linked(source: Path, target: Path, mode: int = 0o777) -> bool:
-    """Give a file a second name; whether the file systems allow it.
+@dataclass(frozen=True)
+class _Place:
+    """A name in a folder that is held open."""
 
-    :param mode: of directories that are made for it
-    """
+    folder: Folder
+    name: str
+
+
+def _replace(unfinished: _Place, target: _Place) -> None:
+    os.replace(
+        unfinished.name,
+        target.name,
+        src_dir_fd=unfinished.folder.descriptor,
+        dst_dir_fd=target.folder.descriptor,
+    )
+
+
+def _link(unfinished: _Place, target: _Place) -> None:
     try:
-        in_directory(target, lambda: os.link(source, target), mode=mode)
+        os.link(
+            unfinished.name,
+            target.name,
+            src_dir_fd=unfinished.folder.descriptor,
+            dst_dir_fd=target.folder.descriptor,
+            follow_symlinks=False,
+        )
+    except FileExistsError:
+        # An NFS server's lost answer makes the repeated call fail although the first one worked.
+        if unfinished.folder.status(unfinished.name).st_nlink != 2:
+            raise
     except OSError as error:
         if error.errno not in _NO_HARD_LINKS:
             raise
-        return False
-    return True
+        with unfinished.folder.open(unfinished.name) as source:
+            copy_exclusively(source, target.folder, target.name)
 
 
-def _store_error(error: OSError, operation: str, path: Path, key: str) -> StoreError:
-    message = f"Cannot {operation} {path}: {error.strerror}."
-    if isinstance(error, PermissionError) or error.errno == errno.EROFS:
-        return AccessDenied(
-            message,
-            remedy=f"Let the user {_user()} {operation} there, or name another directory for the event store.",
-            path=path,
-            key=key,
-        )
-    kind = StoreUnavailable if error.errno in _FOR_A_TIME else StoreError
-    if error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}:
-        return kind(message, remedy="Make room, or move the event store.", path=path, key=key)
-    return kind(message, remedy="Look at the file system of the event store.", path=path, key=key)
+def _folders(key: str) -> tuple[str, ...]:
+    return tuple(key.split("/")[:-1])
 
 
-def _user() -> str:
-    return f"{os.environ.get('USER', '')} (uid {os.geteuid()})".strip()
+def _name(key: str) -> str:
+    return key.rpartition("/")[2]
 
 
 def file_uri(path: Path) -> str:

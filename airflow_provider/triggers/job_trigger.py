@@ -126,7 +126,9 @@ class SparkRecoveryTrigger(BaseTrigger):
         prefix, told, mark = job.prefix, order.application, job_mark(order.event_store, job)
         epoch = self._watch.epoch if self._watch is not None and self._watch.epoch else order.epoch
         store = self._open()
-        claim = cancel(store, prefix, epoch) if epoch else cancel_unclaimed(store, prefix, order.after)
+        claim = (
+            cancel(store, prefix, epoch) if epoch else cancel_unclaimed(store, prefix, order.after, order.deployment)
+        )
         if claim is not None:
             self._trigger_log.info(
                 "Attempt %d is fenced: it ends at its next heartbeat, wherever it runs.", claim.epoch

@@ -7,19 +7,28 @@ import os
 import subprocess
 import sys
 import zipfile
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
+from airflow.providers.common.compat.sdk import mask_secret
+from airflow.sdk._shared.secrets_masker import reset_secrets_masker
 
 from airflow_provider.airflow.bundle import build_bundle
+from airflow_provider.airflow.masking import masked
+from airflow_provider.airflow.order import UNREADABLE, Outcome
 from airflow_provider.airflow.user_application import ShippedApplication, ship
 from airflow_provider.core.errors import ConfigurationError
 from airflow_provider.core.job import JobId
 from airflow_provider.core.options import INTEGRITY_SECRET
+from airflow_provider.core.report import build_report
 from airflow_provider.core.run_request import EXIT_CONFIGURATION, RunRequest, parse_run_arguments
 from airflow_provider.hooks.spark_recovery import SparkRecoveryHook
+from airflow_provider.job.job_master import JobMaster
+from airflow_provider.storage.files import FileObjectStore
+from airflow_provider.storage.inspection import inspect_job
 from airflow_provider.storage.lent_credentials import LENT_CREDENTIALS
 from airflow_provider.storage.sealing import SealedStore
 from tests.airflow_side.executing import Connect
@@ -133,6 +142,56 @@ def test_the_integrity_secret_reaches_the_driver_through_its_environment_only(
     assert (f"in their environment: {INTEGRITY_SECRET}" in log) == (mode == "cluster")
     assert masked == secrets
     assert isinstance(hook.store, SealedStore)
+
+
+@pytest.fixture
+def masker() -> Iterator[None]:
+    """Airflow's own masker, empty again afterwards."""
+    yield
+    reset_secrets_masker()
+
+
+@pytest.mark.usefixtures("masker")
+@pytest.mark.parametrize("mode", ["client", "cluster"])
+def test_what_airflow_masks_in_arguments_is_not_recorded(
+    connect: Connect, script: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    """Secrets of connections and Variables that a template has put into the script's arguments: errors of the job quote
+    them, store and report do not. The driver is told where they are in its arguments, wherever it runs, and nothing
+    else names them.
+    """
+    for secret in ("hunter22", "s3cret value"):
+        mask_secret(secret)
+    connect("spark_default", "spark", host="yarn", extra={"deploy-mode": mode})
+    connect("spark_recovery_default", "spark_recovery", extra={"event_store": f"file://{tmp_path}/store"})
+    arguments = ["nightly", "hunter22", "db;pw=s3cret value;tls;pw2=hunter22", "***", 3]
+    hook = SparkRecoveryHook(application_args=arguments)
+    command = submitted(hook, str(script), monkeypatch)
+    request = parse_run_arguments(command[[text.endswith("_runner.py") for text in command].index(True) + 1 :])
+    assert request.arguments == tuple(map(str, arguments))
+    assert request.secrets == {"hunter22", "s3cret value"}
+    named = [text for text in [*command, repr(hook._conf), repr(hook._env)] if "hunter22" in text or "s3cret" in text]
+    assert named == ["hunter22", "db;pw=s3cret value;tls;pw2=hunter22"], "the script's own arguments"
+    store = FileObjectStore(tmp_path / "store")
+    master = JobMaster(request, store, on_fenced=lambda _: None)
+    assert master.start()
+    master.failed("OperationalError: cannot log in nightly with hunter22 to db;pw=s3cret value;tls")
+    (report,) = build_report(str(ODD_JOB), inspect_job(store, ODD_JOB)).attempts
+    assert report.error == "OperationalError: cannot log in nightly with *** to db;pw=***;tls"
+    stored = b"".join(file.read_bytes() for file in (tmp_path / "store").rglob("*") if file.is_file())
+    assert (b"hunter22" in stored, b"s3cret" in stored) == (False, False)
+
+
+@pytest.mark.usefixtures("masker")
+def test_airflows_side_masks_what_it_hands_on() -> None:
+    """A report in XCom and a trigger's answer in Airflow's database, whatever the store says; names stay."""
+    mask_secret("hunter22")
+    told = {"vertices": [{"name": "passwords", "rows": 3}], "attempts": ({"error": "no hunter22", "ended_at": None},)}
+    assert masked(told) == {
+        "vertices": [{"name": "passwords", "rows": 3}],
+        "attempts": [{"error": "no ***", "ended_at": None}],
+    }
+    assert Outcome(UNREADABLE, 1, "for hunter22").to_payload()["message"] == "for ***"
 
 
 @pytest.mark.parametrize("place", ["the operator", "the Spark conf", "the run's conf"])

@@ -14,13 +14,16 @@ from typing import Any
 
 import pytest
 
+from airflow_provider.airflow.following import JobWatch
+from airflow_provider.airflow.order import UNCLAIMED, Order, Outcome
 from airflow_provider.airflow.supervisor import Ending, JobSupervisor
 from airflow_provider.core import events as ev
-from airflow_provider.core.errors import JobAlreadyRunning
+from airflow_provider.core.errors import JobAlreadyRunning, JobOfAnotherDeployment
 from airflow_provider.core.graph import ExecutionGraph
 from airflow_provider.core.job import JobId
 from airflow_provider.core.options import RecoveryOptions
 from airflow_provider.core.takeover import Attach, Decision, Resume, StartAfresh, Succeed, decide
+from airflow_provider.storage.cancelling import cancel_unclaimed
 from airflow_provider.storage.claims import Claim, Claims
 from airflow_provider.storage.event_store import JobEventWriter
 from airflow_provider.storage.heartbeat import Heartbeat
@@ -39,13 +42,19 @@ def store(tmp_path: Path) -> ObjectStore:
     return open_store(f"file://{tmp_path}/store")
 
 
-def supervisor(store: ObjectStore, run: str = "") -> JobSupervisor:
-    return JobSupervisor(store, JOB, OPTIONS, logging.getLogger("test"), run)
+def supervisor(store: ObjectStore, run: str = "", deployment: str = "") -> JobSupervisor:
+    return JobSupervisor(store, JOB, replace(OPTIONS, deployment=deployment), logging.getLogger("test"), run)
 
 
-def attempt(store: ObjectStore, *events: Callable[[int], ev.JobEvent], fresh: bool = False, run: str = "") -> Claim:
+def attempt(
+    store: ObjectStore,
+    *events: Callable[[int], ev.JobEvent],
+    fresh: bool = False,
+    run: str = "",
+    deployment: str = "",
+) -> Claim:
     """Claim the job and record events, as a driver does; then be gone without a word."""
-    claim = Claims(store, JOB.prefix).claim(OPTIONS.lease, run)
+    claim = Claims(store, JOB.prefix).claim(OPTIONS.lease, run, deployment)
     writer = JobEventWriter(store, JOB.prefix, claim, OPTIONS, on_fenced=lambda _: None, on_broken=lambda _: None)
 
     def first(_: ExecutionGraph) -> ev.AttemptStarted:
@@ -131,6 +140,58 @@ def test_a_cancelled_driver_of_another_deployment(store: ObjectStore) -> None:
     last = supervisor(store, OURS).last_attempt()
     assert last is not None
     assert (last.epoch, last.cancelled, last.another_run) == (2, True, True)
+
+
+@pytest.mark.parametrize("events", [(), (failed,), (finished,)], ids=["at work or lost", "failed", "finished"])
+@pytest.mark.parametrize("run", [OURS, THEIRS, CLEARED, ""], ids=["the same moment", "another", "cleared", "unknown"])
+def test_a_job_of_another_deployment_is_left_alone(
+    store: ObjectStore, events: tuple[Callable[[int], ev.JobEvent], ...], run: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever became of it, and however often either run was cleared: also a copy of a deployment, whose runs began at
+    the same moments, is another one. Nothing is watched or claimed, and the error says both names and what to do.
+    """
+    attempt(store, *events, run=run, deployment="a.example")
+    before = [info.key for info in store.list("")]
+
+    def never(*_: object, **__: object) -> bool:
+        raise AssertionError("the heartbeat was watched")
+
+    monkeypatch.setattr("airflow_provider.airflow.supervisor.Liveness.wait", never)
+    with pytest.raises(JobOfAnotherDeployment, match=r"'a\.example'.*'b\.example'.*'deployment'") as refused:
+        supervisor(store, OURS, "b.example").last_attempt()
+    assert not refused.value.retryable
+    with pytest.raises(JobOfAnotherDeployment):
+        attempt(store, run=OURS, deployment="b.example")
+    assert [info.key for info in store.list("")] == before
+
+
+@pytest.mark.parametrize(("first", "second"), [("a.example", "a.example"), ("", "b.example"), ("a.example", "")])
+def test_one_deployment_goes_on(store: ObjectStore, first: str, second: str) -> None:
+    """Also after a clearing; and with what an earlier release has left, which names none."""
+    attempt(store, failed, run=OURS, deployment=first)
+    for run in (OURS, CLEARED):
+        assert isinstance(decide(supervisor(store, run, second).last_attempt(), "auto"), Resume)
+    assert attempt(store, run=CLEARED, deployment=second).epoch == 2
+
+
+def test_a_cancelled_job_of_another_deployment(store: ObjectStore) -> None:
+    """The cancellation names no deployment; the driver's claim before it does."""
+    claim = attempt(store, run=THEIRS, deployment="a.example")
+    supervisor(store, THEIRS, "a.example").fence(claim)
+    with pytest.raises(JobOfAnotherDeployment):
+        supervisor(store, OURS, "b.example").last_attempt()
+    with pytest.raises(JobOfAnotherDeployment):
+        attempt(store, run=OURS, deployment="b.example")
+
+
+def test_a_driver_that_was_submitted_is_not_ended_for_anothers(store: ObjectStore) -> None:
+    """Another deployment's driver has come first: it is neither followed nor cancelled in the place of our own."""
+    attempt(store, run=THEIRS, deployment="a.example")
+    assert cancel_unclaimed(store, JOB.prefix, 0, "b.example") is None
+    assert not Claims(store, JOB.prefix).taken(2)
+    order = Order(job=str(JOB), event_store=store.uri, epoch=1, deployment="b.example", claim_within=0.0)
+    assert JobWatch(store, order, logging.getLogger("test")).look() == Outcome(UNCLAIMED, 0)
+    assert cancel_unclaimed(store, JOB.prefix, 0, "a.example") is not None
 
 
 def test_a_cancelled_driver_is_resumed_when_it_has_ended(store: ObjectStore, caplog: pytest.LogCaptureFixture) -> None:

@@ -7,9 +7,12 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -149,7 +152,7 @@ def test_without_hard_links_create_only_still_has_one_winner(
 ) -> None:
     """Where link() is refused, O_EXCL decides."""
 
-    def no_link(*args: object) -> None:
+    def no_link(*args: object, **kwargs: object) -> None:
         raise OSError(code, os.strerror(code))
 
     monkeypatch.setattr(os, "link", no_link)
@@ -176,9 +179,9 @@ def test_a_link_that_worked_although_it_was_answered_exists_is_ours(
     """NFS may repeat a link() whose answer was lost: two names for our own file mean that it worked."""
     link = os.link
 
-    def link_twice(source: Path, target: Path) -> None:
-        link(source, target)
-        link(source, target)
+    def link_twice(source: str, target: str, **folders: Any) -> None:
+        link(source, target, **folders)
+        link(source, target, **folders)
 
     monkeypatch.setattr(os, "link", link_twice)
     files.put_new("claim", b"ours")
@@ -196,15 +199,15 @@ def test_a_write_is_on_the_disk_before_it_is_confirmed(files: FileObjectStore, m
         steps.append(f"flush {Path(os.readlink(f'/proc/self/fd/{descriptor}')).name[:5]}")
         fsync(descriptor)
 
-    def watched_link(source: Path, target: Path) -> None:
+    def watched_link(source: str, target: str, **folders: Any) -> None:
         steps.append("name")
-        link(source, target)
+        link(source, target, **folders)
 
     monkeypatch.setattr(os, "fsync", watched_fsync)
     monkeypatch.setattr(os, "link", watched_link)
     files.put_new("claims/00001", b"content")
-    assert steps[:3] == ["flush 00001", "name", "flush claim"]
-    assert "flush store" in steps[3:]
+    assert steps[1:4] == ["flush 00001", "name", "flush claim"]  # the root is new, and comes first
+    assert "flush store" in steps[4:]
 
 
 def test_an_upload_cut_short_by_a_kill_is_invisible_and_can_be_swept(tmp_path: Path) -> None:
@@ -300,3 +303,119 @@ def test_others_cannot_enter_the_store(tmp_path: Path, root_mode: int | None, ot
         os.umask(before)
     assert (root / "jobs").stat().st_mode & 0o7 == others
     assert (root / "jobs" / "a").stat().st_mode & 0o7 == others
+
+
+@pytest.fixture
+def planted(tmp_path: Path) -> tuple[FileObjectStore, Path]:
+    """A store below a root that is a link itself; in it the links ``jobs/a/planted`` and ``.tmp/jobs`` lead outside."""
+    outside = tmp_path / "outside"
+    (outside / "deep").mkdir(parents=True)
+    (outside / "precious").write_text("theirs")
+    (tmp_path / "disk").mkdir()
+    root = tmp_path / "root"
+    root.symlink_to(tmp_path / "disk")
+    store = FileObjectStore(root)
+    store.put("jobs/a/own", b"ours")
+    assert store.get("jobs/a/own") == b"ours"
+    (root / "jobs" / "a" / "planted").symlink_to(outside)
+    (root / "jobs" / "a" / "file").symlink_to(outside / "precious")
+    return store, outside
+
+
+def _operations(store: FileObjectStore, key: str, local: Path) -> dict[str, Callable[[], object]]:
+    source = local / "source"
+    source.write_text("ours")
+    return {
+        "get": lambda: store.get(key),
+        "download": lambda: store.download(key, local / "downloaded"),
+        "borrow": lambda: store.borrow(key, local / "borrowed"),
+        "exists": lambda: store.exists(key),
+        "put": lambda: store.put(key, b"ours"),
+        "put_new": lambda: store.put_new(key, b"ours"),
+        "upload": lambda: store.upload(key, source),
+        "share": lambda: store.share(key, source),
+        "delete": lambda: store.delete([key]),
+        "list": lambda: list(store.list(f"{key.rpartition('/')[0]}/")),
+    }
+
+
+_OPERATIONS = ["get", "download", "borrow", "exists", "put", "put_new", "upload", "share", "delete", "list"]
+
+
+@pytest.mark.parametrize("operation", _OPERATIONS)
+@pytest.mark.parametrize("key", ["jobs/a/planted/precious", "jobs/a/planted/deep/new"])
+def test_no_operation_passes_a_link_in_the_place_of_a_directory(
+    planted: tuple[FileObjectStore, Path], tmp_path: Path, key: str, operation: str
+) -> None:
+    """Whatever is asked below a planted link is refused, by name, and nothing outside is read, written or removed. The
+    root itself may be a link.
+    """
+    store, outside = planted
+    with pytest.raises(StoreError, match="symbolic link") as refused:
+        _operations(store, key, tmp_path)[operation]()
+    assert str(tmp_path / "root" / key.rpartition("/")[0]) in str(refused.value)
+    assert _all_files(outside) == ["deep", "precious"]
+    assert (outside / "precious").read_text() == "theirs"
+    assert not (tmp_path / "downloaded").exists()
+    assert not (tmp_path / "borrowed").exists()
+
+
+@pytest.mark.parametrize("operation", ["get", "download", "borrow", "exists"])
+def test_a_link_in_the_place_of_an_object_is_not_read(
+    planted: tuple[FileObjectStore, Path], tmp_path: Path, operation: str
+) -> None:
+    """What it leads to is no object of the store; writing in its place replaces the link alone."""
+    store, outside = planted
+    with pytest.raises(StoreError, match="symbolic link"):
+        _operations(store, "jobs/a/file", tmp_path)[operation]()
+    assert not (tmp_path / "downloaded").exists()
+    assert not os.path.lexists(tmp_path / "borrowed")
+    store.put("jobs/a/file", b"ours")
+    assert (store.get("jobs/a/file"), (outside / "precious").read_text()) == (b"ours", "theirs")
+
+
+def test_unfinished_writes_do_not_pass_a_link_either(planted: tuple[FileObjectStore, Path], tmp_path: Path) -> None:
+    """A link in the hidden folder fails the write; sweeping removes nothing behind it."""
+    store, outside = planted
+    (tmp_path / "root" / ".tmp").mkdir(exist_ok=True)
+    (tmp_path / "root" / ".tmp" / "jobs").symlink_to(outside)
+    with pytest.raises(StoreError, match="symbolic link"):
+        store.put_new("jobs/new", b"ours")
+    assert store.abort_uploads("jobs/") == 0
+    assert _all_files(outside) == ["deep", "precious"]
+
+
+def test_a_directory_that_becomes_a_link_during_writes_leads_nobody_out(tmp_path: Path) -> None:
+    """However the names change meanwhile, a write lands in the store or fails."""
+    outside, store = tmp_path / "outside", FileObjectStore(tmp_path / "root")
+    outside.mkdir()
+    folder = tmp_path / "root" / "jobs" / "a"
+    store.put("jobs/a/0", b"")
+    over = threading.Event()
+
+    def swap() -> None:
+        for turn in count():
+            for step in (
+                lambda: folder.rename(folder.with_name(f"aside{turn}")),  # noqa: B023 - called at once
+                lambda: folder.symlink_to(outside),
+                folder.unlink,
+            ):
+                with suppress(OSError):
+                    step()
+            if over.is_set():
+                return
+
+    refused = 0
+    with ThreadPoolExecutor(1) as pool:
+        swapping = pool.submit(swap)
+        try:
+            for turn in range(300):
+                try:
+                    store.put(f"jobs/a/{turn}", b"ours")
+                except StoreError:
+                    refused += 1
+        finally:
+            over.set()
+        swapping.result()
+    assert _all_files(outside) == []
+    assert refused < 300
