@@ -19,7 +19,9 @@ from pyspark.sql import functions as F
 from airflow_provider.core.committed_output import doubts, listing_digest, write_of
 from airflow_provider.core.errors import AccessDenied
 from airflow_provider.core.job import run_mark
+from airflow_provider.core.partitions import FOLDER
 from airflow_provider.core.unfinished_write import UnfinishedWrite
+from airflow_provider.spark import checkpoint
 from airflow_provider.spark.context import RecoveryContext
 from airflow_provider.spark.interception import intercepted
 from airflow_provider.spark.sinks import write_watch
@@ -28,11 +30,11 @@ from airflow_provider.spark.sinks.once import SinksOnce
 from airflow_provider.spark.sinks.take_back import OutputAttempt
 from airflow_provider.storage.claims import Claims
 from airflow_provider.storage.uris import open_store
-from tests.spark.attempts import Attempts
+from tests.spark.attempts import Attempts, vertices
 from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = pytest.mark.spark
 
@@ -647,3 +649,28 @@ def test_what_is_known_counts_though_nothing_is_recorded(
             script()
     assert "already written by attempt 1, not written again" in caplog.text
     assert spark.read.parquet(str(target)).count() == 12
+
+
+def test_rows_of_a_recovery_point_that_could_not_be_stored(
+    spark: SparkSession, attempts: Attempts, target: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The store took no partitions in the attempt that wrote them, and takes them in the retry, which does not add the
+    same rows again. What is stored above such a point is used again.
+    """
+
+    def write() -> DataFrame:
+        rows = checkpoint(spark.range(100).withColumn("rest", F.col("id") % 7), "rows")
+        rows.write.mode("append").parquet(str(target))
+        return rows
+
+    with retry(attempts) as (context, _):
+        refused = attempts.folder / context.master.prefix / FOLDER
+        refused.touch()  # no folder of partitions can be made where a file is
+        rows = write()
+        refused.unlink()
+        assert checkpoint(rows.groupBy("rest").count(), "rests").count() == 7
+    assert "checkpoint 'rows' is not stored" in caplog.text
+    with retry(attempts) as (context, _):
+        assert checkpoint(write().groupBy("rest").count(), "rests").count() == 7
+    assert spark.read.parquet(str(target)).count() == 100
+    assert vertices(context)["rests"].computed == 0

@@ -152,6 +152,12 @@ def materialize(
     return Materialized(collector.stored, upstream_seconds, collector.storing)
 
 
+def _stored_upstream(master: JobMaster, point: RecoveryPoint) -> tuple[str, ...]:
+    """Return the vertices that *point* reads; one that could not be stored is computed along with it, and is none."""
+    reads = ((upstream, master.vertex(upstream)) for upstream in map(vertex_of, point.fingerprint.upstream))
+    return tuple(upstream for upstream, vertex in reads if vertex is not None and vertex.has_finished)
+
+
 def _run(job: PreparedJob, missing: list[int], collector: _Collector) -> None:
     try:
         rows = job.run(missing)
@@ -222,7 +228,7 @@ def _initialize(
             layout=layout,
             deterministic=not whole,
             schema=point.df.schema.json(),
-            upstream=tuple(vertex_of(token) for token in point.fingerprint.upstream),
+            upstream=_stored_upstream(master, point),
             parts=point.fingerprint.parts,
             layout_spec=cut.to_spec(),
             because=(*because, *again),

@@ -43,7 +43,7 @@ def recover(
         raise ConfigurationError(f"checkpoint({name!r}) got the version {version!r}.", remedy="A version is a text.")
     context.master.check()
     df = up_to_date(context, df)
-    reason = _reason_to_skip(context, df)
+    reason = _reason_never_to_store(context, df)
     if reason:
         return _skip(context, df, name, reason)
     identity = fingerprint(df, context, version)
@@ -63,7 +63,9 @@ def recover(
     }[deterministic]
     with active_session(df.sparkSession):
         df = unsliced(df, context.application.ranges)
-        return _go_on_from(context, RecoveryPoint(df, name, vertex, identity, not_deterministic))
+        point = RecoveryPoint(df, name, vertex, identity, not_deterministic)
+        reason = _reason_not_to_store_now(context, df)
+        return _unstored(context, point, reason) if reason else _go_on_from(context, point)
 
 
 def _require_classic(df: Any, name: Any) -> None:
@@ -78,21 +80,36 @@ def _require_classic(df: Any, name: Any) -> None:
         )
 
 
-def _reason_to_skip(context: RecoveryContext, df: DataFrame) -> str:
-    """Return why *df* cannot be stored, whatever its plan; empty text if it can."""
+def _reason_never_to_store(context: RecoveryContext, df: DataFrame) -> str:
+    """Return why no attempt can store *df*, whatever its plan; empty text if one can."""
     if not context.master.request.options.enabled:
         return "recovery is disabled"
-    if not context.master.usable:
-        return "the event store has failed"
     if df.isStreaming:
         return "it is a streaming DataFrame"
-    return refusal(schema_of(df)) or executors_ready(context, df.sparkSession)
+    return refusal(schema_of(df))
+
+
+def _reason_not_to_store_now(context: RecoveryContext, df: DataFrame) -> str:
+    """Return why this attempt cannot store *df*; empty text if it can."""
+    if not context.master.usable:
+        return "the event store has failed"
+    return executors_ready(context, df.sparkSession)
 
 
 def _skip(context: RecoveryContext, df: DataFrame, name: str, reason: str) -> DataFrame:
     log.warning("checkpoint %r is not stored; it is computed the ordinary way: %s", name, reason)
     context.master.vertex_skipped(name, reason)
     return df
+
+
+def _unstored(context: RecoveryContext, point: RecoveryPoint, reason: str) -> DataFrame:
+    """Return a DataFrame that computes the vertex the ordinary way.
+
+    What is made of it has the same identity as in an attempt that stores the vertex: a sink that this one writes is
+    not written again by that one.
+    """
+    skipped = _skip(context, point.df, point.name, reason)
+    return skipped if point.not_deterministic else as_vertex(skipped, skipped, point.vertex)
 
 
 def _go_on_from(context: RecoveryContext, point: RecoveryPoint) -> DataFrame:
@@ -125,7 +142,7 @@ def _go_on_from(context: RecoveryContext, point: RecoveryPoint) -> DataFrame:
     try:
         stored = compute(context, point, because)
     except NotStored as error:
-        return _skip(context, point.df, point.name, str(error))
+        return _unstored(context, point, str(error))
     return _reading(context, point, stored)
 
 
