@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from airflow_provider.core.run_request import EXIT_CONFIGURATION
-from airflow_provider.storage.bundle import build_package, write_whole
+from airflow_provider.storage.bundle import build_package
+from airflow_provider.storage.private_files import write_whole
 
 _RUNNER = f'''"""Starts the user's application inside spark-recovery's runner. Any Python 3 can read this file."""
 

@@ -2,35 +2,93 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import random
+import re
+import stat
 import subprocess
-import tempfile
+import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
+from airflow_provider.storage.private_files import private_folder
+
+KEPT = 30 * 24 * 3600.0
+"""Seconds for which an output is kept that nobody has removed."""
+_FOLDER = "spark_recovery"
+_OUTPUT = re.compile(r"driver-[0-9a-f]{12}\.log")
+_LOOKS = 2000
+"""Names that one sweep looks at, more or less."""
 _MOST = 1024**2
 """Bytes of a driver's output that are brought into the task log when it has ended; the rest stays in its file."""
 
 
 def output_path(folder: str, prefix: str) -> Path:
-    """Return a new file for a driver's output, readable by this user only.
+    """Return a new file for a driver's output, readable by this user only, and remove some that are old.
 
-    :param folder: Airflow's folder for logs; where it cannot be written, the machine's temporary directory serves
+    :param folder: Airflow's folder for logs; where it cannot be written, this user's own folder in the machine's
+        temporary directory serves
     :param prefix: the job's
+    :raises OSError: neither can be written
     """
-    for root in (Path(folder), Path(tempfile.gettempdir())):
-        place = root / "spark_recovery" / prefix
-        path = place / f"driver-{uuid.uuid4().hex[:12]}.log"
+    usual, last_resort = Path(folder) / _FOLDER, private_folder() / _FOLDER
+    for root in (usual, last_resort):
+        with suppress(OSError):
+            sweep_outputs(root)
+    try:
+        return _new_output(usual / prefix)
+    except OSError:
+        return _new_output(last_resort / prefix)
+
+
+def _new_output(place: Path) -> Path:
+    path = place / f"driver-{uuid.uuid4().hex[:12]}.log"
+    for last in (*[False] * 9, True):
         try:
             place.mkdir(mode=0o700, parents=True, exist_ok=True)
             path.touch(mode=0o600)
-        except OSError:
+        except FileNotFoundError:  # whoever sweeps has found the folder empty
+            if last:
+                raise
             continue
-        return path
-    handle, name = tempfile.mkstemp(prefix="spark-recovery-driver-", suffix=".log")
-    os.close(handle)
-    return Path(name)
+        break
+    return path
+
+
+def sweep_outputs(root: Path) -> None:
+    """Remove outputs below *root* that nobody has written to for 30 days, and that no driver holds open.
+
+    A driver holds a lock on its output. It looks at so many names at most, in an order of chance, so that in the end
+    all are looked at; it follows no symbolic link, and touches nothing of other users.
+    """
+    looked = 0
+    for _, folders, files, descriptor in os.fwalk(root, follow_symlinks=False):
+        random.shuffle(folders)
+        for name in files:
+            if _OUTPUT.fullmatch(name):
+                _remove_old(name, descriptor)
+        for name in folders:
+            with suppress(OSError):
+                os.rmdir(name, dir_fd=descriptor)  # one that is empty
+        looked += len(folders) + len(files)
+        if looked > _LOOKS:
+            return
+
+
+def _remove_old(name: str, parent: int) -> None:
+    with suppress(OSError):
+        descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=parent)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            status = os.fstat(descriptor)
+            own = stat.S_ISREG(status.st_mode) and status.st_uid == os.getuid()
+            if own and time.time() - status.st_mtime > KEPT:
+                os.unlink(name, dir_fd=parent)
+        finally:
+            os.close(descriptor)
 
 
 def start_detached(
@@ -50,6 +108,9 @@ def start_detached(
 
 def _start(command: Sequence[str], environment: Mapping[str, str] | None, output: Path) -> subprocess.Popen[bytes]:
     with output.open("ab") as file:
+        # The driver inherits the lock with the open file, and keeps it as long as anybody can write to it.
+        with suppress(OSError):
+            fcntl.flock(file, fcntl.LOCK_SH)
         return subprocess.Popen(  # noqa: S603 - the command is the one that SparkSubmitHook would start
             list(command),
             stdin=subprocess.DEVNULL,

@@ -26,7 +26,7 @@ from airflow_provider.airflow.task_script import arguments_of, caller_signature,
 from airflow_provider.core.errors import ConfigurationError
 from airflow_provider.hooks.spark_recovery import SparkRecoveryHook
 from airflow_provider.operators.spark_recovery import SparkRecoveryOperator, job_of
-from airflow_provider.storage.bundle import private_folder, write_whole
+from airflow_provider.storage.private_files import hold, private_folder, write_whole
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
@@ -132,7 +132,7 @@ class SparkRecoveryDecoratedOperator(DecoratedOperator, SparkRecoveryOperator):
 
 def _written(script: str, identity: str, name: str) -> Path:
     """Return the path of a file with the script, the same for each try on this machine; only this user can read it."""
-    folder = private_folder() / f"task-{hashlib.sha256(identity.encode()).hexdigest()[:24]}"
+    folder = hold(private_folder() / f"task-{hashlib.sha256(identity.encode()).hexdigest()[:24]}")
     path = folder / f"{name}.py"
     write_whole(path, script.encode())
     return path

@@ -51,9 +51,12 @@ def run(request: RunRequest) -> int:
     set_up_logging()
     from airflow_provider.spark.submitted_conf import submitted_conf, with_py_file
     from airflow_provider.storage.bundle import build_package
+    from airflow_provider.storage.private_files import hold_if_private
 
     try:
         application = find_application(request.application)
+        for own in (application, Path(__file__).parents[2]):  # the script, and the zip from which this runs
+            hold_if_private(own)
         os.environ.update(with_py_file(os.environ, build_package))
         conf = submitted_conf()
         return _run(with_conf(request, conf), application, conf)

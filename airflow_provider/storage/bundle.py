@@ -11,13 +11,12 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import io
-import os
-import tempfile
 import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import airflow_provider
+from airflow_provider.storage.private_files import hold, private_folder, write_whole
 
 DEPENDENCIES = "dependencies.zip"
 """Name of the inner zip, beside this module."""
@@ -47,7 +46,8 @@ def build_package(folder: Path | None = None) -> Path:
     digest = hashlib.sha256()
     for name, content in (*own.items(), *others.items()):
         digest.update(f"{name}\0{len(content)}\0".encode() + content)
-    target = (folder or private_folder()) / digest.hexdigest()[:24] / "airflow_provider_driver.zip"
+    # Held by whoever has started the job, and by a driver that runs from it: executors fetch it as long as it runs.
+    target = hold((folder or private_folder()) / digest.hexdigest()[:24]) / "airflow_provider_driver.zip"
     if not target.is_file():
         write_whole(target, _zipped({**own, f"airflow_provider/storage/{DEPENDENCIES}": _zipped(others)}))
     return target
@@ -81,26 +81,3 @@ def _zipped(files: Mapping[str, bytes]) -> bytes:
         for name, content in files.items():
             archive.writestr(zipfile.ZipInfo(name, _EPOCH), content, zipfile.ZIP_DEFLATED)
     return target.getvalue()
-
-
-def write_whole(target: Path, content: bytes) -> None:
-    """Write a file that is whole as soon as it is there. Whoever is second replaces it by the same bytes."""
-    target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=target.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        os.replace(name, target)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
-
-
-def private_folder() -> Path:
-    """Return this user's own folder for code that others run for it; nobody else may put any there."""
-    folder = Path(tempfile.gettempdir()) / f"airflow-provider-spark-recovery-{os.getuid()}"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    status = folder.lstat()
-    if status.st_uid != os.getuid() or status.st_mode & 0o077 or folder.is_symlink():
-        return Path(tempfile.mkdtemp(prefix="airflow-provider-spark-recovery-"))
-    return folder

@@ -19,7 +19,8 @@ import zlib
 from pathlib import Path
 
 from airflow_provider.core.errors import ConfigurationError
-from airflow_provider.storage.bundle import DEPENDENCIES, private_folder, write_whole
+from airflow_provider.storage.bundle import DEPENDENCIES
+from airflow_provider.storage.private_files import hold, private_folder, write_whole
 
 _NEEDED = ("botocore", "tenacity")
 
@@ -52,7 +53,7 @@ def provide_dependencies() -> None:
 
 def _unpacked(content: bytes) -> Path:
     """Return a folder with the packages in the zip *content*; what is missing or damaged in it is written anew."""
-    folder = private_folder() / f"dependencies-{hashlib.sha256(content).hexdigest()[:24]}"
+    folder = hold(private_folder() / f"dependencies-{hashlib.sha256(content).hexdigest()[:24]}")
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         for entry in archive.infolist():
             file = folder / entry.filename

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.credentials import CredentialProvider, RefreshableCredentials
 from botocore.exceptions import BotoCoreError, ClientError
+
+from airflow_provider.storage.private_files import temporary_folder
 
 if TYPE_CHECKING:
     import boto3
@@ -40,8 +41,8 @@ def lent(
     :param every: seconds between two looks at the session
     """
     ended = threading.Event()
-    with tempfile.TemporaryDirectory(prefix="spark-recovery-") as folder:  # mode 0700
-        file = Path(folder) / "credentials"
+    with temporary_folder() as folder:
+        file = folder / "credentials"
 
         def renew() -> None:
             while not ended.wait(every):

@@ -9,7 +9,6 @@ true whoever wrote it, a driver that is fenced by now included.
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -26,6 +25,7 @@ from airflow_provider.core.graph import ExecutionGraph
 from airflow_provider.core.snapshot import decode_graph, encode_graph
 from airflow_provider.storage.blocks import checked, checksummed
 from airflow_provider.storage.object_store import ObjectStore
+from airflow_provider.storage.private_files import temporary_folder
 from airflow_provider.storage.sealing import NOT_SEALED
 
 FORMAT = 1
@@ -119,7 +119,7 @@ class Snapshots:
         :raises StoreError: the store cannot be read, or there is no room for a copy on this machine
         """
         try:
-            with tempfile.TemporaryDirectory(prefix="spark-recovery-") as folder:
+            with temporary_folder() as folder:
                 copy = Path(folder, "snapshot")
                 self._store.download(self._key(number), copy)
                 with copy.open("rb") as lines:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from airflow_provider.airflow import detached
-from airflow_provider.airflow.detached import Output, output_path, start_detached
+from airflow_provider.airflow.detached import Output, output_path, start_detached, sweep_outputs
+from tests.support.waiting import wait_until
 
 
 def test_the_output_is_for_its_owner_only(tmp_path: Path) -> None:
@@ -74,3 +78,68 @@ def test_a_program_that_is_missing_leaves_no_file(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         start_detached(["no-such-program"], None, path)
     assert not path.exists()
+
+
+OLD = 31 * 24 * 3600
+
+
+def age(path: Path, by: float = OLD) -> Path:
+    os.utime(path, (time.time() - by,) * 2)
+    return path
+
+
+def test_old_outputs_go_when_the_next_one_is_made(tmp_path: Path) -> None:
+    """After 30 days without a line, with the folders that they leave empty; younger ones stay, and other files."""
+    old, young, lone = (output_path(str(tmp_path), f"jobs/{name}/@job") for name in ("a", "b", "c"))
+    other = lone.with_name("notes.log")
+    other.touch()
+    for path in (old, lone, other):
+        age(path)
+    age(young, OLD - 2 * 24 * 3600)
+    output_path(str(tmp_path), "jobs/d/@job")
+    output_path(str(tmp_path), "jobs/d/@job")
+    assert [path.exists() for path in (old, old.parent, young, lone, other)] == [False, False, True, False, True]
+
+
+@pytest.mark.process
+def test_the_output_of_a_driver_that_is_at_work_stays(tmp_path: Path) -> None:
+    """Also if it has been silent for a month, and whoever has started it is gone; after its end it goes."""
+    path = output_path(str(tmp_path), "jobs/a/@job")
+    starter = (
+        "import sys; from pathlib import Path; from airflow_provider.airflow.detached import start_detached;"
+        "print(start_detached([sys.executable, '-c', 'import signal; signal.pause()'], None, Path(sys.argv[1])).pid)"
+    )
+    started = subprocess.run([sys.executable, "-c", starter, str(path)], capture_output=True, text=True, check=True)
+    driver = int(started.stdout)
+    try:
+        age(path)
+        output_path(str(tmp_path), "jobs/b/@job")
+        assert path.exists()
+    finally:
+        os.kill(driver, signal.SIGKILL)
+
+    def swept() -> bool:
+        sweep_outputs(tmp_path / "spark_recovery")
+        return not path.exists()
+
+    wait_until(swept, "the output of a driver that has ended is removed")
+
+
+def test_a_sweep_of_outputs_follows_no_link(tmp_path: Path) -> None:
+    """Whoever plants one in the folder for logs has nothing removed elsewhere."""
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    theirs = age_of_a_new_file(outside / "driver-0123456789ab.log")
+    root = output_path(str(tmp_path), "jobs/a/@job").parent
+    (root / "planted").symlink_to(outside)
+    (root / theirs.name).symlink_to(theirs)
+    sweep_outputs(tmp_path / "spark_recovery")
+    assert theirs.exists()
+    (tmp_path / "link").symlink_to(outside)
+    sweep_outputs(tmp_path / "link")
+    assert theirs.exists()
+
+
+def age_of_a_new_file(path: Path) -> Path:
+    path.touch()
+    return age(path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import functools
 import http.server
 import os
@@ -17,6 +18,7 @@ import pytest
 from airflow_provider.core.options import INTEGRITY_SECRET
 from airflow_provider.storage.claims import Claim, Claims, process_is_gone
 from airflow_provider.storage.event_store import JobEventLog
+from airflow_provider.storage.private_files import private_folder
 from tests.airflow_side.conftest import Tries, xcom
 from tests.support.driver import JOBS
 from tests.support.serving import serving
@@ -118,6 +120,20 @@ class WaitingDriver:
     worker: subprocess.Popen[bytes]
     gate: Path
     worker_log: Path
+
+
+def test_the_package_of_a_driver_stays_when_its_worker_is_gone(waiting: WaitingDriver) -> None:
+    """Its executors fetch it as long as it runs: the driver itself holds the folder, so that nobody sweeps it."""
+    package = f"{private_folder()}/"
+    opened = [os.readlink(link) for link in Path(f"/proc/{waiting.claim.pid}/fd").iterdir() if link.is_symlink()]
+    (held,) = [path for path in opened if path.startswith(package)]
+    assert (Path(held) / "airflow_provider_driver.zip").is_file()
+    descriptor = os.open(held, os.O_RDONLY)
+    try:
+        with pytest.raises(BlockingIOError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    finally:
+        os.close(descriptor)
 
 
 @pytest.mark.walk

@@ -26,6 +26,7 @@ from airflow_provider.core.takeover import Attach, Decision, Resume, StartAfresh
 from airflow_provider.storage.cancelling import cancel_unclaimed
 from airflow_provider.storage.claims import Claim, Claims
 from airflow_provider.storage.event_store import JobEventWriter
+from airflow_provider.storage.files import FileObjectStore
 from airflow_provider.storage.heartbeat import Heartbeat
 from airflow_provider.storage.object_store import ObjectStore
 from airflow_provider.storage.uris import open_store
@@ -182,6 +183,24 @@ def test_a_cancelled_job_of_another_deployment(store: ObjectStore) -> None:
         supervisor(store, OURS, "b.example").last_attempt()
     with pytest.raises(JobOfAnotherDeployment):
         attempt(store, run=OURS, deployment="b.example")
+
+
+def test_a_deployment_that_comes_in_between_is_not_fenced(tmp_path: Path) -> None:
+    """Another deployment's driver claims the job behind our look at it: our driver meets the claim, and stops."""
+
+    class Contested(FileObjectStore):
+        contested = False
+
+        def put_new(self, key: str, body: bytes) -> None:
+            if not self.contested:
+                self.contested = True
+                attempt(self, run=OURS, deployment="a.example")
+            super().put_new(key, body)
+
+    store = Contested(tmp_path / "store")
+    with pytest.raises(JobOfAnotherDeployment):
+        attempt(store, run=OURS, deployment="b.example")
+    assert not Claims(store, JOB.prefix).taken(2)
 
 
 def test_a_driver_that_was_submitted_is_not_ended_for_anothers(store: ObjectStore) -> None:

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from airflow_provider.storage import bundle
-from airflow_provider.storage.bundle import build_package, private_folder
+from airflow_provider.storage.bundle import build_package
+from airflow_provider.storage.private_files import private_folder
 from tests.support.s3_gateway import S3Server
 
 pytestmark = pytest.mark.process
@@ -186,7 +187,7 @@ def test_many_processes_unpack_at_once(temporary: Path, arguments: list[str]) ->
     assert len({said(process) for process in processes}) == 1
     (folder,) = unpacked(temporary)
     files = {str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file()}
-    assert {name for name in files if "__pycache__" not in name} == set(contents(Path(arguments[0])))
+    assert {name for name in files if "__pycache__" not in name} - {".used"} == set(contents(Path(arguments[0])))
 
 
 def contents(package: Path) -> Mapping[str, bytes]:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import logging
-import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider.core.errors import ConfigurationError, CorruptObject, ObjectNotFound, StoreError
 from airflow_provider.spark.context import recording, require_name
+from airflow_provider.storage.private_files import temporary_folder
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -92,10 +91,10 @@ def _pinned(context: RecoveryContext, name: str, place: str, listed: list[Pinned
 
 def _pin(context: RecoveryContext, name: str, place: str, listed: list[PinnedFile]) -> None:
     state: dict[str, Any] = {"place": place, "attempt": context.master.epoch}
-    with tempfile.TemporaryDirectory(prefix="spark-recovery-") as folder:
-        (Path(folder) / _LISTING).write_text(json.dumps(listed))
+    with temporary_folder() as folder:
+        (folder / _LISTING).write_text(json.dumps(listed))
         try:
-            state["files"] = context.state_files.save(name, context.master.epoch, Path(folder))
+            state["files"] = context.state_files.save(name, context.master.epoch, folder)
         except StoreError as error:
             log.warning("%s could not be pinned; a retry lists it again: %s", name, error)
             return
@@ -104,10 +103,10 @@ def _pin(context: RecoveryContext, name: str, place: str, listed: list[PinnedFil
 
 
 def _read(context: RecoveryContext, known: dict[str, Any]) -> list[PinnedFile]:
-    with tempfile.TemporaryDirectory(prefix="spark-recovery-") as folder:
-        context.state_files.load(known.get("files", []), Path(folder))
+    with temporary_folder() as folder:
+        context.state_files.load(known.get("files", []), folder)
         try:
-            listed = json.loads((Path(folder) / _LISTING).read_text())
+            listed = json.loads((folder / _LISTING).read_text())
             return [(str(path), int(size), int(time)) for path, size, time in listed]
         except (OSError, ValueError, TypeError) as error:
             raise CorruptObject(f"it cannot be read: {error}") from error

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from airflow_provider.core.errors import ConfigurationError, CorruptObject, ObjectNotFound, StoreError
 from airflow_provider.core.plain_json import json_of
 from airflow_provider.spark.context import recording, require_name
+from airflow_provider.storage.private_files import temporary_folder
 
 if TYPE_CHECKING:
     from airflow_provider.spark.context import RecoveryContext
@@ -105,9 +105,9 @@ class _Step:
             raise CorruptObject("it was kept in another way, with or without save=")
         if load is None:
             return known["result"]  # type: ignore[no-any-return]
-        with tempfile.TemporaryDirectory(prefix="spark-recovery-") as folder:
-            self._context.state_files.load(known["files"], Path(folder))
-            return load(Path(folder))
+        with temporary_folder() as folder:
+            self._context.state_files.load(known["files"], folder)
+            return load(folder)
 
     def _keep(self, value: T, identity: str, save: Callable[[T, Path], None] | None) -> T:
         master = self._context.master
@@ -115,10 +115,10 @@ class _Step:
         if save is None:
             state["result"] = value = self._plain(value)
         else:
-            with tempfile.TemporaryDirectory(prefix="spark-recovery-") as folder:
-                save(value, Path(folder))
+            with temporary_folder() as folder:
+                save(value, folder)
                 try:
-                    state["files"] = self._context.state_files.save(self._name, master.epoch, Path(folder))
+                    state["files"] = self._context.state_files.save(self._name, master.epoch, folder)
                 except StoreError as error:
                     log.warning("%s could not be kept; a retry runs it again: %s", self._name, error)
                     return value
