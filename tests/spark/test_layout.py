@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from airflow_provider.core import faults
 from airflow_provider.spark import checkpoint
 from tests.spark.attempts import Attempts, vertices
 from tests.support.driver import DriverHarness
+from tests.support.sparks import OTHERS, OWN, spark_python
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -45,6 +47,40 @@ def test_a_retry_with_another_number_of_cores_computes_only_what_is_missing(driv
     assert f"{stored.parallelism} partitions, 1 reused, {stored.parallelism - 1} to compute" in second.log
     assert second.tasks["checkpoint doubled"] == stored.parallelism - 1
     assert sorted(pq.read_table(target)["id"].to_pylist()) == [2 * i for i in range(396 if kind == "files" else 400)]
+
+
+@pytest.mark.integration
+@pytest.mark.process
+@pytest.mark.parametrize("version", sorted({*OTHERS, OWN}))
+def test_a_recovery_point_is_cut_as_before_and_nobody_sees_it(tmp_path: Path, version: str) -> None:
+    """While tasks of a recovery point run, on two cores and in the retry on three, another thread finds the session's
+    setting and the cluster's own cut; views, registered functions and what is cached are the session's.
+    """
+    driver = DriverHarness(tmp_path, f"file://{tmp_path}/store", python=spark_python(version))
+    folder, target = tmp_path / "job", tmp_path / "target"
+    (folder / "source").mkdir(parents=True)
+    for part in range(6):
+        pq.write_table(
+            pa.table({"id": [*range(part * 50, part * 50 + 50)]}), folder / "source" / f"part-{part}.parquet"
+        )
+    keep = {"keep-partitions": ""}
+    (folder / "attempt").write_text("1")
+    arguments = ("looked_on.py", str(folder), str(target))
+    first = driver.run(*arguments, fault=f"{faults.AFTER_PARTITION_EVENT}@1", options=keep)
+    assert first.code == -9, first.log
+    assert [stored.parallelism for stored in driver.partitions("held")] == [6]
+    (folder / "gate").touch()
+    (folder / "attempt").write_text("2")
+    driver.settings = {"spark.master": "local[3]"}
+    second = driver.run(*arguments, options=keep)
+    assert second.code == 0, second.log
+    seen = [json.loads((folder / f"{attempt}.seen").read_text()) for attempt in (1, 2)]
+    assert seen == [{"setting": None, "partitions": 2}, {"setting": None, "partitions": 3}]
+    assert "6 partitions, 1 reused, 5 to compute" in second.log
+    assert second.tasks["checkpoint held"] == 5
+    assert len(list(folder.glob("2.*.call"))) == 3, "what is cached was computed again"
+    wanted = [*range(1, 301), *range(1000, 1040), *range(2000, 2004), *range(2, 302)]
+    assert sorted(pq.read_table(target)["id"].to_pylist()) == sorted(wanted)
 
 
 @pytest.fixture

@@ -8,9 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow_provider.spark.jvm.layout import Layout, describe_layout, pin_reads
+from airflow_provider.spark.jvm.relation import in_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 _DESCRIPTION = "spark.job.description"
 _LEAF_PARALLELISM = "spark.sql.leafNodeDefaultParallelism"
@@ -102,19 +106,17 @@ def job_properties(context: Any, properties: dict[str, str], *, description: str
             context.setLocalProperty(name, old)
 
 
-@contextmanager
-def leaf_parallelism(spark: Any, wanted: int) -> Iterator[int]:
-    """Let the plans made inside be cut as on a cluster of *wanted* cores; 0 for this one. Yields the number in force.
+def cut_for(df: DataFrame, cores: int) -> tuple[DataFrame, int]:
+    """Return *df* so that its plan is cut as on a cluster of *cores* cores, 0 for this one, and the number in force.
 
-    A scan without a minimum number of partitions, a range, a local relation: all are cut by this one number. What the
-    script itself has set stays.
+    A scan without a minimum number of partitions, a range, a local relation: all are cut by this one number, which they
+    ask their session for. So the plan goes to a copy of the session: a setting of the session itself would be seen by
+    all threads of the script. What the script itself has set stays.
     """
+    spark: Any = df.sparkSession
     current = int(spark._jsparkSession.leafNodeDefaultParallelism())
-    if wanted in (0, current) or spark.conf.get(_LEAF_PARALLELISM, None) is not None:
-        yield current
-        return
-    spark.conf.set(_LEAF_PARALLELISM, str(wanted))
-    try:
-        yield wanted
-    finally:
-        spark.conf.unset(_LEAF_PARALLELISM)
+    if cores in (0, current) or spark.conf.get(_LEAF_PARALLELISM, None) is not None:
+        return df, current
+    session = spark._jsparkSession.cloneSession()
+    session.conf().set(_LEAF_PARALLELISM, str(cores))
+    return in_session(df, session), cores

@@ -8,6 +8,7 @@ metadata. Inside stands a subquery alias with the vertex's token, by which a pla
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Set
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider.core.vertex_token import VERTEX_ALIAS, vertex_of
@@ -24,9 +25,12 @@ shuffle must not meet that because a checkpoint put a scan in its place, so the 
 
 def dataset(spark: Any, plan: Any) -> DataFrame:
     """Return a Python DataFrame over a logical plan."""
+    return data_frame(spark, _datasets(spark).ofRows(spark._jsparkSession, plan))
+
+
+def _datasets(spark: Any) -> Any:
     package = spark._jvm.org.apache.spark.sql
-    holder = package.classic.Dataset if spark.version >= "4" else package.Dataset
-    return data_frame(spark, holder.ofRows(spark._jsparkSession, plan))
+    return package.classic.Dataset if spark.version >= "4" else package.Dataset
 
 
 def data_frame(spark: Any, java_frame: Any) -> DataFrame:
@@ -86,6 +90,48 @@ def unsliced(df: DataFrame, ranges: Set[int]) -> DataFrame:
     except RecursionError:  # a plan of a thousand nodes: it is cut as the script has it
         return df
     return df if rebuilt is plan else dataset(spark, rebuilt)
+
+
+def in_session(df: DataFrame, session: Any) -> DataFrame:
+    """Return *df* with a plan that belongs to another session of the JVM, relations of files included.
+
+    :param session: has the same catalog, cache and functions: a clone
+    """
+    spark: Any = df.sparkSession
+
+    def rebuild(node: Any) -> Any:
+        children = list(items(node.children()))
+        if not children and node.getClass().getSimpleName() == "LogicalRelation":
+            relation = node.relation()
+            if relation.getClass().getSimpleName() != "HadoopFsRelation":
+                return node
+            others = (node.productElement(place) for place in range(1, node.productArity()))
+            return node.copy(_file_relation(relation, relation.dataSchema(), session), *others)
+        rebuilt = [rebuild(child) for child in children]
+        if all(new is old for new, old in zip(rebuilt, children, strict=True)):
+            return node
+        # withNewChildren would keep the old ones: Spark takes a relation of files for equal in whichever session.
+        copied = node.withNewChildrenInternal(to_seq(spark._jvm, rebuilt).toVector())
+        copied.copyTagsFrom(node)
+        return copied
+
+    plan = df._jdf.queryExecution().analyzed()
+    with suppress(RecursionError):  # a plan of a thousand nodes: its files stay in their session
+        plan = rebuild(plan)
+    return data_frame(spark, _datasets(spark).ofRows(session, plan))
+
+
+def _file_relation(relation: Any, schema: Any, session: Any) -> Any:
+    """Return a relation of files with another schema, in another session."""
+    return relation.copy(
+        relation.location(),
+        relation.partitionSchema(),
+        schema,
+        relation.bucketSpec(),
+        relation.fileFormat(),
+        relation.options(),
+        session,
+    )
 
 
 def as_vertex(df: Any, source: Any, token: str) -> DataFrame:
@@ -199,15 +245,7 @@ def native_relation(spark: Any, paths: list[str], schema: Any) -> DataFrame:
     logical = reader.parquet(*paths)._jdf.queryExecution().analyzed()
     relation = logical.relation()
     struct = spark._jvm.org.apache.spark.sql.types.DataType.fromJson(schema.json())
-    exact = relation.copy(
-        relation.location(),
-        relation.partitionSchema(),
-        struct,
-        relation.bucketSpec(),
-        relation.fileFormat(),
-        relation.options(),
-        relation.sparkSession(),
-    )
+    exact = _file_relation(relation, struct, relation.sparkSession())
     return data_frame(spark, spark._jsparkSession.baseRelationToDataFrame(exact))
 
 

@@ -18,7 +18,7 @@ from airflow_provider.core.executions import ExecutionState, ExecutionVersion
 from airflow_provider.core.partitions import StoredPartition
 from airflow_provider.core.vertex_token import vertex_of
 from airflow_provider.spark.jvm.carriers import to_carriers
-from airflow_provider.spark.jvm.execution import PreparedJob, job_properties, leaf_parallelism, tries_of_a_task
+from airflow_provider.spark.jvm.execution import PreparedJob, cut_for, job_properties, tries_of_a_task
 from airflow_provider.spark.jvm.layout import CUTTING_SETTINGS, WHOLE
 from airflow_provider.spark.jvm.session_settings import all_settings, settings_set
 from airflow_provider.spark.points.cut import Cut
@@ -125,27 +125,26 @@ def materialize(
     known = master.vertex(point.vertex)
     recorded = Cut.from_spec(known.initialized.layout_spec) if known and known.initialized.deterministic else None
     settings = settings_set(spark, all_settings(spark), *CUTTING_SETTINGS)
-    with leaf_parallelism(spark, recorded.leaf_parallelism if recorded else 0) as parallelism:
-        writing = _writing(context, point, collector)
-        started = time.monotonic()
-        with job_properties(spark.sparkContext, {}, description=f"{description}: upstream stages", tag=tag):
-            job = PreparedJob(writing)
-        upstream_seconds = time.monotonic() - started
-        if recorded is not None and recorded.settings == settings:
-            job.pin(recorded.reads)
-        cut = Cut(parallelism, settings, job.layout.reads)
-        context.executions.move(execution, ExecutionState.RUNNING)
-        if job.parallelism > MOST_PARTITIONS:
-            raise NotStored(f"{job.parallelism:,} partitions are more than {MOST_PARTITIONS:,}")
-        missing = _initialize(context, point, job, collector, because, cut)
-        if missing:
-            properties = {
-                LAYOUT_PROPERTY: _layout(point, job),
-                PARALLELISM_PROPERTY: str(job.parallelism),
-                TRIES_PROPERTY: str(tries_of_a_task(spark.sparkContext)),
-            }
-            with job_properties(spark.sparkContext, properties, description=description, tag=tag):
-                _run(job, missing, collector)
+    writing, parallelism = cut_for(_writing(context, point, collector), recorded.leaf_parallelism if recorded else 0)
+    started = time.monotonic()
+    with job_properties(spark.sparkContext, {}, description=f"{description}: upstream stages", tag=tag):
+        job = PreparedJob(writing)
+    upstream_seconds = time.monotonic() - started
+    if recorded is not None and recorded.settings == settings:
+        job.pin(recorded.reads)
+    cut = Cut(parallelism, settings, job.layout.reads)
+    context.executions.move(execution, ExecutionState.RUNNING)
+    if job.parallelism > MOST_PARTITIONS:
+        raise NotStored(f"{job.parallelism:,} partitions are more than {MOST_PARTITIONS:,}")
+    missing = _initialize(context, point, job, collector, because, cut)
+    if missing:
+        properties = {
+            LAYOUT_PROPERTY: _layout(point, job),
+            PARALLELISM_PROPERTY: str(job.parallelism),
+            TRIES_PROPERTY: str(tries_of_a_task(spark.sparkContext)),
+        }
+        with job_properties(spark.sparkContext, properties, description=description, tag=tag):
+            _run(job, missing, collector)
     lost = [index for index in range(job.parallelism) if index not in collector.stored]
     if lost:
         raise NotStored(collector.error or f"no task reported partitions {lost[:10]}")
