@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 from airflow_provider.spark.identity.fingerprint import exchange_fingerprint
 from airflow_provider.spark.jvm.compiled import compiled
 from airflow_provider.spark.jvm.map_output_tracker import MapOutputTracker
+from airflow_provider.spark.jvm.session_settings import QuerySettings, all_settings
 from airflow_provider.storage.bundle import build_package
 from tests.spark.identity.learnt import Learnt
 
@@ -52,10 +53,10 @@ def test_an_identity_takes_few_requests(spark: SparkSession, monkeypatch: pytest
         while plan.getClass().getSimpleName() != "ShuffleExchangeExec":
             plan = plan.children().apply(0)
         canonical = plan.canonicalized()
-        known = Learnt()
-        exchange_fingerprint(spark, known, canonical)  # what classes look like is asked for once
+        known, settings = Learnt(), QuerySettings(all_settings(spark))
+        exchange_fingerprint(spark, known, canonical, settings)  # what classes look like is asked for once
         requests.clear()
-        exchange_fingerprint(spark, known, canonical)
+        exchange_fingerprint(spark, known, canonical, settings)
         return len(requests)
 
     monkeypatch.setattr(ClientServerConnection, "send_command", counted)

@@ -154,7 +154,7 @@ def runs_later(plan: Any) -> bool:
 
 def has_begun(spark: Any, plan: Any) -> bool:
     """Whether stages were made of the adaptive plans in a physical plan."""
-    return any(AdaptivePlan(spark, each).has_begun for each in adaptive_plans(plan, spark))
+    return any(AdaptivePlan(spark, each).has_begun for each, _ in adaptive_plans(plan, spark))
 
 
 def _nodes(plan: Any) -> Iterator[Any]:
