@@ -32,6 +32,8 @@ def spark() -> Iterator[SparkSession]:
         .config("spark.sql.shuffle.partitions", "4")
         .config("spark.driver.memory", "1g")
         .config("spark.driver.extraJavaOptions", QUICK_JVM)
+        # Spark 4.2 may wait for ever for a Python function over columns that it has read from files.
+        .config("spark.sql.execution.arrow.pythonUDF.columnarInput.enabled", "false")
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("ERROR")
