@@ -14,7 +14,7 @@ import pytest
 from tests.support.driver import DriverHarness
 from tests.support.jars import SPARK, class_path
 from tests.support.quick_jvm import WITHOUT_COMPILER
-from tests.support.sparks import ROOT, spark_python
+from tests.support.sparks import spark_python
 
 pytestmark = [pytest.mark.process, pytest.mark.integration]
 
@@ -33,7 +33,6 @@ def test_a_repeated_append_is_said_or_refused(tmp_path: Path) -> None:
     ``unknown_sinks=fail`` no row is added, and no retry is asked for.
     """
     driver = DriverHarness(tmp_path, f"file://{tmp_path}/store", python=spark_python(SPARK))
-    driver.environment = {"PYTHONPATH": str(ROOT)}
     driver.settings = {
         "spark.driver.extraClassPath": class_path("iceberg"),
         "spark.driver.extraJavaOptions": f"-Dlog4j2.level=warn {WITHOUT_COMPILER}",

@@ -16,7 +16,7 @@ from tests.support.driver import DriverHarness, Outcome
 from tests.support.jars import SPARK, class_path
 from tests.support.quick_jvm import WITHOUT_COMPILER
 from tests.support.s3_gateway import S3Server
-from tests.support.sparks import ROOT, spark_python
+from tests.support.sparks import spark_python
 
 pytestmark = [pytest.mark.process, pytest.mark.walk, pytest.mark.timeout(900)]
 
@@ -37,7 +37,6 @@ class S3aJob:
         self.driver.environment = {
             **server.environment,
             "AWS_ENDPOINT_URL": server.endpoint,  # for the task that looks how many others have committed
-            "PYTHONPATH": str(ROOT),
         }
         self.driver.settings = {
             "spark.driver.extraClassPath": class_path("s3a"),

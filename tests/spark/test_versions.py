@@ -16,7 +16,7 @@ from airflow_provider.core import faults
 from tests.spark.killed_jobs import KILLED
 from tests.support.driver import DriverHarness
 from tests.support.quick_jvm import QUICK_JVM, WITHOUT_COMPILER
-from tests.support.sparks import OTHERS, OWN, ROOT, spark_python
+from tests.support.sparks import OTHERS, OWN, spark_python
 
 pytestmark = [pytest.mark.process, pytest.mark.integration, pytest.mark.timeout(420)]
 
@@ -58,7 +58,6 @@ def test_a_killed_job_is_recovered(tmp_path: Path, orders: Path, spark: str, mod
     Spark's rows, only the missing half is computed, neither attempt warns of anything, and a given seed is kept.
     """
     driver = DriverHarness(tmp_path, f"file://{tmp_path}/store", python=spark_python(spark))
-    driver.environment = {"PYTHONPATH": str(ROOT)}
     driver.settings = {
         "spark.driver.extraJavaOptions": f"-Dlog4j2.level=warn {QUICK_JVM if spark == OWN else WITHOUT_COMPILER}",
         "spark.sql.files.maxPartitionBytes": "4000",

@@ -17,6 +17,7 @@ from airflow_provider.core.partitions import StoredPartition
 from airflow_provider.storage.partition_store import PartitionStore
 from airflow_provider.storage.uris import open_store
 from tests.support.quick_jvm import QUICK_JVM
+from tests.support.sparks import ROOT
 
 JOBS = Path(__file__).parents[1] / "spark" / "jobs"
 
@@ -75,6 +76,7 @@ class DriverHarness:
             "PYSPARK_SUBMIT_ARGS": f"{flags} pyspark-shell",
             "PYSPARK_PYTHON": self.python,
             "PYTHONHASHSEED": "0",
+            **self._package(),
             **self.environment,
             **extra,
         }
@@ -82,6 +84,10 @@ class DriverHarness:
         if fault:
             env["SPARK_RECOVERY_FAULT"] = fault
         return env
+
+    def _package(self) -> dict[str, str]:
+        """Environments of other Sparks have no provider installed: as on a cluster, it is brought along."""
+        return {} if self.python == sys.executable else {"PYTHONPATH": str(ROOT)}
 
     def run(
         self, script: str | Path, *arguments: str, fault: str = "", options: Mapping[str, str] | None = None, **env: str

@@ -18,7 +18,9 @@ from airflow_provider.cli.demo.demo_processes import DemoError, Processes, free_
 from airflow_provider.cli.demo.local_airflow import airflow_environment
 from airflow_provider.cli.demo.requirements import check_requirements, find_dags
 
-_INTERRUPTIONS = (signal.SIGINT, signal.SIGTERM)
+_INTERRUPTIONS = (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)
+ASK_AGAIN = 5.0
+"""Seconds after which an interruption that had no effect is raised again."""
 TAIL = 60
 """Lines of a log that are shown when something failed."""
 
@@ -26,6 +28,9 @@ TAIL = 60
 class _Interrupted(BaseException):
     """Ctrl-C. Not a ``KeyboardInterrupt``: once one has passed through an ``exec`` of source text (the making of a
     dataclass in an import, say), Python ends itself with the signal, whatever exit code it was given.
+
+    Python drops an exception that is raised while it runs a finalizer or a weak reference's callback. An alarm
+    therefore raises it again until the demo ends.
     """
 
 
@@ -65,6 +70,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         interrupted.set()
+        signal.setitimer(signal.ITIMER_REAL, ASK_AGAIN)
         raise _Interrupted
 
     for number in _INTERRUPTIONS:
