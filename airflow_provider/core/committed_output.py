@@ -50,6 +50,11 @@ class Commit:
         return cls(write, len(new), sum(size for _, size, _ in new), listing_digest(new))
 
     @classmethod
+    def named(cls, write: str, now: Collection[OutputFile]) -> Self:
+        """Return what the write of a name has left among the files that are there."""
+        return cls.between((), [file for file in now if write_of(file[0]) == write]) or cls.of_nothing()
+
+    @classmethod
     def of_nothing(cls) -> Self:
         """Return the commit of a write without rows, of which Spark leaves no file where it is partitioned."""
         return cls("", 0, 0, listing_digest(()))
@@ -96,19 +101,3 @@ def write_of(path: str) -> str:
     """Return the UUID of the write that made a file; empty text if its name does not tell."""
     found = _WRITE.search(path)
     return found[1] if found else ""
-
-
-def arrived(files: Collection[OutputFile], since: int) -> set[str]:
-    """Return the names of the writes all of whose files are as new as *since*, milliseconds since the Unix epoch."""
-    new = {write_of(path) for path, _, time in files if time >= since}
-    return new - {write_of(path) for path, _, time in files if time < since} - {""}
-
-
-def copies(files: Collection[OutputFile], write: str, other: str) -> list[tuple[str, str]] | None:
-    """Pair each file of a write with the file of another write that has its place, number and size.
-
-    :return: their paths; ``None`` if a file has no such partner, or if there are no files
-    """
-    sizes = {path: size for path, size, _ in files}
-    pairs = [(path, path.replace(write, other)) for path in sizes if write_of(path) == write]
-    return pairs if pairs and all(sizes[one] == sizes.get(two) for one, two in pairs) else None

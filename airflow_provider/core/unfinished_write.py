@@ -30,15 +30,13 @@ class UnfinishedWrite:
     :ivar location: the folder that it writes to
     :ivar existed: whether that folder was there before
     :ivar before: digest of the files that were there before
-    :ivar latest: when the newest of them was written, in milliseconds since the Unix epoch; 0 if there were none
     :ivar mode: ``append``, ``overwrite`` or ``error``
     :ivar table: its qualified name; empty text for a path
     :ivar creates: whether there was no such table before
     :ivar repeated: whether each attempt writes it
     :ivar of_a_batch: whether a streaming query writes it, which does not repeat what is committed
+    :ivar watched: whether nothing of it is there before Spark's name of it is stored
     :ivar writes: Spark's names of it, UUIDs, as far as they are known
-    :ivar suspects: names of writes of which some may be this write's own, by attempts that died too early to learn them
-    :ivar deaths: how many such attempts there were, and so how many of the suspects at most
     """
 
     title: str
@@ -51,10 +49,8 @@ class UnfinishedWrite:
     table: str = ""
     creates: bool = False
     repeated: bool = False
+    watched: bool = False
     writes: tuple[str, ...] = ()
-    latest: int = 0
-    suspects: tuple[str, ...] = ()
-    deaths: int = 0
     of_a_batch: bool = False
 
     @classmethod
@@ -74,10 +70,8 @@ class UnfinishedWrite:
                 table=str(state["table"]),
                 creates=bool(state["creates"]),
                 repeated=bool(state["repeated"]),
-                writes=_names(state, "writes"),
-                latest=int(state.get("latest", 2**63)),  # what wrote no such field suspects nothing
-                suspects=suspected_by(state),
-                deaths=int(state.get("deaths", 0)),
+                watched=bool(state.get("watched")),  # older releases did not wait for the name
+                writes=tuple(str(name) for name in state["writes"]),
                 of_a_batch=bool(state.get("of_a_batch")),
             )
         except (KeyError, TypeError, ValueError):
@@ -85,8 +79,7 @@ class UnfinishedWrite:
 
     def to_state(self) -> dict[str, Any]:
         """Return plain JSON."""
-        names = {name: list(getattr(self, name)) for name in ("writes", "suspects")}
-        return {"status": WRITING, **asdict(self), **names}
+        return {"status": WRITING, **asdict(self), "writes": list(self.writes)}
 
     def addition(self) -> dict[str, Any]:
         """Return what is remembered beside its commit, to take its rows back by; nothing if it replaces rows, or if a
@@ -97,19 +90,9 @@ class UnfinishedWrite:
         table = self.table if self.creates else ""
         return {"title": self.title, "location": self.location, "created": not self.existed, "table": table}
 
-    def known_as(self, writes: set[str]) -> Self:
-        """Return it with more of Spark's names of it."""
-        return replace(self, writes=tuple(sorted({*self.writes, *writes})))
-
-
-def suspected_by(state: Mapping[str, object]) -> tuple[str, ...]:
-    """Return the writes of which one may be this one's own, by an earlier attempt."""
-    return _names(state, "suspects")
-
-
-def _names(state: Mapping[str, object], field: str) -> tuple[str, ...]:
-    names = state.get(field)
-    return tuple(str(name) for name in names) if isinstance(names, list) else ()
+    def known_as(self, write: str) -> Self:
+        """Return it with one more of Spark's names of it."""
+        return replace(self, writes=(*self.writes, write))
 
 
 def unfinished_writes(coordinators: Mapping[str, object], epoch: int) -> dict[str, UnfinishedWrite]:

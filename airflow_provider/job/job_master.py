@@ -15,7 +15,7 @@ from typing import Any
 
 from airflow_provider.core import events as ev
 from airflow_provider.core.classify import Need, classify
-from airflow_provider.core.errors import Fenced, RecoveryError
+from airflow_provider.core.errors import Fenced, OwnershipUnconfirmed, RecoveryError
 from airflow_provider.core.failover import FailureHandlingResult, handle_failure
 from airflow_provider.core.failure import Cause
 from airflow_provider.core.faults import (
@@ -356,10 +356,32 @@ class JobMaster:
 
     def remember(self, name: str, state: dict[str, Any]) -> bool:
         """Record what the driver alone knows; whether the store has confirmed it."""
-        self._record.add(ev.CoordinatorSnapshot(epoch=self.epoch, at=time.time(), coordinator=name, state=state))
+        self._note(name, state)
         confirmed = self._record.flush()
         fault_point(AFTER_COORDINATOR_SNAPSHOT)
         return confirmed
+
+    def remember_first(self, name: str, state: dict[str, Any]) -> None:
+        """Record what a retry has to know of something before it is done, and wait until the store has confirmed that.
+
+        A store that has failed for good records nothing, and then nothing is waited for.
+
+        :raises Fenced: a newer attempt owns the job
+        :raises OwnershipUnconfirmed: the store did not answer within ``ownership_timeout``
+        """
+        patience = self.request.options.ownership_timeout
+        self._note(name, state)
+        if not self._record.flush(patience) and self._record.outage:
+            raise OwnershipUnconfirmed(
+                f"The event store {self.store.uri} has not recorded within {patience:g} s what attempt {self.epoch} "
+                "is about to write. Nothing was written.",
+                remedy="Make the event store reachable for the driver, and retry: the job resumes.",
+                epoch=self.epoch,
+            )
+        fault_point(AFTER_COORDINATOR_SNAPSHOT)
+
+    def _note(self, name: str, state: dict[str, Any]) -> None:
+        self._record.add(ev.CoordinatorSnapshot(epoch=self.epoch, at=time.time(), coordinator=name, state=state))
 
     # -- end --------------------------------------------------------------------------------------------------------
 

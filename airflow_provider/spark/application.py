@@ -17,6 +17,7 @@ from airflow_provider.spark.identity.functions import FunctionReader
 if TYPE_CHECKING:
     from airflow_provider.spark.identity.recovery_point import RecoveryPoint
     from airflow_provider.spark.jvm.class_shapes import ClassShape
+    from airflow_provider.spark.jvm.commit_gate import CommitGate
 
 
 @dataclass
@@ -31,6 +32,7 @@ class ApplicationState:
     :ivar points: vertex → the recovery point as the script reached it
     :ivar recomputed: vertices that a failover has computed again, so that older DataFrames read what is gone
     :ivar lack: what its executors lack, empty text for nothing; ``None`` as long as they were not asked
+    :ivar gates: the gate before the commits of its file writes; ``None`` if there can be none; empty while nobody asked
     :ivar functions: tells Python functions apart
     """
 
@@ -42,6 +44,7 @@ class ApplicationState:
     points: dict[str, RecoveryPoint] = field(default_factory=dict)
     recomputed: set[str] = field(default_factory=set)
     lack: str | None = None
+    gates: list[CommitGate | None] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.functions = FunctionReader(self.broadcasts)

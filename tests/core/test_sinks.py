@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from airflow_provider.core.committed_output import Commit, arrived, copies, listing_digest, write_of
+from airflow_provider.core.committed_output import Commit, listing_digest, write_of
 
 ONE, OTHER = "0f8fad5b-d9cb-469f-a165-70867728950e", "7c9e6679-7425-40de-944b-e07fc1f90ae7"
 
@@ -44,20 +44,7 @@ def test_any_change_shows() -> None:
     assert commit.others(files(ONE) + files(OTHER)) == "3 other files are there"
 
 
-def test_what_has_arrived_since() -> None:
-    """Writes of which no file is older; files that are no write's are left out."""
-    now = [*files(ONE, time=5), *files(OTHER, time=6), ("file:/out/data.parquet", 1, 9)]
-    assert arrived(now, 0) == {ONE, OTHER}
-    assert arrived(now, 5) == {ONE, OTHER}
-    assert arrived(now, 6) == {OTHER}
-    assert arrived([*now, (f"file:/out/part-00009-{OTHER}-c000.orc", 1, 2)], 6) == set()
-
-
-def test_copies_of_files() -> None:
-    """Each file has its like, of equal size, in the other write, which may have more; nothing is a copy of nothing."""
-    assert copies(files(ONE, 2) + files(OTHER, 3), ONE, OTHER) == list(
-        zip([path for path, _, _ in files(ONE, 2)], [path for path, _, _ in files(OTHER, 2)], strict=True)
-    )
-    assert copies(files(ONE, 3) + files(OTHER, 2), ONE, OTHER) is None
-    assert copies(files(ONE, 2, size=9) + files(OTHER, 2), ONE, OTHER) is None
-    assert copies(files(OTHER), ONE, OTHER) is None
+def test_what_a_write_of_a_name_has_left() -> None:
+    """Its files alone; of a write without rows nothing is there."""
+    assert Commit.named(ONE, files(ONE) + files(OTHER)) == Commit.between([], files(ONE))
+    assert Commit.named(ONE, files(OTHER)) == Commit.of_nothing()

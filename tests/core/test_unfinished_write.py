@@ -5,13 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from airflow_provider.core import events as ev
-from airflow_provider.core.committed_output import arrived
 from airflow_provider.core.graph import ExecutionGraph
 from airflow_provider.core.unfinished_write import UnfinishedWrite, unfinished_writes
 
-WRITE = UnfinishedWrite(
-    "file:/out", 1, 77, "file:/out", existed=False, before="d", mode="append", writes=("u",), suspects=("s",)
-)
+WRITE = UnfinishedWrite("file:/out", 1, 77, "file:/out", existed=False, before="d", mode="append", writes=("u",))
 
 
 def attempt(epoch: int, *, fresh: bool = False) -> ev.AttemptStarted:
@@ -31,19 +28,18 @@ def begun(epoch: int) -> ExecutionGraph:
 def test_a_write_is_remembered_with_all_that_its_end_needs() -> None:
     """As plain JSON, with the names that are learnt later; anything else, also of older releases, is none."""
     assert UnfinishedWrite.from_state(WRITE.to_state()) == WRITE
-    assert WRITE.known_as({"v", "u"}).writes == ("u", "v")
+    assert WRITE.known_as("v").writes == ("u", "v")
     assert UnfinishedWrite.from_state({"status": "WRITING", "attempt": 1, "before": ""}) is None
     assert UnfinishedWrite.from_state({**WRITE.to_state(), "status": "WRITTEN"}) is None
     assert UnfinishedWrite.from_state("WRITING") is None
 
 
-def test_what_older_releases_remembered_suspects_nothing() -> None:
-    """They did not say how new the files were that were there before."""
-    known = {name: value for name, value in WRITE.to_state().items() if name not in ("latest", "suspects")}
-    write = UnfinishedWrite.from_state(known)
-    assert write is not None
-    assert arrived([("/part-0-0f8fad5b-d9cb-469f-a165-70867728950e-c000.orc", 1, 2**62)], write.latest) == set()
-    assert write.suspects == ()
+def test_what_older_releases_remembered_was_not_watched() -> None:
+    """They did not wait for Spark's name of a write, so that one without a name may have been committed."""
+    known = {**WRITE.to_state(), "suspects": ["s"], "latest": 7, "deaths": 1}
+    del known["watched"]
+    assert UnfinishedWrite.from_state(known) == WRITE
+    assert not WRITE.watched
 
 
 def test_only_earlier_attempts_are_unfinished() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import threading
 import time
 import uuid
 from collections.abc import Iterator, Mapping
@@ -26,7 +27,7 @@ from airflow_provider.storage.processes import process_tree
 from airflow_provider.storage.uris import open_store
 from tests.support.claims import claim_elsewhere
 from tests.support.driver import SPARK_SETTINGS, DriverHarness
-from tests.support.http_faults import Answer, Drop, Fault, FaultyServer, Stall
+from tests.support.http_faults import Answer, Drop, Fault, FaultyServer, Request, Stall
 from tests.support.s3_gateway import S3Server
 from tests.support.waiting import signal_quietly, signal_tree, wait_until
 
@@ -167,6 +168,45 @@ def test_a_write_waits_for_a_store_that_is_away(remote: tuple[Appends, FaultySer
     assert process.returncode == 0, log
     assert "the write waits" in log
     assert appends.rows() == ONCE
+
+
+@pytest.mark.parametrize("how", ["df", "sql"])
+@pytest.mark.parametrize("end", ["killed", "gives up"])
+def test_a_write_begins_when_its_name_is_recorded(remote: tuple[Appends, FaultyServer], how: str, end: str) -> None:
+    """The driver owns its job, and the store takes no events: it appends nothing until its patience ends, or it is
+    killed meanwhile; the retry appends the rows once, and has nothing to warn of.
+    """
+    appends, server = remote
+    asked = threading.Event()
+
+    def hang(request: Request) -> Fault | None:
+        if request.method == "PUT" and "/events/" in request.path:
+            asked.set()
+            return Stall()
+        return None
+
+    patience = "5s" if end == "gives up" else "2min"
+    with appends.start(how, sinks="once", ownership_timeout=patience) as process:
+        server.fault = hang
+        appends.gate(1).touch()
+        wait_until(asked.is_set, "the name to be recorded")
+        if end == "killed":
+            for line in process.stdout or ():
+                if "takes no events" in line:
+                    break
+            assert process.poll() is None
+        else:
+            log, _ = process.communicate(timeout=120)
+            assert process.returncode == EXIT_FAILED, log
+            assert "has not recorded within 5 s what attempt 1 is about to write. Nothing was written." in log
+    assert appends.rows() == []
+    server.reset()
+    appends.gate(2).touch()
+    with appends.start(how, sinks="once") as process:
+        log, _ = process.communicate(timeout=120)
+        assert process.returncode == 0, log
+    assert appends.rows() == ONCE
+    assert "twice" not in log
 
 
 @pytest.mark.parametrize("how", ["files", "jdbc"])

@@ -8,8 +8,10 @@ class, and use no generics and no lambdas, which Janino does not know. Nothing i
 from __future__ import annotations
 
 import pkgutil
+import tempfile
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 _PACKAGE = "airflow_provider"
@@ -33,13 +35,51 @@ def compiled(spark: Any, name: str, argument: Callable[[], str]) -> Any:
         return made[name]
 
 
-def _made(jvm: Any, name: str, argument: str) -> Any:
+def named_class(spark: Any, name: str, **types: str) -> Any:
+    """Return a class that Spark itself finds by its name, in the driver's JVM: its static members can be called.
+
+    It stays as long as the JVM.
+
+    :param types: word of the source → the type that stands there on this version of Spark
+    :raises Py4JJavaError: this version of Spark has other classes than the source expects
+    """
+    with _compiling:
+        made = vars(spark.sparkContext._gateway).setdefault(_MADE, {})
+        if name not in made:
+            _define(spark._jvm, name, types)
+            made[name] = getattr(getattr(spark._jvm, _PACKAGE), name)
+        return made[name]
+
+
+def _define(jvm: Any, name: str, types: dict[str, str]) -> None:
+    """Compile a class, and have it loaded by the loader of Spark's own threads, from a folder that goes at once."""
+    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    codes = _cooked(jvm, name, loader, types).getBytecodes()
+    with tempfile.TemporaryDirectory() as folder:
+        for made in codes:
+            file = Path(folder, f"{made.replace('.', '/')}.class")
+            file.parent.mkdir(exist_ok=True)
+            file.write_bytes(bytes(codes[made]))
+        loader.addURL(jvm.java.io.File(folder).toURI().toURL())
+        for made in codes:
+            jvm.java.lang.Class.forName(made, True, loader)
+
+
+def _cooked(jvm: Any, name: str, loader: Any, types: dict[str, str]) -> Any:
     source = pkgutil.get_data(__package__, f"java/{name}.java")
     if source is None:
         raise FileNotFoundError(f"java/{name}.java")
+    text = source.decode()
+    for word, of_this_version in types.items():
+        text = text.replace(word, of_this_version)
     compiler = jvm.org.codehaus.janino.SimpleCompiler()
-    compiler.setParentClassLoader(jvm.java.lang.Thread.currentThread().getContextClassLoader())
-    compiler.cook(source.decode())
+    compiler.setParentClassLoader(loader)
+    compiler.cook(text)
+    return compiler
+
+
+def _made(jvm: Any, name: str, argument: str) -> Any:
+    compiler = _cooked(jvm, name, jvm.java.lang.Thread.currentThread().getContextClassLoader(), {})
     (constructor,) = compiler.getClassLoader().loadClass(f"{_PACKAGE}.{name}").getConstructors()
     arguments = jvm.java.util.ArrayList()
     arguments.append(argument)

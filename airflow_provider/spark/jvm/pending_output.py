@@ -8,9 +8,7 @@ below ``<target>/.spark-staging-<write>``.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
-from itertools import islice
-from pathlib import Path
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from airflow_provider.core.committed_output import write_of
@@ -37,44 +35,21 @@ class PendingOutput:
 
     def __init__(self, spark: Any, location: str, number: int) -> None:
         self._path = spark._jvm.org.apache.hadoop.fs.Path
-        self._bytes = spark._jvm.org.apache.commons.io.IOUtils
         self._target = self._path(location)
         self._system = self._target.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())
         self._number = str(number)
-        self._local = Path(f"/{location.removeprefix('file:').lstrip('/')}") if location.startswith("file:") else None
 
     def exists(self) -> bool:
         """Whether the target is there."""
         return bool(self._system.exists(self._target))
 
-    def begun(self) -> bool:
-        """Whether this application attempt has begun to write, and has not cleaned up."""
-        return bool(self._system.exists(self._pending(self._target)))
-
     def writes(self) -> set[str]:
         """Return the names of the writes whose files are pending."""
         return {write for folder in self._folders() for path in self._files(folder) if (write := write_of(path))}
 
-    def a_write(self, *, staged: bool = True) -> set[str]:
-        """Return the name of the first write that is found, as :meth:`writes` does; cheap, and may miss some.
-
-        :param staged: also of a dynamic overwrite, for which all of the target has to be listed
-        """
-        if self._local is not None:
-            paths = self._local_files(self._local, staged=staged)
-        else:
-            paths = (path for folder in self._folders(staged=staged) for path in self._files(folder))
-        return set(islice((write for path in paths if (write := write_of(path))), 1))
-
-    def _local_files(self, target: Path, *, staged: bool) -> Iterator[str]:
-        """The paths of files in :meth:`_folders`, of local files, without the JVM: a look costs next to nothing."""
-        for parent in (target, *(target.glob(f"{_STAGING}*") if staged else ())):
-            for file in (parent / _PENDING / self._number).rglob("part-*"):
-                yield str(file)
-
-    def _folders(self, *, staged: bool = True) -> Iterator[Any]:
+    def _folders(self) -> Iterator[Any]:
         """Pending tasks' folders that are there."""
-        for parent in (self._target, *(self._staging() if staged else ())):
+        for parent in (self._target, *self._staging()):
             folder = self._pending(parent)
             if self._system.exists(folder):
                 yield folder
@@ -109,27 +84,6 @@ class PendingOutput:
     def remove_files(self, paths: Iterable[str]) -> int:
         """Remove files; returns how many were there."""
         return sum(bool(self._system.delete(self._path(path), False)) for path in paths)
-
-    def remove_writes(self, writes: Collection[str], *, whole: bool = False) -> None:
-        """Remove the files of committed writes.
-
-        :param whole: the target, too, if it then holds nothing else
-        """
-        if not self.exists():
-            return
-        if writes:
-            self.remove_files([path for path in self._files(self._target) if write_of(path) in writes])
-        if whole:
-            self.remove_target()
-
-    def same_bytes(self, one: str, other: str) -> bool:
-        """Whether two files hold the same bytes."""
-        streams = [self._system.open(self._path(path)) for path in (one, other)]
-        try:
-            return bool(self._bytes.contentEquals(*streams))
-        finally:
-            for stream in streams:
-                stream.close()
 
     def remove_target(self) -> bool:
         """Remove the target if it holds nothing but empty folders and Spark's mark of success; whether it did."""

@@ -16,19 +16,19 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider.core.causes import one_line
-from airflow_provider.core.committed_output import DOUBT, Commit, OutputFile, copies, listing_digest, write_of
+from airflow_provider.core.committed_output import DOUBT, Commit, OutputFile, listing_digest, write_of
 from airflow_provider.core.errors import Fenced
 from airflow_provider.core.faults import AFTER_SINK_COMMIT, fault_point
-from airflow_provider.core.unfinished_write import REPEATED, UNKNOWN, WRITTEN, AddedRows, UnfinishedWrite, suspected_by
+from airflow_provider.core.unfinished_write import REPEATED, UNKNOWN, WRITTEN, AddedRows, UnfinishedWrite
 from airflow_provider.spark.calls import Call, Kind, Proceed, Stages
 from airflow_provider.spark.jvm.commands import WritingCommand, changed_in_place
+from airflow_provider.spark.jvm.commit_gate import CommitGate, commit_gate
 from airflow_provider.spark.jvm.output import output_files
 from airflow_provider.spark.jvm.pending_output import PendingOutput
 from airflow_provider.spark.jvm.write_commands import no_rows
 from airflow_provider.spark.sinks.rdd_sinks import RddSinks
 from airflow_provider.spark.sinks.sink_identity import Sink, SinkIdentity, is_there
 from airflow_provider.spark.sinks.unknown_sinks import UnknownSinks
-from airflow_provider.spark.sinks.write_watch import watched_write
 
 if TYPE_CHECKING:
     from airflow_provider.spark.context import RecoveryContext
@@ -228,32 +228,43 @@ class SinksOnce:
         if not location:  # a table of which only Spark knows where it is
             self._remember(sink, "BEGUN", {})
             return
-        pending = PendingOutput(spark, location, self._output.number)
-        known = self._context.master.coordinator(sink.coordinator)
+        gate = self._gate(spark)
         write = UnfinishedWrite(
             title=sink.title,
             attempt=self._context.master.epoch,
             number=self._output.number,
             location=location,
-            existed=pending.exists(),
+            existed=PendingOutput(spark, location, self._output.number).exists(),
             before=listing_digest(before),
-            latest=max((time for _, _, time in before), default=0),
             mode=sink.mode,
             table=sink.place.table,
             creates=creates,
             repeated=bool(sink.repeated),
-            suspects=suspected_by(known or {}),
-            deaths=int((known or {}).get("deaths", 0)),
             of_a_batch=sink.of_a_batch,
+            watched=gate is not None,
         )
-        remember = self._context.master.remember
-        remember(sink.coordinator, write.to_state())
-        stack.enter_context(
-            watched_write(
-                lambda: pending.a_write(staged=sink.overwrites),
-                lambda names: remember(sink.coordinator, write.known_as(names).to_state()),
-            )
-        )
+        master, begun = self._context.master, [write]
+        if gate is None:
+            master.remember(sink.coordinator, write.to_state())
+            return
+
+        def began(name: str) -> None:
+            begun.append(begun[-1].known_as(name))
+            state = begun[-1].to_state()
+            if sink.overwrites:  # a retry replaces it, whatever its name is
+                master.remember(sink.coordinator, state)
+            else:
+                master.remember_first(sink.coordinator, state)
+
+        stack.enter_context(gate.watching(location, began, master.check_now))
+
+    def _gate(self, spark: Any) -> CommitGate | None:
+        """Return the gate before the commits of this application's file writes."""
+        gates = self._context.application.gates
+        with self._lock:
+            if not gates:
+                gates.append(commit_gate(spark))
+            return gates[0]
 
     def _guarded(self, do: Callable[[], Any]) -> Any:
         """Return what *do* returns, ``None`` where it fails: then the output is written as it always is."""
@@ -278,7 +289,9 @@ class SinksOnce:
         if sink.mode != "append" or known is None:
             return ""
         attempt = known.get("attempt")
-        if attempt == self._context.master.epoch and not suspected_by(known):
+        if known.get("unnamed"):
+            return "an attempt died while it wrote, and whether files that have come since are its own cannot be told"
+        if attempt == self._context.master.epoch:
             return ""  # which has taken them back
         if not failure and known.get("status") == UNKNOWN:
             return f"attempt {attempt} has written it, and its files cannot be told from those of others"
@@ -341,10 +354,12 @@ class SinksOnce:
         now = self._files(spark, sink)
         self._meets(sink, now)
         write = UnfinishedWrite.from_state(self._context.master.coordinator(sink.coordinator))
-        new = set(now) - set(before)
-        commit = Commit.between(before, now) or self._own_commit(sink, new) if new else Commit.of_nothing()
-        doubt = self._settle(spark, sink, write, commit, now) if write is not None and write.suspects else ""
-        state: dict[str, Any] = {DOUBT: doubt, **(write.addition() if write is not None else {})}
+        commit: Commit | None
+        if write is not None and len(write.writes) == 1:
+            commit = Commit.named(write.writes[0], now)
+        else:
+            commit = Commit.between(before, now) if set(now) - set(before) else Commit.of_nothing()
+        state = write.addition() if write is not None else {}
         if commit is not None:
             self._remember(sink, REPEATED if sink.repeated else WRITTEN, {**commit.to_state(), **state})
         elif sink.repeated:
@@ -359,44 +374,6 @@ class SinksOnce:
             self._met.add(sink.coordinator)
             if now is not None and not sink.overwrites:
                 self._added_to[sink.place.locate()] = now
-
-    def _settle(
-        self, spark: Any, sink: Sink, write: UnfinishedWrite, commit: Commit | None, now: list[OutputFile]
-    ) -> str:
-        """Remove what attempts that died before they knew Spark's name of this write have committed of it.
-
-        That is told by the bytes: each of its files is equal to the one of the same number that was written now. If
-        others have added equal files, it is all the same which of them stay.
-
-        :return: why rows may be there twice; empty text if they are not
-        """
-        present = {write_of(path) for path, _, _ in now}.intersection(write.suspects)
-        if not present:
-            return ""
-        output = PendingOutput(spark, sink.place.locate(), self._output.number)
-
-        def own(suspect: str) -> bool:
-            pairs = copies(now, suspect, commit.write) if commit is not None else None
-            return pairs is not None and all(output.same_bytes(*pair) for pair in pairs)
-
-        twins = sorted(suspect for suspect in present if self._guarded(functools.partial(own, suspect)))
-        if twins:
-            output.remove_writes(twins[: write.deaths])
-            log.info("sink %s: an attempt that died had written the same files already; they were removed", sink.title)
-            return ""
-        doubt = (
-            f"sink {sink.title}: an attempt died while it wrote, and other files have arrived since. Whether they are "
-            "its own cannot be told: they are not equal to what is written now. Rows may be there twice."
-        )
-        log.warning("%s", doubt)
-        return doubt
-
-    def _own_commit(self, sink: Sink, new: set[OutputFile]) -> Commit | None:
-        """Tell the files of this write from others that arrived at the same time, if its name was seen."""
-        write = UnfinishedWrite.from_state(self._context.master.coordinator(sink.coordinator))
-        if write is None or len(write.writes) != 1:
-            return None
-        return Commit.between([], [file for file in new if write_of(file[0]) == write.writes[0]])
 
     def _remember(self, sink: Sink, status: str, state: dict[str, Any]) -> None:
         master = self._context.master

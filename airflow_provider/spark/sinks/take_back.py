@@ -21,7 +21,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider.core.causes import one_line
-from airflow_provider.core.committed_output import Commit, arrived, listing_digest, write_of
+from airflow_provider.core.committed_output import Commit, listing_digest, write_of
 from airflow_provider.core.errors import Fenced
 from airflow_provider.core.unfinished_write import (
     REPEATED,
@@ -126,18 +126,8 @@ class OutputAttempt:
 
     def _take_back(self, spark: Any, name: str, write: UnfinishedWrite) -> None:
         pending = PendingOutput(spark, write.location, write.number)
-        committed = self._committed_writes()
-        names = {*write.writes, *pending.writes()} - committed
+        names = set(write.writes) if write.watched else {*write.writes, *pending.writes()} - self._committed_writes()
         files = output_files(spark, write.location)
-        if not names and write.mode == "error" and not write.existed:
-            # Its driver has made the folder, which nobody else then writes to.
-            only = Commit.between([], files)
-            if only is not None and only.write not in committed:
-                if pending.begun():
-                    names = {only.write}
-                elif not write.table:  # Spark clears the pending tasks away when all files are in their place
-                    self._adopt(spark, name, write, only)
-                    return
         own = [file for file in files if write_of(file[0]) in names]
         exists = bool(write.table) and table_exists(spark, write.table)
         if write.creates and exists and write.mode != "overwrite":
@@ -162,12 +152,8 @@ class OutputAttempt:
                 write.attempt,
                 " and ".join([f"{removed} of its files", *(["its pending tasks"] if was_pending else [])]),
             )
-        suspects, deaths = set(write.suspects), write.deaths
-        if write.mode == "append" and not names and listing_digest(files) != write.before:
-            suspects |= arrived(files, write.latest) - committed
-            deaths += 1
-        others = {"suspects": sorted(suspects), "deaths": deaths}
-        self._master.remember(name, {"status": TAKEN_BACK, "attempt": self._master.epoch, **others})
+        unnamed = write.mode == "append" and not (write.watched or names) and listing_digest(files) != write.before
+        self._master.remember(name, {"status": TAKEN_BACK, "attempt": self._master.epoch, "unnamed": unnamed})
 
     def _adopt(self, spark: Any, name: str, write: UnfinishedWrite, commit: Commit) -> None:
         """Take a write as committed that came to its end without an event that says so."""

@@ -1,0 +1,91 @@
+"""A file write begins when Spark's name of it is known, and commits when this attempt still owns the job.
+
+Spark draws a UUID for each write, names its files after it, and tells it to the write's commit protocol before anything
+is written. The class ``CommitGate`` stands before that protocol in the driver's JVM, whichever it is, and asks twice:
+before the write begins, so that its name can be stored, and before it commits. What a killed driver has left of it can
+then always be told from what others have written. Executors get Spark's own protocol, and no setting changes.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from airflow_provider.core.causes import one_line
+from airflow_provider.spark.jvm.compiled import named_class
+
+log = logging.getLogger(__name__)
+
+_BEGIN = "begin"
+
+
+class CommitGate:
+    """The gate of one application, which is open for all writes that nobody watches."""
+
+    def __init__(self, spark: Any) -> None:
+        """Set it up.
+
+        :raises Exception: this Spark has no place for it
+        """
+        collection = "immutable.Seq" if _scala_version(spark).startswith("2.13") else "Seq"
+        self._java = named_class(spark, "CommitGate", SEQ=f"scala.collection.{collection}")
+        if not self._java.open():
+            raise LookupError("Spark does not read the setting of the commit protocol as expected")
+
+    @contextmanager
+    def watching(self, location: str, began: Callable[[str], object], commits: Callable[[], object]) -> Iterator[None]:
+        """Watch the write to a folder that this thread makes inside.
+
+        Another thread calls *began* and *commits*. What they raise lets the write fail, and is raised here.
+
+        :param began: gets Spark's name of the write, before anything of it is there
+        :param commits: called before all of it is moved to its place
+        """
+        failures: list[BaseException] = []
+        write = self._java.serve(location)
+
+        def answer() -> None:
+            with suppress(Exception):  # the JVM has gone
+                while question := str(write.next()):
+                    step, _, name = question.partition(" ")
+                    try:
+                        began(name) if step == _BEGIN else commits()
+                    except BaseException as error:  # noqa: BLE001 - raised by the thread that writes
+                        failures.append(error)
+                        write.refuse(one_line(error))
+                        return
+                    write.allow(question)
+
+        thread = threading.Thread(target=answer, name="commit-gate", daemon=True)
+        thread.start()
+        try:
+            yield
+        except Exception as error:
+            if failures:
+                raise failures[0] from error
+            raise
+        finally:
+            with suppress(Exception):  # the JVM has gone
+                self._java.end(write)
+            thread.join()
+
+
+def commit_gate(spark: Any) -> CommitGate | None:
+    """Return the gate of an application; ``None`` where there can be none, which is said in the log."""
+    from py4j.clientserver import ClientServer
+
+    if not isinstance(spark.sparkContext._gateway, ClientServer):
+        log.info("Commits of files are not watched: threads of Python and of Java do not go in pairs here.")
+        return None
+    try:
+        return CommitGate(spark)
+    except Exception as error:  # noqa: BLE001 - files are written as without it
+        log.info("Commits of files are not watched: %s", one_line(error))
+        return None
+
+
+def _scala_version(spark: Any) -> str:
+    return str(spark._jvm.scala.util.Properties.versionNumberString())

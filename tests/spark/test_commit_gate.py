@@ -1,0 +1,200 @@
+"""The gate before file writes: nothing of a write is there before its name is known, or without leave."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.sql import functions as F
+
+from airflow_provider.core.committed_output import write_of
+from airflow_provider.core.errors import Fenced, OwnershipUnconfirmed
+from airflow_provider.spark.jvm.commit_gate import CommitGate
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.spark
+
+PROTOCOL = "spark.sql.sources.commitProtocolClass"
+PLAIN = "org.apache.spark.internal.io.HadoopMapReduceCommitProtocol"
+
+WRITES: dict[str, Callable[[DataFrame, str], object]] = {
+    "append": lambda df, target: df.write.mode("append").parquet(target),
+    "error": lambda df, target: df.write.orc(target),
+    "overwrite": lambda df, target: df.write.mode("overwrite").json(target),
+    "partitions": lambda df, target: df.write.partitionBy("half").csv(target),
+    "dynamic": lambda df, target: (
+        df.write.mode("overwrite").option("partitionOverwriteMode", "dynamic").partitionBy("half").parquet(target)
+    ),
+    "table": lambda df, target: df.write.saveAsTable("gated", path=target),
+    "buckets": lambda df, target: df.write.bucketBy(2, "id").saveAsTable("gated", path=target),
+    "sql": lambda df, target: df.sparkSession.sql(
+        f"CREATE TABLE gated USING parquet LOCATION '{target}' AS SELECT * FROM {{df}}", df=df
+    ),
+    "insert": lambda df, target: df.sparkSession.sql("INSERT INTO gated SELECT * FROM {df}", df=df),
+    "insertInto": lambda df, target: df.write.insertInto("gated"),
+    "directory": lambda df, target: df.sparkSession.sql(
+        f"INSERT OVERWRITE DIRECTORY '{target}' USING parquet SELECT * FROM {{df}}", df=df
+    ),
+}
+
+
+@pytest.fixture
+def gate(spark: SparkSession) -> CommitGate:
+    return CommitGate(spark)
+
+
+@pytest.fixture
+def rows(spark: SparkSession) -> DataFrame:
+    return spark.range(0, 20, 1, 3).withColumn("half", F.col("id") % 2)
+
+
+@pytest.fixture(autouse=True)
+def without_table(spark: SparkSession) -> Any:
+    yield
+    spark.sql("DROP TABLE IF EXISTS gated")
+
+
+def names_in(target: Path) -> set[str]:
+    return {write_of(f"/{path.name}") for path in target.rglob("part-*")}
+
+
+def pending(target: Path) -> list[Path]:
+    return [path for path in target.rglob("*") if path.name.startswith(("_temporary", ".spark-staging", "part-"))]
+
+
+@pytest.mark.parametrize("algorithm", ["1", "2"])
+@pytest.mark.parametrize("kind", WRITES)
+def test_a_write_is_named_before_anything_of_it_is_there(
+    spark: SparkSession, gate: CommitGate, rows: DataFrame, tmp_path: Path, kind: str, algorithm: str
+) -> None:
+    """By the name of its files, however it is made, and by both of Hadoop's algorithms, of which the second moves files
+    before the job commits.
+    """
+    target = tmp_path / "out"
+    if kind in ("insert", "insertInto"):
+        spark.sql(f"CREATE TABLE gated (id BIGINT, half BIGINT) USING parquet LOCATION '{target}'")
+    seen: list[tuple[str, list[Path]]] = []
+    committing: list[list[Path]] = []
+    hadoop, setting = spark.sparkContext._jsc.hadoopConfiguration(), "mapreduce.fileoutputcommitter.algorithm.version"
+    own = hadoop.get(setting)
+    hadoop.set(setting, algorithm)
+    try:
+        with gate.watching(
+            f"file:{target}",
+            lambda name: seen.append((name, pending(target))),
+            lambda: committing.append(pending(target)),
+        ):
+            WRITES[kind](rows, str(target))
+    finally:
+        hadoop.set(setting, own)
+    ((name, there),) = seen
+    assert there == []
+    assert len(committing) == 1
+    assert committing[0], "its tasks have written"
+    assert names_in(target) == {name}
+
+
+@pytest.mark.parametrize(
+    "error", [Fenced("replaced"), OwnershipUnconfirmed("no answer")], ids=["fenced", "unconfirmed"]
+)
+@pytest.mark.parametrize("step", ["begin", "commit"])
+def test_without_leave_nothing_is_written(
+    gate: CommitGate, rows: DataFrame, tmp_path: Path, step: str, error: Exception
+) -> None:
+    """What forbids it is what the script gets; the rows that are there stay, and nothing else is left."""
+    target = tmp_path / "out"
+    rows.write.parquet(str(target))
+    before = sorted(target.rglob("*"))
+
+    def refuse(*_: object) -> None:
+        raise error
+
+    began, commits = (refuse, lambda: None) if step == "begin" else (lambda _: None, refuse)
+    with pytest.raises(type(error)) as caught, gate.watching(f"file:{target}", began, commits):
+        rows.write.mode("append").parquet(str(target))
+    assert caught.value is error
+    assert sorted(target.rglob("*")) == before
+
+
+def test_a_write_that_fails_fails_as_before(
+    spark: SparkSession, gate: CommitGate, rows: DataFrame, tmp_path: Path
+) -> None:
+    """With Spark's own error, and the thread that answers ends."""
+    failing = rows.select(F.raise_error(F.lit("no such row")).alias("id"))
+    with pytest.raises(Exception, match="no such row"), gate.watching("file:/out", lambda _: None, lambda: None):
+        failing.write.parquet(str(tmp_path / "out"))
+    with pytest.raises(ValueError, match="of the script"), gate.watching("file:/out", lambda _: None, lambda: None):
+        raise ValueError("of the script")
+    assert not [thread for thread in threading.enumerate() if thread.name == "commit-gate"]
+
+
+def test_writes_of_several_threads_are_told_apart(
+    spark: SparkSession, gate: CommitGate, rows: DataFrame, tmp_path: Path
+) -> None:
+    """Each has its own name, and one that nobody watches asks nobody."""
+    seen: dict[str, list[str]] = {"one": [], "two": []}
+
+    def write(target: str) -> None:
+        with gate.watching(f"file:{tmp_path / target}", seen[target].append, lambda: None):
+            for _ in range(2):
+                rows.write.mode("append").parquet(str(tmp_path / target))
+
+    threads = [threading.Thread(target=write, args=(target,)) for target in seen]
+    for thread in threads:
+        thread.start()
+    rows.write.parquet(str(tmp_path / "three"))
+    for thread in threads:
+        thread.join()
+    for target, names in seen.items():
+        assert names_in(tmp_path / target) == set(names)
+        assert len(names) == 2
+
+
+def test_a_statement_that_writes_to_two_folders(
+    spark: SparkSession, gate: CommitGate, rows: DataFrame, tmp_path: Path
+) -> None:
+    """Each of its writes is known by its own folder."""
+    seen: dict[str, list[str]] = {"one": [], "two": []}
+    rows.createOrReplaceTempView("gated_rows")
+    for table in seen:
+        spark.sql(f"CREATE TABLE gated_{table} (id BIGINT) USING parquet LOCATION '{tmp_path / table}'")
+    try:
+        with (
+            gate.watching(f"file:{tmp_path / 'one'}", seen["one"].append, lambda: None),
+            gate.watching(f"file:{tmp_path / 'two'}", seen["two"].append, lambda: None),
+        ):
+            spark.sql("FROM gated_rows INSERT INTO gated_one SELECT id INSERT INTO gated_two SELECT half")
+        for table, names in seen.items():
+            assert names_in(tmp_path / table) == set(names)
+    finally:
+        for table in seen:
+            spark.sql(f"DROP TABLE gated_{table}")
+
+
+def test_no_setting_changes_and_any_protocol_is_watched(
+    spark: SparkSession, gate: CommitGate, rows: DataFrame, tmp_path: Path
+) -> None:
+    """A session reads what it has set, or Spark's default, while a write runs and behind it."""
+
+    def settings() -> list[Any]:
+        return [*sorted(spark.sql("SET").collect()), spark.conf.get(PROTOCOL)]
+
+    seen: list[str] = []
+    during: list[Any] = []
+    before = settings()
+    with gate.watching(f"file:{tmp_path / 'one'}", seen.append, lambda: during.extend(settings())):
+        rows.write.parquet(str(tmp_path / "one"))
+    assert before == during == settings()
+    spark.conf.set(PROTOCOL, PLAIN)
+    try:
+        with gate.watching(f"file:{tmp_path / 'two'}", seen.append, lambda: None):
+            assert spark.conf.get(PROTOCOL) == PLAIN
+            rows.write.parquet(str(tmp_path / "two"))
+    finally:
+        spark.conf.unset(PROTOCOL)
+    assert [names_in(tmp_path / "one"), names_in(tmp_path / "two")] == [{name} for name in seen]
