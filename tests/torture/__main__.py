@@ -2,18 +2,23 @@
 
     python -m tests.torture --kills 300 --seed 1
 
-Prints a line for each job, and at the end what was done and what was found. Jobs that were found wrong stay in FOLDER.
+Prints a line for each job, and at the end what was done and what was found, also when Ctrl-C or SIGTERM stops it. Jobs
+that were found wrong stay in FOLDER. Several runs may go on at once, each in a folder of its own.
 """
 
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tests.support.quick_jvm import write_archive
+from tests.torture.torture import Outcome
 from tests.torture.walk import STORES, walk
 
 
@@ -28,11 +33,35 @@ def main() -> int:
     write_archive()
     folder = (parsed.folder or Path(tempfile.mkdtemp(prefix="torture-"))).absolute()
     began = time.monotonic()
-    outcome = walk(folder, parsed.seed, parsed.kills, parsed.stores, _say)
+    outcome = Outcome()
+    with suppress(_Stopped), _stopped_by_signals():
+        walk(folder, parsed.seed, parsed.kills, parsed.stores, _say, outcome=outcome)
     done = ", ".join(f"{name} {number}" for name, number in outcome.done.most_common())
-    _say(f"{outcome.jobs} jobs, {outcome.drivers} drivers, {(time.monotonic() - began) / 60:.0f} min; {done}")
+    _say(f"seed {parsed.seed}: {outcome}, {(time.monotonic() - began) / 60:.0f} min; {done}")
     _say("\n".join(outcome.findings) or "nothing found")
     return 1 if outcome.findings else 0
+
+
+class _Stopped(Exception):
+    """By a signal."""
+
+
+@contextmanager
+def _stopped_by_signals() -> Iterator[None]:
+    """Raise :class:`_Stopped` at the first SIGTERM or SIGINT; further ones are ignored, until all is put away."""
+    numbers = (signal.SIGTERM, signal.SIGINT)
+
+    def stop(*_: object) -> None:
+        for number in numbers:
+            signal.signal(number, signal.SIG_IGN)
+        raise _Stopped
+
+    before = {number: signal.signal(number, stop) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _say(line: str) -> None:

@@ -54,17 +54,29 @@ class Write:
     ended: float
 
 
-def writes_of(witness: Path) -> list[Write]:
-    """The writes that returned, in the order in which they began."""
-    begun: dict[tuple[str, str], float] = {}
+def marks_of(witness: Path) -> list[tuple[str, str, int, float]]:
+    """What drivers noted: ``begin`` or ``end``, of which write, in which process, when.
+
+    A line that a driver was killed over is left out, and so is the one that the next driver has put behind it.
+    """
     found = []
     for line in witness.read_text().splitlines() if witness.exists() else ():
-        what, rest = line.split(" ", 1)
-        name, pid, moment = rest.rsplit(" ", 2)
+        what, _, rest = line.partition(" ")
+        mark = rest.rsplit(" ", 2)
+        if len(mark) == 3 and mark[1].isdigit():
+            found.append((what, mark[0], int(mark[1]), float(mark[2])))
+    return found
+
+
+def writes_of(witness: Path) -> list[Write]:
+    """The writes that returned, in the order in which they began."""
+    begun: dict[tuple[str, int], float] = {}
+    found = []
+    for what, name, pid, moment in marks_of(witness):
         if what == "begin":
-            begun[name, pid] = float(moment)
+            begun[name, pid] = moment
         elif (name, pid) in begun:
-            found.append(Write(name, int(pid), begun.pop((name, pid)), float(moment)))
+            found.append(Write(name, pid, begun.pop((name, pid)), moment))
     return sorted(found, key=lambda write: write.begun)
 
 

@@ -12,17 +12,28 @@ from tests.torture.outputs import Write, differences, two_drivers
 from tests.torture.walk import walk
 
 SEED = int(os.environ.get("SPARK_RECOVERY_SEED", "1"))
+REPEATING = 27
+"""The seed of a job of appends that is killed three times."""
 
 
 @pytest.mark.integration
 @pytest.mark.process
 @pytest.mark.timeout(900)
-def test_a_job_that_is_disturbed_five_times_leaves_what_a_plain_run_leaves(tmp_path: Path) -> None:
+def test_a_job_that_is_disturbed_again_and_again_leaves_what_a_plain_run_leaves(tmp_path: Path) -> None:
     """Whatever happens to its drivers, a job's outputs are those of a plain run, row by row, and no two of its drivers
     write at one time.
     """
     outcome = walk(tmp_path, SEED, kills=1, stores=["moto"])
     assert outcome.findings == []
+
+
+@pytest.mark.integration
+@pytest.mark.process
+@pytest.mark.timeout(900)
+def test_a_driver_that_writes_again_what_is_there_is_found(tmp_path: Path) -> None:
+    """A job that is told to repeat its outputs leaves rows twice: as a driver would that is wrong, and it is seen."""
+    outcome = walk(tmp_path, REPEATING, kills=1, stores=["moto"], options={"sinks": "repeat"}, disturbances=3)
+    assert any("too many" in finding for finding in outcome.findings)
 
 
 @pytest.mark.walk

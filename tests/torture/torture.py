@@ -1,7 +1,7 @@
 """Run a job under all that may happen to a driver, again and again, and look at what it leaves.
 
-Each disturbance strikes at a moment of chance. Afterwards the job is run to its end, and has to have left the rows of a
-plain run, each once, and no two drivers may have written at one time.
+Each disturbance strikes at a moment of chance, most of them in the middle of a write. Afterwards the job is run to its
+end, and has to have left the rows of a plain run, each once, and no two drivers may have written at one time.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -29,8 +30,10 @@ from airflow_provider.storage.uris import open_store
 from tests.support.claims import claim_elsewhere
 from tests.support.driver import SPARK_SETTINGS
 from tests.support.http_faults import Answer, Drop, Fault, FaultyServer, Stall
+from tests.support.sparks import ROOT
 from tests.support.waiting import signal_quietly
-from tests.torture.outputs import differences, rows_of, two_drivers, writes_of
+from tests.torture.moments import Moments, seconds_of
+from tests.torture.outputs import differences, marks_of, rows_of, two_drivers, writes_of
 
 SCRIPT = Path(__file__).with_name("script.py")
 LEASE = 3.0
@@ -46,6 +49,11 @@ TIMEOUT = 300.0
 """Seconds that a driver may take."""
 MOST_ATTEMPTS = 3
 """So often an attempt that nobody disturbs may fail for what was done to the ones before it."""
+KILLS = ("kill", "kill", "kill", "kill", "kill_the_driver", "kill_the_driver", "kill_the_jvm", "kill_the_jvm")
+OTHERS = ("pause", "pause_the_jvm", "pause_and_replace", "replace")
+AWAY = ("store_refuses", "store_hangs", "store_is_slow", "credentials_expire")
+AWAY_AND_KILL = ("store_hangs_and_kill", "store_refuses_and_kill")
+FULL = ("disk_is_full", "disk_is_full_and_kill", "disk_is_full_and_kill")
 
 
 @dataclass(frozen=True)
@@ -81,34 +89,74 @@ class Outcome:
     def kills(self) -> int:
         return sum(number for name, number in self.done.items() if "kill" in name)
 
+    def __str__(self) -> str:
+        return f"{self.jobs} jobs, {self.drivers} drivers, {self.kills} kills, {len(self.findings)} findings"
+
+
+def plain_runs(folder: Path, seeds: Sequence[int]) -> None:
+    """Run the scripts of these seeds without us, into ``folder/plain-SEED``."""
+    with tempfile.TemporaryDirectory(dir=folder, ignore_cleanup_errors=True) as place:
+        log = Path(place, "log")
+        command = [sys.executable, "-m", "tests.torture.plain", str(folder), *map(str, seeds)]
+        environment = spark_environment(Path(place), "plain", {})
+        with log.open("wb") as file:
+            process = subprocess.Popen(
+                command, env=environment, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=file, stderr=file
+            )
+        try:
+            code = process.wait(TIMEOUT)
+        finally:
+            process.kill()
+            process.wait()
+        assert code == 0, log.read_text(errors="replace")[-4000:]
+
+
+def spark_environment(folder: Path, name: str, more: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a driver whose temporary files are in this folder."""
+    settings = {
+        **SPARK_SETTINGS,
+        "spark.local.dir": str(folder / f"local-{name}"),
+        "spark.sql.warehouse.dir": f"file://{folder}/warehouse-{name}",
+        **more,
+    }
+    flags = " ".join(f'--conf "{key}={value}"' for key, value in settings.items())
+    submitted = {"PYSPARK_SUBMIT_ARGS": f"{flags} pyspark-shell", "PYSPARK_PYTHON": sys.executable}
+    return {**os.environ, **submitted, "PYTHONHASHSEED": "0"}
+
 
 class Job:
     """One job and its drivers.
 
+    :param plain: what a plain run of it has left
     :param seed: draws its steps, and what is done to it
+    :param options: of the command line, beside the ones of all jobs
     """
 
-    def __init__(self, folder: Path, store: Store, seed: int, outcome: Outcome, say: Callable[[str], None]) -> None:
-        self.folder, self.store, self.seed, self.outcome = folder, store, seed, outcome
+    def __init__(
+        self,
+        folder: Path,
+        plain: Path,
+        store: Store,
+        seed: int,
+        outcome: Outcome,
+        say: Callable[[str], None],
+        options: Mapping[str, str],
+    ) -> None:
+        self.folder, self.plain, self.store, self.seed, self.outcome = folder, plain, store, seed, outcome
         self.random = Random(f"torture {seed}")
         self.mode = self.random.choice(["auto", "auto", "explicit"])
+        self.committer = self.random.choice(["1", "2"])
         self.out, self.witness = folder / "out", folder / "witness"
         self.id = f"job-{seed}"
         self.say = say
+        self._options = options
+        self._running = ExitStack()
+        self._moments = Moments(self.random, seconds_of(plain / "witness"), self.out, self.witness, TIMEOUT)
         self._drivers = 0
         self._finished = False
         folder.mkdir(parents=True)
 
     # -- drivers ---------------------------------------------------------------------------------------------------
-
-    def plain(self) -> float:
-        """Run the script without us; returns its seconds."""
-        began = time.monotonic()
-        command = [sys.executable, str(SCRIPT), str(self.seed), str(self.folder / "plain"), os.devnull]
-        with self._process(command, "plain") as process:
-            code = process.wait(TIMEOUT)
-        assert code == 0, self.log("plain")
-        return time.monotonic() - began
 
     @contextmanager
     def driver(self) -> Iterator[subprocess.Popen[bytes]]:
@@ -122,6 +170,7 @@ class Job:
             "recovery-points": self.mode,
             **OPTIONS,
             **self.store.options,
+            **self._options,
         }
         flags = [text for name, value in given.items() for text in (f"--{name}", value)]
         run = [sys.executable, "-m", "airflow_provider.cli", "run", *flags, str(SCRIPT)]
@@ -137,20 +186,8 @@ class Job:
 
     @contextmanager
     def _process(self, command: list[str], name: str) -> Iterator[subprocess.Popen[bytes]]:
-        local = self.folder / f"local-{name}"
-        settings = {
-            **SPARK_SETTINGS,
-            "spark.local.dir": str(local),
-            "spark.sql.warehouse.dir": f"file://{self.folder}/warehouse-{name}",
-        }
-        flags = " ".join(f'--conf "{key}={value}"' for key, value in settings.items())
-        environment = {
-            **os.environ,
-            "PYSPARK_SUBMIT_ARGS": f"{flags} pyspark-shell",
-            "PYSPARK_PYTHON": sys.executable,
-            "PYTHONHASHSEED": "0",
-            **self.store.environment,
-        }
+        settings = {"spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": self.committer}
+        environment = {**spark_environment(self.folder, name, settings), **self.store.environment}
         with (self.folder / f"{name}.log").open("wb") as log:
             process = subprocess.Popen(
                 command, env=environment, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log
@@ -170,23 +207,21 @@ class Job:
 
     def torture(self, disturbances: int) -> None:
         """Disturb the job so often, then run it to its end and look."""
-        took = self.plain()
         left = [self.random.choice(self._possible()) for _ in range(disturbances)]
         while left and not self._finished:
-            with self.driver() as process:
-                # Several things may happen to one driver, until it has ended.
-                while left and self._wait(process, self.random.uniform(0.1, 1.1) * took):
+            with self._running:
+                process = self._running.enter_context(self.driver())
+                # Several things may happen to one driver, until it has ended; a successor takes its place.
+                while left and self._moments.wait(process, len(left)):
                     name = left.pop()
                     self.outcome.done[name] += 1
-                    getattr(self, f"_{name}")(process)
+                    process = getattr(self, f"_{name}")(process) or process
         self._end()
         self._look()
 
-    def _possible(self) -> list[str]:
-        on_any = ["kill", "kill", "kill_the_driver", "kill_the_jvm", "pause_the_jvm", "pause_and_replace", "replace"]
-        away = ["store_refuses", "store_hangs", "store_is_slow", "credentials_expire", "store_hangs_and_kill"]
-        full = ["disk_is_full", "disk_is_full_and_kill"]
-        return on_any + (away if self.store.proxy is not None else []) + (full if self.store.disk is not None else [])
+    def _possible(self) -> tuple[str, ...]:
+        away = AWAY + AWAY_AND_KILL if self.store.proxy is not None else ()
+        return KILLS + OTHERS + away + (FULL if self.store.disk is not None else ())
 
     def _wait(self, process: subprocess.Popen[bytes], seconds: float) -> bool:
         """Whether the driver still runs after so many seconds."""
@@ -214,34 +249,51 @@ class Job:
         driver = process_of(process.pid)
         return [jvm.pid for jvm in jvms_of(driver)] if driver is not None else []
 
-    def _pause_the_jvm(self, process: subprocess.Popen[bytes]) -> None:
-        jvms = self._jvms(process)
-        for jvm in jvms:
-            signal_quietly(jvm, signal.SIGSTOP)
-        self._wait(process, LEASE * 1.7)
-        for jvm in jvms:
-            signal_quietly(jvm, signal.SIGCONT)
+    def _pause(self, process: subprocess.Popen[bytes]) -> None:
+        self._stop(process, process_tree(process.pid))
 
-    def _pause_and_replace(self, process: subprocess.Popen[bytes]) -> None:
+    def _pause_the_jvm(self, process: subprocess.Popen[bytes]) -> None:
+        self._stop(process, self._jvms(process))
+
+    def _stop(self, process: subprocess.Popen[bytes], pids: list[int]) -> None:
+        """For longer than the lease."""
+        for pid in pids:
+            signal_quietly(pid, signal.SIGSTOP)
+        self._wait(process, LEASE * 1.7)
+        for pid in pids:
+            signal_quietly(pid, signal.SIGCONT)
+
+    def _pause_and_replace(self, process: subprocess.Popen[bytes]) -> subprocess.Popen[bytes]:
         """Paused for longer than its lease, out of reach of its successor, and awake again while that one writes."""
         self._elsewhere()
         tree = process_tree(process.pid)
         for pid in tree:
             signal_quietly(pid, signal.SIGSTOP)
-        with self.driver() as successor:
-            self._wait(successor, LEASE * 2 + self.random.uniform(4, 12))
+        successor = self._running.enter_context(self.driver())
+        try:
+            self._until_it_writes(successor)
+            self._wait(successor, self.random.uniform(0, LEASE))
+        finally:
             for pid in tree:
                 signal_quietly(pid, signal.SIGCONT)
-            self._is_fenced(process)
-            self._wait(successor, self.random.uniform(0, 15))
+        self._is_fenced(process)
+        return successor
 
-    def _replace(self, process: subprocess.Popen[bytes]) -> None:
+    def _until_it_writes(self, process: subprocess.Popen[bytes]) -> None:
+        def writes() -> bool:
+            return any(pid == process.pid for _, _, pid, _ in marks_of(self.witness))
+
+        deadline = time.monotonic() + TIMEOUT
+        while self._wait(process, 0.05) and not writes() and time.monotonic() < deadline:
+            pass
+
+    def _replace(self, process: subprocess.Popen[bytes]) -> subprocess.Popen[bytes]:
         """A second driver beside a living one."""
         if self.random.random() < 0.5:
             self._elsewhere()
-        with self.driver() as successor:
-            self._is_fenced(process)
-            self._wait(successor, self.random.uniform(0, 20))
+        successor = self._running.enter_context(self.driver())
+        self._is_fenced(process)
+        return successor
 
     def _is_fenced(self, process: subprocess.Popen[bytes]) -> None:
         """A driver that was replaced has ended, or ends soon, unless it had come to its end before."""
@@ -271,6 +323,9 @@ class Job:
 
     def _store_hangs_and_kill(self, process: subprocess.Popen[bytes]) -> None:
         self._away(process, Stall(), self._kill)
+
+    def _store_refuses_and_kill(self, process: subprocess.Popen[bytes]) -> None:
+        self._away(process, Drop(), self._kill)
 
     def _away(
         self,
@@ -336,13 +391,14 @@ class Job:
     def _look(self) -> None:
         self.outcome.jobs += 1
         found = [
-            *differences(rows_of(self.folder / "plain"), rows_of(self.out)),
+            *differences(rows_of(self.plain / "out"), rows_of(self.out)),
             *two_drivers(writes_of(self.witness)),
         ]
         for one in found:
             self._found(one)
-        self.say(f"job {self.seed} ({self.mode}): {self._drivers} drivers, {len(found)} differences")
+        self.say(f"job {self.seed} ({self.mode}): {self._drivers} drivers; so far: {self.outcome}")
 
     def _found(self, what: str) -> None:
-        self.outcome.findings.append(f"job {self.seed} ({self.mode}, {self.folder}): {what}")
+        how = f"{self.mode}, committer {self.committer}, {self.folder}"
+        self.outcome.findings.append(f"job {self.seed} ({how}): {what}")
         self.say(self.outcome.findings[-1])
