@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 COLUMNAR_INPUT = "spark.sql.execution.arrow.pythonUDF.columnarInput.enabled"
 COLUMNAR_INPUT_HANGS = "4.2."
 """Spark 4.2.0 waits for ever when a Python UDF reads a Parquet scan's columns directly. A script whose UDF read a
-shuffle must not meet that because a checkpoint put a scan in its place, so the way by rows is taken."""
+shuffle must not meet that because a checkpoint put a scan in its place, so that scan gives rows."""
+_BATCHES = "spark.sql.codegen.wholeStage"
+"""Without it, a scan gives rows; it asks the session of its relation, and nothing else of the plan asks that one."""
 
 
 def dataset(spark: Any, plan: Any) -> DataFrame:
@@ -105,8 +107,9 @@ def in_session(df: DataFrame, session: Any) -> DataFrame:
             relation = node.relation()
             if relation.getClass().getSimpleName() != "HadoopFsRelation":
                 return node
+            owner = _by_rows(session) if _gives_rows(relation.sparkSession()) else session
             others = (node.productElement(place) for place in range(1, node.productArity()))
-            return node.copy(_file_relation(relation, relation.dataSchema(), session), *others)
+            return node.copy(_file_relation(relation, relation.dataSchema(), owner), *others)
         rebuilt = [rebuild(child) for child in children]
         if all(new is old for new, old in zip(rebuilt, children, strict=True)):
             return node
@@ -132,6 +135,20 @@ def _file_relation(relation: Any, schema: Any, session: Any) -> Any:
         relation.options(),
         session,
     )
+
+
+def _by_rows(session: Any) -> Any:
+    """Return a session for relations of files whose scans give rows, not batches; plans do not belong to it.
+
+    A copy, because a setting of the session itself would be the script's. The scan still reads many values at once.
+    """
+    copy = session.cloneSession()
+    copy.conf().set(_BATCHES, "false")
+    return copy
+
+
+def _gives_rows(session: Any) -> bool:
+    return str(session.conf().get(_BATCHES)) == "false"
 
 
 def as_vertex(df: Any, source: Any, token: str) -> DataFrame:
@@ -229,8 +246,6 @@ def native_relation(spark: Any, paths: list[str], schema: Any) -> DataFrame:
 
     Options guard against session settings that would skip damaged files or shift old dates.
     """
-    if spark.version.startswith(COLUMNAR_INPUT_HANGS):
-        spark.conf.set(COLUMNAR_INPUT, "false")
     reader = spark.read.schema(schema)
     for name, value in {
         "ignoreCorruptFiles": "false",
@@ -245,7 +260,9 @@ def native_relation(spark: Any, paths: list[str], schema: Any) -> DataFrame:
     logical = reader.parquet(*paths)._jdf.queryExecution().analyzed()
     relation = logical.relation()
     struct = spark._jvm.org.apache.spark.sql.types.DataType.fromJson(schema.json())
-    exact = _file_relation(relation, struct, relation.sparkSession())
+    hangs = spark.version.startswith(COLUMNAR_INPUT_HANGS) and spark.conf.get(COLUMNAR_INPUT) == "true"
+    owner = _by_rows(relation.sparkSession()) if hangs else relation.sparkSession()
+    exact = _file_relation(relation, struct, owner)
     return data_frame(spark, spark._jsparkSession.baseRelationToDataFrame(exact))
 
 
