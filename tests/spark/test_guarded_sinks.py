@@ -151,9 +151,7 @@ def test_a_saved_model_is_not_removed_by_one_that_is_not_confirmed(spark: SparkS
 def test_what_is_left_of_a_statement_is_confirmed(
     spark: SparkSession, attempts: Attempts, monkeypatch: pytest.MonkeyPatch, allowed: int
 ) -> None:
-    """Of a statement of three inserts one is written already: each of the others asks right before it runs, and before it
-    commits.
-    """
+    """Of a statement of three inserts one is written already: each of the others asks before it runs and commits."""
     names = ("one_of_three", "two_of_three", "three_of_three")
     text = f"FROM range(7) {' '.join(f'INSERT INTO {name} SELECT id' for name in names)}"
     asked = 0
