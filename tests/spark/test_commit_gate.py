@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from airflow_provider.core.committed_output import write_of
 from airflow_provider.core.errors import Fenced, OwnershipUnconfirmed
 from airflow_provider.spark.jvm.commit_gate import CommitGate
+from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -198,3 +199,22 @@ def test_no_setting_changes_and_any_protocol_is_watched(
     finally:
         spark.conf.unset(PROTOCOL)
     assert [names_in(tmp_path / "one"), names_in(tmp_path / "two")] == [{name} for name in seen]
+
+
+def test_no_thread_and_no_connection_is_left(spark: SparkSession, gate: CommitGate, tmp_path: Path) -> None:
+    """A script may write thousands of times: neither Python nor the JVM keeps anything of a write."""
+
+    def connections() -> int:
+        names = [str(thread.getName()) for thread in spark._jvm.java.lang.Thread.getAllStackTraces().keySet()]
+        return sum(name.startswith("Thread-") for name in names)
+
+    def write() -> None:
+        with gate.watching(f"file:{tmp_path}", lambda _: None, lambda: None):
+            pass
+
+    write()
+    before = connections()
+    for _ in range(20):
+        write()
+    wait_until(lambda: connections() <= before + 1, "the connections to end")
+    assert not [thread for thread in threading.enumerate() if thread.name == "commit-gate"]
