@@ -48,7 +48,7 @@ class CommitGate:
         write = self._java.serve(location)
 
         def answer() -> None:
-            with suppress(Exception):  # the JVM has gone
+            try:
                 while question := str(write.next()):
                     step, _, name = question.partition(" ")
                     try:
@@ -58,6 +58,9 @@ class CommitGate:
                         write.refuse(one_line(error))
                         return
                     write.allow(question)
+            except Exception as error:  # noqa: BLE001 - the JVM has gone, or this thread's connection to it
+                with suppress(Exception):
+                    write.refuse(one_line(error))
 
         thread = threading.Thread(target=answer, name="commit-gate", daemon=True)
         thread.start()
