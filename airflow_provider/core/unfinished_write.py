@@ -91,8 +91,8 @@ class UnfinishedWrite:
         return {"title": self.title, "location": self.location, "created": not self.existed, "table": table}
 
     def known_as(self, write: str) -> Self:
-        """Return it with one more of Spark's names of it."""
-        return replace(self, writes=(*self.writes, write))
+        """Return it with one more of Spark's names of it, for which it waits."""
+        return replace(self, watched=True, writes=(*self.writes, write))
 
 
 def unfinished_writes(coordinators: Mapping[str, object], epoch: int) -> dict[str, UnfinishedWrite]:

@@ -356,7 +356,7 @@ class JobMaster:
 
     def remember(self, name: str, state: dict[str, Any]) -> bool:
         """Record what the driver alone knows; whether the store has confirmed it."""
-        self._note(name, state)
+        self.note(name, state)
         confirmed = self._record.flush()
         fault_point(AFTER_COORDINATOR_SNAPSHOT)
         return confirmed
@@ -370,7 +370,7 @@ class JobMaster:
         :raises OwnershipUnconfirmed: the store did not answer within ``ownership_timeout``
         """
         patience = self.request.options.ownership_timeout
-        self._note(name, state)
+        self.note(name, state)
         if not self._record.flush(patience) and self._record.outage:
             raise OwnershipUnconfirmed(
                 f"The event store {self.store.uri} has not recorded within {patience:g} s what attempt {self.epoch} "
@@ -380,7 +380,8 @@ class JobMaster:
             )
         fault_point(AFTER_COORDINATOR_SNAPSHOT)
 
-    def _note(self, name: str, state: dict[str, Any]) -> None:
+    def note(self, name: str, state: dict[str, Any]) -> None:
+        """Record what the driver alone knows, without waiting for the store."""
         self._record.add(ev.CoordinatorSnapshot(epoch=self.epoch, at=time.time(), coordinator=name, state=state))
 
     # -- end --------------------------------------------------------------------------------------------------------

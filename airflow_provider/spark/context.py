@@ -19,6 +19,7 @@ from airflow_provider.core.vertex_token import vertex_identity
 from airflow_provider.spark.application import ApplicationState, CurrentApplication
 from airflow_provider.spark.identity.draws import Draws
 from airflow_provider.spark.identity.notes import notes
+from airflow_provider.spark.jvm.commit_gate import CommitGate, commit_gate
 from airflow_provider.spark.jvm.purposes import Purposes
 from airflow_provider.storage.state_files import StateFiles
 
@@ -66,6 +67,14 @@ class RecoveryContext:
     def application(self) -> ApplicationState:
         """What is known of the Spark application that the script has now."""
         return self._application.state()
+
+    def commit_gate(self, spark: Any) -> CommitGate | None:
+        """Return the gate before the commits of this application's file writes; ``None`` if there can be none."""
+        gates = self.application.gates
+        with self.lock:
+            if not gates:
+                gates.append(commit_gate(spark))
+            return gates[0]
 
     def notes(self) -> Stages:
         """Note what the script's DataFrames do not tell."""

@@ -139,7 +139,7 @@ def _run(request: RunRequest, application: Path, conf: Mapping[str, str]) -> int
     from airflow_provider.spark.jvm.driver_jvm import driver_jvm
     from airflow_provider.spark.jvm.session_settings import settings_of_script
     from airflow_provider.spark.points.reading import hadoop_root, lost_the_store
-    from airflow_provider.spark.sinks.fence import confirmed
+    from airflow_provider.spark.sinks.fence import confirmed, confirmed_commits
     from airflow_provider.spark.sinks.once import SinksOnce
     from airflow_provider.spark.sinks.take_back import OutputAttempt
     from airflow_provider.storage.uris import open_store
@@ -158,12 +158,12 @@ def _run(request: RunRequest, application: Path, conf: Mapping[str, str]) -> int
     output = OutputAttempt(master)
     sinks = SinksOnce(context, output)
     # First, because sinks are looked at, and remains are removed, by the owner; last, because restoring takes time.
-    owned = confirmed(master.check_now)
+    owned, commits = confirmed(master.check_now), confirmed_commits(context)
     try:
         with (
             recovering(context),
             auto_mode(context) as auto,
-            intercepted(owned, sinks.stages(), *auto, output.stages(), owned, context.notes()),
+            intercepted(owned, sinks.stages(), *auto, output.stages(), owned, commits, context.notes()),
         ):
             error = run_script(application, request.arguments, master.check)
         if error is None:

@@ -28,7 +28,8 @@ def begun(epoch: int) -> ExecutionGraph:
 def test_a_write_is_remembered_with_all_that_its_end_needs() -> None:
     """As plain JSON, with the names that are learnt later; anything else, also of older releases, is none."""
     assert UnfinishedWrite.from_state(WRITE.to_state()) == WRITE
-    assert WRITE.known_as("v").writes == ("u", "v")
+    known = WRITE.known_as("v")
+    assert (known.writes, known.watched, WRITE.watched) == (("u", "v"), True, False)
     assert UnfinishedWrite.from_state({"status": "WRITING", "attempt": 1, "before": ""}) is None
     assert UnfinishedWrite.from_state({**WRITE.to_state(), "status": "WRITTEN"}) is None
     assert UnfinishedWrite.from_state("WRITING") is None

@@ -12,7 +12,7 @@ from pyspark.errors import StreamingQueryException
 
 from airflow_provider.core.errors import OwnershipUnconfirmed
 from airflow_provider.spark.interception import intercepted
-from airflow_provider.spark.sinks.fence import confirmed
+from airflow_provider.spark.sinks.fence import confirmed, confirmed_commits
 from airflow_provider.spark.sinks.once import SinksOnce
 from airflow_provider.spark.sinks.take_back import OutputAttempt
 from tests.spark.attempts import Attempts
@@ -145,6 +145,29 @@ def test_a_saved_model_is_not_removed_by_one_that_is_not_confirmed(spark: SparkS
     with intercepted(confirmed(refuse)), pytest.raises(OwnershipUnconfirmed):
         Mine(stages=[]).write().overwrite().save(path)
     assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize("kind", ["path", "insertInto", "SQL", "directory"])
+def test_a_write_that_is_overtaken_does_not_commit(
+    spark: SparkSession, attempts: Attempts, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: str
+) -> None:
+    """Also one that nobody remembers, as with ``sinks=repeat``: while its tasks ran, a newer attempt has taken over."""
+    target = str(tmp_path / "out")
+    spark.sql(f"CREATE TABLE overtaken (id BIGINT) USING parquet LOCATION '{target}'")
+    writes: dict[str, Callable[[], object]] = {
+        "path": lambda: spark.range(3).write.mode("append").parquet(target),
+        "insertInto": lambda: spark.range(3).write.insertInto("overtaken"),
+        "SQL": lambda: spark.sql("INSERT INTO overtaken SELECT id FROM {rows}", rows=spark.range(3)),
+        "directory": lambda: spark.sql(f"INSERT OVERWRITE DIRECTORY '{target}' USING parquet SELECT 1L AS id"),
+    }
+    try:
+        with attempts.attempt() as context:
+            monkeypatch.setattr(context.master, "check_now", refuse)
+            with intercepted(confirmed_commits(context)), pytest.raises(OwnershipUnconfirmed):
+                writes[kind]()
+        assert not list(tmp_path.rglob("part-*"))
+    finally:
+        spark.sql("DROP TABLE overtaken")
 
 
 @pytest.mark.parametrize("allowed", [0, 1])

@@ -25,7 +25,6 @@ from airflow_provider.core.unfinished_write import UnfinishedWrite
 from airflow_provider.spark import checkpoint
 from airflow_provider.spark.context import RecoveryContext
 from airflow_provider.spark.interception import intercepted
-from airflow_provider.spark.sinks import once
 from airflow_provider.spark.sinks.fence import confirmed
 from airflow_provider.spark.sinks.once import SinksOnce
 from airflow_provider.spark.sinks.take_back import OutputAttempt
@@ -211,7 +210,7 @@ def test_what_may_be_somebody_elses_stays(
     """Where Spark has no place for the gate before its commits, a killed write has no name. What is there then stays,
     is written again, and a warning says so; it does not where nothing has come.
     """
-    monkeypatch.setattr(once, "commit_gate", lambda _: None)
+    monkeypatch.setattr(RecoveryContext, "commit_gate", lambda *_: None)
     with dying(), retry(attempts):
         spark.range(5).write.mode("append").csv(str(target))
     for file in target.iterdir():

@@ -89,4 +89,6 @@ def test_a_killed_job_is_recovered(tmp_path: Path, orders: Path, spark: str, mod
     if spark.startswith("3."):  # PySpark 4 drops a seed that is named where the fraction is not
         assert samples["seed named"] == samples["plain"]
     assert WARNED.findall(first.log + second.log) == []
-    assert "not watched" not in second.log  # its writes ask before they begin, and before they commit
+    assert "not watched" not in second.log
+    events = "".join(file.read_text() for file in (tmp_path / "store").rglob("*.jsonl"))
+    assert '"watched":true' in events, "the write asked before it began"

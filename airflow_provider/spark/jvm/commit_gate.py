@@ -31,13 +31,20 @@ class CommitGate:
         :raises Exception: this Spark has no place for it
         """
         collection = "immutable.Seq" if _scala_version(spark).startswith("2.13") else "Seq"
+        self._context = spark._jsc.sc()
+        self._thread = threading.local()
         self._java = named_class(spark, "CommitGate", SEQ=f"scala.collection.{collection}")
         if not self._java.open():
             raise LookupError("Spark does not read the setting of the commit protocol as expected")
 
+    @property
+    def watches(self) -> bool:
+        """Whether this thread makes a write that is watched."""
+        return bool(getattr(self._thread, "watched", 0))
+
     @contextmanager
     def watching(self, location: str, began: Callable[[str], object], commits: Callable[[], object]) -> Iterator[None]:
-        """Watch the write to a folder that this thread makes inside.
+        """Watch the write to a folder that this thread makes inside, or all of its writes where that is an empty text.
 
         Another thread calls *began* and *commits*. What they raise lets the write fail, and is raised here.
 
@@ -45,7 +52,7 @@ class CommitGate:
         :param commits: called before all of it is moved to its place
         """
         failures: list[BaseException] = []
-        write = self._java.serve(location)
+        write = self._java.serve(location, self._context)
 
         def answer() -> None:
             try:
@@ -64,6 +71,7 @@ class CommitGate:
 
         thread = threading.Thread(target=answer, name="commit-gate", daemon=True)
         thread.start()
+        self._thread.watched = getattr(self._thread, "watched", 0) + 1
         try:
             yield
         except Exception as error:
@@ -71,6 +79,7 @@ class CommitGate:
                 raise failures[0] from error
             raise
         finally:
+            self._thread.watched -= 1
             with suppress(Exception):  # the JVM has gone
                 self._java.end(write)
             thread.join()

@@ -3,24 +3,48 @@
 A driver that was suspended, or cut off, for longer than its lease may wake up when a successor has taken over. It asks
 its lease before each write of the DataFrame API, of SQL, of RDDs and of MLlib, before a streaming query starts, the
 catalog changes, or a function runs on executors for what it does there, which keeps it from writing the same output a
-second time. It asks before anything is decided about the write, and once more right before Spark writes.
+second time. It asks before anything is decided about the write, and once more right before Spark writes. A write of
+files asks again before it commits.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow_provider.core.sql_text import may_write
 from airflow_provider.spark.calls import WRITES, Call, Kind, Proceed, Stages
+
+if TYPE_CHECKING:
+    from airflow_provider.spark.context import RecoveryContext
 
 
 def confirmed(check: Callable[[], None]) -> Stages:
     """Call *check* before each call that leaves something outside of the event store, SQL that may among them."""
 
     def write(call: Call, proceed: Proceed) -> Any:
-        if call.kind is not Kind.SQL or may_write(str(call.argument(0, "sqlQuery"))):
+        if _may_write(call):
             check()
         return proceed()
 
     return dict.fromkeys((*WRITES, Kind.SQL), write)
+
+
+def confirmed_commits(context: RecoveryContext) -> Stages:
+    """Let the file writes of a call ask before they commit, unless they are watched already."""
+
+    def write(call: Call, proceed: Proceed) -> Any:
+        if not _may_write(call):
+            return proceed()
+        spark = call.owner if call.kind is Kind.SQL else call.owner._df.sparkSession
+        gate = context.commit_gate(spark) if hasattr(spark, "_jsparkSession") else None
+        if gate is None or gate.watches:
+            return proceed()
+        with gate.watching("", lambda _: None, context.master.check_now):
+            return proceed()
+
+    return {Kind.WRITE: write, Kind.SQL: write}
+
+
+def _may_write(call: Call) -> bool:
+    return call.kind is not Kind.SQL or may_write(str(call.argument(0, "sqlQuery")))

@@ -22,7 +22,6 @@ from airflow_provider.core.faults import AFTER_SINK_COMMIT, fault_point
 from airflow_provider.core.unfinished_write import REPEATED, UNKNOWN, WRITTEN, AddedRows, UnfinishedWrite
 from airflow_provider.spark.calls import Call, Kind, Proceed, Stages
 from airflow_provider.spark.jvm.commands import WritingCommand, changed_in_place
-from airflow_provider.spark.jvm.commit_gate import CommitGate, commit_gate
 from airflow_provider.spark.jvm.output import output_files
 from airflow_provider.spark.jvm.pending_output import PendingOutput
 from airflow_provider.spark.jvm.write_commands import no_rows
@@ -228,7 +227,7 @@ class SinksOnce:
         if not location:  # a table of which only Spark knows where it is
             self._remember(sink, "BEGUN", {})
             return
-        gate = self._gate(spark)
+        gate = self._context.commit_gate(spark)
         write = UnfinishedWrite(
             title=sink.title,
             attempt=self._context.master.epoch,
@@ -241,12 +240,12 @@ class SinksOnce:
             creates=creates,
             repeated=bool(sink.repeated),
             of_a_batch=sink.of_a_batch,
-            watched=gate is not None,
         )
         master, begun = self._context.master, [write]
         if gate is None:
             master.remember(sink.coordinator, write.to_state())
             return
+        master.note(sink.coordinator, write.to_state())
 
         def began(name: str) -> None:
             begun.append(begun[-1].known_as(name))
@@ -257,14 +256,6 @@ class SinksOnce:
                 master.remember_first(sink.coordinator, state)
 
         stack.enter_context(gate.watching(location, began, master.check_now))
-
-    def _gate(self, spark: Any) -> CommitGate | None:
-        """Return the gate before the commits of this application's file writes."""
-        gates = self._context.application.gates
-        with self._lock:
-            if not gates:
-                gates.append(commit_gate(spark))
-            return gates[0]
 
     def _guarded(self, do: Callable[[], Any]) -> Any:
         """Return what *do* returns, ``None`` where it fails: then the output is written as it always is."""

@@ -3,14 +3,17 @@ package airflow_provider;
 import java.lang.reflect.Field;
 import java.util.ArrayList;
 import java.util.HashSet;
+import java.util.Iterator;
 import java.util.LinkedList;
 import java.util.List;
+import java.util.Properties;
 import java.util.Set;
 
 import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.mapreduce.JobContext;
 import org.apache.hadoop.mapreduce.TaskAttemptContext;
+import org.apache.spark.SparkContext;
 import org.apache.spark.internal.config.ConfigEntry;
 import org.apache.spark.internal.io.FileCommitProtocol;
 import org.apache.spark.sql.internal.SQLConf;
@@ -21,26 +24,26 @@ import org.apache.spark.sql.internal.SQLConf;
  * that one: this object is serialized as it.
  *
  * <p>No setting changes. What is replaced is how Spark reads one: while a thread is served, it finds this class under
- * <code>spark.sql.sources.commitProtocolClass</code>, whatever stands there.
+ * <code>spark.sql.sources.commitProtocolClass</code>, whatever stands there. So does a thread that works for it:
+ * Spark 4 may run a write in a pool of its own, with the local properties of the thread that waits.
  */
 public final class CommitGate extends FileCommitProtocol implements java.io.Serializable {
-    private static final ThreadLocal SERVED = new ThreadLocal();
+    private static final List SERVED = new LinkedList();
     private static final ThreadLocal CHOSEN = new ThreadLocal();
+    private static final String EXECUTION = "spark.sql.execution.id";
     private static final String BEGIN = "begin";
     private static final String COMMIT = "commit";
 
     private final FileCommitProtocol protocol;
-    private final Write write;
+    private final List writes;
     private final String name;
 
     /** What Spark makes of the name of a class: one for each write. */
     public CommitGate(String name, String path, boolean dynamic) {
         this.protocol = FileCommitProtocol.instantiate((String) CHOSEN.get(), name, path, dynamic);
-        this.write = served(path);
+        this.writes = served(path);
         this.name = name;
-        if (this.write != null) {
-            this.write.ask(BEGIN, name);
-        }
+        this.ask(BEGIN);
     }
 
     /** Lets Spark find this class; whether it does. */
@@ -49,12 +52,11 @@ public final class CommitGate extends FileCommitProtocol implements java.io.Seri
         if (!(setting.valueConverter() instanceof Chosen)) {
             converter(setting, new Chosen(setting.valueConverter()));
         }
-        SERVED.set(new ArrayList());
+        Write any = serve("", null);
         try {
-            ((List) SERVED.get()).add(new Write(""));
             return CommitGate.class.getName().equals(new SQLConf().fileCommitProtocolClass());
         } finally {
-            SERVED.remove();
+            end(any);
         }
     }
 
@@ -64,47 +66,61 @@ public final class CommitGate extends FileCommitProtocol implements java.io.Seri
         field.set(setting, converter);
     }
 
-    /** Serves a write to a folder that this thread is about to make. */
-    public static Write serve(String location) {
-        if (SERVED.get() == null) {
-            SERVED.set(new ArrayList());
+    /**
+     * Serves a write to a folder that this thread is about to make; to any, where that is an empty text.
+     *
+     * @param context of the application
+     */
+    public static Write serve(String location, SparkContext context) {
+        Write write = new Write(location, context);
+        synchronized (SERVED) {
+            SERVED.add(write);
         }
-        Write write = new Write(location);
-        ((List) SERVED.get()).add(write);
         return write;
     }
 
-    /** Ends what this thread has begun with {@link #serve}. */
+    /** Ends what was begun with {@link #serve}. */
     public static void end(Write write) {
-        List served = (List) SERVED.get();
-        if (served != null) {
-            served.remove(write);
-            if (served.isEmpty()) {
-                SERVED.remove();
-            }
+        synchronized (SERVED) {
+            SERVED.remove(write);
         }
         write.end();
     }
 
-    /** A statement may write to several folders; of one write alone the folder may be one that is moved later. */
-    private static Write served(String path) {
-        List served = (List) SERVED.get();
-        if (served == null || served.isEmpty()) {
-            return null;
-        }
-        for (int i = 0; i < served.size(); i++) {
-            Write write = (Write) served.get(i);
-            if (new Path(write.location).equals(new Path(path))) {
-                return write;
+    /** What the writes of this thread are served as: it makes them itself, or for a thread that waits for it. */
+    private static List served() {
+        List found = new ArrayList();
+        synchronized (SERVED) {
+            for (Iterator all = SERVED.iterator(); all.hasNext();) {
+                Write write = (Write) all.next();
+                if (write.thread == Thread.currentThread() || write.isWaitedFor()) {
+                    found.add(write);
+                }
             }
         }
-        return served.size() == 1 ? (Write) served.get(0) : null;
+        return found;
+    }
+
+    /** The write to a folder; all that are served, if it is none of theirs: files may be moved to theirs later. */
+    private static List served(String path) {
+        List served = served();
+        for (int i = 0; i < served.size(); i++) {
+            String location = ((Write) served.get(i)).location;
+            if (!location.isEmpty() && new Path(location).equals(new Path(path))) {
+                return served.subList(i, i + 1);
+            }
+        }
+        return served;
+    }
+
+    private void ask(String step) {
+        for (int i = 0; i < this.writes.size(); i++) {
+            ((Write) this.writes.get(i)).ask(step, this.name);
+        }
     }
 
     public void commitJob(JobContext job, SEQ tasks) {
-        if (this.write != null) {
-            this.write.ask(COMMIT, this.name);
-        }
+        this.ask(COMMIT);
         this.protocol.commitJob(job, tasks);
     }
 
@@ -151,13 +167,24 @@ public final class CommitGate extends FileCommitProtocol implements java.io.Seri
     /** A write that is served, between the thread that makes it and the one that answers for it. */
     public static final class Write {
         private final String location;
+        private final Thread thread = Thread.currentThread();
+        private final SparkContext context;
+        private final Properties properties;
         private final LinkedList asked = new LinkedList();
         private final Set allowed = new HashSet();
         private String refusal = "";
         private boolean ended = false;
 
-        Write(String location) {
+        Write(String location, SparkContext context) {
             this.location = location;
+            this.context = context;
+            this.properties = context == null ? null : context.getLocalProperties();
+        }
+
+        /** Whether the execution for which this thread works is the one that the serving thread waits for. */
+        boolean isWaitedFor() {
+            String execution = this.context == null ? null : this.context.getLocalProperty(EXECUTION);
+            return execution != null && execution.equals(this.properties.getProperty(EXECUTION));
         }
 
         /** Asks whether a step of it may be taken, and waits for the answer. */
@@ -214,7 +241,7 @@ public final class CommitGate extends FileCommitProtocol implements java.io.Seri
 
         public Object apply(Object value) {
             Object chosen = this.before.apply(value);
-            if (SERVED.get() == null) {
+            if (served().isEmpty()) {
                 return chosen;
             }
             CHOSEN.set(chosen);
