@@ -20,7 +20,6 @@ from airflow_provider.core.partitions import StoredPartition
 from airflow_provider.core.quantities import bytes_text
 from airflow_provider.spark.auto.origin import ensure_same
 from airflow_provider.spark.auto.shuffle_vertex import ROWS, SIZE, NotKept, ShuffleIdentity, ShuffleVertex, title_of
-from airflow_provider.spark.jvm.exchanges import WeakShuffle
 from airflow_provider.spark.jvm.executors import on_executors
 from airflow_provider.spark.jvm.scala import items
 from airflow_provider.spark.jvm.session_settings import active_session, all_settings
@@ -77,7 +76,7 @@ class KeptShuffle:
         self._registry = registry
         self._tools = tools
         self._spark = spark
-        self._shuffle = WeakShuffle(spark._jvm, running)
+        self._shuffle = running.held()
         self.number = running.number
         self._origin = origin
         self._purpose = purpose
@@ -157,17 +156,18 @@ class KeptShuffle:
 
     def _identified(self, stage: int) -> bool:
         """Learn what the shuffle is; whether it may be kept."""
-        running = self._shuffle.get()
-        if running is None:
+        exchange, dependency = self._shuffle.exchange(), self._shuffle.dependency()
+        canonical = self._shuffle.canonical()
+        if exchange is None or dependency is None or canonical is None:  # the script has dropped it
             self.over = True
             return False
         try:
             with active_session(self._spark):
                 settings = self._origin.check(stage, all_settings(self._spark))
-                identity = ShuffleIdentity.of(self._context, self._spark, running.exchange, running.canonical, settings)
+                identity = ShuffleIdentity.of(self._context, self._spark, exchange, canonical, settings)
                 ensure_same(settings.values, all_settings(self._spark))
                 identity = identity.occurrence(self._context, self._purpose, take=True)
-                vertex = ShuffleVertex.of(self._context, self._spark, running.exchange, running.dependency, identity)
+                vertex = ShuffleVertex.of(self._context, self._spark, exchange, dependency, identity)
         except NotKept as reason:
             self._leave_alone(str(reason))
             return False
@@ -179,8 +179,8 @@ class KeptShuffle:
             ):
                 self.over = True  # the same rows are kept already
                 return False
-            self._registry.vertices[running.number] = vertex
-            vertex.upstream = self._below(running.dependency)
+            self._registry.vertices[self.number] = vertex
+            vertex.upstream = self._below(dependency)
         self._vertex = vertex
         return True
 
