@@ -11,6 +11,7 @@ import logging
 import time
 from collections import defaultdict
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ from airflow_provider.core.partitions import StoredPartition
 from airflow_provider.core.quantities import bytes_text
 from airflow_provider.spark.auto.origin import ensure_same
 from airflow_provider.spark.auto.shuffle_vertex import ROWS, SIZE, NotKept, ShuffleIdentity, ShuffleVertex, title_of
+from airflow_provider.spark.jvm.exchanges import calls_functions
 from airflow_provider.spark.jvm.executors import on_executors
 from airflow_provider.spark.jvm.scala import items
 from airflow_provider.spark.jvm.session_settings import active_session, all_settings
@@ -126,6 +128,7 @@ class KeptShuffle:
                 if measured.ended >= available:
                     self._too_high_for = available
                 if available == maps and measured.ended >= maps:
+                    self._count(self._stage)
                     self._leave_alone(too_high, worth_saying=measured.seconds >= _WORTH_SAYING)
                 return
             if self._vertex is None and not self._identified(self._stage):
@@ -163,10 +166,7 @@ class KeptShuffle:
             return False
         try:
             with active_session(self._spark):
-                settings = self._origin.check(stage, all_settings(self._spark))
-                identity = ShuffleIdentity.of(self._context, self._spark, exchange, canonical, settings)
-                ensure_same(settings.values, all_settings(self._spark))
-                identity = identity.occurrence(self._context, self._purpose, take=True)
+                identity = self._next(stage, exchange, canonical)
                 vertex = ShuffleVertex.of(self._context, self._spark, exchange, dependency, identity)
         except NotKept as reason:
             self._leave_alone(str(reason))
@@ -183,6 +183,27 @@ class KeptShuffle:
             vertex.upstream = self._below(dependency)
         self._vertex = vertex
         return True
+
+    def _next(self, stage: int, exchange: Any, canonical: Any) -> ShuffleIdentity:
+        """Learn what the shuffle is, and count it.
+
+        :raises NotKept: it has no identity that is certain
+        """
+        settings = self._origin.check(stage, all_settings(self._spark))
+        identity = ShuffleIdentity.of(self._context, self._spark, exchange, canonical, settings)
+        ensure_same(settings.values, all_settings(self._spark))
+        return identity.occurrence(self._context, self._purpose, take=True)
+
+    def _count(self, stage: int) -> None:
+        """Count a shuffle that is left alone, if it calls functions: a later one of its kind is not to be taken for it.
+
+        A retry may look for this one, and would find the later one's rows.
+        """
+        exchange, canonical = self._shuffle.exchange(), self._shuffle.canonical()
+        if exchange is None or canonical is None or not calls_functions(canonical, self._spark):
+            return
+        with active_session(self._spark), suppress(NotKept):
+            self._next(stage, exchange, canonical)
 
     def _below(self, dependency: Any) -> tuple[str, ...]:
         """Return the finished vertices whose map outputs the tasks of a shuffle read."""

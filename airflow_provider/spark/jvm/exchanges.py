@@ -94,13 +94,21 @@ def shuffles_of(plan: Any, spark: Any, known: set[int]) -> list[RunningShuffle]:
 
     :param plan: a physical plan; its adaptive parts are seen as they are now
     """
-    search = compiled(spark, "ShuffleSearch", lambda: " ".join(_STAGES))
-    found = search.search(plan, spark._jsparkSession, " ".join(map(str, known)))
+    found = _search(spark).search(plan, spark._jsparkSession, " ".join(map(str, known)))
     pairs = [line.split() for line in str(found.lines()).splitlines()]
     return [
         RunningShuffle(found, place, int(number), None if cached == "-" else int(cached))
         for place, (number, cached) in enumerate(pairs)
     ]
+
+
+def calls_functions(canonical: Any, spark: Any) -> bool:
+    """Whether Python functions have a part in the canonical form of an exchange."""
+    return bool(_search(spark).callsFunctions(canonical))
+
+
+def _search(spark: Any) -> Any:
+    return compiled(spark, "ShuffleSearch", lambda: " ".join(_STAGES))
 
 
 def cached_plan(relation: Any) -> int:

@@ -185,4 +185,27 @@ public final class ShuffleSearch {
             pending.push(new Node(children.next(), null, mayHoldPlans, node.cached));
         }
     }
+
+    /** Whether Python functions have a part in a canonical plan, cached frames and subqueries included. */
+    public boolean callsFunctions(Object canonical) throws Exception {
+        ArrayDeque pending = new ArrayDeque();
+        pending.push(canonical);
+        while (!pending.isEmpty()) {
+            Object node = pending.pop();
+            String kind = Members.kind(node);
+            if (kind.contains("Python") || kind.contains("Pandas") || kind.contains("Arrow")) {
+                return true;
+            }
+            if (kind.equals("InMemoryTableScanExec")) {
+                pending.push(Members.call(Members.call(node, "relation"), "cachedPlan"));
+            } else if (kind.equals("AdaptiveSparkPlanExec")) {
+                pending.push(Members.call(node, "initialPlan"));
+            } else if (this.stages.contains(kind)) {
+                pending.push(Members.call(node, "plan"));
+            }
+            pending.addAll(Members.items(((TreeNode) node).children()));
+            pending.addAll(Members.items(Members.call(node, "subqueries")));
+        }
+        return false;
+    }
 }
