@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import zipfile
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from py4j.clientserver import ClientServerConnection
+from py4j.protocol import MEMORY_COMMAND_NAME
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from airflow_provider.spark.identity.fingerprint import exchange_fingerprint
 from airflow_provider.spark.jvm.compiled import compiled
+from airflow_provider.spark.jvm.exchanges import shuffles_of
+from airflow_provider.spark.jvm.layout import describe_layout
 from airflow_provider.spark.jvm.map_output_tracker import MapOutputTracker
 from airflow_provider.spark.jvm.session_settings import QuerySettings, all_settings
 from airflow_provider.storage.bundle import build_package
@@ -36,14 +40,23 @@ def test_a_class_is_compiled_once_for_a_jvm(spark: SparkSession) -> None:
     assert compiled(spark.newSession(), "ShuffleLook", str) is first
 
 
-def test_an_identity_takes_few_requests(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A plan of forty nodes takes as many requests as one of ten."""
-    requests = list[str]()
+@pytest.fixture
+def requests(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What Python asks of the JVM; not what it lets go of, at moments of its own."""
+    asked = list[str]()
     send = ClientServerConnection.send_command
 
     def counted(self: Any, command: str) -> Any:
-        requests.append(command)
+        if not command.startswith(MEMORY_COMMAND_NAME):
+            asked.append(command)
         return send(self, command)
+
+    monkeypatch.setattr(ClientServerConnection, "send_command", counted)
+    return asked
+
+
+def test_an_identity_takes_few_requests(spark: SparkSession, requests: list[str]) -> None:
+    """A plan of forty nodes takes as many requests as one of ten."""
 
     def asked(columns: int) -> int:
         frame = spark.range(100).selectExpr("id % 7 AS key", "id")
@@ -59,7 +72,6 @@ def test_an_identity_takes_few_requests(spark: SparkSession, monkeypatch: pytest
         exchange_fingerprint(spark, known, canonical, settings)
         return len(requests)
 
-    monkeypatch.setattr(ClientServerConnection, "send_command", counted)
     small, large = asked(2), asked(12)
     assert large <= small + 20
     assert large < 200
@@ -77,3 +89,27 @@ def test_the_tracker_is_asked_once_for_all_shuffles(spark: SparkSession) -> None
     assert {output.executor for output in outputs} == {"driver"}
     assert tracker.available(number + 1000) == 0
     assert not list(tracker.statuses(number + 1000))
+
+
+def test_a_layout_and_a_search_for_shuffles_take_few_requests(spark: SparkSession, requests: list[str]) -> None:
+    """A plan of many nodes, shuffles and subqueries takes as many requests as a small one."""
+
+    def asked(levels: int) -> list[int]:
+        frame = spark.range(100, numPartitions=2).selectExpr("id % 50 AS key", "id")
+        for level in range(levels):
+            frame = frame.groupBy((F.col("key") % (50 - level)).alias("key")).agg(F.max("id").alias("id"))
+            frame = frame.where(f"id + {level} > (SELECT min(id) - {level} FROM range(9))")
+        frame.collect()
+        plan = frame._jdf.queryExecution().executedPlan()
+        describe_layout(spark, plan)  # what is compiled is compiled once
+        assert len(shuffles_of(plan, spark, set())) > levels
+        counts = []
+        for look in (partial(describe_layout, spark, plan), partial(shuffles_of, plan, spark, set())):
+            requests.clear()
+            look()
+            counts.append(len(requests))
+        return counts
+
+    small, large = asked(1), asked(6)
+    assert small == large
+    assert max(large) <= 4

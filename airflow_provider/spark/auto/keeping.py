@@ -11,6 +11,7 @@ import logging
 import time
 from collections import defaultdict
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,7 @@ from airflow_provider.core.partitions import StoredPartition
 from airflow_provider.core.quantities import bytes_text
 from airflow_provider.spark.auto.origin import ensure_same
 from airflow_provider.spark.auto.shuffle_vertex import ROWS, SIZE, NotKept, ShuffleIdentity, ShuffleVertex, title_of
-from airflow_provider.spark.jvm.exchanges import WeakShuffle
+from airflow_provider.spark.jvm.exchanges import calls_functions
 from airflow_provider.spark.jvm.executors import on_executors
 from airflow_provider.spark.jvm.scala import items
 from airflow_provider.spark.jvm.session_settings import active_session, all_settings
@@ -77,7 +78,7 @@ class KeptShuffle:
         self._registry = registry
         self._tools = tools
         self._spark = spark
-        self._shuffle = WeakShuffle(spark._jvm, running)
+        self._shuffle = running.held()
         self.number = running.number
         self._origin = origin
         self._purpose = purpose
@@ -127,6 +128,7 @@ class KeptShuffle:
                 if measured.ended >= available:
                     self._too_high_for = available
                 if available == maps and measured.ended >= maps:
+                    self._count(self._stage)
                     self._leave_alone(too_high, worth_saying=measured.seconds >= _WORTH_SAYING)
                 return
             if self._vertex is None and not self._identified(self._stage):
@@ -157,17 +159,15 @@ class KeptShuffle:
 
     def _identified(self, stage: int) -> bool:
         """Learn what the shuffle is; whether it may be kept."""
-        running = self._shuffle.get()
-        if running is None:
+        exchange, dependency = self._shuffle.exchange(), self._shuffle.dependency()
+        canonical = self._shuffle.canonical()
+        if exchange is None or dependency is None or canonical is None:  # the script has dropped it
             self.over = True
             return False
         try:
             with active_session(self._spark):
-                settings = self._origin.check(stage, all_settings(self._spark))
-                identity = ShuffleIdentity.of(self._context, self._spark, running.exchange, running.canonical, settings)
-                ensure_same(settings.values, all_settings(self._spark))
-                identity = identity.occurrence(self._context, self._purpose, take=True)
-                vertex = ShuffleVertex.of(self._context, self._spark, running.exchange, running.dependency, identity)
+                identity = self._next(stage, exchange, canonical)
+                vertex = ShuffleVertex.of(self._context, self._spark, exchange, dependency, identity)
         except NotKept as reason:
             self._leave_alone(str(reason))
             return False
@@ -179,10 +179,31 @@ class KeptShuffle:
             ):
                 self.over = True  # the same rows are kept already
                 return False
-            self._registry.vertices[running.number] = vertex
-            vertex.upstream = self._below(running.dependency)
+            self._registry.vertices[self.number] = vertex
+            vertex.upstream = self._below(dependency)
         self._vertex = vertex
         return True
+
+    def _next(self, stage: int, exchange: Any, canonical: Any) -> ShuffleIdentity:
+        """Learn what the shuffle is, and count it.
+
+        :raises NotKept: it has no identity that is certain
+        """
+        settings = self._origin.check(stage, all_settings(self._spark))
+        identity = ShuffleIdentity.of(self._context, self._spark, exchange, canonical, settings)
+        ensure_same(settings.values, all_settings(self._spark))
+        return identity.occurrence(self._context, self._purpose, take=True)
+
+    def _count(self, stage: int) -> None:
+        """Count a shuffle that is left alone, if it calls functions: a later one of its kind is not to be taken for it.
+
+        A retry may look for this one, and would find the later one's rows.
+        """
+        exchange, canonical = self._shuffle.exchange(), self._shuffle.canonical()
+        if exchange is None or canonical is None or not calls_functions(canonical, self._spark):
+            return
+        with active_session(self._spark), suppress(NotKept):
+            self._next(stage, exchange, canonical)
 
     def _below(self, dependency: Any) -> tuple[str, ...]:
         """Return the finished vertices whose map outputs the tasks of a shuffle read."""

@@ -8,6 +8,7 @@ class, and use no generics and no lambdas, which Janino does not know. Nothing i
 from __future__ import annotations
 
 import pkgutil
+import struct
 import tempfile
 import threading
 from collections.abc import Callable
@@ -17,6 +18,12 @@ from typing import Any
 _PACKAGE = "airflow_provider"
 """Of the classes."""
 _MADE = "_spark_recovery_compiled"
+_LOADER = "loader"
+_SHARED = ("Members", "Answer")
+"""Classes that the others use."""
+_ONE_ANSWER = 6000
+"""Bytes that py4j hands over in one piece. Of more, the second piece waits some 40 ms for TCP's delayed acknowledgement
+of the first."""
 _compiling = threading.Lock()
 
 
@@ -31,7 +38,7 @@ def compiled(spark: Any, name: str, argument: Callable[[], str]) -> Any:
     with _compiling:
         made = vars(spark.sparkContext._gateway).setdefault(_MADE, {})
         if name not in made:
-            made[name] = _made(spark._jvm, name, argument())
+            made[name] = _made(spark._jvm, made, name, argument())
         return made[name]
 
 
@@ -78,9 +85,29 @@ def _cooked(jvm: Any, name: str, loader: Any, types: dict[str, str]) -> Any:
     return compiler
 
 
-def _made(jvm: Any, name: str, argument: str) -> Any:
-    compiler = _cooked(jvm, name, jvm.java.lang.Thread.currentThread().getContextClassLoader(), {})
+def _made(jvm: Any, made: dict[str, Any], name: str, argument: str) -> Any:
+    if _LOADER not in made:
+        loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+        for shared in _SHARED:
+            loader = _cooked(jvm, shared, loader, {}).getClassLoader()
+        made[_LOADER] = loader
+    compiler = _cooked(jvm, name, made[_LOADER], {})
     (constructor,) = compiler.getClassLoader().loadClass(f"{_PACKAGE}.{name}").getConstructors()
     arguments = jvm.java.util.ArrayList()
     arguments.append(argument)
     return constructor.newInstance(arguments.toArray())
+
+
+def fetched(answer: Any) -> tuple[list[str], bytes]:
+    """Return the words of an ``Answer``, and the bytes behind them."""
+    size = int(answer.size())
+    read = b"".join(bytes(answer.next(_ONE_ANSWER)) for _ in range(0, size, _ONE_ANSWER))
+    words: list[str] = []
+    at = 0
+    while True:
+        (length,) = struct.unpack_from(">i", read, at)
+        at += 4
+        if not length:
+            return words, read[at:]
+        words.append(read[at : at + length - 1].decode())
+        at += length - 1

@@ -7,10 +7,11 @@ read: fields, not methods.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
+from airflow_provider.spark.jvm.compiled import compiled
 from airflow_provider.spark.jvm.reflection import private_field
 from airflow_provider.spark.jvm.scala import companion, items
 from airflow_provider.spark.jvm.session_settings import pairs_of
@@ -42,41 +43,43 @@ _WRAPPED = {
 }
 
 
-@dataclass(frozen=True)
+_EXCHANGE, _DEPENDENCY, _CANONICAL = range(3)
+
+
 class RunningShuffle:
     """A shuffle that Spark has planned the tasks of.
 
     :ivar number: Spark's shuffle id
-    :ivar exchange: its ``ShuffleExchangeExec``, over what its tasks run
-    :ivar dependency: its ``ShuffleDependency``
-    :ivar canonical: the canonical form under which adaptive execution knows it; of a plan without, that of the exchange
     :ivar cached: the number of the cached frame's plan that it stands in, see :func:`cached_plan`; ``None`` if in none
     """
 
-    number: int
-    exchange: Any
-    dependency: Any
-    canonical: Any
-    cached: int | None = None
+    def __init__(self, found: Any, place: int, number: int, cached: int | None) -> None:
+        self._found = found
+        self._place = place
+        self.number = number
+        self.cached = cached
 
+    @cached_property
+    def exchange(self) -> Any:
+        """Its ``ShuffleExchangeExec``, over what its tasks run."""
+        return self._found.part(self._place, _EXCHANGE)
 
-class WeakShuffle:
-    """A running shuffle that Spark may still clean up: its plan and its dependency live as long as the script's frame.
+    @cached_property
+    def dependency(self) -> Any:
+        """Its ``ShuffleDependency``."""
+        return self._found.part(self._place, _DEPENDENCY)
 
-    :param shuffle: whose number stays known
-    """
+    @cached_property
+    def canonical(self) -> Any:
+        """The form under which adaptive execution knows it; of a plan without, the canonical form of the exchange."""
+        return self._found.part(self._place, _CANONICAL)
 
-    def __init__(self, jvm: Any, shuffle: RunningShuffle) -> None:
-        self.number = shuffle.number
-        parts = (shuffle.exchange, shuffle.dependency, shuffle.canonical)
-        self._parts = [jvm.java.lang.ref.WeakReference(part) for part in parts]
+    def held(self) -> Any:
+        """Return ``Held`` of ``ShuffleSearch.java``: its plan and dependency, as long as the script has its frame.
 
-    def get(self) -> RunningShuffle | None:
-        """Return the shuffle, to be let go soon; ``None`` if the script has dropped it."""
-        exchange, dependency, canonical = (part.get() for part in self._parts)
-        if exchange is None or dependency is None or canonical is None:
-            return None
-        return RunningShuffle(self.number, exchange, dependency, canonical)
+        Spark may clean it up all the same.
+        """
+        return self._found.held(self._place)
 
 
 def kind(plan: Any) -> str:
@@ -84,51 +87,28 @@ def kind(plan: Any) -> str:
     return str(plan.getClass().getSimpleName())
 
 
-def shuffles_of(plan: Any, spark: Any, known: set[int]) -> Iterator[RunningShuffle]:
-    """Yield the shuffles of a plan that is running.
+def shuffles_of(plan: Any, spark: Any, known: set[int]) -> list[RunningShuffle]:
+    """Return the shuffles of a plan that is running.
 
-    What is below one in *known* is left out: it was yielded before, because Spark plans from the bottom up.
+    What is below one in *known* is left out: it was returned before, because Spark plans from the bottom up.
 
     :param plan: a physical plan; its adaptive parts are seen as they are now
     """
-    pending: list[tuple[Any, Any, bool, int | None]] = [(plan, None, True, None)]
-    seen = set(known)
-    subqueries = spark._jvm.org.apache.spark.sql.catalyst.trees.TreePattern.PLAN_EXPRESSION()
-    nothing_cached = bool(spark._jsparkSession.sharedState().cacheManager().isEmpty())
-    while pending:
-        node, canonical, may_hold_plans, cached = pending.pop()
-        name = kind(node)
-        if name == SHUFFLE_STAGE:
-            pending.append((node.plan(), node._canonicalized(), True, cached))
-        elif name in _STAGES:
-            pending.append((node.plan(), None, True, cached))
-        elif name == ADAPTIVE and nothing_cached and bool(node.conf().exchangeReuseEnabled()):
-            for stage in _stages_made(node):
-                exchange = stage.plan()
-                if kind(exchange) == SHUFFLE_EXCHANGE:
-                    running = _running(exchange, stage._canonicalized(), cached)
-                    if running is not None and running.number not in seen:
-                        seen.add(running.number)
-                        yield running
-        elif name == ADAPTIVE:
-            pending.append((node.executedPlan(), None, True, cached))
-        elif name == "ReusedExchangeExec":
-            pending.append((node.child(), canonical, True, cached))
-        elif name == "InMemoryTableScanExec":
-            pending.append((node.relation().cachedPlan(), None, True, cached_plan(node.relation())))
-        elif name == "CommandResultExec":
-            pending.append((node.commandPhysicalPlan(), None, True, cached))
-        else:
-            if name == SHUFFLE_EXCHANGE:
-                running = _running(node, canonical, cached)
-                if running is not None:
-                    if running.number in seen:
-                        continue
-                    seen.add(running.number)
-                    yield running
-            if may_hold_plans := may_hold_plans and bool(node.containsPattern(subqueries)):  # here or further down
-                pending += [(subquery, None, True, cached) for subquery in items(node.subqueries())]
-            pending += [(child, None, may_hold_plans, cached) for child in items(node.children())]
+    found = _search(spark).search(plan, spark._jsparkSession, " ".join(map(str, known)))
+    pairs = [line.split() for line in str(found.lines()).splitlines()]
+    return [
+        RunningShuffle(found, place, int(number), None if cached == "-" else int(cached))
+        for place, (number, cached) in enumerate(pairs)
+    ]
+
+
+def calls_functions(canonical: Any, spark: Any) -> bool:
+    """Whether Python functions have a part in the canonical form of an exchange."""
+    return bool(_search(spark).callsFunctions(canonical))
+
+
+def _search(spark: Any) -> Any:
+    return compiled(spark, "ShuffleSearch", lambda: " ".join(_STAGES))
 
 
 def cached_plan(relation: Any) -> int:
@@ -137,27 +117,6 @@ def cached_plan(relation: Any) -> int:
     :param relation: an ``InMemoryRelation``
     """
     return int(relation.cachedPlan().id())
-
-
-def _running(exchange: Any, canonical: Any, cached: int | None) -> RunningShuffle | None:
-    """Return the shuffle of an exchange; ``None`` if its tasks are not planned yet."""
-    dependency = private_field(exchange, "shuffleDependency")
-    if dependency is None:
-        return None
-    canonical = canonical or exchange.canonicalized()
-    return RunningShuffle(int(dependency.shuffleId()), exchange, dependency, canonical, cached)
-
-
-def _stages_made(adaptive: Any) -> Iterator[Any]:
-    """Yield the shuffle stages that were made of an adaptive plan and of its subqueries so far.
-
-    It takes a tenth of the requests that going through the plan takes. Cached frames in it have stages of their own.
-    """
-    stages = adaptive.context().stageCache().valuesIterator()
-    while stages.hasNext():
-        stage = stages.next()
-        if kind(stage) == SHUFFLE_STAGE:
-            yield stage
 
 
 def functions_of_several_rows(canonical: Any) -> str:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from airflow_provider.core.digest import digest
+from airflow_provider.spark.jvm.compiled import compiled, fetched
 from airflow_provider.spark.jvm.scala import items, to_seq
 
 CUTTING_SETTINGS = (
@@ -74,76 +75,61 @@ class Layout:
 
 def describe_layout(spark: Any, plan: Any) -> Layout:
     """Return the layout of a physical plan without shuffles, or of an executed one whose shuffle stages have run."""
-    layout = Layout()
-    _describe(spark, plan, layout)
+    words, _ = fetched(compiled(spark, "LayoutLook", _tables).look(plan))
+    layout, node, ranges = Layout(), "", None
+    said = iter(words)
+    for word in said:
+        if word == "node":
+            node = next(said)
+            layout.text.append(node)
+            if node in _BY_CHANCE:
+                layout.whole_only.append(_BY_CHANCE[node])
+        elif word == "files":
+            layout.text.append(_OWN_OBJECT.sub("", next(said)))
+        elif word == "shown":
+            layout.text.append(_IDS.sub("", next(said)))
+        elif word == "sliced":
+            layout.text.append(f"[{next(said)}] slices of {_IDS.sub('', next(said))}")
+        elif word == "rows":
+            layout.text.append(f"{next(said)} partitions of an RDD")
+        elif word == "leaf":
+            layout.whole_only.append(f"the partitions of {node} cannot be told apart")
+        elif word == "read":
+            ranges = [(int(start), int(end)) for start, end in _COALESCED.findall(next(said))]
+            if len(ranges) != int(next(said)):
+                layout.whole_only.append("adaptive execution split a skewed or local shuffle read")
+        else:
+            _shuffle(layout, next(said).rstrip("$"), int(next(said)), next(said), ranges)
+            ranges = None
     return layout
 
 
-def _describe(spark: Any, node: Any, layout: Layout) -> None:
-    name = node.getClass().getSimpleName()
-    if name in _WRAPPERS:
-        _describe(spark, getattr(node, _WRAPPERS[name])(), layout)
-        return
-    if name == "AQEShuffleReadExec":
-        _shuffle_read(node, layout)
-        return
-    # What several parts of a plan broadcast is one of the parts' own, and a reference to it in the others.
-    if name == "ReusedExchangeExec" and node.child().getClass().getSimpleName() in _BROADCASTS:
-        _describe(spark, node.child(), layout)
-        return
-    if name in _EXCHANGES:
-        _shuffle(node, layout)
-        return
-    layout.text.append(name)
-    if name in _BROADCASTS:
-        return
-    if name in _BY_CHANCE:
-        layout.whole_only.append(_BY_CHANCE[name])
-    elif name == "FileSourceScanExec":
-        _scan(spark, node, layout)
-    elif name == "MapInArrowExec":
-        layout.text.append(_IDS.sub("", node.simpleString(1000)))
-    elif name in _SLICED_LEAVES:
-        slices = [rdd.getNumPartitions() for rdd in items(node.inputRDDs())]
-        layout.text.append(f"{slices} slices of {_IDS.sub('', node.simpleString(1000))}")
-    elif name == "RDDScanExec":
-        layout.text.append(f"{node.rdd().getNumPartitions()} partitions of an RDD")
-    elif node.children().isEmpty() and name not in _NAMED_LEAVES:
-        layout.whole_only.append(f"the partitions of {name} cannot be told apart")
-    for child in items(node.children()):
-        _describe(spark, child, layout)
+def _tables() -> str:
+    """Return the lists of nodes, a line for each entry, as ``LayoutLook.java`` reads them."""
+    lists = {
+        "exchange": _EXCHANGES,
+        "broadcast": _BROADCASTS,
+        "shown": {"MapInArrowExec"},
+        "sliced": _SLICED_LEAVES,
+        "named": _NAMED_LEAVES | _BY_CHANCE.keys(),
+    }
+    lines = [f"{listed} {name}" for listed, names in lists.items() for name in names]
+    return "\n".join([*lines, *(f"through {name} {member}" for name, member in _WRAPPERS.items())])
 
 
-def _shuffle_read(node: Any, layout: Layout) -> None:
-    specs = node.partitionSpecs().mkString(";")
-    ranges = [(int(start), int(end)) for start, end in _COALESCED.findall(specs)]
-    if len(ranges) != node.partitionSpecs().size():
-        layout.whole_only.append("adaptive execution split a skewed or local shuffle read")
-    _shuffle(node.child(), layout, ranges)
-
-
-def _shuffle(node: Any, layout: Layout, ranges: list[tuple[int, int]] | None = None) -> None:
+def _shuffle(layout: Layout, kind: str, reducers: int, shown: str, ranges: list[tuple[int, int]] | None) -> None:
     """Describe a shuffle and the reducers each partition reads; without *ranges* one each."""
-    partitioning = node.outputPartitioning()
-    kind = partitioning.getClass().getSimpleName().rstrip("$")
-    layout.text.append(f"{kind} {partitioning.numPartitions()} {_IDS.sub('', partitioning.toString())}")
+    layout.text.append(f"{kind} {reducers} {_IDS.sub('', shown)}")
     if kind == "SinglePartition":
         return
-    layout.reads.append(ranges if ranges is not None else _one_each(partitioning))
+    layout.reads.append(ranges if ranges is not None else _one_each(reducers))
     layout.text.append(str(layout.reads[-1]))
     if kind != "HashPartitioning":
         layout.whole_only.append(f"rows are spread by {kind}, whose bounds vary from run to run")
 
 
-def _one_each(partitioning: Any) -> list[tuple[int, int]]:
-    return [(reducer, reducer + 1) for reducer in range(int(partitioning.numPartitions()))]
-
-
-def _scan(spark: Any, node: Any, layout: Layout) -> None:
-    to_string = spark._jvm.scala.runtime.ScalaRunTime.stringOf
-    for rdd in items(node.inputRDDs()):
-        for partition in items(rdd.partitions()):
-            layout.text.append(_OWN_OBJECT.sub("", to_string(partition.files())))
+def _one_each(reducers: int) -> list[tuple[int, int]]:
+    return [(reducer, reducer + 1) for reducer in range(reducers)]
 
 
 def pin_reads(spark: Any, plan: Any, reads: list[list[tuple[int, int]]]) -> Any:
@@ -161,7 +147,7 @@ def pin_reads(spark: Any, plan: Any, reads: list[list[tuple[int, int]]]) -> Any:
             return shuffle
         if not remaining:
             raise LookupError
-        wanted, one_each = remaining.pop(0), _one_each(partitioning)
+        wanted, one_each = remaining.pop(0), _one_each(int(partitioning.numPartitions()))
         if [start for start, _ in wanted] + [len(one_each)] != [0] + [end for _, end in wanted]:
             raise LookupError
         if wanted == one_each:

@@ -7,13 +7,12 @@ its words mean is said here.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from airflow_provider.core.vertex_token import VERTEX_ALIAS
-from airflow_provider.spark.jvm.compiled import compiled
+from airflow_provider.spark.jvm.compiled import compiled, fetched
 from airflow_provider.spark.jvm.known_classes import (
     COMMUTATIVE,
     LEFT_OUT_OF,
@@ -105,10 +104,6 @@ class Serialized:
 
 Item: TypeAlias = Text | Open | Close | Number | Serialized
 
-_ONE_ANSWER = 6000
-"""Bytes that py4j hands over in one piece. Of more, the second piece waits some 40 ms for TCP's delayed acknowledgement
-of the first."""
-
 
 class PlanWalk:
     """What one plan is made of.
@@ -148,9 +143,7 @@ class PlanWalk:
         :raises Py4JJavaError: something in it cannot be serialized
         """
         walked = self._walk.walk(root)
-        size = int(walked.size())
-        read = b"".join(bytes(walked.next(_ONE_ANSWER)) for _ in range(0, size, _ONE_ANSWER))
-        words, self.serialized = _words(read)
+        words, self.serialized = fetched(walked.answer())
         return list(self._items(iter(words), walked))
 
     def _items(self, words: Iterator[str], walked: Any) -> Iterator[Item]:
@@ -199,17 +192,10 @@ class PlanWalk:
         return Text("source")
 
 
-def _words(read: bytes) -> tuple[list[str], bytes]:
-    """Return the words at the beginning, each behind its length plus one, and what follows the 0 behind them."""
-    words: list[str] = []
-    at = 0
-    while True:
-        (length,) = struct.unpack_from(">i", read, at)
-        at += 4
-        if not length:
-            return words, read[at:]
-        words.append(read[at : at + length - 1].decode())
-        at += length - 1
+def vertex_token(spark: Any, node: Any) -> str | None:
+    """Return the token of the vertex that a node of a logical plan stands for; ``None`` if it stands for none."""
+    alias = compiled(spark, "PlanWalk", _tables).vertexBelow(node)
+    return None if alias is None else str(alias).removeprefix(VERTEX_ALIAS)
 
 
 def _order(short: str) -> str:

@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider.core.vertex_token import VERTEX_ALIAS, vertex_of
+from airflow_provider.spark.jvm.plan_walk import vertex_token
 from airflow_provider.spark.jvm.scala import items, to_seq
 
 if TYPE_CHECKING:
@@ -197,7 +198,7 @@ def with_sources(df: DataFrame, sources: Mapping[str, Callable[[], DataFrame]]) 
     logical = _logical(spark)
 
     def rebuild(node: Any) -> Any:
-        token = vertex_token(node)
+        token = vertex_token(spark, node)
         if token is not None and vertex_of(token) in sources:
             alias = node.child()
             plan = sources[vertex_of(token)]()._jdf.queryExecution().analyzed()
@@ -228,17 +229,6 @@ def renamed(spark: Any, columns: Any, given: Any) -> Any:
         for old, new in zip(items(columns), items(given), strict=True)
     ]
     return to_seq(spark._jvm, aliases)
-
-
-def vertex_token(plan: Any) -> str | None:
-    """Return the token of the vertex that a ``Project`` of :func:`as_vertex` stands for; ``None`` for any other."""
-    if plan.getClass().getSimpleName() != "Project":
-        return None
-    child = plan.child()
-    if child.getClass().getSimpleName() != "SubqueryAlias":
-        return None
-    name = str(child.identifier().name())
-    return name[len(VERTEX_ALIAS) :] if name.startswith(VERTEX_ALIAS) else None
 
 
 def native_relation(spark: Any, paths: list[str], schema: Any) -> DataFrame:

@@ -14,6 +14,7 @@ import pandas as pd
 import pytest
 
 from airflow_provider.spark import step
+from airflow_provider.spark.auto.cost import CopyingCost
 from airflow_provider.spark.auto.watching import Application
 from airflow_provider.spark.jvm.determinism import OF_PHYSICAL_PLANS
 from airflow_provider.spark.jvm.session_settings import QuerySettings, all_settings
@@ -580,3 +581,31 @@ def test_what_sql_caches_is_not_told_apart(spark: SparkSession, attempts: Attemp
             assert "for which output or cached frame cannot be told" in first.skipped()
         finally:
             spark.sql("UNCACHE TABLE asked")
+
+
+def test_what_was_left_alone_is_counted(
+    spark: SparkSession, attempts: Attempts, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The script asks twice, and the first answer was too cheap to keep: a retry asks the first time anew, and is not
+    given the second answer there.
+    """
+
+    def answers(attempt: AutoAttempt, answer: str) -> list[str]:
+        world.say(answer)
+        df = world.ask()
+        rows = [row.answer for row in df.collect()]
+        attempt.keep(df)
+        return rows
+
+    with auto_attempt(attempts, spark) as first:
+        with monkeypatch.context() as patched:
+            patched.setattr(CopyingCost, "too_high", lambda *_: "too costly")
+            assert answers(first, "at first") == ["at first"]
+        assert first.kept() == []
+        assert answers(first, "later") == ["later"]
+        assert len(first.kept()) == 1
+    with auto_attempt(attempts, spark) as second:
+        assert answers(second, "at first") == ["at first"]
+        assert not second.put_back()
+        assert answers(second, "in the retry") == ["later"]
+        assert second.put_back()

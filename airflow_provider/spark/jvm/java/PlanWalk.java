@@ -1,14 +1,9 @@
 package airflow_provider;
 
-import java.io.ByteArrayOutputStream;
-import java.io.DataOutputStream;
 import java.io.IOException;
-import java.io.ObjectOutputStream;
 import java.lang.reflect.Method;
-import java.nio.charset.StandardCharsets;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
-import java.util.Arrays;
 import java.util.HashMap;
 import java.util.HashSet;
 import java.util.List;
@@ -36,6 +31,7 @@ public final class PlanWalk {
     private final Map through = new HashMap();
     private final List planTypes = new ArrayList();
     private final Map parameters = new HashMap();
+    private String vertex;
 
     /** @param tables lines of words: which list, and what stands on it, with blanks between */
     public PlanWalk(String tables) {
@@ -44,6 +40,8 @@ public final class PlanWalk {
             String[] words = lines[i].split(" ");
             if (words[0].equals("through")) {
                 this.through.put(words[1], words[2]);
+            } else if (words[0].equals("vertex")) {
+                this.vertex = words[1];
             } else if (words[0].equals("plan-type")) {
                 this.planTypes.add(words[1]);
             } else {
@@ -54,51 +52,23 @@ public final class PlanWalk {
 
     /** What was found of one plan. */
     public static final class Walked {
-        final ByteArrayOutputStream bytes = new ByteArrayOutputStream();
-        final DataOutputStream words = new DataOutputStream(this.bytes);
+        final Answer words = new Answer();
         final ArrayList values = new ArrayList();
         final ArrayList sources = new ArrayList();
-        byte[] all;
-        int read;
 
         /** What only Python can look at: for each its value and the node that holds it. */
         public Object[] source(int index) {
             return (Object[]) this.sources.get(index);
         }
 
-        /** The next bytes: words, an empty one, then the values, serialized. */
-        public byte[] next(int size) {
-            int from = this.read;
-            this.read = Math.min(this.all.length, from + size);
-            return Arrays.copyOfRange(this.all, from, this.read);
-        }
-
-        public int size() {
-            return this.all.length;
-        }
-
-        void say(String word) throws IOException {
-            byte[] text = word.getBytes(StandardCharsets.UTF_8);
-            this.words.writeInt(text.length + 1);
-            this.words.write(text);
-        }
-
-        void say(String word, String second) throws IOException {
-            this.say(word);
-            this.say(second);
+        /** Words, and the values, serialized. */
+        public Answer answer() {
+            return this.words;
         }
 
         void value(Object value, boolean positional) throws IOException {
             this.values.add(value);
-            this.say("value", positional ? "1" : "0");
-        }
-
-        void end() throws IOException {
-            this.words.writeInt(0);
-            ObjectOutputStream serialized = new ObjectOutputStream(this.words);
-            serialized.writeObject(this.values);
-            serialized.flush();
-            this.all = this.bytes.toByteArray();
+            this.words.say("value", positional ? "1" : "0");
         }
     }
 
@@ -155,39 +125,38 @@ public final class PlanWalk {
             } else if (item instanceof String[]) {
                 String[] words = (String[]) item;
                 for (int i = 0; i < words.length; i++) {
-                    out.say(words[i]);
+                    out.words.say(words[i]);
                 }
             } else {
-                out.say("close");
+                out.words.say("close");
             }
             for (int i = parts.size() - 1; i >= 0; i--) {
                 pending.push(parts.get(i));
             }
         }
-        out.end();
+        out.words.end(out.values);
         return out;
     }
 
     private void node(QueryPlan node, boolean positional, boolean anySubqueries, Walked out, List parts)
             throws Exception {
-        String name = node.getClass().getName();
-        String kind = name.substring(name.lastIndexOf('.') + 1);
+        String kind = Members.kind(node);
         if (this.through.containsKey(kind)) {
-            parts.add(new Node(call(node, (String) this.through.get(kind)), positional));
+            parts.add(new Node(Members.call(node, (String) this.through.get(kind)), positional));
             return;
         }
-        parts.add(new String[] {"node", name});
-        String vertex = kind.equals("Project") ? this.aliasBelow(node) : null;
+        parts.add(new String[] {"node", node.getClass().getName()});
+        String vertex = this.vertexBelow(node);
         if (vertex != null) {
             parts.add(new String[] {"vertex", vertex});
-            parts.add(new Whole(call(node, "output"), positional));
+            parts.add(new Whole(Members.call(node, "output"), positional));
         } else if (kind.equals("EmptyRelationExec")) {
-            parts.add(new Whole(call(node, "output"), positional));
+            parts.add(new Whole(Members.call(node, "output"), positional));
         } else {
             boolean subqueries = anySubqueries && !((scala.collection.Seq) node.subqueries()).isEmpty();
             this.parameters(node, kind, positional, subqueries, out, parts);
             if (kind.equals("InMemoryTableScanExec")) {
-                parts.add(new Whole(call(call(node, "relation"), "output"), positional));
+                parts.add(new Whole(Members.call(Members.call(node, "relation"), "output"), positional));
             }
         }
         parts.add(CLOSE);
@@ -247,8 +216,8 @@ public final class PlanWalk {
         } else if (this.lists.contains("source" + key)) {
             this.source(node, kind, value, out, found);
         } else if (this.lists.contains("cached" + key)) {
-            Object builder = kind.equals("InMemoryTableScanExec") ? call(value, "cacheBuilder") : value;
-            QueryPlan plan = (QueryPlan) call(builder, "cachedPlan");
+            Object builder = kind.equals("InMemoryTableScanExec") ? Members.call(value, "cacheBuilder") : value;
+            QueryPlan plan = (QueryPlan) Members.call(builder, "cachedPlan");
             found.add(new String[] {"cached"});
             found.add(new Node(positional ? plan.canonicalized() : plan, positional));
         } else if (this.lists.contains("numbered" + key)) {
@@ -284,11 +253,10 @@ public final class PlanWalk {
                 parts.add(new Whole(value, positional));
                 return;
             }
-            String name = value.getClass().getName();
-            String kind = name.substring(name.lastIndexOf('.') + 1);
+            String kind = Members.kind(value);
             String[] names = this.parametersOf(value.getClass());
             int count = ((scala.Product) value).productArity();
-            parts.add(new String[] {"expression", name, positional ? "1" : "0"});
+            parts.add(new String[] {"expression", value.getClass().getName(), positional ? "1" : "0"});
             for (int i = 0; i < names.length; i++) {
                 boolean leftOut = this.lists.contains("left-out-of " + kind + " " + names[i]);
                 boolean curried = this.lists.contains("curried " + kind + " " + names[i]);
@@ -296,7 +264,7 @@ public final class PlanWalk {
                     boolean sorted = positional && this.lists.contains("sorted " + kind + " " + names[i]);
                     parts.add(new Held(((scala.Product) value).productElement(i), positional, sorted ? "sorted" : ""));
                 } else if (i >= count && curried) {
-                    parts.add(new Whole(call(value, names[i]), positional));
+                    parts.add(new Whole(Members.call(value, names[i]), positional));
                 } else if (i >= count && !leftOut && !this.lists.contains("curries " + kind)) {
                     parts.add(new String[] {"unseen", kind, names[i]});
                 }
@@ -316,25 +284,17 @@ public final class PlanWalk {
         }
     }
 
-    /** The name of a Project's child, if that is an alias. */
-    private String aliasBelow(Object project) throws Exception {
-        Object child = call(project, "child");
-        if (!child.getClass().getSimpleName().equals("SubqueryAlias")) {
+    /** The alias that stands below a Project, if that is a recovery point; null of any other node. */
+    public String vertexBelow(Object node) throws Exception {
+        if (!Members.kind(node).equals("Project")) {
             return null;
         }
-        String name = (String) call(call(child, "identifier"), "name");
-        return this.isVertex(name) ? name : null;
-    }
-
-    private boolean isVertex(String name) {
-        java.util.Iterator lines = this.lists.iterator();
-        while (lines.hasNext()) {
-            String line = (String) lines.next();
-            if (line.startsWith("vertex ") && name.startsWith(line.substring("vertex ".length()))) {
-                return true;
-            }
+        Object child = Members.call(node, "child");
+        if (!Members.kind(child).equals("SubqueryAlias")) {
+            return null;
         }
-        return false;
+        String name = (String) Members.call(Members.call(child, "identifier"), "name");
+        return name.startsWith(this.vertex) ? name : null;
     }
 
     /** A relation of files, in words; anything else is left to Python. */
@@ -346,10 +306,10 @@ public final class PlanWalk {
         }
         List words = new ArrayList();
         words.add("files");
-        words.add(call(relation, "fileFormat").getClass().getName());
-        words.add(call(call(relation, "dataSchema"), "json"));
-        words.add(call(call(relation, "partitionSchema"), "json"));
-        scala.collection.Iterator options = ((scala.collection.Iterable) call(relation, "options")).iterator();
+        words.add(Members.call(relation, "fileFormat").getClass().getName());
+        words.add(Members.call(Members.call(relation, "dataSchema"), "json"));
+        words.add(Members.call(Members.call(relation, "partitionSchema"), "json"));
+        scala.collection.Iterator options = ((scala.collection.Iterable) Members.call(relation, "options")).iterator();
         TreeMap sorted = new TreeMap();
         while (options.hasNext()) {
             scala.Tuple2 option = (scala.Tuple2) options.next();
@@ -362,18 +322,18 @@ public final class PlanWalk {
             words.add(entry.getKey());
             words.add(entry.getValue());
         }
-        Object location = call(relation, "location");
+        Object location = Members.call(relation, "location");
         if (location.getClass().getSimpleName().equals("CatalogFileIndex")) {
-            location = method(location.getClass(), "filterPartitions", 1)
-                    .invoke(location, new Object[] {scala.collection.immutable.Nil$.MODULE$});
+            Method filter = Members.method(location.getClass(), "filterPartitions", 1);
+            location = Members.call(location, filter, new Object[] {scala.collection.immutable.Nil$.MODULE$});
         }
         words.add(location.getClass().getSimpleName());
-        Method listed = method(location.getClass(), "allFiles", 0);
+        Method listed = Members.method(location.getClass(), "allFiles", 0);
         if (listed == null) {
             words.add("unlisted");
         } else {
-            scala.collection.Seq roots = (scala.collection.Seq) call(location, "rootPaths");
-            scala.collection.Seq files = (scala.collection.Seq) listed.invoke(location, new Object[0]);
+            scala.collection.Seq roots = (scala.collection.Seq) Members.call(location, "rootPaths");
+            scala.collection.Seq files = (scala.collection.Seq) Members.call(location, listed, new Object[0]);
             words.add("listed");
             words.add(String.valueOf(roots.size()));
             scala.collection.Iterator paths = roots.iterator();
@@ -406,20 +366,5 @@ public final class PlanWalk {
             this.parameters.put(owner, known);
         }
         return known;
-    }
-
-    private static Object call(Object owner, String name) throws Exception {
-        return method(owner.getClass(), name, 0).invoke(owner, new Object[0]);
-    }
-
-    private static Method method(Class owner, String name, int count) {
-        Method[] methods = owner.getMethods();
-        for (int i = 0; i < methods.length; i++) {
-            if (methods[i].getName().equals(name) && methods[i].getParameterCount() == count) {
-                methods[i].setAccessible(true);
-                return methods[i];
-            }
-        }
-        return null;
     }
 }

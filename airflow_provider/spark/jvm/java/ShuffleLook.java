@@ -1,8 +1,6 @@
 package airflow_provider;
 
-import java.lang.reflect.Field;
 import java.lang.reflect.Method;
-import java.util.HashMap;
 import java.util.Iterator;
 import java.util.Map;
 
@@ -15,8 +13,6 @@ import org.apache.spark.scheduler.MapStatus;
  * stage_metrics.py, which say what the answers mean. Reads fields that exist, and changes nothing.
  */
 public final class ShuffleLook {
-    private final Map members = new HashMap();
-
     /** @param nothing there is nothing to know */
     public ShuffleLook(String nothing) {}
 
@@ -40,9 +36,9 @@ public final class ShuffleLook {
         for (int i = 0; i < outputs.length; i++) {
             MapStatus output = outputs[i];
             if (output != null) {
-                Method checksum = this.method(output.getClass(), "checksumValue");
+                Method checksum = Members.method(output.getClass(), "checksumValue", 0);
                 answer.append(i).append(' ').append(output.mapId()).append(' ');
-                answer.append(checksum == null ? "0" : checksum.invoke(output, new Object[0])).append(' ');
+                answer.append(checksum == null ? "0" : Members.call(output, checksum, new Object[0])).append(' ');
                 answer.append(output.location().host()).append(' ').append(output.location().executorId()).append('\n');
             }
         }
@@ -55,8 +51,8 @@ public final class ShuffleLook {
         Iterator all = stages.values().iterator();
         while (all.hasNext()) {
             Object stage = all.next();
-            if (((Map) this.field(stage, "taskMetrics")).containsKey(Long.valueOf(metric))) {
-                newest = Math.max(newest, ((Integer) this.field(stage, "stageId")).intValue());
+            if (((Map) Members.field(stage, "taskMetrics")).containsKey(Long.valueOf(metric))) {
+                newest = Math.max(newest, ((Integer) Members.field(stage, "stageId")).intValue());
             }
         }
         return newest;
@@ -66,10 +62,10 @@ public final class ShuffleLook {
     public String counts(Map stages, int stage, int tasks, String metrics) throws Exception {
         StringBuilder answer = new StringBuilder();
         Object live = stages.get(Integer.valueOf(stage));
-        if (live == null || ((Integer) this.field(live, "numTasks")).intValue() != tasks) {
+        if (live == null || ((Integer) Members.field(live, "numTasks")).intValue() != tasks) {
             return "";
         }
-        Map counted = (Map) this.field(live, "taskMetrics");
+        Map counted = (Map) Members.field(live, "taskMetrics");
         String[] ids = metrics.split(" ");
         long[][] values = new long[ids.length][];
         for (int i = 0; i < ids.length; i++) {
@@ -79,7 +75,7 @@ public final class ShuffleLook {
             }
         }
         scala.collection.Iterator ended =
-                ((scala.collection.Iterable) this.field(live, "completedIndices")).iterator();
+                ((scala.collection.Iterable) Members.field(live, "completedIndices")).iterator();
         while (ended.hasNext()) {
             int index = ((Integer) ended.next()).intValue();
             if (index >= values[0].length || index >= values[values.length - 1].length) {
@@ -92,33 +88,5 @@ public final class ShuffleLook {
             answer.append('\n');
         }
         return answer.toString();
-    }
-
-    private Object field(Object owner, String name) throws Exception {
-        String key = owner.getClass().getName() + " " + name;
-        synchronized (this.members) {
-            if (!this.members.containsKey(key)) {
-                Field field = owner.getClass().getDeclaredField(name);
-                field.setAccessible(true);
-                this.members.put(key, field);
-            }
-            return ((Field) this.members.get(key)).get(owner);
-        }
-    }
-
-    private Method method(Class owner, String name) {
-        String key = owner.getName() + "." + name;
-        synchronized (this.members) {
-            if (!this.members.containsKey(key)) {
-                Method[] methods = owner.getMethods();
-                for (int i = 0; i < methods.length; i++) {
-                    if (methods[i].getName().equals(name) && methods[i].getParameterCount() == 0) {
-                        methods[i].setAccessible(true);
-                        this.members.put(key, methods[i]);
-                    }
-                }
-            }
-            return (Method) this.members.get(key);
-        }
     }
 }

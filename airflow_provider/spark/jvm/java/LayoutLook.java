@@ -1,0 +1,112 @@
+package airflow_provider;
+
+import java.util.ArrayDeque;
+import java.util.HashMap;
+import java.util.HashSet;
+import java.util.Iterator;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+
+import org.apache.spark.Partition;
+import org.apache.spark.rdd.RDD;
+import org.apache.spark.sql.catalyst.trees.TreeNode;
+
+/**
+ * Says of each node of a physical plan, from the top down, how it is cut into partitions; for layout.py, which says what
+ * that means. Nothing below a shuffle or a broadcast is looked at.
+ */
+public final class LayoutLook {
+    private static final int SHOWN = 1000;
+
+    private final Set lists = new HashSet();
+    private final Map through = new HashMap();
+
+    /** @param tables lines of words: which list, and what stands on it, with blanks between */
+    public LayoutLook(String tables) {
+        String[] lines = tables.split("\n");
+        for (int i = 0; i < lines.length; i++) {
+            String[] words = lines[i].split(" ");
+            if (words[0].equals("through")) {
+                this.through.put(words[1], words[2]);
+            } else {
+                this.lists.add(lines[i]);
+            }
+        }
+    }
+
+    /** Look at a plan without shuffles, or at one whose shuffles have run. */
+    public Answer look(Object plan) throws Exception {
+        Answer answer = new Answer();
+        ArrayDeque pending = new ArrayDeque();
+        pending.push(plan);
+        while (!pending.isEmpty()) {
+            Object node = pending.pop();
+            String kind = Members.kind(node);
+            if (this.through.containsKey(kind)) {
+                pending.push(Members.call(node, (String) this.through.get(kind)));
+            } else if (kind.equals("AQEShuffleReadExec")) {
+                this.read(node, answer);
+            } else if (kind.equals("ReusedExchangeExec") && this.is("broadcast", Members.call(node, "child"))) {
+                pending.push(Members.call(node, "child"));
+            } else if (this.is("exchange", node)) {
+                this.shuffle(node, answer);
+            } else {
+                answer.say("node", kind);
+                if (!this.is("broadcast", node)) {
+                    List children = Members.items(((TreeNode) node).children());
+                    this.cut((TreeNode) node, kind, children.isEmpty(), answer);
+                    for (int i = children.size() - 1; i >= 0; i--) {
+                        pending.push(children.get(i));
+                    }
+                }
+            }
+        }
+        return answer.end();
+    }
+
+    private boolean is(String what, Object node) {
+        return this.lists.contains(what + " " + Members.kind(node));
+    }
+
+    private void cut(TreeNode node, String kind, boolean leaf, Answer answer) throws Exception {
+        if (kind.equals("FileSourceScanExec")) {
+            Iterator rdds = Members.items(Members.call(node, "inputRDDs")).iterator();
+            while (rdds.hasNext()) {
+                Partition[] partitions = ((RDD) rdds.next()).partitions();
+                for (int i = 0; i < partitions.length; i++) {
+                    Object files = Members.call(partitions[i], "files");
+                    answer.say("files", scala.runtime.ScalaRunTime$.MODULE$.stringOf(files));
+                }
+            }
+        } else if (this.is("shown", node)) {
+            answer.say("shown", node.simpleString(SHOWN));
+        } else if (this.is("sliced", node)) {
+            StringBuilder slices = new StringBuilder();
+            Iterator rdds = Members.items(Members.call(node, "inputRDDs")).iterator();
+            while (rdds.hasNext()) {
+                slices.append(((RDD) rdds.next()).getNumPartitions()).append(rdds.hasNext() ? ", " : "");
+            }
+            answer.say("sliced", slices.toString());
+            answer.say(node.simpleString(SHOWN));
+        } else if (kind.equals("RDDScanExec")) {
+            answer.say("rows", String.valueOf(((RDD) Members.call(node, "rdd")).getNumPartitions()));
+        } else if (leaf && !this.is("named", node)) {
+            answer.say("leaf");
+        }
+    }
+
+    /** A shuffle that is read otherwise than by one task for each reducer. */
+    private void read(Object node, Answer answer) throws Exception {
+        scala.collection.Seq specs = (scala.collection.Seq) Members.call(node, "partitionSpecs");
+        answer.say("read", specs.mkString(";"));
+        answer.say(String.valueOf(specs.size()));
+        this.shuffle(Members.call(node, "child"), answer);
+    }
+
+    private void shuffle(Object node, Answer answer) throws Exception {
+        Object partitioning = Members.call(node, "outputPartitioning");
+        answer.say("shuffle", Members.kind(partitioning));
+        answer.say(String.valueOf(Members.call(partitioning, "numPartitions")), partitioning.toString());
+    }
+}

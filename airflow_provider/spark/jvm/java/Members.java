@@ -1,0 +1,97 @@
+package airflow_provider;
+
+import java.lang.reflect.Field;
+import java.lang.reflect.InvocationTargetException;
+import java.lang.reflect.Method;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+
+/** Members of objects whose classes differ between versions of Spark, or are not public; looked for once for a class. */
+public final class Members {
+    private static final Map METHODS = new HashMap();
+    private static final Map FIELDS = new HashMap();
+
+    private Members() {}
+
+    /** What a method without parameters returns. */
+    public static Object call(Object owner, String name) throws Exception {
+        return call(owner, method(owner.getClass(), name, 0), new Object[0]);
+    }
+
+    /** What a method returns; throws what it throws. */
+    public static Object call(Object owner, Method method, Object[] arguments) throws Exception {
+        try {
+            return method.invoke(owner, arguments);
+        } catch (InvocationTargetException failed) {
+            if (failed.getCause() instanceof Exception) {
+                throw (Exception) failed.getCause();
+            }
+            throw failed;
+        }
+    }
+
+    /** A public method with so many parameters; null if there is none. */
+    public static Method method(Class owner, String name, int count) {
+        String key = name + " " + count;
+        synchronized (METHODS) {
+            Map known = of(METHODS, owner);
+            if (!known.containsKey(key)) {
+                Method[] methods = owner.getMethods();
+                for (int i = 0; i < methods.length && !known.containsKey(key); i++) {
+                    if (methods[i].getName().equals(name) && methods[i].getParameterCount() == count) {
+                        methods[i].setAccessible(true);
+                        known.put(key, methods[i]);
+                    }
+                }
+            }
+            return (Method) known.get(key);
+        }
+    }
+
+    /** The value of a private field of an object's class, or of one that this extends: a lazy value may be null. */
+    public static Object field(Object owner, String name) throws Exception {
+        Field field;
+        synchronized (FIELDS) {
+            Map known = of(FIELDS, owner.getClass());
+            for (Class from = owner.getClass(); from != null && !known.containsKey(name); from = from.getSuperclass()) {
+                Field[] fields = from.getDeclaredFields();
+                for (int i = 0; i < fields.length; i++) {
+                    if (fields[i].getName().equals(name)) {
+                        fields[i].setAccessible(true);
+                        known.put(name, fields[i]);
+                    }
+                }
+            }
+            field = (Field) known.get(name);
+        }
+        if (field == null) {
+            throw new NoSuchFieldException(owner.getClass().getName() + " has no field " + name);
+        }
+        return field.get(owner);
+    }
+
+    /** The name of an object's class, without the package. */
+    public static String kind(Object owner) {
+        String name = owner.getClass().getName();
+        return name.substring(name.lastIndexOf('.') + 1);
+    }
+
+    /** The elements of one of Scala's sequences. */
+    public static List items(Object sequence) {
+        List items = new ArrayList();
+        scala.collection.Iterator each = ((scala.collection.Seq) sequence).iterator();
+        while (each.hasNext()) {
+            items.add(each.next());
+        }
+        return items;
+    }
+
+    private static Map of(Map known, Class owner) {
+        if (!known.containsKey(owner)) {
+            known.put(owner, new HashMap());
+        }
+        return (Map) known.get(owner);
+    }
+}

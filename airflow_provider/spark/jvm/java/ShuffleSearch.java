@@ -1,0 +1,211 @@
+package airflow_provider;
+
+import java.lang.ref.WeakReference;
+import java.util.ArrayDeque;
+import java.util.ArrayList;
+import java.util.HashSet;
+import java.util.Iterator;
+import java.util.List;
+import java.util.Set;
+
+import org.apache.spark.sql.catalyst.trees.TreeNode;
+import org.apache.spark.sql.catalyst.trees.TreePattern;
+
+/**
+ * Searches a plan that is running for its shuffles, for exchanges.py, which says what they are. Asks nothing that would
+ * be made by asking: a shuffle whose tasks are not planned yet is none.
+ */
+public final class ShuffleSearch {
+    private final Set stages = new HashSet();
+
+    /** @param stages the classes of query stages, with blanks between */
+    public ShuffleSearch(String stages) {
+        String[] names = stages.split(" ");
+        for (int i = 0; i < names.length; i++) {
+            this.stages.add(names[i]);
+        }
+    }
+
+    /** A shuffle, as long as somebody holds its plan. */
+    public static final class Held {
+        private final WeakReference exchange;
+        private final WeakReference dependency;
+        private final WeakReference canonical;
+
+        Held(Object exchange, Object dependency, Object canonical) {
+            this.exchange = new WeakReference(exchange);
+            this.dependency = new WeakReference(dependency);
+            this.canonical = new WeakReference(canonical);
+        }
+
+        public Object exchange() {
+            return this.exchange.get();
+        }
+
+        public Object dependency() {
+            return this.dependency.get();
+        }
+
+        public Object canonical() {
+            return this.canonical.get();
+        }
+    }
+
+    /** What one search has found. */
+    public static final class Found {
+        private final StringBuilder lines = new StringBuilder();
+        private final List shuffles = new ArrayList();
+
+        /** For each shuffle its number, and that of the cached frame's plan that it stands in; - if in none. */
+        public String lines() {
+            return this.lines.toString();
+        }
+
+        /** Exchange, dependency and canonical form of one. */
+        public Object part(int shuffle, int part) {
+            return ((Object[]) this.shuffles.get(shuffle))[part];
+        }
+
+        public Held held(int shuffle) {
+            return new Held(this.part(shuffle, 0), this.part(shuffle, 1), this.part(shuffle, 2));
+        }
+
+        void add(Integer number, Object cached, Object exchange, Object dependency, Object canonical) {
+            this.lines.append(number).append(' ').append(cached).append('\n');
+            this.shuffles.add(new Object[] {exchange, dependency, canonical});
+        }
+    }
+
+    /** A node that is still to be looked at; below a stage it has a canonical form of its own. */
+    private static final class Node {
+        final Object plan;
+        final Object canonical;
+        final boolean mayHoldPlans;
+        final Object cached;
+
+        Node(Object plan, Object canonical, boolean mayHoldPlans, Object cached) {
+            this.plan = plan;
+            this.canonical = canonical;
+            this.mayHoldPlans = mayHoldPlans;
+            this.cached = cached;
+        }
+    }
+
+    /**
+     * Search a physical plan; its adaptive parts are seen as they are now.
+     *
+     * @param known numbers of shuffles that are left out, with what is below them
+     */
+    public Found search(Object root, Object session, String known) throws Exception {
+        Found found = new Found();
+        Set seen = new HashSet();
+        String[] numbers = known.isEmpty() ? new String[0] : known.split(" ");
+        for (int i = 0; i < numbers.length; i++) {
+            seen.add(Integer.valueOf(numbers[i]));
+        }
+        Object manager = Members.call(Members.call(session, "sharedState"), "cacheManager");
+        boolean nothingCached = ((Boolean) Members.call(manager, "isEmpty")).booleanValue();
+        ArrayDeque pending = new ArrayDeque();
+        pending.push(new Node(root, null, true, "-"));
+        while (!pending.isEmpty()) {
+            Node node = (Node) pending.pop();
+            String kind = Members.kind(node.plan);
+            if (kind.equals("ShuffleQueryStageExec")) {
+                Object canonical = Members.call(node.plan, "_canonicalized");
+                pending.push(new Node(Members.call(node.plan, "plan"), canonical, true, node.cached));
+            } else if (this.stages.contains(kind)) {
+                pending.push(new Node(Members.call(node.plan, "plan"), null, true, node.cached));
+            } else if (kind.equals("AdaptiveSparkPlanExec") && nothingCached && this.reuses(node.plan)) {
+                this.stagesMade(node, found, seen);
+            } else if (kind.equals("AdaptiveSparkPlanExec")) {
+                pending.push(new Node(Members.call(node.plan, "executedPlan"), null, true, node.cached));
+            } else if (kind.equals("ReusedExchangeExec")) {
+                pending.push(new Node(Members.call(node.plan, "child"), node.canonical, true, node.cached));
+            } else if (kind.equals("InMemoryTableScanExec")) {
+                Object plan = Members.call(Members.call(node.plan, "relation"), "cachedPlan");
+                pending.push(new Node(plan, null, true, Members.call(plan, "id")));
+            } else if (kind.equals("CommandResultExec")) {
+                pending.push(new Node(Members.call(node.plan, "commandPhysicalPlan"), null, true, node.cached));
+            } else if (!kind.equals("ShuffleExchangeExec")
+                    || this.add(node.plan, node.canonical, node.cached, found, seen)) {
+                this.below(node, pending);
+            }
+        }
+        return found;
+    }
+
+    private boolean reuses(Object adaptive) throws Exception {
+        return ((Boolean) Members.call(Members.call(adaptive, "conf"), "exchangeReuseEnabled")).booleanValue();
+    }
+
+    /**
+     * The shuffle stages that were made of an adaptive plan and of its subqueries so far, without going through the plan.
+     * Cached frames in it have stages of their own.
+     */
+    private void stagesMade(Node adaptive, Found found, Set seen) throws Exception {
+        Object cache = Members.call(Members.call(adaptive.plan, "context"), "stageCache");
+        scala.collection.Iterator made = ((scala.collection.Map) cache).valuesIterator();
+        while (made.hasNext()) {
+            Object stage = made.next();
+            if (Members.kind(stage).equals("ShuffleQueryStageExec")) {
+                Object exchange = Members.call(stage, "plan");
+                if (Members.kind(exchange).equals("ShuffleExchangeExec")) {
+                    this.add(exchange, Members.call(stage, "_canonicalized"), adaptive.cached, found, seen);
+                }
+            }
+        }
+    }
+
+    /** Add the shuffle of an exchange, if its tasks are planned; whether it was not known before. */
+    private boolean add(Object exchange, Object canonical, Object cached, Found found, Set seen) throws Exception {
+        Object dependency = Members.field(exchange, "shuffleDependency");
+        if (dependency == null) {
+            return true;
+        }
+        Integer number = (Integer) Members.call(dependency, "shuffleId");
+        if (!seen.add(number)) {
+            return false;
+        }
+        Object form = canonical == null ? Members.call(exchange, "canonicalized") : canonical;
+        found.add(number, cached, exchange, dependency, form);
+        return true;
+    }
+
+    private void below(Node node, ArrayDeque pending) throws Exception {
+        boolean mayHoldPlans = node.mayHoldPlans
+                && ((TreeNode) node.plan).containsPattern(TreePattern.PLAN_EXPRESSION()); // here or further down
+        if (mayHoldPlans) {
+            Iterator subqueries = Members.items(Members.call(node.plan, "subqueries")).iterator();
+            while (subqueries.hasNext()) {
+                pending.push(new Node(subqueries.next(), null, true, node.cached));
+            }
+        }
+        Iterator children = Members.items(((TreeNode) node.plan).children()).iterator();
+        while (children.hasNext()) {
+            pending.push(new Node(children.next(), null, mayHoldPlans, node.cached));
+        }
+    }
+
+    /** Whether Python functions have a part in a canonical plan, cached frames and subqueries included. */
+    public boolean callsFunctions(Object canonical) throws Exception {
+        ArrayDeque pending = new ArrayDeque();
+        pending.push(canonical);
+        while (!pending.isEmpty()) {
+            Object node = pending.pop();
+            String kind = Members.kind(node);
+            if (kind.contains("Python") || kind.contains("Pandas") || kind.contains("Arrow")) {
+                return true;
+            }
+            if (kind.equals("InMemoryTableScanExec")) {
+                pending.push(Members.call(Members.call(node, "relation"), "cachedPlan"));
+            } else if (kind.equals("AdaptiveSparkPlanExec")) {
+                pending.push(Members.call(node, "initialPlan"));
+            } else if (this.stages.contains(kind)) {
+                pending.push(Members.call(node, "plan"));
+            }
+            pending.addAll(Members.items(((TreeNode) node).children()));
+            pending.addAll(Members.items(Members.call(node, "subqueries")));
+        }
+        return false;
+    }
+}

@@ -1,0 +1,34 @@
+"""Two outputs ask a Python function the same, at two times; the second one waits behind its shuffle for a file.
+
+Usage: asked_twice.py SOURCE WORLD TARGET RUN
+"""
+
+import sys
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+source, world, target, run = sys.argv[1:5]
+answer, gate = Path(world) / "answer", Path(world) / "gate"
+spark = SparkSession.builder.getOrCreate()
+
+
+def ask() -> DataFrame:
+    asked = F.udf(lambda _: answer.read_text(), "string", useArrow=False)
+    return spark.read.parquet(source).select(asked("customer").alias("answer")).groupBy("answer").count()
+
+
+def passes(_: str) -> bool:
+    import time
+
+    while not gate.exists():
+        time.sleep(0.05)
+    return True
+
+
+answer.write_text(f"run {run}, at first")
+ask().write.parquet(f"{target}/a")
+answer.write_text(f"run {run}, later")
+passed = F.udf(passes, "boolean", useArrow=False)("answer")
+ask().withColumn("passed", passed).write.parquet(f"{target}/b")
