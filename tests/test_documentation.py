@@ -81,7 +81,9 @@ def test_the_tests_that_documents_name_exist() -> None:
     """Each path below ``tests/`` is there, and has the test that is named behind ``::``."""
     named = re.compile(r"`(tests/[\w./-]+)(?:::(\w+))?`")
     documents = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
-    found = [(document, *match.groups()) for document in documents for match in named.finditer(document.read_text())]
+    found: list[tuple[Path, str, str | None]] = [
+        (document, match[1], match[2]) for document in documents for match in named.finditer(document.read_text())
+    ]
     assert len(found) > 50
     missing = [
         f"{document.name}: {path}::{name or ''}"

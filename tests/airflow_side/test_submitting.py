@@ -270,7 +270,7 @@ def test_the_credentials_of_a_profile(
         "[nightly]\naws_access_key_id = AKIDPROFILE\naws_secret_access_key = of/the/profile\nregion = eu-south-2\n"
     )
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(file))
-    monkeypatch.setattr("airflow_provider.airflow.aws.mask_secret", (masked := []).append)
+    monkeypatch.setattr("airflow_provider.airflow.aws.mask_secret", (masked := list[str]()).append)
     connect("spark_default", "spark", host="local[2]")
     connect("aws_default", "aws", extra={"profile_name": "nightly"})
     connect(

@@ -6,6 +6,7 @@ import json
 import re
 import time
 from dataclasses import asdict
+from typing import Any, cast
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -80,7 +81,7 @@ def test_a_changed_vertex_supersedes_the_old_one() -> None:
         start(2), init(2, "new-f", 4, name="a", because=("function f changed",)), done(0, 2, "new-f"),
     ]  # fmt: skip
     view = view_of(history)
-    old, new = view["vertices"]  # type: ignore[misc]
+    old, new = cast("list[dict[str, object]]", view["vertices"])
     assert (old["state"], new["state"], new["because"]) == ("SUPERSEDED", "RUNNING", ["function f changed"])
     assert (view["stored"], view["partitions"]) == (1, 4)
 
@@ -170,13 +171,14 @@ def test_steps_and_doubts_are_shown_and_nothing_else_that_the_driver_remembers()
     """Steps and streaming queries; of a write only why its rows may be there twice."""
     graph, history = ExecutionGraph(), JobHistory()
     graph.apply(ev.AttemptStarted(epoch=1, at=1.0))
-    for name, state in {
+    states: dict[str, dict[str, Any]] = {
         "step/load": {"result": 1},
         "streaming/clicks": {"status": "FINISHED"},
         "sink/0f3a": {"status": "WRITTEN", "doubt": ""},
         "unknown-sink/77": {"status": "RETURNED", "doubt": "sink table a: rows may be there twice."},
         "shuffle/x": {"rows": 1},
-    }.items():
+    }
+    for name, state in states.items():
         graph.apply(ev.CoordinatorSnapshot(epoch=1, at=2.0, coordinator=name, state=state))
     view = job_view("job", graph, history)
     assert view["kept"] == ["step/load", "streaming/clicks"]

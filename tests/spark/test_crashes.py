@@ -109,7 +109,8 @@ def test_killed_while_map_outputs_are_stored(
     )
     for part in range(24):
         pq.write_table(rows.slice(part * 250, 250), source / f"part-{part:02}.parquet")
-    driver.settings |= {
+    driver.settings = {
+        **driver.settings,
         "spark.sql.shuffle.partitions": "4",
         "spark.sql.adaptive.coalescePartitions.enabled": "false",
         "spark.sql.files.maxPartitionBytes": "4000",

@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -253,10 +254,10 @@ def test_a_generator_in_a_broadcast_variable_is_found() -> None:
     def f(x: int) -> float:
         return x * variable.value.random()  # type: ignore[name-defined, no-any-return]  # noqa: F821
 
-    from pyspark.broadcast import _from_id
+    from pyspark.broadcast import _from_id  # type: ignore[import-not-found]
 
     class Held:
-        def __reduce__(self) -> object:
+        def __reduce__(self) -> Any:
             return _from_id, (7,)
 
     f.__globals__["variable"] = Held()

@@ -190,7 +190,7 @@ def test_every_class_in_the_tables_exists(spark: SparkSession) -> None:
     def exists(name: str) -> bool:
         for package in packages:
             try:
-                spark._jvm.java.lang.Class.forName(f"org.apache.spark.sql.catalyst.{package}.{name}")
+                spark._jvm.java.lang.Class.forName(f"org.apache.spark.sql.catalyst.{package}.{name}")  # type: ignore[union-attr]
             except Exception:  # noqa: BLE001 - not in this package
                 continue
             return True

@@ -120,7 +120,7 @@ def test_only_so_much_waits(files: FileObjectStore, monkeypatch: pytest.MonkeyPa
         assert attempt.broken == []
         if many:
             attempt.append(*range(2, 100))
-            wait_until(lambda attempt=attempt: attempt.broken)
+            wait_until(lambda attempt=attempt: attempt.broken)  # type: ignore[misc]
         attempt.writer.close()
         assert attempt.broken == [store.error]
 

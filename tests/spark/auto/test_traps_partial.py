@@ -198,7 +198,7 @@ def test_reads_of_other_reducers_are_not_mixed(
     ):
 
         def stored() -> list[int]:
-            spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()  # type: ignore[union-attr]
+            spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
             first.application.look()
             vertices = first.application.registry.vertices.values()
             return [index for vertex in vertices if vertex.name == "shuffle(count)" for index in vertex.stored]

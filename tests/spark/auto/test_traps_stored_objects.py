@@ -42,6 +42,11 @@ def swapped(one: Path, other: Path) -> None:
     replaced(other, first)
 
 
+def removed(*paths: Path) -> None:
+    for path in paths:
+        path.unlink()
+
+
 HARMS: dict[str, Callable[[list[Path], list[Path]], None]] = {
     "description missing": lambda descriptions, blocks: descriptions[0].unlink(),
     "description cut": lambda descriptions, blocks: replaced(descriptions[0], descriptions[0].read_bytes()[:-1]),
@@ -57,7 +62,7 @@ HARMS: dict[str, Callable[[list[Path], list[Path]], None]] = {
         blocks[0], bytes([blocks[0].read_bytes()[0] ^ 1]) + blocks[0].read_bytes()[1:]
     ),
     "blocks swapped": lambda descriptions, blocks: swapped(*blocks),
-    "everything missing": lambda descriptions, blocks: [path.unlink() for path in (*descriptions, *blocks)] and None,
+    "everything missing": lambda descriptions, blocks: removed(*descriptions, *blocks),
 }
 
 
