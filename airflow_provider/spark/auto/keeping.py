@@ -20,7 +20,7 @@ from airflow_provider.core.partitions import StoredPartition
 from airflow_provider.core.quantities import bytes_text
 from airflow_provider.spark.auto.origin import ensure_same
 from airflow_provider.spark.auto.shuffle_vertex import ROWS, SIZE, NotKept, ShuffleIdentity, ShuffleVertex, title_of
-from airflow_provider.spark.jvm.exchanges import WeakShuffle
+from airflow_provider.spark.jvm.exchanges import WeakShuffle, kind
 from airflow_provider.spark.jvm.executors import on_executors
 from airflow_provider.spark.jvm.scala import items
 from airflow_provider.spark.jvm.session_settings import active_session, all_settings
@@ -77,7 +77,7 @@ class KeptShuffle:
         self._registry = registry
         self._tools = tools
         self._spark = spark
-        self._shuffle = WeakShuffle(spark._jvm, running)
+        self._shuffle = WeakShuffle(spark, running)
         self.number = running.number
         self._origin = origin
         self._purpose = purpose
@@ -191,7 +191,7 @@ class KeptShuffle:
         while pending:
             rdd = pending.pop()
             for dependency in items(rdd.dependencies()):
-                if "ShuffleDependency" in str(dependency.getClass().getSimpleName()):
+                if "ShuffleDependency" in kind(dependency):
                     upstream = self._registry.vertices.get(int(dependency.shuffleId()))
                     if upstream is not None and upstream.sealed:
                         found[upstream.vertex] = None

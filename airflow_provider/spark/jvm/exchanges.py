@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from airflow_provider.spark.jvm.queries import held_weakly
 from airflow_provider.spark.jvm.reflection import private_field
 from airflow_provider.spark.jvm.scala import companion, items
 from airflow_provider.spark.jvm.session_settings import pairs_of
@@ -66,10 +67,10 @@ class WeakShuffle:
     :param shuffle: whose number stays known
     """
 
-    def __init__(self, jvm: Any, shuffle: RunningShuffle) -> None:
+    def __init__(self, spark: Any, shuffle: RunningShuffle) -> None:
         self.number = shuffle.number
         parts = (shuffle.exchange, shuffle.dependency, shuffle.canonical)
-        self._parts = [jvm.java.lang.ref.WeakReference(part) for part in parts]
+        self._parts = [held_weakly(spark, part) for part in parts]
 
     def get(self) -> RunningShuffle | None:
         """Return the shuffle, to be let go soon; ``None`` if the script has dropped it."""
