@@ -33,7 +33,7 @@ from airflow_provider.storage.uris import open_store
 from benchmarks.drivers import environment
 from benchmarks.measure import cpu_of
 from tests.queries.compare import SAME_ENGINE, differences
-from tests.queries.data import QuerySuite, query_suite
+from tests.queries.query_data import QuerySuite, query_suite
 from tests.queries.runs import JOBS
 from tests.support.waiting import kill_tree, wait_until
 

@@ -16,7 +16,7 @@ import pytest
 from airflow.providers.common.compat.sdk import mask_secret
 from airflow.sdk._shared.secrets_masker import reset_secrets_masker
 
-from airflow_provider.airflow.bundle import build_bundle
+from airflow_provider.airflow.driver_bundle import build_bundle
 from airflow_provider.airflow.masking import masked
 from airflow_provider.airflow.order import UNREADABLE, Outcome
 from airflow_provider.airflow.user_application import ShippedApplication, ship

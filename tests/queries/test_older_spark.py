@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from airflow_provider.core import faults
-from tests.queries.data import QuerySuite
 from tests.queries.moments import KILLED, well
-from tests.queries.outputs import output_differences
+from tests.queries.query_data import QuerySuite
+from tests.queries.query_outputs import output_differences
 from tests.queries.runs import JOBS, ScriptRuns
 from tests.support.sparks import OTHERS, ROOT, spark_python
 

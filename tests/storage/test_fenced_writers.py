@@ -14,8 +14,8 @@ from airflow_provider.core.graph import ExecutionGraph
 from airflow_provider.storage.event_store import JobEventLog
 from airflow_provider.storage.files import FileObjectStore
 from airflow_provider.storage.object_store import ObjectStore
-from tests.storage.attempts import QUICK, Attempt, names
 from tests.storage.conftest import PREFIX, wait_until
+from tests.storage.writing_attempts import QUICK, Attempt, names
 from tests.support.stores import WatchedStore
 
 
