@@ -37,7 +37,7 @@ def test_a_zombie_is_fenced_by_its_successors_first_block(store: ObjectStore) ->
     assert successor.writer.flush()
     successor.writer.close()
     assert zombie.fenced == [2]
-    assert zombie.writer.fenced_by == 2
+    assert zombie.writer._fenced_by == 2
     assert zombie.broken == []
     logged = JobEventLog(store, PREFIX).read()
     assert names(logged.events) == ["AttemptStarted", "event 1", "AttemptStarted", "event 4"]
