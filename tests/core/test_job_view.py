@@ -150,12 +150,12 @@ def test_a_hundred_thousand_partitions_are_quick_and_small() -> None:
         [start(1), init(1, parallelism=100_000), *half, start(2), init(2, parallelism=100_000), *rest]
     )
 
-    began = time.perf_counter()
+    began = time.process_time()
     text = json.dumps(job_view("job", graph, history))
-    spent = time.perf_counter() - began
+    spent = time.process_time() - began
 
     assert len(text) < 200_000
-    assert spent < 1.0
+    assert spent < 1.0, f"{spent:.2f} s of this process"
 
 
 def test_a_larger_job_shows_several_partitions_in_a_cell() -> None:
