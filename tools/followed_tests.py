@@ -18,6 +18,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 BY_COMMAND = ("integration", "walk")
 """Markers that say which command runs a test."""
+PARAMETERS = "mark.parametrize("
 
 
 @dataclass(frozen=True)
@@ -40,8 +41,11 @@ class Test:
 
     @property
     def command(self) -> str:
-        """The markers among them that are written in the file; what a fixture asks for is not seen."""
-        return ", ".join(name for name in BY_COMMAND if f"mark.{name}" in self.decorators) or "test"
+        """Which command runs it, by the markers in its file; what a fixture asks for is not seen."""
+        lines = self.decorators.splitlines()
+        whole = [name for name in BY_COMMAND if any(f"mark.{name}" in line for line in lines if PARAMETERS not in line)]
+        partly = [name for name in BY_COMMAND if name not in whole and f"mark.{name}" in self.decorators]
+        return ", ".join([*(whole or ["test"]), *(f"{name} for some cases" for name in partly)])
 
 
 def main() -> int:
