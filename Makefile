@@ -3,7 +3,7 @@ SHELL := bash
 UV = $(or $(shell command -v uv),.tools/uv/bin/uv)
 RUN = $(UV) run --no-sync
 .DEFAULT_GOAL := help
-.PHONY: help setup lint format types test test-fast integration walk demo benchmark build docs lock clean
+.PHONY: help setup lint format types test test-fast coverage integration walk demo benchmark build docs lock clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -42,6 +42,9 @@ integration:  ## the rest of what CI runs: Airflow, browser, clusters, gateway, 
 test-fast:  ## only the tests that start no Spark, no Airflow and no other processes
 	@tools/setup.sh
 	$(RUN) pytest -m "not spark and not process and not airflow" $(ARGS)
+
+coverage:  ## the lines that make test runs in its own processes, with a floor
+	@$(MAKE) --no-print-directory test ARGS="--cov --cov-report=term $(ARGS)"
 
 walk:  ## hours: all that these two skip; every query of TPC-H (scale 1) and TPC-DS, killed at seeded moments
 	@tools/setup.sh java gateway sparks iceberg s3a

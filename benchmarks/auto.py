@@ -33,9 +33,9 @@ from airflow_provider.storage.uris import open_store
 from benchmarks.drivers import environment
 from benchmarks.measure import cpu_of
 from tests.queries.compare import SAME_ENGINE, differences
-from tests.queries.data import QuerySuite, query_suite
-from tests.queries.runs import JOBS, kill_tree
-from tests.support.waiting import wait_until
+from tests.queries.query_data import QuerySuite, query_suite
+from tests.queries.runs import JOBS
+from tests.support.waiting import kill_tree, wait_until
 
 GOALS = {"median_overhead": 0.02, "nightly_overhead": 0.02, "median_retry_ratio": 0.62}
 """The most that each should be; shares of the time without recovery, and of a full run."""

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from airflow_provider import __version__
 from airflow_provider.core import events, faults
 from airflow_provider.core.job import JobId
 from airflow_provider.core.options import RecoveryOptions, StorageOptions
@@ -81,7 +82,9 @@ def test_the_tests_that_documents_name_exist() -> None:
     """Each path below ``tests/`` is there, and has the test that is named behind ``::``."""
     named = re.compile(r"`(tests/[\w./-]+)(?:::(\w+))?`")
     documents = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
-    found = [(document, *match.groups()) for document in documents for match in named.finditer(document.read_text())]
+    found: list[tuple[Path, str, str | None]] = [
+        (document, match[1], match[2]) for document in documents for match in named.finditer(document.read_text())
+    ]
     assert len(found) > 50
     missing = [
         f"{document.name}: {path}::{name or ''}"
@@ -103,6 +106,12 @@ def test_every_row_of_the_seeds_names_a_module_and_a_test() -> None:
         (name,) = quoted(test)
         file, _, function = name.partition("::")
         assert f"def {function}(" in (ROOT / "tests" / file).read_text(), mechanism
+
+
+def test_the_release_notes_begin_with_the_version_of_the_package() -> None:
+    """The version stands in one place; the newest notes are of it, or say that they become it."""
+    notes = (ROOT / "CHANGELOG.md").read_text().split("\n## ")[1]
+    assert notes.startswith(f"[{__version__}]") or f"To become {__version__}." in notes
 
 
 def test_the_map_for_newcomers_leads_to_files_that_are_there() -> None:

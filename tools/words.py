@@ -39,7 +39,7 @@ def main() -> int:
             for pattern, say in patterns:
                 for match in pattern.finditer(line):
                     found += 1
-                    print(f"{name}:{number}: not {match.group()!r}; say {say}")  # noqa: T201
+                    print(f"{name}:{number}: not {match.group()!r}; say {say}")
     return min(found, 1)
 
 

@@ -16,11 +16,11 @@ from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.providers.common.compat.sdk import AirflowNotFoundException, mask_secret
 
 from airflow_provider.airflow.aws import AwsAccess
-from airflow_provider.airflow.bundle import build_bundle
 from airflow_provider.airflow.connection_form import told
 from airflow_provider.airflow.deployment import manager, require_deployment
 from airflow_provider.airflow.deployment_name import deployment_name
 from airflow_provider.airflow.detached import start_detached
+from airflow_provider.airflow.driver_bundle import build_bundle
 from airflow_provider.airflow.mark import job_mark, marked, usual_tags
 from airflow_provider.airflow.masking import secret_parts
 from airflow_provider.airflow.recovery_settings import SECRET, RecoverySettings, merge_settings

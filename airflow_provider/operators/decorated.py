@@ -21,7 +21,7 @@ from airflow.providers.common.compat.sdk import (
     task_decorator_factory,
 )
 
-from airflow_provider.airflow.bundle import build_bundle
+from airflow_provider.airflow.driver_bundle import build_bundle
 from airflow_provider.airflow.task_script import arguments_of, caller_signature, require_shippable, script_of
 from airflow_provider.core.errors import ConfigurationError
 from airflow_provider.hooks.spark_recovery import SparkRecoveryHook

@@ -11,13 +11,11 @@ memory is asked of the JVM that holds it, and no class of the user's is loaded f
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
 TypeJson = Any
@@ -59,15 +57,10 @@ class UnstorableType(Exception):
     """A type has no exact carrier; the text names it. It never leaves this package: the log says it."""
 
 
-def schema_of(df: DataFrame) -> TypeJson:
-    """Return the schema of *df* as its JVM tells it."""
-    return json.loads(df._jdf.schema().json())
-
-
 def refusal(schema: TypeJson) -> str:
     """Return why a schema cannot be stored exactly, naming column, type and remedy; empty text if it can.
 
-    :param schema: as :func:`schema_of` gives it
+    :param schema: as the JVM writes it
     """
     for field in schema["fields"]:
         try:

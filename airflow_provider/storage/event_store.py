@@ -113,11 +113,6 @@ class JobEventWriter:
         """How often the store has stopped to take events, up to now."""
         return self._outages
 
-    @property
-    def fenced_by(self) -> int | None:
-        """The epoch that a refused block has shown to own the job, ``None`` while none has."""
-        return self._fenced_by
-
     def begin(self, make_first: Callable[[ExecutionGraph], AttemptStarted]) -> ExecutionGraph:
         """Read the store, write this attempt's first block behind all others, and start the writer thread.
 

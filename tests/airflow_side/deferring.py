@@ -6,7 +6,7 @@ import asyncio
 import importlib
 import json
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 from airflow.providers.common.compat.sdk import TaskDeferred
 
@@ -45,7 +45,7 @@ def deferred_by(call: Callable[[], Any]) -> TaskDeferred:
 def resume(make: Callable[[], SparkRecoveryOperator], deferred: TaskDeferred, payload: Any, context: Any) -> Any:
     """Go on in another worker."""
     kept = json.loads(json.dumps({**(deferred.kwargs or {}), "event": payload}))
-    return make().resume_execution(cast("str", deferred.method_name), kept, context)
+    return make().resume_execution(deferred.method_name, kept, context)
 
 
 def run_try(
@@ -62,5 +62,5 @@ def run_try(
         except TaskDeferred as deferred:
             between(deferred)
             payload = first_event(rebuilt(deferred))
-            call = lambda d=deferred, p=payload: resume(make, d, p, context)  # noqa: E731
+            call = lambda d=deferred, p=payload: resume(make, d, p, context)  # type: ignore[misc]  # noqa: E731
     raise AssertionError("it defers for ever")

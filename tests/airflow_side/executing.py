@@ -26,7 +26,7 @@ needs_durable = pytest.mark.skipif(
 )
 
 
-JOB = JobId.of_task_instance("dag", TASK_INSTANCE["run_id"], "task")
+JOB = JobId.of_task_instance("dag", str(TASK_INSTANCE["run_id"]), "task")
 
 
 DRIVER = """\

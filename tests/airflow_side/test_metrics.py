@@ -19,10 +19,10 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from airflow_provider.airflow.telemetry import PREFIX, STORE_ERRORS, metrics_of, tags_of
 from airflow_provider.core import events as ev
-from airflow_provider.core.replay import replay
 from airflow_provider.core.report import build_report
 from tests.airflow_side.executing import DRIVER, FINISHED, Make, execute
 from tests.core.examples import HISTORY
+from tests.support.replaying import replay
 
 STORES = """\
 writer.append(ev.VertexInitialized(epoch=claim.epoch, vertex="v", name="v", fingerprint="f", parallelism=3, layout="l",

@@ -103,7 +103,7 @@ def test_airflow_discovers_the_provider() -> None:
     except ImportError:  # Airflow 3.1 has the hooks in the one manager
         hooks = manager.hooks
     else:
-        hooks = ProvidersManagerTaskRuntime().hooks
+        hooks = ProvidersManagerTaskRuntime().hooks  # type: ignore[assignment]
     found = manager.providers["airflow-provider-spark-recovery"]
     assert found.version == airflow_provider.__version__
     hook = hooks["spark_recovery"]

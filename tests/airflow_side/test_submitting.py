@@ -16,7 +16,7 @@ import pytest
 from airflow.providers.common.compat.sdk import mask_secret
 from airflow.sdk._shared.secrets_masker import reset_secrets_masker
 
-from airflow_provider.airflow.bundle import build_bundle
+from airflow_provider.airflow.driver_bundle import build_bundle
 from airflow_provider.airflow.masking import masked
 from airflow_provider.airflow.order import UNREADABLE, Outcome
 from airflow_provider.airflow.user_application import ShippedApplication, ship
@@ -270,7 +270,7 @@ def test_the_credentials_of_a_profile(
         "[nightly]\naws_access_key_id = AKIDPROFILE\naws_secret_access_key = of/the/profile\nregion = eu-south-2\n"
     )
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(file))
-    monkeypatch.setattr("airflow_provider.airflow.aws.mask_secret", (masked := []).append)
+    monkeypatch.setattr("airflow_provider.airflow.aws.mask_secret", (masked := list[str]()).append)
     connect("spark_default", "spark", host="local[2]")
     connect("aws_default", "aws", extra={"profile_name": "nightly"})
     connect(

@@ -49,7 +49,7 @@ def called(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 def test_a_function_and_its_arguments_survive_the_shipping() -> None:
     """Defined in a function, with texts over lines, defaults from outside and annotations that the driver lacks."""
 
-    def report(name: Tries, size: int = SIZE, *, ds: str, flag=SIZE > 2, **more: Any) -> str:
+    def report(name: Tries, size: int = SIZE, *, ds: str, flag: bool = SIZE > 2, **more: Any) -> str:
         """A docstring
         over lines.
         """
@@ -178,17 +178,17 @@ def test_airflow_finds_the_decorator_and_a_dag_uses_it() -> None:
         def job(spark: Any, day: str) -> dict[str, Any]:
             return {"rows": spark.range(3).count(), "day": day}
 
-        one = job("{{ ds }}")
+        one = job("{{ ds }}")  # type: ignore[call-arg, misc]
         job.override(task_id="many").expand(day=["a", "b"])
         with pytest.raises(TypeError):
-            job()
-    operator = one.operator
+            job()  # type: ignore[call-arg, misc]
+    operator = one.operator  # type: ignore[attr-defined]
     assert isinstance(operator, SparkRecoveryDecoratedOperator)
     assert (operator.retries, operator.resume, operator.multiple_outputs) == (2, "never", True)
     assert {"op_args", "op_kwargs", "conf", "event_store", "resume"} <= set(operator.template_fields)
     assert "application" not in operator.template_fields
     assert dag.task_dict["many"].is_mapped
-    unmapped = dag.task_dict["many"].unmap({"op_kwargs": {"day": "b"}})  # type: ignore[union-attr]
+    unmapped = dag.task_dict["many"].unmap({"op_kwargs": {"day": "b"}})
     assert isinstance(unmapped, SparkRecoveryDecoratedOperator)
     assert (unmapped.op_kwargs, unmapped.retries, unmapped.resume) == ({"day": "b"}, 2, "never")
     operator.render_template_fields(cast("Any", {"ds": "2026-02-02"}))

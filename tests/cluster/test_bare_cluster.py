@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pyspark
 import pytest
 
-from airflow_provider.airflow.bundle import build_bundle
+from airflow_provider.airflow.driver_bundle import build_bundle
 from airflow_provider.core import faults
 from airflow_provider.core.partitions import MAP_OUTPUT
 from tests.support.driver import SPARK_SETTINGS, DriverHarness

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from airflow_provider.core import events as ev
 from airflow_provider.core.classify import Need, classify
-from airflow_provider.core.replay import replay
 from tests.core.examples import done, end, init, start
+from tests.support.replaying import replay
 
 
 def _finished(vertex: str, *upstream: str, epoch: int = 1) -> list[ev.JobEvent]:

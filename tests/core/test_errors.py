@@ -26,5 +26,6 @@ def test_there_is_one_hierarchy_and_it_says_what_is_worth_another_try() -> None:
     """Every error of the project is a RecoveryError; a store may answer again, and the next epoch may be a free one."""
     kinds = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if kind.__module__ == errors.__name__]
     assert len(kinds) > 5
-    assert all(issubclass(kind, RecoveryError) for kind in kinds)
-    assert [kind for kind in kinds if kind.retryable] == [ClaimsLost, OwnershipUnconfirmed, StoreUnavailable]
+    errors_of_ours = [kind for kind in kinds if issubclass(kind, RecoveryError)]
+    assert errors_of_ours == kinds
+    assert [kind for kind in errors_of_ours if kind.retryable] == [ClaimsLost, OwnershipUnconfirmed, StoreUnavailable]

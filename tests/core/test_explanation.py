@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from airflow_provider.core import events as ev
 from airflow_provider.core.explanation import Amount, Explanation, explain_job
 from airflow_provider.core.explanation_text import format_explanation
-from airflow_provider.core.replay import replay
 from airflow_provider.core.report import SkippedReport
 from tests.core.examples import done, end, init, start
 from tests.core.examples import events as any_events
+from tests.support.replaying import replay
 
 SHUFFLE = {"rule": ev.SHUFFLE}
 SKIPPED = ev.VertexSkipped(epoch=1, name="count", reason="its plan has no shuffle")

@@ -12,9 +12,9 @@ from airflow_provider.core import events as ev
 from airflow_provider.core.failover import FailureHandlingResult, handle_failure, vertices_to_restart
 from airflow_provider.core.failure import Cause
 from airflow_provider.core.graph import RESTART_STRATEGY, ExecutionGraph
-from airflow_provider.core.replay import replay
 from airflow_provider.core.restart_strategy import FixedDelay, RestartMemory
 from tests.core.vertices import initialized
+from tests.support.replaying import replay
 
 NAMES = ["a", "b", "c", "d"]
 

@@ -8,9 +8,9 @@ from airflow_provider.core import events as ev
 from airflow_provider.core.classify import FinishedStatus, contradiction, finished_status
 from airflow_provider.core.graph import ExecutionGraph
 from airflow_provider.core.loss import Loss
-from airflow_provider.core.replay import replay
 from airflow_provider.core.snapshot import decode_graph, encode_graph
 from tests.core.vertices import initialized
+from tests.support.replaying import replay
 
 
 def partition(name: str, index: int) -> ev.PartitionFinished:

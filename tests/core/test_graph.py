@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from airflow_provider.core import events as ev
 from airflow_provider.core.errors import EventFormatError
 from airflow_provider.core.graph import ExecutionGraph, JobState
-from airflow_provider.core.replay import replay
 from airflow_provider.core.snapshot import decode_graph, encode_graph
 from tests.core.examples import done, end, init, start
 from tests.core.examples import events as any_events
+from tests.support.replaying import replay
 
 
 def test_an_empty_history_knows_nothing() -> None:

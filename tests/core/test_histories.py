@@ -11,10 +11,10 @@ import pytest
 from airflow_provider.core import faults
 from airflow_provider.core.events import JobEvent, decode_event, encode_event
 from airflow_provider.core.graph import JobState
-from airflow_provider.core.replay import replay
 from airflow_provider.core.snapshot import decode_graph, encode_graph
 from tests.core.examples import state_of
 from tests.support.record_histories import FOLDER, KINDS, summary
+from tests.support.replaying import replay
 
 FILES = sorted(FOLDER.glob("*.json"))
 

@@ -6,6 +6,7 @@ import json
 import re
 import time
 from dataclasses import asdict
+from typing import Any, cast
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -80,7 +81,7 @@ def test_a_changed_vertex_supersedes_the_old_one() -> None:
         start(2), init(2, "new-f", 4, name="a", because=("function f changed",)), done(0, 2, "new-f"),
     ]  # fmt: skip
     view = view_of(history)
-    old, new = view["vertices"]  # type: ignore[misc]
+    old, new = cast("list[dict[str, object]]", view["vertices"])
     assert (old["state"], new["state"], new["because"]) == ("SUPERSEDED", "RUNNING", ["function f changed"])
     assert (view["stored"], view["partitions"]) == (1, 4)
 
@@ -149,12 +150,12 @@ def test_a_hundred_thousand_partitions_are_quick_and_small() -> None:
         [start(1), init(1, parallelism=100_000), *half, start(2), init(2, parallelism=100_000), *rest]
     )
 
-    began = time.perf_counter()
+    began = time.process_time()
     text = json.dumps(job_view("job", graph, history))
-    spent = time.perf_counter() - began
+    spent = time.process_time() - began
 
     assert len(text) < 200_000
-    assert spent < 1.0
+    assert spent < 1.0, f"{spent:.2f} s of this process"
 
 
 def test_a_larger_job_shows_several_partitions_in_a_cell() -> None:
@@ -170,13 +171,14 @@ def test_steps_and_doubts_are_shown_and_nothing_else_that_the_driver_remembers()
     """Steps and streaming queries; of a write only why its rows may be there twice."""
     graph, history = ExecutionGraph(), JobHistory()
     graph.apply(ev.AttemptStarted(epoch=1, at=1.0))
-    for name, state in {
+    states: dict[str, dict[str, Any]] = {
         "step/load": {"result": 1},
         "streaming/clicks": {"status": "FINISHED"},
         "sink/0f3a": {"status": "WRITTEN", "doubt": ""},
         "unknown-sink/77": {"status": "RETURNED", "doubt": "sink table a: rows may be there twice."},
         "shuffle/x": {"rows": 1},
-    }.items():
+    }
+    for name, state in states.items():
         graph.apply(ev.CoordinatorSnapshot(epoch=1, at=2.0, coordinator=name, state=state))
     view = job_view("job", graph, history)
     assert view["kept"] == ["step/load", "streaming/clicks"]

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from airflow_provider.core import events as ev
 from airflow_provider.core.graph import MOST_PROBLEMS, ExecutionGraph
 from airflow_provider.core.loss import Loss, first_start_lost, not_determined
-from airflow_provider.core.replay import replay
 from airflow_provider.core.report import build_report, format_report
 from airflow_provider.core.snapshot import decode_graph, encode_graph
 from tests.core.examples import PLAUSIBLE, done, end, start, state_of
+from tests.support.replaying import replay
 
 
 def init(vertex: str, *upstream: str, deterministic: bool = True, epoch: int = 1) -> ev.VertexInitialized:

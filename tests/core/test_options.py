@@ -57,9 +57,9 @@ def test_flags() -> None:
         assert parse_flag(text, "o") is True
     for text in (False, "false", "no", "off", "0", 0):
         assert parse_flag(text, "o") is False
-    for text in ("", "maybe", "2", None):
+    for refused in ("", "maybe", "2", None):
         with pytest.raises(ConfigurationError, match="true or false"):
-            parse_flag(text, "o")
+            parse_flag(refused, "o")
 
 
 def test_the_defaults_are_those_of_the_design() -> None:

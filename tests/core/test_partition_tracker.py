@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from typing import cast
 
 import pytest
 from hypothesis import given
@@ -95,7 +96,8 @@ def test_a_release_that_is_illegal_releases_nothing() -> None:
 @given(st.lists(st.sampled_from(sorted(MOVES)), max_size=30))
 def test_any_sequence_follows_the_table(moves: list[str]) -> None:
     """The state after any number of tries, legal and illegal, is the one that the table leads to."""
-    made, state = PartitionTracker(), None
+    made = PartitionTracker()
+    state: PartitionState | None = None
     for move in moves:
         after = TABLE[move, state]
         if after is ILLEGAL:
@@ -103,7 +105,7 @@ def test_any_sequence_follows_the_table(moves: list[str]) -> None:
                 MOVES[move](made)
         else:
             MOVES[move](made)
-            state = after  # type: ignore[assignment]
+            state = cast("PartitionState | None", after)
         assert made.state("v", 0) is state
 
 

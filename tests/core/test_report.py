@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 
 from airflow_provider.core import events as ev
-from airflow_provider.core.replay import replay
 from airflow_provider.core.report import RETURNED, build_report, format_report
 from tests.core.examples import HISTORY, start
+from tests.support.replaying import replay
 
 
 def test_reused_and_computed_are_counted_for_the_newest_attempt() -> None:

@@ -45,12 +45,12 @@ _text = st.text(max_size=12) | st.sampled_from(
     st.builds(
         RunRequest,
         event_store=st.sampled_from(["s3://bucket/prefix", "file:///tmp/with%20space"]),
-        # "--" alone as an option's value is more than argparse can take; no task instance is called that.
+        # "--" alone as an option's value is more than argparse can take; no task instance, no file is called that.
         job=st.lists(_text, min_size=2, max_size=4).filter(any).map(lambda parts: JobId(tuple(parts))),
         application=st.sampled_from(["app.py", "/path/with space/app.py", "s3a://bucket/app.py"]),
         arguments=st.lists(_text, max_size=5).map(tuple),
         options=any_recovery_options,
-        storage=any_storage_options,
+        storage=any_storage_options.filter(lambda options: "--" not in vars(options).values()),
         fresh=_text.filter(lambda text: text != "--"),
         previous_lost=st.integers(0, 10**6),
         supervised=st.booleans(),

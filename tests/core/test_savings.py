@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider.core import events as ev
-from airflow_provider.core.replay import replay
 from airflow_provider.core.savings import (
     NOT_WHOLE,
     SUPERSEDED,
@@ -19,6 +18,7 @@ from airflow_provider.core.savings import (
 )
 from tests.core.examples import done, end, init, start
 from tests.core.examples import events as any_events
+from tests.support.replaying import replay
 
 SHUFFLE = {"rule": ev.SHUFFLE}
 

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from airflow_provider.core import events as ev
 from airflow_provider.core.errors import EventFormatError
-from airflow_provider.core.replay import replay
 from airflow_provider.core.snapshot import decode_graph, encode_graph, graph_size, is_due
 from tests.core.examples import PLAUSIBLE, done, init, start, state_of
 from tests.core.examples import events as any_events
+from tests.support.replaying import replay
 
 histories = st.lists(st.one_of(st.sampled_from(PLAUSIBLE), any_events), max_size=40) | st.permutations(PLAUSIBLE)
 

@@ -8,13 +8,13 @@ from random import Random
 
 from tests.differential.case import Case
 from tests.differential.cases import (
-    caching,
+    caches,
     draws,
-    driver_side,
+    driver_side_work,
     errors,
+    functions,
     libraries,
     programs,
-    python_functions,
     sql,
     writing,
 )
@@ -23,7 +23,7 @@ Maker = Callable[[Random], Case]
 
 FAMILIES: dict[str, Maker] = {
     name: maker
-    for module in (programs, sql, python_functions, draws, caching, writing, errors, driver_side, libraries)
+    for module in (programs, sql, functions, draws, caches, writing, errors, driver_side_work, libraries)
     for name, maker in module.FAMILIES.items()
 }
 WEIGHTS = {

@@ -9,7 +9,7 @@ import pytest
 
 from tests.differential.differential import MORE_PLAIN_RUNS
 from tests.differential.event_log import Query, Run, plan_differences, read_events
-from tests.queries.data import query_suite
+from tests.queries.query_data import query_suite
 from tests.queries.runs import JOBS, ScriptRuns
 
 FOR_EVENT_LOGS = {"spark.eventLog.rolling.enabled": "false", "spark.driver.memory": "3g"}

@@ -114,7 +114,7 @@ def test_clear_in_the_ui_resumes_and_the_page_shows_it(scene: Scene) -> None:
             By.XPATH, "//a[normalize-space()='Spark recovery' and contains(@href, '?dag_id=')]"
         ),
     )
-    browser.get(link.get_attribute("href"))
+    browser.get(link.get_attribute("href") or "")
     scene.wait_for("the grid", lambda: scene.css(".vertex canvas"))
     picture(browser, "page", whole=True, until="section:has(#attempts)")
     dark(browser, True)

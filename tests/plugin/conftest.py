@@ -87,7 +87,13 @@ class Run:
         """Run another driver of the same job, as the next try does."""
         self.site.orders.write_text(orders)
         request = RunRequest(self.site.event_store, self.job, "job.py", supervised=True)
-        command = [sys.executable, "-m", "tests.plugin.driver", "spark_recovery_runner.py", *request.to_arguments()]
+        command = [
+            sys.executable,
+            "-m",
+            "tests.plugin.ordered_driver",
+            "spark_recovery_runner.py",
+            *request.to_arguments(),
+        ]
         done = subprocess.run(
             command, env=self.site.processes.environment, capture_output=True, text=True, timeout=60, check=False
         )
@@ -136,7 +142,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     orders = folder / "orders"
     (folder / "bin").mkdir()
     submit = folder / "bin" / "spark-submit"
-    submit.write_text(f'#!/bin/sh\nexec {sys.executable} -m tests.plugin.driver "$@"\n')
+    submit.write_text(f'#!/bin/sh\nexec {sys.executable} -m tests.plugin.ordered_driver "$@"\n')
     submit.chmod(0o755)
     passwords = folder / "passwords.json"
     passwords.write_text(json.dumps(dict.fromkeys(USERS, PASSWORD)))

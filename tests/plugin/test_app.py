@@ -94,7 +94,7 @@ def test_without_permission_on_the_dag(failed: Run, user: str) -> None:
         assert failed.press(button, user).status_code == 403
         # Named twice, the DAG that is checked is the DAG that is used.
         twice = {"dag_id": ["etl", "other_dag"]}
-        assert failed.press(button, user, **twice).status_code in (403, 409)
+        assert failed.press(button, user, **twice).status_code in (403, 409)  # type: ignore[arg-type]
     assert find_discard(failed.site.store, failed.job.prefix, 1) is None
 
 
@@ -129,6 +129,7 @@ def test_other_sites_press_no_button(failed: Run, headers: dict[str, str]) -> No
     assert find_discard(failed.site.store, failed.job.prefix, 1) is None
 
 
+@pytest.mark.integration
 def test_discard(site: Site) -> None:
     """It keeps the partitions, says who did it, is in Airflow's audit log, and the next driver computes everything."""
     run = site.run("a b fail")
@@ -145,6 +146,7 @@ def test_discard(site: Site) -> None:
     assert view["attempts"][1]["fresh"] is True
 
 
+@pytest.mark.integration
 def test_without_a_discard_the_next_driver_reuses(site: Site) -> None:
     """The page tells kept from computed, and who has not looked at the newest attempt cannot discard it."""
     run = site.run("a fail")
@@ -156,6 +158,7 @@ def test_without_a_discard_the_next_driver_reuses(site: Site) -> None:
     assert "Attempt 2 has begun since the page was loaded" in refused.json()["detail"]
 
 
+@pytest.mark.integration
 def test_release(site: Site) -> None:
     """The partitions are gone, the story stays."""
     run = site.run("a b fail")
@@ -164,6 +167,7 @@ def test_release(site: Site) -> None:
     assert len(run.see().json()["view"]["attempts"]) == 1
 
 
+@pytest.mark.integration
 def test_a_driver_at_work_is_left_alone_and_its_job_is_followed(site: Site) -> None:
     """Its heartbeat moves: 409 with what to do. What it records shows up."""
     run = site.run("a fail")
@@ -197,6 +201,7 @@ def test_what_is_missing_is_said(failed: Run) -> None:
         assert failed.press(button, task_id="empty").status_code == 409
 
 
+@pytest.mark.integration
 def test_the_spark_ui(site: Site) -> None:
     """Of an attempt that is over nothing is known without a history server, and that is said."""
     run = site.run("a fail")

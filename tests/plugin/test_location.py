@@ -57,7 +57,7 @@ class Database:
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         for model in (DagRun, TaskInstance, XComModel):
-            model.__table__.create(engine)  # type: ignore[attr-defined]
+            model.__table__.create(engine)
         with engine.begin() as connection:
             run = {"id": 1, "dag_id": "etl", "run_id": "run-1", "run_type": "manual", "log_template_id": None}
             empty = dict.fromkeys(("data_interval_start", "data_interval_end", "logical_date"))

@@ -21,7 +21,7 @@ from tests.support.browser import Person, chromium, complaints, picture
 def test_what_was_superseded_is_not_counted() -> None:
     """Its partitions are no part of what the newest attempt has to store."""
     vertex = {"reused": 1, "computed": 2, "lost": 3, "missing": 4}
-    told = dict.fromkeys(("attempt", "partitions", "stored", "reused", "computed", "bytes_reused"), 0)
+    told: dict[str, Any] = dict.fromkeys(("attempt", "partitions", "stored", "reused", "computed", "bytes_reused"), 0)
     told |= {"state": "RUNNING", "task_seconds_saved": 0.0, "extra": "dropped"}
     vertices = [{**vertex, "state": "RUNNING"}, {**vertex, "state": "SUPERSEDED"}]
     found = summary({**told, "vertices": vertices})
@@ -140,7 +140,7 @@ def test_the_buttons_ask_first(tmp_path: Path, site: Site) -> None:
         for button, said in (("discard", "starts afresh"), ("release", "8 partitions deleted")):
             person.click(f"//button[@id='{button}']")
             person.click("//button[@id='confirm-yes']")
-            person.wait_for(said, lambda said=said: said in person.text("#notices [data-notice=done]"))
+            person.wait_for(said, lambda said=said: said in person.text("#notices [data-notice=done]"))  # type: ignore[misc]
             picture(browser, button)
         assert find_discard(site.store, run.job.prefix, 1) is not None
         assert "was discarded by ann" in person.text("#notices [data-notice=discard]")

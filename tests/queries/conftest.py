@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.queries.data import QuerySuite, query_suite
+from tests.queries.query_data import QuerySuite, query_suite
 
 SMALL = 0.01
 """Scale factor in each run of the tests."""

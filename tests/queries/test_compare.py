@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.queries.compare import OTHER_ENGINE, SAME_ENGINE, Tolerance, differences, out_of_order
-from tests.queries.outputs import output_differences
+from tests.queries.query_outputs import output_differences
 
 
 def table(*columns: list[Any], types: tuple[pa.DataType, ...] = ()) -> pa.Table:

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from airflow_provider.core import faults
-from tests.queries.data import QuerySuite
-from tests.queries.moments import KILLED, well
-from tests.queries.outputs import output_differences
+from tests.queries.query_data import QuerySuite
+from tests.queries.query_outputs import output_differences
 from tests.queries.runs import JOBS, ScriptRuns
+from tests.queries.seeded_moments import KILLED, well
 from tests.support.sparks import OTHERS, ROOT, spark_python
 
 pytestmark = [pytest.mark.process, pytest.mark.walk, pytest.mark.timeout(900)]

@@ -10,10 +10,10 @@ from random import Random
 import pytest
 
 from tests.queries.compare import OTHER_ENGINE, SAME_ENGINE, differences, out_of_order, spark_result
-from tests.queries.data import QuerySuite, connect
-from tests.queries.moments import KILLED, SEED, fault, killed_after, killed_at, moment, well
+from tests.queries.published_sql import CHANGES, order_keys, published_queries, spark_queries
+from tests.queries.query_data import QuerySuite, connect
 from tests.queries.runs import JOBS, ScriptRuns
-from tests.queries.sql import CHANGES, order_keys, published_queries, spark_queries
+from tests.queries.seeded_moments import KILLED, SEED, fault, killed_after, killed_at, moment, well
 
 pytestmark = [pytest.mark.process, pytest.mark.integration, pytest.mark.timeout(1200)]
 

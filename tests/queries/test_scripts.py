@@ -8,10 +8,10 @@ from random import Random
 
 import pytest
 
-from tests.queries.data import QuerySuite
-from tests.queries.moments import SEED, fault, killed_after, killed_at, moment, well
-from tests.queries.outputs import output_differences
+from tests.queries.query_data import QuerySuite
+from tests.queries.query_outputs import output_differences
 from tests.queries.runs import JOBS, SCRIPTS, ScriptRuns
+from tests.queries.seeded_moments import SEED, fault, killed_after, killed_at, moment, well
 
 pytestmark = [pytest.mark.process, pytest.mark.integration, pytest.mark.timeout(1200)]
 

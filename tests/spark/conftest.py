@@ -77,3 +77,15 @@ def reading(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     if request.param == "arrow":
         monkeypatch.setattr("airflow_provider.spark.points.reading.readable_by_jvm", lambda spark, path: False)
     return str(request.param)
+
+
+@pytest.fixture
+def module_folder(tmp_path: Path) -> Iterator[Path]:
+    """A folder on the path; what was imported from it is forgotten afterwards."""
+    before = set(sys.modules)
+    sys.path.insert(0, str(tmp_path))
+    yield tmp_path
+    sys.path.remove(str(tmp_path))
+    for name in set(sys.modules) - before:
+        if str(tmp_path) in str(getattr(sys.modules[name], "__spec__", "")):
+            del sys.modules[name]

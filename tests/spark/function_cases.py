@@ -12,7 +12,7 @@ from airflow_provider.spark.identity.functions import FunctionIdentity, Function
 
 def shipped(function: Any, return_type: Any = None) -> bytes:
     """What PySpark ships for *function*, as a UDF."""
-    return CloudPickleSerializer().dumps((function, return_type or LongType()))
+    return CloudPickleSerializer().dumps((function, return_type or LongType()))  # type: ignore[no-any-return]
 
 
 def command(source: str, return_type: Any = None) -> bytes:

@@ -101,8 +101,8 @@ def mortal_attempt(
     request = attempts.request()
     request = replace(request, options=replace(request.options, write_buffer_flush_interval=flush_interval))
     store = MortalStore(open_store(request.event_store, request.storage))
-    master = JobMaster(request, store, on_fenced=lambda _: None)
-    record = _MortalRecord(request, store, lambda _: None)
+    master = JobMaster(request, store, on_fenced=lambda _: None)  # type: ignore[arg-type]
+    record = _MortalRecord(request, store, lambda _: None)  # type: ignore[arg-type]
     record.lives_for, record.store, record.spark = lives_for + 2, store, spark  # two events begin an attempt
     master._record = record
     assert master.start()

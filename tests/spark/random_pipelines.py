@@ -142,7 +142,7 @@ def _apply(df: DataFrame, step: Step, data: Path, first: DataFrame | None) -> Da
             def scaled(v: pd.Series) -> pd.Series:
                 return v * n % 1000
 
-            return df.withColumn("v", F.pandas_udf(scaled, "long")("v"))
+            return df.withColumn("v", F.pandas_udf(scaled, "long")("v"))  # type: ignore[attr-defined]
         case "rand":
             return df.withColumn("r", F.rand(n) if n % 2 else F.rand())
         case "collect":

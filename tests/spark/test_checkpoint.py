@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -114,11 +114,11 @@ def _modulo(name: str, n: int) -> Column:
 def test_a_lost_partition_alone_is_computed_again(spark: SparkSession, attempts: Attempts) -> None:
     """Of a finished vertex only the partition whose object is gone is computed."""
 
-    def script() -> int:
+    def script() -> Any:
         return (
             checkpoint(spark.range(0, 100, 1, 4).withColumn("k", _modulo("id", 5)), "base")
             .selectExpr("sum(id * k)")
-            .first()[0]
+            .collect()[0][0]
         )
 
     with attempts.attempt():
@@ -134,11 +134,11 @@ def test_a_lost_partition_alone_is_computed_again(spark: SparkSession, attempts:
 def test_a_damaged_partition_is_never_read(spark: SparkSession, attempts: Attempts, damage: str) -> None:
     """A truncated object, or one with a flipped bit and the same size, is computed again."""
 
-    def script() -> int:
+    def script() -> Any:
         return (
             checkpoint(spark.range(0, 1000, 1, 4).withColumn("k", _modulo("id", 5)), "base")
             .selectExpr("sum(id * k)")
-            .first()[0]
+            .collect()[0][0]
         )
 
     with attempts.attempt():
@@ -251,7 +251,7 @@ def test_a_python_udf_above_a_recovery_point_runs(spark: SparkSession, attempts:
     twice = F.udf(lambda x: x * 2, "long")
     with attempts.attempt():
         kept = checkpoint(spark.range(5000).repartition(2, "id"), "numbers")
-        assert kept.withColumn("twice", twice("id")).selectExpr("sum(twice)").first()[0] == 4999 * 5000
+        assert kept.withColumn("twice", twice("id")).selectExpr("sum(twice)").first()[0] == 4999 * 5000  # type: ignore[index]
         above = checkpoint(kept.withColumn("twice", twice("id")), "doubled")
         assert above.count() == 5000
 

@@ -212,7 +212,7 @@ def test_no_thread_and_no_connection_is_left(spark: SparkSession, gate: CommitGa
     """A script may write thousands of times: neither Python nor the JVM keeps anything of a write."""
 
     def connections() -> int:
-        names = [str(thread.getName()) for thread in spark._jvm.java.lang.Thread.getAllStackTraces().keySet()]
+        names = [str(thread.getName()) for thread in spark._jvm.java.lang.Thread.getAllStackTraces().keySet()]  # type: ignore[union-attr]
         return sum(name.startswith("Thread-") for name in names)
 
     def write() -> None:

@@ -6,7 +6,7 @@ import random
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -149,7 +149,7 @@ def test_what_is_made_of_a_cached_frame_fits_to_it(spark: SparkSession, attempts
     """
     from pyspark.sql import functions as F
 
-    columns = {
+    columns: dict[str, Any] = {
         "by Spark": F.rand,
         "by a function": F.udf(lambda: random.random(), "double"),
         "": lambda: F.col("id") / 7,

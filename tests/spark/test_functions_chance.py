@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import random
 import re
-import sys
-from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -146,18 +145,6 @@ def test_what_is_the_same_in_each_run_is_none(name: str) -> None:
     assert draws(SAME[name]) == ()
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Iterator[Path]:
-    """A folder on the path; what was imported from it is forgotten afterwards."""
-    before = set(sys.modules)
-    sys.path.insert(0, str(tmp_path))
-    yield tmp_path
-    sys.path.remove(str(tmp_path))
-    for name in set(sys.modules) - before:
-        if str(tmp_path) in str(getattr(sys.modules[name], "__spec__", "")):
-            del sys.modules[name]
-
-
 HELPERS = """
 import logging, random, uuid
 from datetime import datetime
@@ -232,12 +219,12 @@ IN_MODULES: dict[str, tuple[str, tuple[str, ...]]] = {
 
 
 @pytest.mark.parametrize("name", IN_MODULES)
-def test_functions_of_own_modules_are_followed(folder: Path, name: str) -> None:
+def test_functions_of_own_modules_are_followed(module_folder: Path, name: str) -> None:
     """What a function reaches in the user's own modules counts, and what else stands there does not."""
-    (folder / "drawing_helpers.py").write_text(HELPERS)
-    (folder / "drawing_more.py").write_text("from drawing_helpers import new\ndef f(x):\n return new(x)")
-    (folder / "drawing_all.py").write_text("from drawing_helpers import *")
-    (folder / "drawing_now.py").write_text("import time\nNOW = time.time()")
+    (module_folder / "drawing_helpers.py").write_text(HELPERS)
+    (module_folder / "drawing_more.py").write_text("from drawing_helpers import new\ndef f(x):\n return new(x)")
+    (module_folder / "drawing_all.py").write_text("from drawing_helpers import *")
+    (module_folder / "drawing_now.py").write_text("import time\nNOW = time.time()")
     source, reached = IN_MODULES[name]
     found = draws(source)
     assert len(found) == len(reached)
@@ -253,10 +240,10 @@ def test_a_generator_in_a_broadcast_variable_is_found() -> None:
     def f(x: int) -> float:
         return x * variable.value.random()  # type: ignore[name-defined, no-any-return]  # noqa: F821
 
-    from pyspark.broadcast import _from_id
+    from pyspark.broadcast import _from_id  # type: ignore[import-not-found]
 
     class Held:
-        def __reduce__(self) -> object:
+        def __reduce__(self) -> Any:
             return _from_id, (7,)
 
     f.__globals__["variable"] = Held()

@@ -7,7 +7,6 @@ import py_compile
 import subprocess
 import sys
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,21 +15,9 @@ from airflow_provider.spark.identity.functions import FunctionIdentity, Function
 from tests.spark.function_cases import command, identity
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Iterator[Path]:
-    """A folder on the path; what was imported from it is forgotten afterwards."""
-    before = set(sys.modules)
-    sys.path.insert(0, str(tmp_path))
-    yield tmp_path
-    sys.path.remove(str(tmp_path))
-    for name in set(sys.modules) - before:
-        if str(tmp_path) in str(getattr(sys.modules[name], "__spec__", "")):
-            del sys.modules[name]
-
-
-def write(folder: Path, files: dict[str, str]) -> None:
+def write(module_folder: Path, files: dict[str, str]) -> None:
     for name, text in files.items():
-        path = folder / name
+        path = module_folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
 
@@ -169,14 +156,14 @@ REACHED: dict[str, tuple[str, dict[str, str], str, str]] = {
 
 
 @pytest.mark.parametrize("name", REACHED)
-def test_the_users_modules_count_by_their_source(name: str, folder: Path) -> None:
+def test_the_users_modules_count_by_their_source(name: str, module_folder: Path) -> None:
     """A change in a module of the user's that the function reaches changes its digest and is told by its name."""
     script, files, changed, text = REACHED[name]
-    write(folder, files)
+    write(module_folder, files)
     shipped = command(script)
     reader = FunctionReader({})
     before = reader.read(shipped)
-    write(folder, {changed: text})
+    write(module_folder, {changed: text})
     after = reader.read(shipped)
     assert before.opaque == after.opaque == ()
     assert before.digest != after.digest
@@ -184,60 +171,62 @@ def test_the_users_modules_count_by_their_source(name: str, folder: Path) -> Non
     assert {name for name in before.modules if before.modules[name] != after.modules[name]} >= {module}
 
 
-def test_how_a_module_is_written_does_not_count(folder: Path) -> None:
+def test_how_a_module_is_written_does_not_count(module_folder: Path) -> None:
     """Comments, docstrings, annotations that nothing reads and moved lines in a module keep the digest."""
-    write(folder, {"own_helper.py": "def g(x):\n k = 'a'\n return k"})
+    write(module_folder, {"own_helper.py": "def g(x):\n k = 'a'\n return k"})
     shipped = command(_SCRIPT)
     before = FunctionReader({}).read(shipped)
     text = (
         '"""A module."""\n\n# a comment\n\n\ndef g(x: int) -> str:\n    """Doc."""\n    k: str = ("a")\n    return k\n'
     )
-    write(folder, {"own_helper.py": text})
+    write(module_folder, {"own_helper.py": text})
     assert FunctionReader({}).read(shipped) == before
 
 
-def test_modules_that_are_not_reached_do_not_count(folder: Path) -> None:
+def test_modules_that_are_not_reached_do_not_count(module_folder: Path) -> None:
     """A module beside the one that is imported has no part in the identity."""
-    write(folder, {"own_helper.py": "g = len", "own_other.py": "k = 1"})
+    write(module_folder, {"own_helper.py": "g = len", "own_other.py": "k = 1"})
     __import__("own_other")
     found = FunctionReader({}).read(command(_SCRIPT))
     assert found.modules.keys() == {"own_helper"}
 
 
-def test_nothing_is_imported_in_order_to_look(folder: Path) -> None:
+def test_nothing_is_imported_in_order_to_look(module_folder: Path) -> None:
     """Modules that only executors will import are read, not run."""
-    write(folder, {"own_p/__init__.py": "raise SystemExit", "own_p/a.py": "k = 1"})
+    write(module_folder, {"own_p/__init__.py": "raise SystemExit", "own_p/a.py": "k = 1"})
     found = FunctionReader({}).read(command("def f(x):\n from own_p.a import k\n return k"))
     assert found.opaque == ()
     assert found.modules.keys() == {"own_p", "own_p.a"}
     assert "own_p" not in sys.modules
 
 
-def test_modules_in_an_archive_count(folder: Path) -> None:
+def test_modules_in_an_archive_count(module_folder: Path) -> None:
     """A module that was shipped in a zip counts by its source like any other."""
 
     def archived(text: str) -> FunctionIdentity:
-        with zipfile.ZipFile(folder / "lib.zip", "w") as archive:
+        with zipfile.ZipFile(module_folder / "lib.zip", "w") as archive:
             archive.writestr("own_zipped.py", text)
         sys.path_importer_cache.clear()
         return FunctionReader({}).read(command("def f(x):\n import own_zipped\n return own_zipped.k"))
 
-    sys.path.insert(0, str(folder / "lib.zip"))
+    sys.path.insert(0, str(module_folder / "lib.zip"))
     try:
         one, same, other = archived("k = 1"), archived("k = 1  # one"), archived("k = 2")
     finally:
-        sys.path.remove(str(folder / "lib.zip"))
+        sys.path.remove(str(module_folder / "lib.zip"))
     assert one.modules.keys() == {"own_zipped"}
     assert one == same
     assert one.digest != other.digest
 
 
-def test_modules_without_source_count_by_their_bytes(folder: Path) -> None:
+def test_modules_without_source_count_by_their_bytes(module_folder: Path) -> None:
     """Of a module that comes as bytecode alone the bytes count."""
 
     def compiled(text: str) -> FunctionIdentity:
-        write(folder, {"text.py": text})
-        py_compile.compile(str(folder / "text.py"), str(folder / "own_compiled.pyc"), invalidation_mode=unchecked)
+        write(module_folder, {"text.py": text})
+        py_compile.compile(
+            str(module_folder / "text.py"), str(module_folder / "own_compiled.pyc"), invalidation_mode=unchecked
+        )
         return FunctionReader({}).read(command("def f(x):\n import own_compiled\n return own_compiled.k"))
 
     unchecked = py_compile.PycInvalidationMode.UNCHECKED_HASH
@@ -258,9 +247,9 @@ def test_installed_packages_count_by_version() -> None:
     }
 
 
-def test_an_installed_package_of_another_version_differs(folder: Path) -> None:
+def test_an_installed_package_of_another_version_differs(module_folder: Path) -> None:
     """After an upgrade of a package that a function uses, its digest differs although no source was looked at."""
-    packages = folder / "site-packages"
+    packages = module_folder / "site-packages"
     write(packages, {"own_dist.py": "k = 1", "own_dist-1.0.dist-info/METADATA": "Name: own-dist\nVersion: 1.0\n"})
     write(packages, {"own_dist-1.0.dist-info/RECORD": "own_dist.py,,\n"})
     probe = (

@@ -68,7 +68,7 @@ def pandas_udf(df: DataFrame, k: int) -> DataFrame:
     def f(x: pd.Series) -> pd.Series:
         return x + k
 
-    return df.select(F.pandas_udf(f, "long")("id"))
+    return df.select(F.pandas_udf(f, "long")("id"))  # type: ignore[attr-defined]
 
 
 def native_arrow_udf(df: DataFrame, k: int) -> DataFrame:
@@ -77,7 +77,7 @@ def native_arrow_udf(df: DataFrame, k: int) -> DataFrame:
     def f(x: pa.Array) -> pa.Array:
         return pa.compute.add(x, k)
 
-    return df.select(F.arrow_udf(f, "long")("id"))
+    return df.select(F.arrow_udf(f, "long")("id"))  # type: ignore[attr-defined]
 
 
 def map_in_pandas(df: DataFrame, k: int) -> DataFrame:
@@ -107,7 +107,7 @@ def udtf(df: DataFrame, k: int) -> DataFrame:
             for _ in range(self.times):
                 yield (x,)
 
-    return F.udtf(Repeated, returnType="y long")(F.lit(1))  # type: ignore[no-any-return]
+    return F.udtf(Repeated, returnType="y long")(F.lit(1))  # type: ignore[arg-type, return-value]
 
 
 def large(df: DataFrame, k: int) -> DataFrame:

@@ -57,7 +57,7 @@ def save_validator(path: str) -> None:
 def save_weights(spark: SparkSession, path: str) -> None:
     from pyspark.mllib.regression import LinearRegressionModel
 
-    LinearRegressionModel([1.0], 0.0).save(spark.sparkContext, path)
+    LinearRegressionModel([1.0], 0.0).save(spark.sparkContext, path)  # type: ignore[arg-type]
 
 
 @contextmanager

@@ -110,8 +110,9 @@ def test_each_method_of_pyspark_that_writes_is_in_the_table() -> None:
         place = file.relative_to(folder.parent).with_suffix("")
         if {"connect", "tests", "examples", "pipelines"}.isdisjoint(place.parts):
             lines = file.read_text().splitlines()
-            for owner in ast.parse("\n".join(lines)).body if WRITES.search("\n".join(lines)) else ():
-                for method in owner.body if isinstance(owner, ast.ClassDef) else ():
+            tree = ast.parse("\n".join(lines) if WRITES.search("\n".join(lines)) else "")
+            for owner in (node for node in tree.body if isinstance(node, ast.ClassDef)):
+                for method in owner.body:
                     if isinstance(method, ast.FunctionDef) and WRITES.search(code_of(lines, method)):
                         found.add((".".join(place.parts), f"{owner.name}.{method.name}"))
     assert len(found) > 40
@@ -182,7 +183,7 @@ def test_what_is_patched_is_taken_back() -> None:
 
 def test_a_call_passes_the_stages_in_their_order(spark: Any) -> None:
     """The first part's stage is the outermost; arguments are found by position and by name."""
-    seen = []
+    seen = list[Any]()
 
     def outer(call: Call, proceed: Proceed) -> Any:
         seen.append(("outer", call.name, call.argument(0, "sqlQuery"), call.text_alone))

@@ -149,7 +149,11 @@ def test_a_driver_whose_role_has_expired_writes_nothing(
     assert "Nothing was written" in line
 
 
-@pytest.mark.parametrize("fault", [Drop(), Stall(), Answer(403, "AccessDenied")], ids=["refused", "hanging", "denied"])
+@pytest.mark.parametrize(
+    "fault",
+    [Drop(), Stall(), pytest.param(Answer(403, "AccessDenied"), marks=pytest.mark.walk)],
+    ids=["refused", "hanging", "denied"],
+)
 def test_a_write_waits_for_a_store_that_is_away(remote: tuple[Appends, FaultyServer], fault: Fault) -> None:
     """Nobody else has claimed the job: the write is late, and goes through once the store answers again."""
     appends, server = remote
@@ -265,7 +269,10 @@ def test_a_fenced_driver_ends_although_its_jvm_is_paused(appends: Appends, start
     assert appends.rows() == []
 
 
-@pytest.mark.parametrize("paused", ["driver and JVM", "driver of spark-submit and JVM", "JVM of a dead driver"])
+@pytest.mark.parametrize(
+    "paused",
+    ["driver and JVM", pytest.param("driver of spark-submit and JVM", marks=pytest.mark.walk), "JVM of a dead driver"],
+)
 def test_what_is_left_of_a_driver_on_this_machine_is_ended_before_it_is_replaced(appends: Appends, paused: str) -> None:
     """A driver that was paused, and a JVM whose driver was killed, are ended before the next attempt begins."""
     if "spark-submit" in paused:

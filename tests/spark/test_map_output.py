@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 
 from airflow_provider.core.errors import CorruptObject
 from airflow_provider.core.partitions import StoredPartition
-from airflow_provider.spark.local_dirs import NoRoom
+from airflow_provider.spark.local_dirs import LocalDirs, NoRoom
 from airflow_provider.spark.points.partition_io import Place
 from airflow_provider.spark.shuffles.map_output import (
-    LocalDirs,
     MapOutput,
     Written,
     remove_map_output,

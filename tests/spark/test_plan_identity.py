@@ -139,6 +139,7 @@ def test_small_differences_are_seen(
     assert identity(describe(spark.sql(one))) != identity(describe(spark.sql(other)))
 
 
+@pytest.mark.integration
 def test_width_and_depth_are_described_to_the_end(
     spark: SparkSession, describe: Callable[[DataFrame], PlanDescription]
 ) -> None:
@@ -190,7 +191,7 @@ def test_every_class_in_the_tables_exists(spark: SparkSession) -> None:
     def exists(name: str) -> bool:
         for package in packages:
             try:
-                spark._jvm.java.lang.Class.forName(f"org.apache.spark.sql.catalyst.{package}.{name}")
+                spark._jvm.java.lang.Class.forName(f"org.apache.spark.sql.catalyst.{package}.{name}")  # type: ignore[union-attr]
             except Exception:  # noqa: BLE001 - not in this package
                 continue
             return True

@@ -145,7 +145,14 @@ def tally() -> Iterator[Tally]:
         assert min(found.died, found.reused, found.notable) >= EXAMPLES // 5, f"too little happened: {found}"
 
 
-@pytest.mark.parametrize("seed", range(FIRST_SEED, FIRST_SEED + EXAMPLES))
+@pytest.mark.parametrize(
+    "seed",
+    [
+        # One of each kind of change here, others with make walk.
+        pytest.param(seed, marks=pytest.mark.walk) if seed >= FIRST_SEED + len(CHANGES) else seed
+        for seed in range(FIRST_SEED, FIRST_SEED + EXAMPLES)
+    ],
+)
 def test_a_retry_gives_the_right_rows_whatever_happened(
     spark: SparkSession, tmp_path: Path, tally: Tally, seed: int
 ) -> None:

@@ -136,6 +136,7 @@ def queries(draw: st.DrawFn) -> str:
     return " UNION ALL ".join(selects)
 
 
+@pytest.mark.integration
 @settings(max_examples=15, deadline=None, phases=(Phase.reuse, Phase.generate))  # to shrink through Spark takes minutes
 @given(query=queries())
 def test_random_rows_of_random_types_survive(spark: SparkSession, query: str) -> None:

@@ -254,7 +254,7 @@ def test_rows_of_one_run_go_before_the_retry_looks(
     """
 
     def script() -> None:
-        newest = spark.read.parquet(str(target)).agg(F.max("id")).first()[0] if target.exists() else -1
+        newest = spark.read.parquet(str(target)).agg(F.max("id")).first()[0] if target.exists() else -1  # type: ignore[index]
         rows = spark.range(20).where(F.col("id") > newest).withColumn("mark", OF_ONE_RUN[mark]())
         rows.write.mode(mode).parquet(str(target))
 
@@ -357,13 +357,13 @@ def test_statements_with_parameters_or_several_inserts(
         spark.sql(f"CREATE TABLE {name} (id BIGINT, s STRING) USING parquet")
     try:
         with retry(attempts):
-            spark.sql(text, arguments) if arguments else spark.sql(text)
+            spark.sql(text, arguments) if arguments else spark.sql(text)  # type: ignore[arg-type]
         first = counts()
         for name in ("one_of_two", "two_of_two"):
             if emptied in (name, "both"):
                 spark.sql(f"TRUNCATE TABLE {name}")
         with retry(attempts):
-            assert (spark.sql(text, arguments) if arguments else spark.sql(text)).collect() == []
+            assert (spark.sql(text, arguments) if arguments else spark.sql(text)).collect() == []  # type: ignore[arg-type]
         assert counts() == first
         assert sum(first) > 0
     finally:

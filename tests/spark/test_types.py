@@ -116,7 +116,7 @@ def test_char_and_varchar_survive_exactly(spark: SparkSession, attempts: Attempt
         assert_kept(context, df)
 
 
-class Both(T.UserDefinedType):  # type: ignore[type-arg]
+class Both(T.UserDefinedType):
     """A type that only Python knows: two numbers and a text."""
 
     @classmethod

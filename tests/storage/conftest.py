@@ -43,7 +43,7 @@ def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def server(request: pytest.FixtureRequest) -> S3Server:
     """The S3 server that an indirect parameter names."""
-    return request.getfixturevalue({"moto": "moto", "gateway": "s3_gateway"}[request.param])
+    return request.getfixturevalue({"moto": "moto", "gateway": "s3_gateway"}[request.param])  # type: ignore[no-any-return]
 
 
 @pytest.fixture(params=KINDS)
@@ -86,7 +86,8 @@ def job(proxy: FaultyServer, tmp_path: Path) -> Iterator[Job]:
 @pytest.fixture(scope="session")
 def quiet(shared_proxy: FaultyServer, tmp_path_factory: pytest.TempPathFactory) -> int:
     """How many requests a job makes that nobody harms."""
-    from tests.storage.s3_job import Job, is_right
+    from tests.storage.plain_driver import is_right
+    from tests.storage.s3_job import Job
 
     shared_proxy.reset()
     job = Job(shared_proxy, tmp_path_factory.mktemp("quiet"), f"misbehaves/{uuid.uuid4().hex}", ACCESS.session())

@@ -10,7 +10,6 @@ import pytest
 from airflow_provider.core.errors import StoreUnavailable
 from airflow_provider.core.events import AttemptStarted, JobFinished
 from airflow_provider.core.partitions import StoredPartition
-from airflow_provider.core.replay import replay
 from airflow_provider.core.report import JobReport, build_report
 from airflow_provider.storage.acknowledgement import take_notice
 from airflow_provider.storage.claims import Claims
@@ -18,6 +17,7 @@ from airflow_provider.storage.files import FileObjectStore
 from airflow_provider.storage.object_store import ObjectStore
 from airflow_provider.storage.partition_store import PartitionStore
 from tests.storage.conftest import PREFIX
+from tests.support.replaying import replay
 from tests.support.stores import WatchedStore
 
 LOG = logging.getLogger("tests")

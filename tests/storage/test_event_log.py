@@ -13,8 +13,8 @@ from airflow_provider.core.errors import (
 from airflow_provider.storage.blocks import BlockHeader, decode_block, encode_block
 from airflow_provider.storage.event_store import JobEventLog
 from airflow_provider.storage.files import FileObjectStore
-from tests.storage.attempts import Attempt, block_key, block_keys, names
 from tests.storage.conftest import PREFIX
+from tests.storage.writing_attempts import Attempt, block_key, block_keys, names
 from tests.support.stores import WatchedStore
 
 

@@ -17,8 +17,8 @@ from airflow_provider.core.options import RecoveryOptions
 from airflow_provider.storage.event_store import JobEventLog
 from airflow_provider.storage.files import FileObjectStore
 from airflow_provider.storage.object_store import ObjectStore
-from tests.storage.attempts import QUICK, Attempt, block_key, block_keys, names
 from tests.storage.conftest import PREFIX, wait_until
+from tests.storage.writing_attempts import QUICK, Attempt, block_key, block_keys, names
 from tests.support.stores import WatchedStore
 
 

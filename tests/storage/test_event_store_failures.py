@@ -26,8 +26,8 @@ from airflow_provider.storage.blocks import BlockHeader, encode_block
 from airflow_provider.storage.claims import Claims
 from airflow_provider.storage.event_store import JobEventLog, JobEventWriter
 from airflow_provider.storage.files import FileObjectStore
-from tests.storage.attempts import QUICK, SLOW, Attempt, FailingStore, block_key, names
 from tests.storage.conftest import PREFIX, wait_until
+from tests.storage.writing_attempts import QUICK, SLOW, Attempt, FailingStore, block_key, names
 from tests.support.stores import WatchedStore
 
 
@@ -120,7 +120,7 @@ def test_only_so_much_waits(files: FileObjectStore, monkeypatch: pytest.MonkeyPa
         assert attempt.broken == []
         if many:
             attempt.append(*range(2, 100))
-            wait_until(lambda attempt=attempt: attempt.broken)
+            wait_until(lambda attempt=attempt: attempt.broken)  # type: ignore[misc]
         attempt.writer.close()
         assert attempt.broken == [store.error]
 

@@ -9,8 +9,8 @@ from airflow_provider.storage.event_log import JobEventLog
 from airflow_provider.storage.files import FileObjectStore
 from airflow_provider.storage.follower import JobFollower
 from airflow_provider.storage.object_store import ObjectStore
-from tests.storage.attempts import Attempt, block_key, block_keys, names
 from tests.storage.conftest import PREFIX
+from tests.storage.writing_attempts import Attempt, block_key, block_keys, names
 from tests.support.stores import WatchedStore
 
 

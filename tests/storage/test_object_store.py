@@ -41,7 +41,7 @@ def test_create_only_refuses_a_taken_key_and_keeps_the_first(store: ObjectStore)
     store.put_new("claims/1", b"first")
     with pytest.raises(ObjectExists) as caught:
         store.put_new("claims/1", b"second")
-    assert caught.value.ids["key"].endswith("claims/1")
+    assert str(caught.value.ids["key"]).endswith("claims/1")
     with pytest.raises(ObjectExists):
         store.put_new("claims/1", b"first")
     assert store.get("claims/1") == b"first"

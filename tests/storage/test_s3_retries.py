@@ -86,7 +86,7 @@ def test_the_default_policy_gives_up_within_half_a_minute() -> None:
     longest = sum(min(policy.longest_pause, policy.first_pause * 2**n) for n in range(5))
     assert longest < policy.deadline <= 15
     client = s3_store("http://127.0.0.1:1")._client
-    assert client.meta.config.connect_timeout + client.meta.config.read_timeout + policy.deadline <= 35
+    assert client.meta.config.connect_timeout + client.meta.config.read_timeout + policy.deadline <= 35  # type: ignore[attr-defined]
 
 
 def test_a_lost_answer_to_a_creation_shows_as_existing_with_our_content(proxy: FaultyServer) -> None:

@@ -86,7 +86,7 @@ def test_a_process_makes_one_client_per_environment(moto: S3Server, monkeypatch:
 )
 def test_moments_are_read_as_botocore_reads_them(written: str | int) -> None:
     """The quick way for S3's own form changes nothing, and every other form is left to botocore."""
-    assert read_timestamp(written) == parse_timestamp(written)
+    assert read_timestamp(written) == parse_timestamp(written)  # type: ignore[arg-type]
 
 
 def test_what_is_no_moment_is_botocores_error() -> None:

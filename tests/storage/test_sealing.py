@@ -22,9 +22,9 @@ from airflow_provider.storage.liveness import Life, Liveness
 from airflow_provider.storage.object_store import ObjectStore
 from airflow_provider.storage.sealing import SEAL_SIZE, Seal, SealedStore
 from airflow_provider.storage.uris import open_store
-from tests.storage.attempts import Attempt, block_key, block_keys
 from tests.storage.conftest import PREFIX
 from tests.storage.plain_driver import JOB, PARTITIONS, Rows, Script, is_right, request_for, run_job
+from tests.storage.writing_attempts import Attempt, block_key, block_keys
 from tests.support.stores import WatchedStore
 
 SECRET, OTHER = "s" * 32, "another secret that nobody has guessed"

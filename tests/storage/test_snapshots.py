@@ -21,8 +21,8 @@ from airflow_provider.storage.event_store import JobEventLog
 from airflow_provider.storage.files import FileObjectStore
 from airflow_provider.storage.object_store import ObjectStore
 from airflow_provider.storage.snapshots import Snapshots
-from tests.storage.attempts import SLOW, Attempt, block_key, block_keys
 from tests.storage.conftest import PREFIX, wait_until
+from tests.storage.writing_attempts import SLOW, Attempt, block_key, block_keys
 from tests.support.stores import WatchedStore
 
 

@@ -194,9 +194,7 @@ class FaultyServer:
             handler.wfile.write(body[:cut])
 
 
-def times(
-    count: int, fault: Answer | Drop | LoseAnswer, method: str = "", part: str = ""
-) -> Callable[[Request], Fault]:
+def times(count: int, fault: Fault, method: str = "", part: str = "") -> Callable[[Request], Fault]:
     """A fault that strikes the first *count* requests that fit."""
     left = [count]
 

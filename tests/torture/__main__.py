@@ -18,8 +18,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tests.support.quick_jvm import write_archive
+from tests.torture.jobs_in_turn import STORES, walk
 from tests.torture.torture import Outcome
-from tests.torture.walk import STORES, walk
 
 
 def main() -> int:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.torture.jobs_in_turn import walk
 from tests.torture.outputs import Write, differences, two_drivers
-from tests.torture.walk import walk
 
 SEED = int(os.environ.get("SPARK_RECOVERY_SEED", "1"))
 REPEATING = 27

@@ -15,9 +15,10 @@ from airflow_provider.spark.calls import Call, Kind, Proceed, Stages
 from airflow_provider.spark.jvm.adaptive_plan import has_begun, runs_later
 from airflow_provider.spark.jvm.commands import WritingCommand
 from airflow_provider.spark.jvm.execution import in_execution
+from airflow_provider.spark.jvm.queries import is_classic_session, query_of
 from airflow_provider.spark.jvm.relation import cached_below
 from airflow_provider.spark.jvm.session_settings import QuerySettings, all_settings
-from airflow_provider.spark.jvm.write_commands import Writing, command_execution, no_rows, run_command
+from airflow_provider.spark.jvm.write_commands import command_execution, no_rows, run_command, written_through
 
 if TYPE_CHECKING:
     from airflow_provider.spark.auto.restoring import Restorer
@@ -34,26 +35,26 @@ def restored_actions(restorer: Restorer) -> Stages:
         return True
 
     def own_query(call: Call, proceed: Proceed) -> Any:
-        restorer.before(call.owner.sparkSession, call.owner._jdf.queryExecution())
+        restorer.before(call.owner.sparkSession, query_of(call.owner))
         return proceed()
 
     def to_rdd(call: Call, proceed: Proceed) -> Any:
         frame = call.owner
         if not in_execution(frame.sparkSession):
-            restorer.before(frame.sparkSession, frame._jdf.queryExecution(), in_tasks=False)
+            restorer.before(frame.sparkSession, query_of(frame), in_tasks=False)
         return proceed()
 
     def count(call: Call, proceed: Proceed) -> int:
         """``count()`` runs an aggregate of its own; it is the one that ``groupBy().count()`` makes."""
         counted = call.owner.groupBy().count()
-        if not restorer.before(call.owner.sparkSession, counted._jdf.queryExecution()):
+        if not restorer.before(call.owner.sparkSession, query_of(counted)):
             return int(proceed())
         return int(counted.collect()[0][0])
 
     def sql(call: Call, proceed: Proceed) -> Any:
         """SQL that writes the rows of a query runs as soon as ``sql()`` is called."""
         spark, text = call.owner, call.argument(0, "sqlQuery")
-        plain = isinstance(text, str) and call.text_alone and hasattr(spark, "_jsparkSession")
+        plain = isinstance(text, str) and call.text_alone and is_classic_session(spark)
         command = WritingCommand.parse(spark, text) if plain else None
         execution = command_execution(spark, command.statement) if command is not None else None
         if execution is None or not before_writing(spark, execution):
@@ -63,13 +64,9 @@ def restored_actions(restorer: Restorer) -> Stages:
 
     def write(call: Call, proceed: Proceed) -> Any:
         """Let the JVM's writer make its command, and run it with a plan that begins with what survived."""
-        writer = call.owner
-        spark = writer._df.sparkSession
-        writer._jwrite = Writing(writer._jwrite, spark, functools.partial(before_writing, spark))
-        try:
+        spark = call.owner._df.sparkSession
+        with written_through(call.owner, functools.partial(before_writing, spark)):
             return proceed()
-        finally:
-            writer._jwrite = writer._jwrite.unwrapped()
 
     return {Kind.QUERY: own_query, Kind.TO_RDD: to_rdd, Kind.COUNT: count, Kind.SQL: sql, Kind.WRITE: write}
 
@@ -85,7 +82,7 @@ def noted_rdds(watcher: Watcher) -> Stages:
         application = watcher.application()
         if application is not None:
             with suppress(Exception):  # the frame itself says what is wrong with it
-                spark, execution = call.owner.sparkSession, call.owner._jdf.queryExecution()
+                spark, execution = call.owner.sparkSession, query_of(call.owner)
                 plan = execution.executedPlan()  # what follows asks for it first thing, in this thread
                 if runs_later(plan) or cached_below(call.owner):
                     application.leave_alone("rdd", "its shuffles run in a later job, with settings that are not known")

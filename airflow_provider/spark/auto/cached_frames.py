@@ -15,6 +15,7 @@ from airflow_provider.core.digest import digest
 from airflow_provider.spark.calls import Call, Kind, Proceed, Stages
 from airflow_provider.spark.identity.fingerprint import fingerprint
 from airflow_provider.spark.jvm.exchanges import cached_plan
+from airflow_provider.spark.jvm.queries import calls_python, is_classic
 from airflow_provider.spark.jvm.relation import cached_as
 
 if TYPE_CHECKING:
@@ -38,10 +39,7 @@ def noted_caches(context: RecoveryContext) -> Stages:
 
 
 def _note(context: RecoveryContext, df: Any) -> None:
-    if not hasattr(df, "_jdf"):
-        return
-    patterns = df.sparkSession._jvm.org.apache.spark.sql.catalyst.trees.TreePattern
-    if not df._jdf.queryExecution().analyzed().containsPattern(patterns.PYTHON_UDF()):
+    if not is_classic(df) or not calls_python(df):
         return  # its shuffles need not be counted
     relation, known = cached_as(df), context.application.cached
     if relation is None:

@@ -21,7 +21,7 @@ from airflow_provider.core.partitions import StoredPartition
 from airflow_provider.core.quantities import bytes_text
 from airflow_provider.spark.auto.origin import ensure_same
 from airflow_provider.spark.auto.shuffle_vertex import ROWS, SIZE, NotKept, ShuffleIdentity, ShuffleVertex, title_of
-from airflow_provider.spark.jvm.exchanges import calls_functions
+from airflow_provider.spark.jvm.exchanges import calls_functions, kind
 from airflow_provider.spark.jvm.executors import on_executors
 from airflow_provider.spark.jvm.scala import items
 from airflow_provider.spark.jvm.session_settings import active_session, all_settings
@@ -212,7 +212,7 @@ class KeptShuffle:
         while pending:
             rdd = pending.pop()
             for dependency in items(rdd.dependencies()):
-                if "ShuffleDependency" in str(dependency.getClass().getSimpleName()):
+                if "ShuffleDependency" in kind(dependency):
                     upstream = self._registry.vertices.get(int(dependency.shuffleId()))
                     if upstream is not None and upstream.sealed:
                         found[upstream.vertex] = None

@@ -28,6 +28,7 @@ from airflow_provider.spark.jvm.adaptive_plan import AdaptivePlan, adaptive_plan
 from airflow_provider.spark.jvm.exchanges import BROADCAST_STAGE, SHUFFLE_EXCHANGE, SHUFFLE_STAGE, kind
 from airflow_provider.spark.jvm.executors import allocates_dynamically, report_shuffle_file
 from airflow_provider.spark.jvm.map_output_tracker import MapOutputTracker
+from airflow_provider.spark.jvm.queries import hash_of
 from airflow_provider.spark.jvm.reflection import NoSuchMember
 from airflow_provider.spark.jvm.session_settings import QuerySettings, active_session, all_settings, settings_of_tasks
 from airflow_provider.spark.points.reading import location
@@ -91,7 +92,7 @@ class Restorer:
                 return False
             with self._lock, active_session(spark):
                 if application.begins(execution) > 1:
-                    self._wait_for({_identity(spark, execution)})
+                    self._wait_for({hash_of(spark, execution)})
                     return False
                 settings = QuerySettings(all_settings(spark), in_tasks)
                 plan = _Plan(self._context, application, spark, self._wanted, self._lock, settings)
@@ -109,7 +110,7 @@ class Restorer:
     def _restore(self, plan: _Plan, spark: Any, execution: Any) -> None:
         """Let threads wait for each other where they share a plan: that of a frame, or of a cached one below it."""
         adaptive = list(adaptive_plans(execution.executedPlan(), spark))
-        own = {_identity(spark, owner) for owner in (execution, *(plan for plan, _ in adaptive))}
+        own = {hash_of(spark, owner) for owner in (execution, *(plan for plan, _ in adaptive))}
         self._wait_for(own)
         self._under_way |= own
         try:
@@ -127,10 +128,6 @@ class Restorer:
         :raises RecoveryError: it does not, or cannot find out
         """
         self._context.master.check_now()
-
-
-def _identity(spark: Any, owner: Any) -> int:
-    return int(spark._jvm.java.lang.System.identityHashCode(owner))
 
 
 class _Plan:

@@ -18,7 +18,7 @@ from airflow_provider.core.digest import digest
 from airflow_provider.core.events import MOST_PARTITIONS, SHUFFLE, VertexInitialized
 from airflow_provider.core.vertex_token import vertex_identity
 from airflow_provider.spark.identity.fingerprint import exchange_fingerprint
-from airflow_provider.spark.jvm.exchanges import functions_of_several_rows
+from airflow_provider.spark.jvm.exchanges import functions_of_several_rows, kind
 from airflow_provider.spark.jvm.layout import CUTTING_SETTINGS, WHOLE, describe_layout
 from airflow_provider.spark.jvm.scala import items
 from airflow_provider.spark.jvm.session_settings import all_settings, settings_set
@@ -66,9 +66,9 @@ class ShuffleIdentity:
         :raises NotKept: it has none that is certain
         """
         partitioning = exchange.outputPartitioning()
-        kind = str(partitioning.getClass().getSimpleName()).rstrip("$")
-        if kind not in _PARTITIONINGS:
-            raise NotKept(f"its rows are spread by {kind}, which is not the same in every run")
+        spread = kind(partitioning).rstrip("$")
+        if spread not in _PARTITIONINGS:
+            raise NotKept(f"its rows are spread by {spread}, which is not the same in every run")
         fingerprint = exchange_fingerprint(spark, context, canonical, settings)
         reasons = (*fingerprint.opaque, *fingerprint.not_deterministic)
         if reasons:
@@ -117,14 +117,14 @@ class ShuffleIdentity:
 def title_of(exchange: Any) -> str:
     """Return what the log calls a shuffle, by what it shuffles."""
     partitioning = exchange.outputPartitioning()
-    hashed = partitioning.getClass().getSimpleName() == "HashPartitioning"
+    hashed = kind(partitioning) == "HashPartitioning"
     names = ", ".join(_name_of(key) for key in items(partitioning.expressions())) if hashed else ""
     text = f"{SHUFFLE}({names})" if names else SHUFFLE
     return text if len(text) <= 60 else f"{text[:58]}…)"
 
 
 def _name_of(key: Any) -> str:
-    return str(key.name() if key.getClass().getSimpleName() in _NAMED else key.prettyName())
+    return str(key.name() if kind(key) in _NAMED else key.prettyName())
 
 
 @dataclass

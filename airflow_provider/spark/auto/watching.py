@@ -23,6 +23,7 @@ from airflow_provider.spark.environment import ship_package
 from airflow_provider.spark.jvm.exchanges import RunningQueries, is_of_a_stream, shuffles_of
 from airflow_provider.spark.jvm.executors import is_local, on_executors
 from airflow_provider.spark.jvm.map_output_tracker import MapOutputTracker, not_sparks_own_files
+from airflow_provider.spark.jvm.queries import WeakCounts, held_weakly, is_stopped, session_of
 from airflow_provider.spark.jvm.session_settings import active_session, application_settings, serves_spark_connect
 from airflow_provider.spark.jvm.stage_metrics import StageMetricsReader
 from airflow_provider.spark.shuffles.map_output import remove_map_output
@@ -106,13 +107,11 @@ class Application:
         self._kept: dict[int, KeptShuffle] = {}
         self._unseen: dict[int, _Unseen] = {}
         self._left_alone: set[str] = set()
-        self._actions = spark._jvm.java.util.WeakHashMap()
+        self._actions = WeakCounts(spark)
 
     def begins(self, execution: Any) -> int:
         """Count the actions of a query, from 1; the caller sees to it that threads come one after the other."""
-        number = int(self._actions.getOrDefault(execution, 0)) + 1
-        self._actions.put(execution, number)
-        return number
+        return self._actions.add(execution)
 
     def note(self, execution: Any, settings: QuerySettings) -> None:
         """Look at the plan of a query of this thread that Spark does not announce, as long as the script holds it.
@@ -120,7 +119,7 @@ class Application:
         :param execution: its ``QueryExecution``, of which nothing has run yet
         :param settings: what it runs with
         """
-        held = self._spark._jvm.java.lang.ref.WeakReference(execution)
+        held = held_weakly(self._spark, execution)
         with self._noting:
             self._noted.append((held, Origin(settings), self._context.purposes.own))
 
@@ -220,19 +219,6 @@ def _remove_here(dirs: LocalDirs, outputs: Sequence[MapOutput]) -> list[int]:
     return []
 
 
-def session_of(spark: Any, jsession: Any) -> Any:
-    """Return the Python side of a session of the JVM's.
-
-    Not by the constructor, which makes it the default of this process and of ``RDD.toDF``.
-    """
-    session: Any = object.__new__(type(spark))
-    session.__dict__.update(spark.__dict__)
-    session.__dict__.pop("_conf", None)
-    session.__dict__.pop("_catalog", None)
-    session._jsparkSession = jsession
-    return session
-
-
 class Watcher:
     """Looks at whatever Spark application the script has, as long as the script runs."""
 
@@ -260,7 +246,7 @@ class Watcher:
         from pyspark.sql import SparkSession
 
         context, session = SparkContext._active_spark_context, SparkSession._instantiatedSession
-        if context is None or session is None or getattr(context, "_jsc", None) is None or session._sc is not context:
+        if context is None or session is None or is_stopped(context) or session._sc is not context:
             return None
         with self._lock:
             if self._context_seen is not context:

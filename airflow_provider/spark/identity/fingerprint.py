@@ -20,6 +20,7 @@ from airflow_provider.core.vertex_token import fingerprint_of, name_of
 from airflow_provider.spark.identity.plan_identity import PlanDescription, PlanReader, PythonFunction
 from airflow_provider.spark.jvm.determinism import varies
 from airflow_provider.spark.jvm.layout import CUTTING_SETTINGS
+from airflow_provider.spark.jvm.queries import analyzed
 from airflow_provider.spark.jvm.relation import cached_below
 from airflow_provider.spark.jvm.session_settings import (
     QuerySettings,
@@ -95,7 +96,7 @@ def fingerprint(df: DataFrame, context: Known, version: str = "") -> Fingerprint
     """
     spark = df.sparkSession
     with active_session(spark):
-        described = PlanReader(spark, context).read(df._jdf.queryExecution().analyzed(), name_draws=True)
+        described = PlanReader(spark, context).read(analyzed(df), name_draws=True)
     named = {f"{explain.PLAN} columns": digest(df.schema.json())[:16]}
     if version:
         named[explain.GIVEN] = version

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import re
 from collections.abc import Callable
 from datetime import date, datetime, timedelta
 from decimal import Decimal
@@ -20,7 +19,14 @@ from airflow_provider.core.causes import one_line
 from airflow_provider.core.digest import digest
 from airflow_provider.spark.calls import Call, Kind, Proceed, Stages
 from airflow_provider.spark.identity.functions.reader import without_hold
-from airflow_provider.spark.jvm.scala import seed_of
+from airflow_provider.spark.jvm.queries import (
+    column_of_range,
+    is_classic,
+    local_rows,
+    number_of_broadcast,
+    seed_of_column,
+    seed_of_sample,
+)
 
 if TYPE_CHECKING:
     from airflow_provider.spark.identity.draws import Draws
@@ -30,7 +36,6 @@ log = logging.getLogger(__name__)
 
 _BEFORE_SEED = {"rand": 0, "randn": 0, "random": 0, "uuid": 0, "shuffle": 1, "randstr": 1, "uniform": 2}
 """PySpark's functions that take a seed, with the number of arguments before it."""
-_LAST_NUMBER = re.compile(r"(-?\d+)L?\)$")
 
 
 def notes(application: Callable[[], KnownOfApplication], draws: Draws) -> Stages:
@@ -47,25 +52,25 @@ def notes(application: Callable[[], KnownOfApplication], draws: Draws) -> Stages
             log.debug("Local data cannot be told apart: %s", one_line(error))
             content = ""
         df = proceed()
-        if content and hasattr(df, "_jdf"):
-            plan = df._jdf.queryExecution().analyzed()
-            if plan.getClass().getSimpleName() == "LogicalRDD":
-                application().local_data[plan.rdd().id()] = digest(content, df.schema.json())
+        if content and is_classic(df):
+            rows = local_rows(df)
+            if rows is not None:
+                application().local_data[rows] = digest(content, df.schema.json())
         return df
 
     def slices(call: Call, proceed: Proceed) -> Any:
         """Note a range whose number of slices the script leaves open: explicit recovery points pin how it is cut."""
         df = proceed()
-        if call.argument(3, "numPartitions") is None and hasattr(df, "_jdf"):
-            application().ranges.add(int(df._jdf.queryExecution().analyzed().output().head().exprId().id()))
+        if call.argument(3, "numPartitions") is None and is_classic(df):
+            application().ranges.add(column_of_range(df))
         return df
 
     def draw(call: Call, proceed: Proceed) -> Any:
         column = proceed()
-        if call.argument(_BEFORE_SEED[call.name], "seed") is None and hasattr(column, "_jc"):
-            seed = _LAST_NUMBER.search(str(column._jc.toString()))
-            if seed:  # else the analyzer draws it
-                draws.note(int(seed[1]))
+        if call.argument(_BEFORE_SEED[call.name], "seed") is None:
+            seed = seed_of_column(column)
+            if seed is not None:
+                draws.note(seed)
         return column
 
     def sample(call: Call, proceed: Proceed) -> Any:
@@ -101,7 +106,7 @@ def broadcasts(known: Callable[[], dict[int, Any]]) -> Callable[[Call, Proceed],
 
     def broadcast(_: Call, proceed: Proceed) -> Any:
         variable = proceed()
-        known()[variable._jbroadcast.id()] = without_hold(variable)
+        known()[number_of_broadcast(variable)] = without_hold(variable)
         return variable
 
     return broadcast
@@ -109,11 +114,9 @@ def broadcasts(known: Callable[[], dict[int, Any]]) -> Callable[[Call, Proceed],
 
 def _note_sample(df: Any, draws: Draws, *, given: Any = None) -> None:
     """Note the seed of a sample, unless it is the one that the script has given."""
-    plan = df._jdf.queryExecution().logical()
-    if plan.getClass().getSimpleName() == "Sample":
-        seed = seed_of(plan.seed())
-        if seed is not None and (given is None or seed != int(given)):
-            draws.note(seed)
+    seed = seed_of_sample(df)
+    if seed is not None and (given is None or seed != int(given)):
+        draws.note(seed)
 
 
 def content_digest(data: Any) -> str:

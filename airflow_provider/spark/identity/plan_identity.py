@@ -29,6 +29,7 @@ from airflow_provider.spark.jvm.known_classes import (
     UNKNOWN_PACKAGES,
 )
 from airflow_provider.spark.jvm.plan_walk import Item, Number, Open, PlanWalk, Serialized, Text
+from airflow_provider.spark.jvm.queries import current_user
 from airflow_provider.spark.jvm.sources import Source
 from airflow_provider.spark.jvm.value_digest import ValueDigest, seed_in
 
@@ -116,10 +117,9 @@ class _Reading:
     def __init__(self, spark: Any, known: Known, name_draws: bool) -> None:
         self._name_draws = name_draws
         self._spark = spark
-        self._jvm = spark._jvm
         self._known = known
         self._application = known.application
-        shapes = ClassShapes(spark._jvm, self._application.shapes)
+        shapes = ClassShapes(spark, self._application.shapes)
         self._plan = PlanWalk(spark, self._application.local_data, self._name_seed)
         self._values = ValueDigest(shapes.of, self._seeds_of)
 
@@ -230,7 +230,7 @@ class _Reading:
                 why = f"it reaches {draws}" if deterministic else "it is marked so"
                 found.not_deterministic.append(f"{OF_FUNCTIONS} {name!r} is not deterministic: {why}")
         if "CurrentUser" in names:
-            found.session["current user"] = str(self._jvm.org.apache.spark.util.Utils.getCurrentUserName())
+            found.session["current user"] = current_user(self._spark)
         if names & {"CurrentDatabase", "CurrentCatalog", "CurrentNamespace", "CurrentPath"}:
             catalog = self._spark.catalog
             found.session["current database"] = f"{catalog.currentCatalog()}.{catalog.currentDatabase()}"

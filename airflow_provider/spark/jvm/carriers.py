@@ -10,9 +10,10 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider.spark.jvm.queries import schema_of
 from airflow_provider.spark.jvm.relation import dataset
 from airflow_provider.spark.jvm.scala import items, to_seq
-from airflow_provider.spark.types import TypeJson, bare, carrier, schema_of, with_nulls
+from airflow_provider.spark.types import TypeJson, bare, carrier, with_nulls
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

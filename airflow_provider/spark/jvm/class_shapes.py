@@ -76,12 +76,12 @@ class ClassShape:
 class ClassShapes:
     """Asks the JVM for shapes of classes, for each once.
 
-    :param jvm: py4j's view of it
+    :param spark: the session
     :param known: class name → shape, of all that was asked for before
     """
 
-    def __init__(self, jvm: Any, known: MutableMapping[str, ClassShape]) -> None:
-        self._jvm = jvm
+    def __init__(self, spark: Any, known: MutableMapping[str, ClassShape]) -> None:
+        self._jvm = spark._jvm
         self._known = known
 
     def of(self, name: str) -> ClassShape:

@@ -87,10 +87,6 @@ class MapOutputTracker:
         status = jvm.org.apache.spark.scheduler.MapStatus.apply(place, array, task, *checksums)
         self._tracker.registerMapOutput(shuffle, index, status)
 
-    def unregister(self, shuffle: int, index: int, place: Any) -> None:
-        """Take back :meth:`register`: the scheduler runs the task."""
-        self._tracker.unregisterMapOutput(shuffle, index, place)
-
     def statistics(self, dependency: Any) -> Any:
         """Return Spark's ``MapOutputStatistics`` of a shuffle that is complete."""
         return self._tracker.getStatistics(dependency)

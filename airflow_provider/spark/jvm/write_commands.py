@@ -6,7 +6,8 @@ Before that, the command of a write to files is made as its ``saveToV1Source`` m
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from airflow_provider.spark.jvm.reflection import private_field, private_method
@@ -14,6 +15,16 @@ from airflow_provider.spark.jvm.scala import companion, has_member, to_seq
 
 _FORMATS = {"parquet", "json", "csv", "orc", "text", "xml"}
 _COMMANDS = {"insertInto": "insertIntoCommand", "saveAsTable": "saveAsTableCommand"}
+
+
+@contextmanager
+def written_through(writer: Any, fill: Callable[[Any], bool]) -> Iterator[None]:
+    """Let *fill* see the command of a writer of PySpark before it runs, see :class:`Writing`."""
+    writer._jwrite = Writing(writer._jwrite, writer._df.sparkSession, fill)
+    try:
+        yield
+    finally:
+        writer._jwrite = writer._jwrite.unwrapped()
 
 
 class Writing:

@@ -20,6 +20,7 @@ from airflow_provider.core.vertex_token import vertex_of
 from airflow_provider.spark.jvm.carriers import to_carriers
 from airflow_provider.spark.jvm.execution import PreparedJob, cut_for, job_properties, tries_of_a_task
 from airflow_provider.spark.jvm.layout import CUTTING_SETTINGS, WHOLE
+from airflow_provider.spark.jvm.queries import schema_of
 from airflow_provider.spark.jvm.session_settings import all_settings, settings_set
 from airflow_provider.spark.points.cut import Cut
 from airflow_provider.spark.points.manifests import Delivering
@@ -31,7 +32,7 @@ from airflow_provider.spark.points.partition_io import (
     partition_writer,
 )
 from airflow_provider.spark.points.reading import location
-from airflow_provider.spark.types import UnstorableType, refusal, schema_of
+from airflow_provider.spark.types import UnstorableType, refusal
 
 if TYPE_CHECKING:
     from pyspark.accumulators import AccumulatorParam

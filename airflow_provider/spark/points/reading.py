@@ -13,9 +13,10 @@ from airflow_provider.core.causes import STORED_PARTITION
 from airflow_provider.core.errors import StoreError
 from airflow_provider.core.vertex_token import READER
 from airflow_provider.spark.jvm.carriers import from_carriers
+from airflow_provider.spark.jvm.queries import schema_of
 from airflow_provider.spark.jvm.relation import native_relation, readable_by_jvm
 from airflow_provider.spark.points.partition_io import StoreLocation, partition_reader
-from airflow_provider.spark.types import carrier_schema, natively_readable, schema_of
+from airflow_provider.spark.types import carrier_schema, natively_readable
 from airflow_provider.storage.sealing import SealedStore
 
 if TYPE_CHECKING:

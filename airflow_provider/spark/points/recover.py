@@ -18,12 +18,13 @@ from airflow_provider.spark.context import require_name
 from airflow_provider.spark.environment import executors_ready
 from airflow_provider.spark.identity.fingerprint import drawn_in_cache, fingerprint
 from airflow_provider.spark.identity.recovery_point import RecoveryPoint
+from airflow_provider.spark.jvm.queries import is_classic, schema_of
 from airflow_provider.spark.jvm.relation import as_vertex, unsliced
 from airflow_provider.spark.jvm.session_settings import active_session
 from airflow_provider.spark.points.materialize import NotStored
 from airflow_provider.spark.points.reading import read_partitions
 from airflow_provider.spark.points.restarting import compute, up_to_date
-from airflow_provider.spark.types import refusal, schema_of
+from airflow_provider.spark.types import refusal
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -72,7 +73,7 @@ def _require_classic(df: Any, name: Any) -> None:
     from pyspark.sql import DataFrame
 
     require_name("checkpoint", name)
-    if not isinstance(df, DataFrame) or not hasattr(df, "_jdf"):
+    if not isinstance(df, DataFrame) or not is_classic(df):
         raise ConfigurationError(
             f"checkpoint({name!r}) got a {type(df).__module__}.{type(df).__name__}.",
             remedy="It takes a DataFrame of a classic Spark session. Spark Connect is not supported, because its "

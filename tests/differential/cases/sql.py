@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from random import Random
+from typing import Any
 
 from tests.differential.case import Case
 from tests.differential.cases.text import case
@@ -70,7 +71,7 @@ ORDERED = (
 )
 
 
-def _values(random: Random) -> dict[str, object]:
+def _values(random: Random) -> dict[str, Any]:
     strings = ", ".join(f"'Customer#{random.randrange(300):09}'" for _ in range(random.choice([3, 14, 30])))
     return {
         "p": random.randrange(2, 30),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from random import Random
+from typing import Any
 
 from tests.differential.case import TABLES, Case
 from tests.differential.cases.text import case
@@ -169,7 +170,7 @@ ON_TABLES = (
 )
 
 
-def _values(random: Random) -> dict[str, object]:
+def _values(random: Random) -> dict[str, Any]:
     spread = random.choice(["", "", ".coalesce(1)", ".repartition(3)", '.repartition(2, "k")'])
     return {
         "p": random.randrange(10, 60),

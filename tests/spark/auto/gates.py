@@ -74,7 +74,7 @@ def store_what_is_there(spark: SparkSession, first: AutoAttempt) -> None:
     """Look until a map output of a shuffle that still runs is in the store."""
 
     def stored() -> bool:
-        spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()  # type: ignore[union-attr]
+        spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
         first.application.look()
         assert not first.skipped()
         return any(vertex.stored and not vertex.sealed for vertex in first.application.registry.vertices.values())

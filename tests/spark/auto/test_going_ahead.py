@@ -39,7 +39,7 @@ def holidays(tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("adaptive", ["true", "false"])
+@pytest.mark.parametrize("adaptive", ["true", pytest.param("false", marks=pytest.mark.integration)])
 def test_a_table_that_is_broadcast_ahead_is_read_as_the_session_says(
     spark: SparkSession, orders: Path, attempts: Attempts, holidays: Path, adaptive: str
 ) -> None:

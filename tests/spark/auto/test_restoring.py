@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -32,7 +32,7 @@ def test_a_retry_takes_a_complete_shuffle_and_runs_no_map_task(
         assert first.keep(df) == ["shuffle(customer)"]
     with auto_attempt(attempts, spark) as second:
         again = totals(spark, orders)
-        found: list[list[object]] = []
+        found = list[list[Any]]()
         tasks = tasks_run(spark, lambda: found.append(sorted(again.collect())))
         assert found == [rows]
         assert second.put_back() == {"shuffle(customer)": 2}

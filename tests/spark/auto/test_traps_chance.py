@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import pytest
@@ -63,7 +63,7 @@ def aggregated(expression: str) -> Callable[[DataFrame], DataFrame]:
 
 
 def in_pandas_order(df: DataFrame) -> DataFrame:
-    return df.pandas_api().reset_index().to_spark().groupBy("customer").max("index")
+    return df.pandas_api().reset_index().to_spark().groupBy("customer").max("index")  # type: ignore[union-attr]
 
 
 CASES: dict[str, tuple[Callable[[DataFrame], DataFrame], list[str], str]] = {
@@ -233,8 +233,8 @@ def test_a_function_sees_rows_in_one_order(
         first.keep(df)
         said = first.skipped()
     with configured(spark, TOGETHER), auto_attempt(attempts, spark):
-        rows = last().union(others()).collect()
-    assert sorted(row.amount for row in rows) == list(range(500))
+        restored = last().union(others()).collect()
+    assert sorted(row.amount for row in restored) == list(range(500))
     assert "order of rows" in said
 
 
@@ -245,7 +245,7 @@ def test_an_observation_beside_what_was_kept_has_its_values(
     from pyspark.sql import Observation
     from pyspark.sql import functions as F
 
-    def run() -> tuple[list[object], DataFrame, Observation]:
+    def run() -> tuple[list[Any], DataFrame, Observation]:
         seen = Observation()
         orders_twice = spark.read.parquet(str(orders))
         df = totals(orders_twice.observe(seen, F.count("*").alias("rows")))
@@ -270,7 +270,7 @@ def test_an_observation_above_which_a_shuffle_stands_has_its_values(
     from pyspark.sql import Observation
     from pyspark.sql import functions as F
 
-    def run() -> tuple[list[object], DataFrame, Observation]:
+    def run() -> tuple[list[Any], DataFrame, Observation]:
         seen = Observation()
         df = totals(spark.read.parquet(str(orders)).observe(seen, F.count("*").alias("rows")))
         return sorted(df.collect()), df, seen
@@ -293,7 +293,7 @@ def test_an_accumulator_below_a_shuffle_counts_in_every_attempt(
     """A function that adds to an accumulator runs in every attempt, so the shuffle above it is not kept."""
     from pyspark.sql import functions as F
 
-    def run() -> tuple[list[object], DataFrame, int]:
+    def run() -> tuple[list[Any], DataFrame, int]:
         counter = spark.sparkContext.accumulator(0)
         df = spark.read.parquet(str(orders))
         if kind == "udf":
@@ -345,7 +345,7 @@ def test_a_streaming_query_is_left_alone(
         writer = df.writeStream.format("noop").outputMode(mode).trigger(availableNow=True)
         query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
         query.awaitTermination()
-        batch = query._jsq.streamingQuery().lastExecution()  # type: ignore[attr-defined]
+        batch = query._jsq.streamingQuery().lastExecution()
         first.application.note(batch, QuerySettings(all_settings(spark)))
         for _ in range(30):
             first.application.look()
@@ -374,7 +374,7 @@ def test_a_function_that_draws_is_not_kept(spark: SparkSession, orders: Path, at
     if kind == "mapInPandas":
         df = df.mapInPandas(with_keys, "customer long, amount long, key string")
     else:
-        made = F.udf(key, "string") if kind == "udf" else F.pandas_udf(keys, "string")
+        made = F.udf(key, "string") if kind == "udf" else F.pandas_udf(keys, "string")  # type: ignore[attr-defined]
         df = df.withColumn("key", made("amount"))
     with auto_attempt(attempts, spark) as first:
         df = df.groupBy("customer").agg(F.max("key"))

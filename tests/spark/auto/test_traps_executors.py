@@ -23,7 +23,20 @@ from tests.support.waiting import kill_tree, wait_until
 pytestmark = [pytest.mark.integration, pytest.mark.process]
 
 ROOT = Path(__file__).parents[3]
-TWO_EXECUTORS = {"spark.cores.max": "2"}
+TWO_EXECUTORS: dict[str, Any] = {"spark.cores.max": "2"}
+DYNAMIC: dict[str, Any] = {
+    "spark.dynamicAllocation.enabled": "true",
+    "spark.dynamicAllocation.shuffleTracking.enabled": "true",
+    "spark.dynamicAllocation.initialExecutors": "2",
+    "spark.dynamicAllocation.executorIdleTimeout": "4s",
+}
+
+
+def waiting_for(time: str) -> dict[str, Any]:
+    """How long the application waits for its executors."""
+    return {"spark.scheduler.maxRegisteredResourcesWaitingTime": time}
+
+
 SMALL_DISK = 4
 """Mebibytes."""
 LEFT = 74 * 2**10
@@ -139,7 +152,7 @@ def two_workers(driver: Driver) -> StandaloneCluster:
 
 def test_an_executor_that_comes_late_gets_its_share(driver: Driver, one_worker: StandaloneCluster) -> None:
     """A retry waits for the executors that it has asked for, and spreads map outputs over all of them."""
-    driver.begin(**TWO_EXECUTORS, **{"spark.scheduler.maxRegisteredResourcesWaitingTime": "120s"})
+    driver.begin(**TWO_EXECUTORS, **waiting_for("120s"))
     assert driver.says("for executors: 1 of 2 have registered")
     one_worker.add_worker()
     retry = driver.end()
@@ -152,7 +165,7 @@ def test_an_executor_that_never_comes_is_waited_for_as_long_as_spark_would(
     driver: Driver, one_worker: StandaloneCluster
 ) -> None:
     """When ``spark.scheduler.maxRegisteredResourcesWaitingTime`` is over, the executor that is there gets all."""
-    retry = driver.retry(**TWO_EXECUTORS, **{"spark.scheduler.maxRegisteredResourcesWaitingTime": "8s"})
+    retry = driver.retry(**TWO_EXECUTORS, **waiting_for("8s"))
     assert driver.log.read_text().count("for executors: ") == 1
     assert retry["put_back"] == {"shuffle(customer)": 2, "shuffle(total)": 1}
     assert len(retry["holders"]) == 1
@@ -204,12 +217,7 @@ def test_an_idle_executor_with_restored_map_outputs_is_not_let_go(
     """Dynamic allocation keeps it as one that has computed what it holds: only the reducers of the last shuffle run."""
     retry = driver.retry(
         "idle",
-        **{
-            "spark.dynamicAllocation.enabled": "true",
-            "spark.dynamicAllocation.shuffleTracking.enabled": "true",
-            "spark.dynamicAllocation.initialExecutors": "2",
-            "spark.dynamicAllocation.executorIdleTimeout": "4s",
-        },
+        **DYNAMIC,
     )
     assert retry["holders"]
     assert set(retry["holders"]) <= set(retry["left"])

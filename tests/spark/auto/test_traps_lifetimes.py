@@ -90,7 +90,7 @@ def test_a_broadcast_variable_that_a_script_drops_is_not_held(spark: SparkSessio
     """Its blocks stay on driver and executors as long as anybody holds it; its value can still be told apart."""
     with auto_attempt(attempts, spark) as first:
         variable = spark.sparkContext.broadcast(list(range(1000)))
-        number, held = variable._jbroadcast.id(), weakref.ref(variable)  # type: ignore[union-attr]
+        number, held = variable._jbroadcast.id(), weakref.ref(variable)
         del variable
         gc.collect()
         assert held() is None
@@ -135,8 +135,8 @@ def test_a_cached_frame_that_loses_its_blocks_is_computed_again(
         gc.collect()
         spark._jvm.System.gc()  # type: ignore[union-attr]
         second.application.look()
-        for rdd in spark.sparkContext._jsc.sc().getPersistentRDDs().keys().toSeq().mkString(",").split(","):  # type: ignore[union-attr]
-            spark.sparkContext._jsc.sc().env().blockManager().master().removeRdd(int(rdd), True)  # type: ignore[union-attr]
+        for rdd in spark.sparkContext._jsc.sc().getPersistentRDDs().keys().toSeq().mkString(",").split(","):
+            spark.sparkContext._jsc.sc().env().blockManager().master().removeRdd(int(rdd), True)
         assert set(second.put_back()) == numbers
         assert sorted(again.collect()) == rows
         again.unpersist(blocking=True)

@@ -108,7 +108,7 @@ def test_the_session_of_a_query_is_active_while_its_plan_is_looked_at(
     """What a plan makes when it is asked for its canonical form or its types, it makes with the settings that are its
     own, not those of another session; the looking thread gets its own session back.
     """
-    found, search, identify = list[Any](), watching.shuffles_of, ShuffleIdentity.of
+    found, search, identify = list[Any](), shuffles_of, ShuffleIdentity.of
 
     def active() -> Any:
         return spark._jvm.SparkSession.getActiveSession().get()  # type: ignore[union-attr]
@@ -203,7 +203,7 @@ def test_plans_are_searched_only_for_what_may_be_worth_it(
     as it costs to keep one.
     """
     searched = list[Any]()
-    search = watching.shuffles_of
+    search = shuffles_of
     monkeypatch.setattr(watching, "shuffles_of", lambda plan, *rest: searched.append(plan) or search(plan, *rest))
     for budget in ("1e-6", "1e9"):
         attempts.options = {"overhead_budget": budget}

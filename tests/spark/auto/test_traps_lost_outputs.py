@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from airflow_provider.spark.shuffles import placing
+from airflow_provider.spark.shuffles.map_output import restore_map_output
 from tests.spark.attempts import Attempts
 from tests.spark.auto.watched import auto_attempt, configured, tasks_run
 
@@ -127,7 +128,7 @@ def test_map_outputs_of_another_number_of_reducers_are_not_registered(
         df = by_customer(spark, orders)
         rows = sorted(df.collect())
         assert first.keep(df)
-    restore = placing.restore_map_output
+    restore = restore_map_output
 
     def without_the_last_reducer(*arguments: Any) -> Any:
         restored = restore(*arguments)

@@ -198,7 +198,7 @@ def test_reads_of_other_reducers_are_not_mixed(
     ):
 
         def stored() -> list[int]:
-            spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()  # type: ignore[union-attr]
+            spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
             first.application.look()
             vertices = first.application.registry.vertices.values()
             return [index for vertex in vertices if vertex.name == "shuffle(count)" for index in vertex.stored]
@@ -274,5 +274,5 @@ def _run_again(spark: SparkSession, number: int, index: int, task: int, as_task:
         target.write_bytes(dirs.file(getattr(old, name)).read_bytes())
     tracker = MapOutputTracker(spark)
     place, sizes = tracker.places()["driver"], [1, 1, 1, 1]
-    tracker.unregister(number, index, place)
+    tracker._tracker.unregisterMapOutput(number, index, place)
     tracker.register(number, index, as_task, place, sizes, 0)

@@ -20,7 +20,7 @@ from airflow_provider.spark.jvm import exchanges
 from airflow_provider.spark.jvm.adaptive_plan import AdaptivePlan
 from airflow_provider.spark.jvm.exchanges import shuffles_of
 from airflow_provider.spark.jvm.map_output_tracker import not_sparks_own_files
-from airflow_provider.spark.jvm.reflection import NoSuchMember
+from airflow_provider.spark.jvm.reflection import NoSuchMember, private_field
 from airflow_provider.spark.jvm.session_settings import QuerySettings, all_settings
 from tests.spark.attempts import Attempts
 from tests.spark.auto.watched import EVERYTHING, AutoAttempt, auto_attempt, configured
@@ -150,7 +150,7 @@ def test_shuffle_files_of_another_kind_are_left_alone(
 ) -> None:
     """Only files of Spark's own shuffle, unencrypted on local disks, mean the same in another application."""
     assert not_sparks_own_files(spark) == ""
-    conf = spark.sparkContext._jsc.sc().conf().clone().set(setting, value)  # type: ignore[union-attr]
+    conf = spark.sparkContext._jsc.sc().conf().clone().set(setting, value)
     context = SimpleNamespace(conf=lambda: conf)
     assert reason in not_sparks_own_files(SimpleNamespace(_jsc=SimpleNamespace(sc=lambda: context)))
 
@@ -258,7 +258,7 @@ def test_without_the_field_of_a_shuffle_the_watching_ends(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """What is first missed when a plan is looked at ends the watching, too, after a few looks, and one line says so."""
-    find = exchanges.private_field
+    find = private_field
 
     def renamed(owner: Any, name: str) -> Any:
         return find(owner, "renamed" if name == "shuffleDependency" else name)

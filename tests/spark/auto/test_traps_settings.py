@@ -61,7 +61,7 @@ def found_while_it_runs(spark: SparkSession, first: AutoAttempt) -> None:
     """Look until the plan has shown a shuffle; nothing of it can be kept yet."""
 
     def found() -> bool:
-        spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()  # type: ignore[union-attr]
+        spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
         first.application.look()
         return bool(first.application._kept)
 

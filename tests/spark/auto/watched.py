@@ -128,12 +128,12 @@ def job_group(spark: SparkSession, group: str) -> Iterator[str]:
     try:
         yield group
     finally:
-        spark.sparkContext._jsc.clearJobGroup()  # type: ignore[union-attr]
+        spark.sparkContext._jsc.clearJobGroup()
 
 
 def jobs_of(spark: SparkSession, group: str | None) -> int:
     """How many jobs of a group Spark has begun; ``None`` for those of no group."""
-    spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()  # type: ignore[union-attr]
+    spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
     return len(spark.sparkContext.statusTracker().getJobIdsForGroup(group))
 
 
@@ -142,7 +142,7 @@ def tasks_run(spark: SparkSession, run: Any) -> int:
     group = f"tasks-of-{id(run)}"
     with job_group(spark, group):
         run()
-    spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()  # type: ignore[union-attr]
+    spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
     tracker = spark.sparkContext.statusTracker()
     stages = {
         stage

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from airflow_provider.spark.identity.fingerprint import exchange_fingerprint
 from airflow_provider.spark.jvm.session_settings import QuerySettings, all_settings
-from tests.queries.data import QuerySuite
+from tests.queries.query_data import QuerySuite
 from tests.spark.identity.hunt import exchanges
 from tests.spark.identity.learnt import Learnt
 

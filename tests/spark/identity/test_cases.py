@@ -107,7 +107,7 @@ def test_an_expression_keeps_the_setting_it_was_made_under(spark: SparkSession, 
             made.append(spark.range(3).selectExpr("cast(id AS string) + 1 AS x", "hour(timestamp_seconds(id)) AS y"))
             made[-1]._jdf.queryExecution().analyzed()
     finally:
-        spark.conf.set(setting, before)
+        spark.conf.set(setting, before)  # type: ignore[arg-type]
     assert explicit(made[0]).digest != explicit(made[1]).digest
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.queries.data import QuerySuite, query_suite
+from tests.queries.query_data import QuerySuite, query_suite
 from tests.support.quick_jvm import QUICK_JVM
 
 log = logging.getLogger(__name__)

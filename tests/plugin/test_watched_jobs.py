@@ -146,7 +146,7 @@ def test_a_view_that_takes_long_is_built_seldom(tmp_path: Path, monkeypatch: pyt
         return {"number": len(built)}
 
     monkeypatch.setattr(watching, "job_view", slowly)
-    monkeypatch.setattr(watching.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr("airflow_provider.plugin.watched_jobs.time.monotonic", lambda: clock[0])
     watched = WatchedJob(files, JOB, 30.0)
     assert watched.look().view == {"number": 1}
     for number, (passed, anew) in enumerate([(20.0, False), (21.0, False), (2.0, True)]):

@@ -1,4 +1,4 @@
-"""Replay: the execution graph is a fold over the events, nothing else."""
+"""The execution graph as a fold over events, for tests that make the events themselves."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import duckdb
 from duckdb_extensions import import_extension
 
-from tests.queries.sql import spark_queries
+from tests.queries.published_sql import spark_queries
 
 KEPT = "SPARK_RECOVERY_QUERY_DATA"
 """Environment variable: a folder that keeps the data from one run to the next."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from random import Random
+from typing import Any
 
 from tests.differential.case import Case
 from tests.differential.cases.text import case
@@ -166,7 +167,7 @@ CHANGES = (
 )
 
 
-def _values(random: Random) -> dict[str, object]:
+def _values(random: Random) -> dict[str, Any]:
     ansi = random.random() < 0.5
     return {
         "p": random.randrange(10, 60),

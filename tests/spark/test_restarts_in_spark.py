@@ -124,6 +124,7 @@ def test_what_failed_by_chance_is_restarted_and_what_was_stored_is_kept(
         assert context.master.graph.attempts[1].restarts == 1
 
 
+@pytest.mark.integration
 def test_a_bug_fails_the_job_after_the_restarts_that_are_allowed_and_the_count_survives_the_driver(
     spark: SparkSession, restarting: RestartingAttempts, tmp_path: Path
 ) -> None:
@@ -136,7 +137,9 @@ def test_a_bug_fails_the_job_after_the_restarts_that_are_allowed_and_the_count_s
         assert task.count()["1"] == runs
 
 
-@pytest.mark.parametrize("strategy", ["none", "exponential-delay", "failure-rate"])
+@pytest.mark.parametrize(
+    "strategy", ["none", pytest.param("exponential-delay", marks=pytest.mark.integration), "failure-rate"]
+)
 def test_other_strategies(spark: SparkSession, restarting: RestartingAttempts, tmp_path: Path, strategy: str) -> None:
     """``none`` never restarts; ``exponential-delay`` goes on without end; ``failure-rate`` until there are too many."""
     restarting.options = {
@@ -175,7 +178,12 @@ def test_users_may_say_that_nothing_helps() -> None:
 
 @pytest.mark.parametrize(
     ("reading", "harm"),
-    [("native", "truncated"), ("native", "deleted"), ("arrow", "changed"), ("arrow", "deleted")],
+    [
+        pytest.param("native", "truncated", marks=pytest.mark.integration),
+        ("native", "deleted"),
+        ("arrow", "changed"),
+        pytest.param("arrow", "deleted", marks=pytest.mark.walk),
+    ],
     indirect=["reading"],
 )
 def test_a_lost_input_is_computed_again_by_its_own_vertex(

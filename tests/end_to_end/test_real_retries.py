@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote, urlencode
 
 import pytest
@@ -80,8 +81,8 @@ class Run(TaskRun):
     :ivar files: what its files' names begin with
     """
 
-    def __init__(self, *parts: object, files: Path, map_index: int = -1) -> None:
-        super().__init__(*parts, map_index=map_index)  # type: ignore[arg-type]
+    def __init__(self, *parts: Any, files: Path, map_index: int = -1) -> None:
+        super().__init__(*parts, map_index=map_index)  # type: ignore[misc]
         self.files = files
 
     @property

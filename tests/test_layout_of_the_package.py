@@ -1,0 +1,35 @@
+"""Where things stand in the package: names that are unique, and all of py4j in one room."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "airflow_provider"
+DISCOVERED = {"__init__", "__main__", "conftest", "spark_recovery"}
+"""Names that Python or pytest gives, or that users import from ``operators`` and ``hooks``."""
+OF_PY4J = re.compile(r"\._j(?!udge)[a-z]\w*|\b(from|import) py4j\b")
+
+
+def test_no_two_modules_have_one_name() -> None:
+    """Whoever is told a module's name finds one file, in the package and in the tests."""
+    for folder in (PACKAGE, ROOT / "tests"):
+        places = defaultdict(list)
+        for file in folder.rglob("*.py"):
+            if file.stem not in DISCOVERED:
+                places[file.stem].append(file.relative_to(ROOT).as_posix())
+        assert {name: found for name, found in places.items() if len(found) > 1} == {}
+
+
+def test_all_of_py4j_stands_in_one_package() -> None:
+    """What PySpark's objects hide of the JVM is asked in ``spark/jvm`` alone."""
+    spark = PACKAGE / "spark"
+    found = {
+        file.relative_to(spark).as_posix(): names
+        for file in spark.rglob("*.py")
+        if "jvm" not in file.relative_to(spark).parts
+        and (names := [match[0] for match in OF_PY4J.finditer(file.read_text())])
+    }
+    assert found == {}
