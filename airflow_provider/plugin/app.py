@@ -5,9 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from functools import cache, partial
+from collections.abc import Callable, Mapping
+from functools import cache
 from importlib.resources import files
 from typing import Annotated, Any
 from urllib.parse import quote, urlencode
@@ -21,13 +20,12 @@ from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse
 from airflow_provider import __version__
 from airflow_provider.airflow.locations import store_console
 from airflow_provider.core.errors import ConfigurationError, JobAlreadyRunning, RecoveryError
+from airflow_provider.core.job import JobId
 from airflow_provider.plugin.access import Run, Task, TaskInstanceRef, User, may, may_change, may_see
 from airflow_provider.plugin.location import Job, Location, read_instance, read_location, read_run, what_is_missing
 from airflow_provider.plugin.run_view import MOST_ROWS, summary
 from airflow_provider.plugin.spark_ui import find_spark_ui, stated_address
 from airflow_provider.plugin.watched_jobs import MOST_JOBS, Seen, WatchedJobs
-from airflow_provider.storage.claims import Claims
-from airflow_provider.storage.discarding import discard, release
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +41,6 @@ SECURITY_HEADERS = {
 _PAGES = ("", "/", "/run", "/spark-ui")
 """What people open in a browser: whoever is not logged in is sent to Airflow's login."""
 _TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
-_LOOKS_AT_ONCE = 8
 _AT_WORK = ("running", "restarting")
 
 
@@ -102,9 +99,9 @@ def create_app() -> FastAPI:
     def jobs_of_run(request: Request, run: Run, session: SessionDep) -> Response:
         listed, omitted = read_run(session, run, MOST_ROWS, MOST_JOBS)
         session.commit()
-        with ThreadPoolExecutor(_LOOKS_AT_ONCE) as pool:
-            rows = list(pool.map(partial(_row, jobs), listed[:MOST_JOBS]))
-        rows += [_row(None, job) for job in listed[MOST_JOBS:]]
+        places = [(location, task.job) for task, _, location in listed[:MOST_JOBS] if location is not None]
+        seen = dict(zip(places, jobs.look_at(places), strict=True))
+        rows = [_row(job, seen, looked_at=number < MOST_JOBS) for number, job in enumerate(listed)]
         answer = {"run": vars(run), "jobs": rows, "omitted": omitted}
         return _unless_known(request, json.dumps(answer, separators=(",", ":")).encode(), "application/json")
 
@@ -160,15 +157,15 @@ def _look(jobs: WatchedJobs, location: Location, task: TaskInstanceRef) -> tuple
         return None, str(error)
 
 
-def _row(jobs: WatchedJobs | None, job: Job) -> dict[str, Any]:
-    """Return what is listed of a job of a run; without *jobs* only what Airflow knows."""
+def _row(job: Job, seen: Mapping[tuple[Location, JobId], Seen | RecoveryError], *, looked_at: bool) -> dict[str, Any]:
+    """Return what is listed of a job of a run, and what was seen of it if it was looked at."""
     task, instance, location = job
-    seen, problem = _look(jobs, location, task) if jobs is not None and location is not None else (None, "")
-    told = _told_of(seen)
+    found = seen.get((location, task.job)) if location is not None else None
+    told = _told_of(found if isinstance(found, Seen) else None)
     return {
         "task": {**vars(task), **vars(instance)},
-        "looked_at": jobs is not None,
-        "problem": problem,
+        "looked_at": looked_at,
+        "problem": str(found) if isinstance(found, RecoveryError) else "",
         **told,
         "view": summary(told["view"]),
     }
@@ -211,18 +208,7 @@ def _give_up(
             f"The task is {instance.state} (try {instance.try_number}). Mark it failed first, then try again.",
         )
     try:
-        watched = jobs.get(location, task.job)
-        newest = Claims(watched.store, task.job.prefix).newest()
-        if newest is not None and newest.epoch != attempt:
-            raise JobAlreadyRunning(
-                f"Attempt {newest.epoch} has begun since the page was loaded.", remedy="Look at it first."
-            )
-        deleted = 0
-        if delete:
-            made, deleted = release(watched.store, task.job.prefix, by=user, timeout=location.timeout)
-        else:
-            made = discard(watched.store, task.job.prefix, by=user, timeout=location.timeout)
-        watched.look(anew=True)
+        made, deleted = jobs.give_up(location, task.job, user, attempt, delete=delete)
     except (JobAlreadyRunning, ConfigurationError) as error:
         raise HTTPException(status.HTTP_409_CONFLICT, str(error)) from error
     except RecoveryError as error:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_provider.core.errors import RecoveryError
+from airflow_provider.core.errors import AccessDenied, JobAlreadyRunning, RecoveryError, StoreUnavailable
 from airflow_provider.core.graph import ExecutionGraph
 from airflow_provider.core.history import JobHistory
 from airflow_provider.core.job import JobId
@@ -16,7 +19,7 @@ from airflow_provider.core.job_view import job_view
 from airflow_provider.hooks.spark_recovery import SparkRecoveryHook
 from airflow_provider.plugin.location import Location
 from airflow_provider.storage.claims import Claim, Claims
-from airflow_provider.storage.discarding import Discard, discard_in_force
+from airflow_provider.storage.discarding import Discard, discard, discard_in_force, release
 from airflow_provider.storage.event_log import JobEventLog
 from airflow_provider.storage.follower import JobFollower
 from airflow_provider.storage.liveness import Life, Liveness
@@ -112,6 +115,16 @@ class WatchedJob:
                 self._looked_at = time.monotonic()
             return self._seen
 
+    def life(self, claim: Claim) -> Life:
+        """Return what is known by now of the driver of a claim, the newest one."""
+        with self._lock:
+            return self._liveness_of(claim).look()
+
+    def _liveness_of(self, claim: Claim) -> Liveness:
+        if self._liveness is None or self._liveness.claim != claim:
+            self._liveness = Liveness(self.store, self._job.prefix, claim, self._timeout)
+        return self._liveness
+
     @property
     def over(self) -> bool:
         """Whether the job is to be opened anew: it is looked at for long, or its store has failed some time ago."""
@@ -135,12 +148,10 @@ class WatchedJob:
         if self._newest is None:
             return Seen(self._view, "none", 0, "", None, application_id=application_id, ui_url=ui_url)
         epoch = self._newest.epoch
-        if self._liveness is None or self._liveness.claim != self._newest:
-            self._liveness = Liveness(self.store, self._job.prefix, self._newest, self._timeout)
-        pulse = _PULSES.get(self._liveness.look(), self._liveness.word)
+        liveness = self._liveness_of(self._newest)
+        pulse = _PULSES.get(liveness.look(), liveness.word)
         found = discard_in_force(self.store, self._job.prefix, graph, before=epoch + 1)
-        patience = self._liveness.patience
-        return Seen(self._view, pulse, epoch, self._newest.host, found, patience, application_id, ui_url)
+        return Seen(self._view, pulse, epoch, self._newest.host, found, liveness.patience, application_id, ui_url)
 
 
 class WatchedJobs:
@@ -150,16 +161,74 @@ class WatchedJobs:
         self._jobs: OrderedDict[tuple[Location, str], WatchedJob] = OrderedDict()
         self._lock = threading.Lock()
         self._turns = threading.BoundedSemaphore(_AT_ONCE)
+        self._failures: dict[Location, tuple[float, RecoveryError]] = {}
+        """Stores that do not answer, or not to us: since when, and what they said."""
 
-    def look(self, location: Location, job: JobId) -> Seen:
+    def look(self, location: Location, job: JobId, until: float | None = None) -> Seen:
         """Return how a job stands. Whoever looks waits for a slow store, but a few only at a time.
 
+        :param until: moment on the monotonic clock until which it may wait for its turn
         :raises RecoveryError: the store cannot be opened or read, or could not a moment ago; or too many are looking
         """
-        if not self._turns.acquire(timeout=_TURN):
+        with self._turn(location, until):
+            return self.get(location, job).look()
+
+    def look_at(self, jobs: Sequence[tuple[Location, JobId]]) -> list[Seen | RecoveryError]:
+        """Return how each of several jobs stands, or why that cannot be told. All of them wait for their turns together
+        as long as one does.
+        """
+        until = time.monotonic() + _TURN
+
+        def seen(place: tuple[Location, JobId]) -> Seen | RecoveryError:
+            try:
+                return self.look(*place, until)
+            except RecoveryError as error:
+                return error
+
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            return list(pool.map(seen, jobs))
+
+    def give_up(self, location: Location, job: JobId, by: str, attempt: int, *, delete: bool) -> tuple[Discard, int]:
+        """Discard what a job has stored, and delete it if *delete* says so; return how many partitions were deleted.
+
+        Nobody waits for a driver that may be at work: that takes as long as its claim says.
+
+        :param attempt: the newest one when somebody decided this
+        :raises RecoveryError: see :func:`airflow_provider.storage.discarding.discard` and :meth:`look`
+        """
+        with self._turn(location):
+            watched = self.get(location, job)
+            newest = Claims(watched.store, job.prefix).newest()
+            if newest is not None and newest.epoch != attempt:
+                raise JobAlreadyRunning(
+                    f"Attempt {newest.epoch} has begun since the page was loaded.", remedy="Look at it first."
+                )
+            if delete:
+                made, deleted = release(watched.store, job.prefix, by=by, timeout=location.timeout, life=watched.life)
+            else:
+                deleted = 0
+                made = discard(watched.store, job.prefix, by=by, timeout=location.timeout, life=watched.life)
+            watched.look(anew=True)
+            return made, deleted
+
+    @contextmanager
+    def _turn(self, location: Location, until: float | None = None) -> Iterator[None]:
+        """A turn at a store; what is wrong with it is told to all who come soon after."""
+        now = time.monotonic()
+        with self._lock:
+            self._failures = {
+                place: failed for place, failed in self._failures.items() if now - failed[0] < _FAILED_FOR
+            }
+            if location in self._failures:
+                raise self._failures[location][1]
+        if not self._turns.acquire(timeout=_TURN if until is None else max(0.0, until - now)):
             raise RecoveryError("Too many look at event stores that answer slowly.", remedy="Look again in a moment.")
         try:
-            return self.get(location, job).look()
+            yield
+        except (StoreUnavailable, AccessDenied) as error:
+            with self._lock:
+                self._failures[location] = (time.monotonic(), error)
+            raise
         finally:
             self._turns.release()
 

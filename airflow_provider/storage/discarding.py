@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from airflow_provider.core.errors import (
@@ -26,7 +27,7 @@ from airflow_provider.core.errors import (
     ObjectNotFound,
 )
 from airflow_provider.core.graph import ExecutionGraph
-from airflow_provider.storage.claims import Claims
+from airflow_provider.storage.claims import Claim, Claims
 from airflow_provider.storage.event_log import JobEventLog
 from airflow_provider.storage.liveness import Life, Liveness
 from airflow_provider.storage.object_store import ObjectStore
@@ -89,15 +90,19 @@ def discard_in_force(store: ObjectStore, prefix: str, graph: ExecutionGraph, bef
     return find_discard(store, prefix, max(epochs)) if epochs else None
 
 
-def discard(store: ObjectStore, prefix: str, *, by: str, timeout: float) -> Discard:
+def discard(
+    store: ObjectStore, prefix: str, *, by: str, timeout: float, life: Callable[[Claim], Life] | None = None
+) -> Discard:
     """Let the next attempt start afresh; nothing is deleted. Again is harmless: the first one stays.
 
     Takes as long as a driver may be silent by its claim if the newest attempt did not say how it ended.
 
     :param by: who wants it, for people
     :param timeout: seconds that a heartbeat must stand still at least before its driver counts as lost
+    :param life: of somebody who has watched the newest attempt and does not want to wait
     :raises ConfigurationError: nobody has ever claimed the job
-    :raises JobAlreadyRunning: a driver is at work, or has begun at the same moment; nothing that it needs was touched
+    :raises JobAlreadyRunning: a driver is at work, may be, or has begun at the same moment; nothing that it needs was
+        touched
     :raises StoreError: the store failed; doing it again is harmless
     """
     claims = Claims(store, prefix)
@@ -106,7 +111,15 @@ def discard(store: ObjectStore, prefix: str, *, by: str, timeout: float) -> Disc
         raise ConfigurationError("The job has stored nothing yet.", remedy="There is nothing to discard.")
     attempt = JobEventLog(store, prefix).replay().graph.newest
     ended = attempt is not None and attempt.epoch == newest.epoch and attempt.state.terminal
-    if not ended and Liveness(store, prefix, newest, timeout).wait() is Life.ALIVE:
+    found = Life.STOPPED if ended else life(newest) if life else Liveness(store, prefix, newest, timeout).wait()
+    if found is Life.WATCHING:
+        raise JobAlreadyRunning(
+            f"Attempt {newest.epoch} on {newest.host or 'an unknown host'} did not say how it ended, and its heartbeat "
+            f"has not stood still for {max(newest.terms.silence, timeout):g} s yet.",
+            remedy="Try again then.",
+            epoch=newest.epoch,
+        )
+    if found is Life.ALIVE:
         raise JobAlreadyRunning(
             f"Attempt {newest.epoch} is at work on {newest.host or 'an unknown host'}: its heartbeat moves.",
             remedy="End it first (mark the task failed in Airflow), then try again.",
@@ -126,14 +139,16 @@ def discard(store: ObjectStore, prefix: str, *, by: str, timeout: float) -> Disc
     return made
 
 
-def release(store: ObjectStore, prefix: str, *, by: str, timeout: float) -> tuple[Discard, int]:
+def release(
+    store: ObjectStore, prefix: str, *, by: str, timeout: float, life: Callable[[Claim], Life] | None = None
+) -> tuple[Discard, int]:
     """Discard, and delete the stored partitions and files at once; return how many partitions were deleted.
 
     What is told of the job, its events and attempts, stays until it is collected as garbage.
 
     :raises RecoveryError: see :func:`discard`
     """
-    made = discard(store, prefix, by=by, timeout=timeout)
+    made = discard(store, prefix, by=by, timeout=timeout, life=life)
     partitions = PartitionStore(store, prefix).release(up_to=made.epoch)
     StateFiles(store, prefix).release(up_to=made.epoch)
     return made, partitions

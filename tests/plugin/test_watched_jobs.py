@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 from fastapi import HTTPException
 
-from airflow_provider.core.errors import RecoveryError, StoreUnavailable
+from airflow_provider.core.errors import JobAlreadyRunning, RecoveryError, StoreUnavailable
 from airflow_provider.core.events import AttemptStarted, JobFailed, SparkApplicationStarted, VertexSkipped
 from airflow_provider.core.job import JobId
+from airflow_provider.core.lease import Lease
 from airflow_provider.core.options import RecoveryOptions
 from airflow_provider.plugin import watched_jobs as watching
 from airflow_provider.plugin.access import TaskInstanceRef
@@ -20,8 +23,11 @@ from airflow_provider.plugin.location import Location, parse_location
 from airflow_provider.plugin.spark_ui import SparkUi, find_spark_ui
 from airflow_provider.plugin.watched_jobs import WatchedJob, WatchedJobs
 from airflow_provider.storage.claims import Claims
+from airflow_provider.storage.discarding import find_discard
 from airflow_provider.storage.event_store import JobEventWriter
 from airflow_provider.storage.files import FileObjectStore
+from airflow_provider.storage.liveness import Liveness
+from tests.support.claims import claim_elsewhere
 from tests.support.stores import WatchedStore
 from tests.support.waiting import wait_until
 
@@ -79,6 +85,75 @@ def test_a_store_that_hangs_holds_a_few_threads_only(slow: Slow, monkeypatch: py
         slow.gate.set()
         assert {type(look.exception(20)) for look in told} == {RecoveryError}
         assert sum(look.exception(20) is None for look in looks) == watching._AT_ONCE
+
+
+def test_a_page_of_many_jobs_waits_for_one_turn(slow: Slow, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A DAG run's page looks at 32 jobs. While others have all turns, who opens it waits as long as for one job."""
+    monkeypatch.setattr(watching, "_TURN", 1.0)
+    jobs = WatchedJobs()
+    with ThreadPoolExecutor(watching._AT_ONCE) as pool:
+        looks = [pool.submit(jobs.look, LOCATION, JobId(("dag", "run", f"other{number}", "-1"))) for number in range(8)]
+        wait_until(lambda: slow.asked == watching._AT_ONCE, "all turns to be taken")
+        began = time.monotonic()
+        found = jobs.look_at([(LOCATION, JobId(("dag", "run", f"task{number}", "-1"))) for number in range(32)])
+        assert time.monotonic() - began < 2.5
+        slow.fails = False
+        slow.gate.set()
+        assert all(look.exception(20) is None for look in looks)
+    assert {type(each) for each in found} == {RecoveryError}
+
+
+def test_a_store_that_fails_for_one_job_is_not_asked_for_others(slow: Slow, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is wrong with the store is wrong for all jobs in it; later, and in another store, it is asked again."""
+    jobs, other = WatchedJobs(), JobId(("dag", "run", "other", "-1"))
+    slow.gate.set()
+    for job in (JOB, other):
+        with pytest.raises(StoreUnavailable):
+            jobs.look(LOCATION, job)
+    assert slow.asked == 1
+    with pytest.raises(StoreUnavailable):
+        jobs.look(replace(LOCATION, event_store="file:///another"), other)
+    assert slow.asked == 2
+    slow.fails = False
+    monkeypatch.setattr(watching, "_FAILED_FOR", 0.0)
+    assert jobs.look(LOCATION, JOB).claimed == 1
+
+
+def test_who_presses_a_button_waits_for_a_turn_too(slow: Slow, monkeypatch: pytest.MonkeyPatch) -> None:
+    """*Discard* and *Release* ask the store, and take as long as it does."""
+    monkeypatch.setattr(watching, "_TURN", 0.05)
+    jobs = WatchedJobs()
+    with ThreadPoolExecutor(watching._AT_ONCE) as pool:
+        looks = [pool.submit(jobs.look, LOCATION, JobId(("dag", "run", f"other{number}", "-1"))) for number in range(8)]
+        wait_until(lambda: slow.asked == watching._AT_ONCE, "all turns to be taken")
+        with pytest.raises(RecoveryError, match="Look again in a moment"):
+            jobs.give_up(LOCATION, JOB, "ann", 1, delete=True)
+        slow.fails = False
+        slow.gate.set()
+        assert all(look.exception(20) is None for look in looks)
+
+
+@pytest.mark.parametrize("delete", [False, True])
+def test_nobody_waits_for_a_driver_that_may_be_at_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, delete: bool
+) -> None:
+    """Its claim allows it an hour of silence; a request that waited for that would hold a thread of Airflow's. When the
+    page has watched for that long, the button does what it says.
+    """
+    clock, files = [0.0], FileObjectStore(tmp_path)
+    monkeypatch.setattr(watching, "open_location", lambda _: files)
+    monkeypatch.setattr(watching, "Liveness", partial(Liveness, clock=lambda: clock[0]))
+    Claims(files, JOB.prefix).take(1, lease=Lease.lasting(3600))
+    claim_elsewhere(files, JOB.prefix, 1)
+    jobs = WatchedJobs()
+    began = time.monotonic()
+    with pytest.raises(JobAlreadyRunning, match="has not stood still for 3610 s yet"):
+        jobs.give_up(LOCATION, JOB, "ann", 1, delete=delete)
+    assert time.monotonic() - began < 10
+    assert find_discard(files, JOB.prefix, 1) is None
+    clock[0] += 3700
+    made, _ = jobs.give_up(LOCATION, JOB, "ann", 1, delete=delete)
+    assert (made.epoch, made.by) == (1, "ann")
 
 
 def test_who_opens_the_spark_ui_waits_for_a_turn_too(slow: Slow, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import http.client
 import ssl
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 from urllib.parse import urlsplit
 
 _HOP_BY_HOP = {"connection", "transfer-encoding", "content-length", "keep-alive"}
@@ -115,7 +117,12 @@ class FaultyServer:
             def log_message(self, *args: object) -> None:
                 return
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        class Server(ThreadingHTTPServer):
+            def handle_error(self, request: Any, client_address: Any) -> None:
+                if not isinstance(sys.exception(), ConnectionError):  # a client that was killed
+                    super().handle_error(request, client_address)
+
+        self._server = Server(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
         if tls:
             self._server.socket = tls.wrap_socket(self._server.socket, server_side=True)

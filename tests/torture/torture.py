@@ -151,6 +151,8 @@ class Job:
         self.say = say
         self._options = options
         self._running = ExitStack()
+        self._struck: list[str] = []
+        """What was done, and to which driver."""
         self._moments = Moments(self.random, seconds_of(plain / "witness"), self.out, self.witness, TIMEOUT)
         self._drivers = 0
         self._finished = False
@@ -208,14 +210,18 @@ class Job:
     def torture(self, disturbances: int) -> None:
         """Disturb the job so often, then run it to its end and look."""
         left = [self.random.choice(self._possible()) for _ in range(disturbances)]
-        while left and not self._finished:
+        undisturbed = 0
+        while left and not self._finished and undisturbed < MOST_ATTEMPTS:
+            before = len(left)
             with self._running:
                 process = self._running.enter_context(self.driver())
                 # Several things may happen to one driver, until it has ended; a successor takes its place.
                 while left and self._moments.wait(process, len(left)):
                     name = left.pop()
                     self.outcome.done[name] += 1
+                    self._struck.append(f"{self._drivers}: {name}")
                     process = getattr(self, f"_{name}")(process) or process
+            undisturbed = undisturbed + 1 if len(left) == before else 0
         self._end()
         self._look()
 
@@ -399,6 +405,6 @@ class Job:
         self.say(f"job {self.seed} ({self.mode}): {self._drivers} drivers; so far: {self.outcome}")
 
     def _found(self, what: str) -> None:
-        how = f"{self.mode}, committer {self.committer}, {self.folder}"
+        how = f"{self.mode}, committer {self.committer}, {self.folder}, {', '.join(self._struck)}"
         self.outcome.findings.append(f"job {self.seed} ({how}): {what}")
         self.say(self.outcome.findings[-1])

@@ -522,7 +522,7 @@ async function confirmed() {
   const { name, attempt } = asked;
   $("confirm-yes").disabled = true;
   $("confirm-error").hidden = true;
-  $("confirm-wait").textContent = `Making sure that no driver is at work. This can take ${duration(job.location ? job.location.timeout : 30)}.`;
+  $("confirm-wait").textContent = "Making sure that no driver is at work.";
   try {
     const answer = await fetch(`api/${name}${window.location.search}`, {
       method: "POST",
