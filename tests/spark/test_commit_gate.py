@@ -113,9 +113,14 @@ def test_a_write_is_named_before_anything_of_it_is_there(
 def test_without_leave_nothing_is_written(
     gate: CommitGate, rows: DataFrame, plain_rows: DataFrame, tmp_path: Path, step: str, error: Exception
 ) -> None:
-    """What forbids it is what the script gets; the rows that are there stay, and nothing else is left."""
+    """What forbids it is what the script gets; the rows that are there stay, and what another driver has pending in the
+    same folder, and nothing else is left.
+    """
     target = tmp_path / "out"
     rows.write.parquet(str(target))
+    for theirs in (target / "_temporary" / "77" / "task_1", target / ".spark-staging-theirs"):
+        theirs.mkdir(parents=True)
+        (theirs / "part-0.parquet").touch()
     before = sorted(target.rglob("*"))
 
     def refuse(*_: object) -> None:
@@ -139,6 +144,29 @@ def test_a_write_that_fails_fails_as_before(
     with pytest.raises(ValueError, match="of the script"), gate.watching("file:/out", lambda _: None, lambda: None):
         raise ValueError("of the script")
     assert not [thread for thread in threading.enumerate() if thread.name == "commit-gate"]
+
+
+@pytest.mark.parametrize("owned", [True, False], ids=["owned", "replaced"])
+def test_a_write_that_fails_clears_away_what_it_may(
+    spark: SparkSession, gate: CommitGate, tmp_path: Path, owned: bool
+) -> None:
+    """All that is pending in the folder, as in Spark; of a driver that was replaced only what is its own, since its
+    successor may be at work there. The error is Spark's.
+    """
+    target = tmp_path / "out"
+    theirs = target / "_temporary" / "77" / "task_1"
+    theirs.mkdir(parents=True)
+    (theirs / "part-0.parquet").touch()
+
+    def leave() -> None:
+        if not owned:
+            raise Fenced("replaced")
+
+    failing = spark.range(3).select(F.raise_error(F.lit("no such row")).alias("id"))
+    with pytest.raises(Exception, match="no such row"), gate.watching(f"file:{target}", lambda _: None, leave):
+        failing.write.mode("append").parquet(str(target))
+    left = {path.name for path in target.rglob("*")}
+    assert left == (set() if owned else {"_temporary", "77", "task_1", "part-0.parquet"})
 
 
 def test_writes_of_several_threads_are_told_apart(

@@ -19,7 +19,7 @@ from airflow_provider.spark.jvm.compiled import named_class
 
 log = logging.getLogger(__name__)
 
-_BEGIN = "begin"
+_BEGIN, _ABORT = "begin", "abort"
 
 
 class CommitGate:
@@ -49,7 +49,8 @@ class CommitGate:
         Another thread calls *began* and *commits*. What they raise lets the write fail, and is raised here.
 
         :param began: gets Spark's name of the write, before anything of it is there
-        :param commits: called before all of it is moved to its place
+        :param commits: called before all of it is moved to its place, and before one that has failed clears away what is
+            pending in the folder, of whomever
         """
         failures: list[BaseException] = []
         write = self._java.serve(location, self._context)
@@ -61,7 +62,8 @@ class CommitGate:
                     try:
                         began(name) if step == _BEGIN else commits()
                     except BaseException as error:  # noqa: BLE001 - raised by the thread that writes
-                        failures.append(error)
+                        if step != _ABORT:  # the write has failed already
+                            failures.append(error)
                         write.refuse(one_line(error))
                         return
                     write.allow(question)

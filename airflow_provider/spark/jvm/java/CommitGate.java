@@ -1,5 +1,6 @@
 package airflow_provider;
 
+import java.io.IOException;
 import java.lang.reflect.Field;
 import java.util.ArrayList;
 import java.util.HashSet;
@@ -33,16 +34,21 @@ public final class CommitGate extends FileCommitProtocol implements java.io.Seri
     private static final String EXECUTION = "spark.sql.execution.id";
     private static final String BEGIN = "begin";
     private static final String COMMIT = "commit";
+    private static final String ABORT = "abort";
+    private static final String ATTEMPT = "mapreduce.job.application.attempt.id";
 
     private final FileCommitProtocol protocol;
     private final List writes;
     private final String name;
+    private final String path;
+    private boolean refused = false;
 
     /** What Spark makes of the name of a class: one for each write. */
     public CommitGate(String name, String path, boolean dynamic) {
         this.protocol = FileCommitProtocol.instantiate((String) CHOSEN.get(), name, path, dynamic);
         this.writes = served(path);
         this.name = name;
+        this.path = path;
         this.ask(BEGIN);
     }
 
@@ -114,9 +120,15 @@ public final class CommitGate extends FileCommitProtocol implements java.io.Seri
     }
 
     private void ask(String step) {
+        this.refused = true;
         for (int i = 0; i < this.writes.size(); i++) {
             ((Write) this.writes.get(i)).ask(step, this.name);
         }
+        this.refused = false;
+    }
+
+    public void setupJob(JobContext job) {
+        this.protocol.setupJob(job);
     }
 
     public void commitJob(JobContext job, SEQ tasks) {
@@ -124,12 +136,38 @@ public final class CommitGate extends FileCommitProtocol implements java.io.Seri
         this.protocol.commitJob(job, tasks);
     }
 
-    public void setupJob(JobContext job) {
-        this.protocol.setupJob(job);
+    /**
+     * Hadoop's committers clear away what is pending of all who write to the folder. A write that may not commit, or that
+     * finds in the middle of its commit that it was replaced, may have a successor that is at work there: it clears away
+     * only what is its own.
+     */
+    public void abortJob(JobContext job) throws IOException {
+        if (!this.refused) {
+            try {
+                this.ask(ABORT);
+            } catch (IllegalStateException replaced) {
+                // asked, and refused
+            }
+        }
+        if (this.refused) {
+            this.clear(job);
+        } else {
+            this.protocol.abortJob(job);
+        }
     }
 
-    public void abortJob(JobContext job) {
-        this.protocol.abortJob(job);
+    private void clear(JobContext job) throws IOException {
+        FileSystem system = new Path(this.path).getFileSystem(job.getConfiguration());
+        system.delete(FileCommitProtocol.getStagingDir(this.path, this.name), true);
+        Path pending = new Path(this.path, "_temporary");
+        system.delete(new Path(pending, String.valueOf(job.getConfiguration().getInt(ATTEMPT, 0))), true);
+        try {
+            if (system.listStatus(pending).length == 0) {
+                system.delete(pending, false);
+            }
+        } catch (IOException gone) {
+            // nobody else writes there, or somebody has just begun to
+        }
     }
 
     public void setupTask(TaskAttemptContext task) {
