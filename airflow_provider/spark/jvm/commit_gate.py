@@ -49,7 +49,7 @@ class CommitGate:
         Another thread calls *began* and *commits*. What they raise lets the write fail, and is raised here.
 
         :param began: gets Spark's name of the write, before anything of it is there
-        :param commits: called before all of it is moved to its place, and before one that has failed clears away what is
+        :param commits: called before all of it is moved to its place, and before one that failed clears away what is
             pending in the folder, of whomever
         """
         failures: list[BaseException] = []
