@@ -76,7 +76,6 @@ class Loan:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=file,
-                cwd="/",
                 start_new_session=True,
             )
         pipe = self.process.stdin
