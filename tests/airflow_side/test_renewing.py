@@ -125,6 +125,7 @@ def renewing(output: Path) -> list[Process]:
     return [one for one in found if one is not None]
 
 
+@pytest.mark.integration
 def test_a_deferred_tasks_driver_goes_on_with_renewed_keys(
     aws: Aws,
     moto: S3Server,
