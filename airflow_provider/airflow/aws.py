@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from airflow.providers.amazon.aws.hooks.base_aws import AwsBaseHook
     from botocore.credentials import ReadOnlyCredentials
 
+    from airflow_provider.airflow.renewing import Loan
+
 
 class AwsAccess:
     """Access to S3 through one AWS connection. Nothing is asked of AWS before it is needed.
@@ -106,6 +108,18 @@ class AwsAccess:
         with lent(self.session, mask_secret) as environment:
             yield environment
 
+    def loan(self) -> Loan | None:
+        """Return temporary credentials for a driver that nobody waits for; ``None`` where there is nothing to renew."""
+        if self._own_keys() is None:
+            return None
+        from botocore.credentials import RefreshableCredentials
+
+        from airflow_provider.airflow.renewing import Loan
+
+        if not isinstance(self.session.get_credentials(), RefreshableCredentials):
+            return None
+        return Loan(self.session, BaseHook.get_connection(self._conn_id), self._region, mask_secret)
+
     def _own_keys(self) -> ReadOnlyCredentials | None:
         """Return the connection's credentials as they are now, ``None`` if it holds none of its own."""
         config = self._hook.conn_config
@@ -126,8 +140,8 @@ class AwsAccess:
         keys = self._own_keys()
         if keys is not None and keys.token:
             log.info(
-                "The driver gets temporary credentials of the AWS connection %r, which nobody renews: it outlives this "
-                "task. If they end before the job does, its next write fails. Prefer the machines' own role.",
+                "The driver gets temporary credentials of the AWS connection %r, which nobody can renew: it holds a "
+                "session token in place of a role. If they end before the job does, its next write fails.",
                 self._conn_id,
             )
         return _environment(keys)

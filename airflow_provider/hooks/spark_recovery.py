@@ -37,6 +37,7 @@ from airflow_provider.storage.uris import open_store
 if TYPE_CHECKING:
     import logging
 
+    from airflow_provider.airflow.renewing import Loan
     from airflow_provider.storage.object_store import ObjectStore
 
 _HASH_SEED = "PYTHONHASHSEED"
@@ -88,6 +89,7 @@ class SparkRecoveryHook(SparkSubmitHook):
         self._attempt: dict[str, Any] | None = None
         self._output: Path | None = None
         self._lent: dict[str, str] | None = None
+        self._loan: Loan | None = None
         self.submitted = False
         self._driver_error = ""
         self._driver_exit_code: int | None = None
@@ -305,9 +307,28 @@ class SparkRecoveryHook(SparkSubmitHook):
             if self._output is None:
                 with self._credentials_lent():
                     return super().submit(runner, **kwargs)
-            command = self._build_spark_submit_command(runner)
-            self._submit_sp = start_detached(command, self._env, self._output)
+            self._start_detached(runner, self._output)
             return None
+
+    def _start_detached(self, runner: str, output: Path) -> None:
+        """Start a driver that nobody waits for, and what renews its credentials."""
+        loan = self._loan = self._aws.loan() if self._aws is not None else None
+        self._lent = loan.environment if loan is not None else None
+        try:
+            command = self._build_spark_submit_command(runner)
+            self._submit_sp = start_detached(command, self._env, output)
+        except BaseException:
+            if loan is not None:
+                loan.take_back()
+            raise
+        finally:
+            self._lent = None
+        if loan is None:
+            return
+        try:
+            self.log.info("Process %d renews the driver's credentials.", loan.renew_during(self._submit_sp.pid, output))
+        except OSError as error:
+            self.log.warning("Nobody renews the driver's temporary credentials: %s", error)
 
     @contextmanager
     def _credentials_lent(self) -> Iterator[None]:

@@ -1,4 +1,4 @@
-"""Credentials of the event store that a worker lends to a driver on its machine, and renews as long as the job runs.
+"""Credentials of the event store that a worker lends to a driver on its machine, renewed as long as the job runs.
 
 They go through a file that only this user can read, in a folder that is gone when the driver has ended: an environment
 cannot be changed from outside, and everything else of a driver can be seen by others.
@@ -27,6 +27,7 @@ LENT_CREDENTIALS = "SPARK_RECOVERY_AWS_CREDENTIALS"
 """Environment variable of the driver: path of the file."""
 RENEWED_EVERY = 60.0
 """Seconds. botocore itself renews what has less than 15 minutes left."""
+FILE = "credentials"
 _READ_AGAIN = timedelta(minutes=12)
 """How long a driver may use what it has read; below botocore's 15 minutes, so that it looks again whenever it asks."""
 
@@ -42,16 +43,16 @@ def lent(
     """
     ended = threading.Event()
     with temporary_folder() as folder:
-        file = folder / "credentials"
+        file = folder / FILE
 
         def renew() -> None:
             while not ended.wait(every):
                 try:
-                    _write(session, file, renewed)
+                    write_credentials(session, file, renewed)
                 except (BotoCoreError, ClientError, OSError):
                     continue  # what is there may last until the next look
 
-        _write(session, file, renewed)
+        write_credentials(session, file, renewed)
         thread = threading.Thread(target=renew, name="renew-credentials", daemon=True)
         thread.start()
         try:
@@ -61,7 +62,11 @@ def lent(
             thread.join()
 
 
-def _write(session: boto3.Session, file: Path, renewed: Callable[[str], object]) -> None:
+def write_credentials(session: boto3.Session, file: Path, renewed: Callable[[str], object]) -> None:
+    """Write the credentials that *session* has now, if they are not there yet.
+
+    :param renewed: is given each new secret, to mask it
+    """
     found = session.get_credentials()
     if found is None:
         return

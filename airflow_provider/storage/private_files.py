@@ -87,13 +87,24 @@ def hold_if_private(path: Path) -> None:
 @contextmanager
 def temporary_folder() -> Iterator[Path]:
     """Make a folder that only this user can read, and that goes with its block; after a kill it is swept one day."""
-    folder = hold(private_folder() / f"temporary-{uuid.uuid4().hex}")
+    folder = new_temporary_folder()
     try:
-        (folder / _MARK).unlink()
         yield folder
     finally:
-        os.close(_held.pop(folder))
-        shutil.rmtree(folder, ignore_errors=True)
+        remove_held(folder)
+
+
+def new_temporary_folder() -> Path:
+    """Make a folder that only this user can read. Its last user removes it; after a kill it is swept one day."""
+    folder = hold(private_folder() / f"temporary-{uuid.uuid4().hex}")
+    (folder / _MARK).unlink()
+    return folder
+
+
+def remove_held(folder: Path) -> None:
+    """Remove a folder that this process holds."""
+    os.close(_held.pop(folder))
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def write_whole(target: Path, content: bytes) -> None:

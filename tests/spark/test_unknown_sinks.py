@@ -78,6 +78,23 @@ def test_a_repeated_append_is_said(
     assert f"  warning: {doubt}" in format_report(attempts.report())
 
 
+def xml(spark: SparkSession, folder: str) -> None:
+    spark.range(3).write.option("rowTag", "row").mode("append").xml(f"{folder}/xml")  # new in Spark 4
+
+
+@pytest.mark.parametrize("write", [jdbc, xml])
+def test_what_nobody_can_look_for_is_not_looked_for(
+    spark: SparkSession, attempts: Attempts, caplog: pytest.LogCaptureFixture, write: Write
+) -> None:
+    """The address of a database is no table's name: the log speaks of no look that failed."""
+    (attempts.folder / "out").mkdir()
+    with caplog.at_level(logging.INFO, "airflow_provider"):
+        attempt(attempts, spark, write)
+        attempt(attempts, spark, write)
+    assert "attempt 1 has written it. It is written again" in caplog.text
+    assert "cannot be told" not in caplog.text
+
+
 def test_what_adds_nothing_is_not_said(
     spark: SparkSession, attempts: Attempts, caplog: pytest.LogCaptureFixture
 ) -> None:

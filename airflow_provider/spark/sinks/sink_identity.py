@@ -90,7 +90,7 @@ class SinkIdentity:
         :param made: how the writer was set up: names of methods, arguments, named arguments
         """
         df = writer._df
-        if not self._usable(df):
+        if not self._usable(df) or name not in (*TO_PATHS, *TO_TABLES):
             return None
         given = _given(made, name, args, kwargs)
         if name in TO_PATHS and given["format"] not in FILE_FORMATS | {""}:
