@@ -15,7 +15,7 @@ from typing import Any
 
 from airflow_provider.core import events as ev
 from airflow_provider.core.classify import Need, classify
-from airflow_provider.core.errors import Fenced, OwnershipUnconfirmed, RecoveryError
+from airflow_provider.core.errors import Fenced, OwnershipUnconfirmed, RecoveryError, StoreError
 from airflow_provider.core.failover import FailureHandlingResult, handle_failure
 from airflow_provider.core.failure import Cause
 from airflow_provider.core.faults import (
@@ -179,6 +179,23 @@ class JobMaster:
         outage = self._record.outage
         if outage and outage != self._waited_for and not self._record.flush(self.request.options.ownership_timeout):
             self._waited_for = outage
+
+    def check_after(self) -> None:
+        """Find out, if the lease ran out while something was written, whether a newer attempt has begun meanwhile. Asks
+        the store once; that it does not answer says nothing.
+
+        :raises Fenced: a newer attempt owns the job
+        """
+        self.check()
+        if self._heartbeat is None or not self._heartbeat.lapsed:
+            return
+        try:
+            self._heartbeat.check()
+        except Fenced as error:
+            self._record.fence(int(str(error.ids["newer"])))
+            raise
+        except StoreError:
+            return
 
     def vertex(self, identity: str) -> Vertex | None:
         """Return what is known of a vertex."""

@@ -158,12 +158,13 @@ def _run(request: RunRequest, application: Path, conf: Mapping[str, str]) -> int
     output = OutputAttempt(master)
     sinks = SinksOnce(context, output)
     # First, because sinks are looked at, and remains are removed, by the owner; last, because restoring takes time.
-    owned, commits = confirmed(master.check_now), confirmed_commits(context)
+    owned, owning = confirmed(master.check_now), confirmed(master.check_now, master.check_after)
+    commits = confirmed_commits(context)
     try:
         with (
             recovering(context),
             auto_mode(context) as auto,
-            intercepted(owned, sinks.stages(), *auto, output.stages(), owned, commits, context.notes()),
+            intercepted(owned, sinks.stages(), *auto, output.stages(), owning, commits, context.notes()),
         ):
             error = run_script(application, request.arguments, master.check)
         if error is None:

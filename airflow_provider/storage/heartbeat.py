@@ -136,6 +136,12 @@ class Heartbeat:
         if self._look() is not None:
             raise self._fenced()
 
+    @property
+    def lapsed(self) -> bool:
+        """Whether the lease has run out since it was confirmed."""
+        with self._changed:
+            return self._confirmed_at is not None and self._clock() >= self._confirmed_at + self._claim.lease
+
     def confirm(self) -> None:
         """Return while the lease lasts, without a request; else wait until ownership is confirmed again.
 

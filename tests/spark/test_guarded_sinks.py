@@ -147,6 +147,21 @@ def test_a_saved_model_is_not_removed_by_one_that_is_not_confirmed(spark: SparkS
     assert sorted(tmp_path.rglob("*")) == before
 
 
+def test_a_script_whose_driver_was_replaced_in_a_write_does_not_go_on(spark: SparkSession, tmp_path: Path) -> None:
+    """What a write raises when it has returned is what the script gets; reading asks nothing."""
+    asked: list[str] = []
+
+    def after() -> None:
+        asked.append("after")
+        refuse()
+
+    with intercepted(confirmed(lambda: asked.append("before"), after)):
+        assert spark.sql("SELECT 1").count() == 1
+        with pytest.raises(OwnershipUnconfirmed):
+            spark.range(3).write.parquet(str(tmp_path / "out"))
+    assert asked == ["before", "after"]
+
+
 @pytest.mark.parametrize("kind", ["path", "insertInto", "SQL", "directory"])
 def test_a_write_that_is_overtaken_does_not_commit(
     spark: SparkSession, attempts: Attempts, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: str

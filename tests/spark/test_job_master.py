@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider.core.errors import AccessDenied, Fenced
+from airflow_provider.core.errors import AccessDenied, Fenced, StoreUnavailable
 from airflow_provider.core.events import VertexInitialized
 from airflow_provider.core.job import JobId
 from airflow_provider.core.options import RecoveryOptions
@@ -19,11 +19,16 @@ from airflow_provider.core.run_request import RunRequest
 from airflow_provider.job.job_master import JobMaster
 from airflow_provider.storage.event_log import JobEventLog
 from airflow_provider.storage.files import FileObjectStore
+from airflow_provider.storage.heartbeat import Heartbeat
 from airflow_provider.storage.inspection import inspect_job
 from airflow_provider.storage.partition_store import PartitionStore
 from tests.support.stores import WatchedStore
 
 JOB = JobId(("dag", "run", "task", "-1"))
+
+
+def no_answer(_: Heartbeat) -> int | None:
+    raise StoreUnavailable("no answer")
 
 
 class Driver:
@@ -203,6 +208,22 @@ def test_a_fenced_attempt_leaves_what_arrives_to_the_owner(driver: Driver) -> No
             assert driver.stored() == {"v-f": [(0, 1), (1, 1)]}
             assert set(owner.survivors("v-f")) == {0}
             driver.compute(owner, "v-f", 0, 1)
+
+
+def test_a_driver_that_was_replaced_in_a_write_finds_out_behind_it(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If its lease has run out meanwhile it asks once; if the store does not answer it goes on, to its next write."""
+    with driver.attempt() as old:
+        old.check_now()
+        with driver.attempt():
+            old.check_after()  # within its lease it asks nobody
+            monkeypatch.setattr(Heartbeat, "lapsed", property(lambda _: True))
+            with monkeypatch.context() as away:
+                away.setattr(Heartbeat, "_look", no_answer)
+                old.check_after()
+            with pytest.raises(Fenced):
+                old.check_after()
 
 
 def test_a_store_that_refuses_to_sweep_stops_nothing(driver: Driver, caplog: pytest.LogCaptureFixture) -> None:

@@ -440,3 +440,19 @@ def test_an_attempt_that_has_said_its_last_word_writes_nothing(files: FileObject
     heartbeat.stop("FAILED")
     with pytest.raises(OwnershipUnconfirmed, match="has ended"):
         heartbeat.confirm()
+
+
+def test_a_lease_that_was_never_confirmed_has_not_lapsed(files: FileObjectStore) -> None:
+    """It has once it was, and ran out."""
+    moment = 100.0
+    claim = Claims(files, PREFIX).claim(Lease(interval=1, duration=3))
+    heartbeat = Heartbeat(files, PREFIX, claim, 3600, _never, clock=lambda: moment)
+    assert not heartbeat.lapsed
+    heartbeat.start()
+    heartbeat.confirm()
+    assert not heartbeat.lapsed
+    moment += 2.9
+    assert not heartbeat.lapsed
+    moment += 0.1
+    assert heartbeat.lapsed
+    heartbeat.stop("FINISHED")

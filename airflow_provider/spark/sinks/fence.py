@@ -19,13 +19,18 @@ if TYPE_CHECKING:
     from airflow_provider.spark.context import RecoveryContext
 
 
-def confirmed(check: Callable[[], None]) -> Stages:
-    """Call *check* before each call that leaves something outside of the event store, SQL that may among them."""
+def confirmed(check: Callable[[], None], after: Callable[[], None] = lambda: None) -> Stages:
+    """Call *check* before each call that leaves something outside of the event store, SQL that may among them, and
+    *after* when it has returned: a driver that was replaced meanwhile does not go on with its script.
+    """
 
     def write(call: Call, proceed: Proceed) -> Any:
-        if _may_write(call):
-            check()
-        return proceed()
+        if not _may_write(call):
+            return proceed()
+        check()
+        result = proceed()
+        after()
+        return result
 
     return dict.fromkeys((*WRITES, Kind.SQL), write)
 
