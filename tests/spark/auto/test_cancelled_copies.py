@@ -1,4 +1,4 @@
-"""On a cluster copying runs as jobs, which a script's ``cancelAllJobs`` ends like its own."""
+"""On a cluster copying runs as jobs, which a script may cancel like its own."""
 
 from __future__ import annotations
 
