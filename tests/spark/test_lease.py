@@ -174,7 +174,7 @@ def test_a_write_waits_for_a_store_that_is_away(remote: tuple[Appends, FaultySer
     assert appends.rows() == ONCE
 
 
-@pytest.mark.parametrize("how", ["df", "sql"])
+@pytest.mark.parametrize("how", ["df", pytest.param("sql", marks=pytest.mark.walk)])
 @pytest.mark.parametrize("end", ["killed", "gives up"])
 def test_a_write_begins_when_its_name_is_recorded(remote: tuple[Appends, FaultyServer], how: str, end: str) -> None:
     """The driver owns its job, and the store takes no events: it appends nothing until its patience ends, or it is

@@ -27,7 +27,7 @@ def test_a_job_that_is_disturbed_again_and_again_leaves_what_a_plain_run_leaves(
     assert outcome.findings == []
 
 
-@pytest.mark.integration
+@pytest.mark.walk
 @pytest.mark.process
 @pytest.mark.timeout(900)
 def test_a_driver_that_writes_again_what_is_there_is_found(tmp_path: Path) -> None:
