@@ -162,7 +162,8 @@ def test_a_write_that_fails_clears_away_what_it_may(
         if not owned:
             raise Fenced("replaced")
 
-    failing = spark.range(3).select(F.raise_error(F.lit("no such row")).alias("id"))
+    # One task: another one would still run, and make its folder anew, while Spark clears away.
+    failing = spark.range(0, 3, 1, 1).select(F.raise_error(F.lit("no such row")).alias("id"))
     with pytest.raises(Exception, match="no such row"), gate.watching(f"file:{target}", lambda _: None, leave):
         failing.write.mode("append").parquet(str(target))
     left = {path.name for path in target.rglob("*")}
