@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from typing import Any
 
 from airflow_provider.core import events as ev
@@ -171,11 +172,7 @@ class JobMaster:
         """
         self.check()
         if self._heartbeat is not None:
-            try:
-                self._heartbeat.confirm()
-            except Fenced as error:
-                self._record.fence(int(str(error.ids["newer"])))
-                raise
+            self._ask(self._heartbeat.confirm)
         outage = self._record.outage
         if outage and outage != self._waited_for and not self._record.flush(self.request.options.ownership_timeout):
             self._waited_for = outage
@@ -187,15 +184,17 @@ class JobMaster:
         :raises Fenced: a newer attempt owns the job
         """
         self.check()
-        if self._heartbeat is None or not self._heartbeat.lapsed:
-            return
+        if self._heartbeat is not None and self._heartbeat.lapsed:
+            with suppress(StoreError):
+                self._ask(self._heartbeat.check)
+
+    def _ask(self, whose_job: Callable[[], None]) -> None:
+        """Ask who owns the job, and record that it is a newer attempt."""
         try:
-            self._heartbeat.check()
+            whose_job()
         except Fenced as error:
             self._record.fence(int(str(error.ids["newer"])))
             raise
-        except StoreError:
-            return
 
     def vertex(self, identity: str) -> Vertex | None:
         """Return what is known of a vertex."""
