@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fastapi import HTTPException
@@ -87,13 +90,20 @@ def test_a_store_that_hangs_holds_a_few_threads_only(slow: Slow, monkeypatch: py
         assert sum(look.exception(20) is None for look in looks) == watching._AT_ONCE
 
 
+@contextmanager
+def all_turns_taken(jobs: WatchedJobs, slow: Slow) -> Iterator[list[Future[Any]]]:
+    """Looks of others, which hold all turns until the store answers."""
+    with ThreadPoolExecutor(watching._AT_ONCE) as pool:
+        looks = [pool.submit(jobs.look, LOCATION, JobId(("dag", "run", f"other{number}", "-1"))) for number in range(8)]
+        wait_until(lambda: slow.asked == watching._AT_ONCE, "all turns to be taken")
+        yield looks
+
+
 def test_a_page_of_many_jobs_waits_for_one_turn(slow: Slow, monkeypatch: pytest.MonkeyPatch) -> None:
     """A DAG run's page looks at 32 jobs. While others have all turns, who opens it waits as long as for one job."""
     monkeypatch.setattr(watching, "_TURN", 1.0)
     jobs = WatchedJobs()
-    with ThreadPoolExecutor(watching._AT_ONCE) as pool:
-        looks = [pool.submit(jobs.look, LOCATION, JobId(("dag", "run", f"other{number}", "-1"))) for number in range(8)]
-        wait_until(lambda: slow.asked == watching._AT_ONCE, "all turns to be taken")
+    with all_turns_taken(jobs, slow) as looks:
         began = time.monotonic()
         found = jobs.look_at([(LOCATION, JobId(("dag", "run", f"task{number}", "-1"))) for number in range(32)])
         assert time.monotonic() - began < 2.5
@@ -123,9 +133,7 @@ def test_who_presses_a_button_waits_for_a_turn_too(slow: Slow, monkeypatch: pyte
     """*Discard* and *Release* ask the store, and take as long as it does."""
     monkeypatch.setattr(watching, "_TURN", 0.05)
     jobs = WatchedJobs()
-    with ThreadPoolExecutor(watching._AT_ONCE) as pool:
-        looks = [pool.submit(jobs.look, LOCATION, JobId(("dag", "run", f"other{number}", "-1"))) for number in range(8)]
-        wait_until(lambda: slow.asked == watching._AT_ONCE, "all turns to be taken")
+    with all_turns_taken(jobs, slow) as looks:
         with pytest.raises(RecoveryError, match="Look again in a moment"):
             jobs.give_up(LOCATION, JOB, "ann", 1, delete=True)
         slow.fails = False
