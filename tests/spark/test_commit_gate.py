@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -154,20 +155,61 @@ def test_a_write_that_fails_clears_away_what_it_may(
     successor may be at work there. The error is Spark's.
     """
     target = tmp_path / "out"
-    theirs = target / "_temporary" / "77" / "task_1"
-    theirs.mkdir(parents=True)
-    (theirs / "part-0.parquet").touch()
+    left_by_another_driver(target, "77")
 
     def leave() -> None:
         if not owned:
             raise Fenced("replaced")
 
-    # One task: another one would still run, and make its folder anew, while Spark clears away.
-    failing = spark.range(0, 3, 1, 1).select(F.raise_error(F.lit("no such row")).alias("id"))
     with pytest.raises(Exception, match="no such row"), gate.watching(f"file:{target}", lambda _: None, leave):
-        failing.write.mode("append").parquet(str(target))
+        failing(spark).write.mode("append").parquet(str(target))
     left = {path.name for path in target.rglob("*")}
     assert left == (set() if owned else {"_temporary", "77", "task_1", "part-0.parquet"})
+
+
+def failing(spark: SparkSession) -> DataFrame:
+    """One task: another one would still run, and make its folder anew, while Spark clears away."""
+    return spark.range(0, 3, 1, 1).select(F.raise_error(F.lit("no such row")).alias("id"))
+
+
+def left_by_another_driver(target: Path, number: str) -> Path:
+    """What the task of another application attempt has pending in a folder."""
+    task = target / "_temporary" / number / "task_1"
+    task.mkdir(parents=True)
+    (task / "part-0.parquet").touch()
+    return task / "part-0.parquet"
+
+
+@pytest.mark.parametrize("algorithm", ["1", "2"])
+@pytest.mark.parametrize("ends", ["commits", "fails"])
+def test_what_a_successor_has_pending_stays(
+    spark: SparkSession, gate: CommitGate, rows: DataFrame, tmp_path: Path, ends: str, algorithm: str
+) -> None:
+    """A driver may be paused at any moment behind its leave to commit, or to clear away. When it wakes, its successor
+    may be at work in the same folder. What a dead driver had pending before goes, as in Spark.
+    """
+    target = tmp_path / "out"
+    left_by_another_driver(target, "66")
+    pending: list[Path] = []
+
+    def leave() -> None:
+        pending.append(left_by_another_driver(target, "77"))
+
+    frame = rows if ends == "commits" else failing(spark)
+    with (
+        nullcontext() if ends == "commits" else pytest.raises(Exception, match="no such row"),
+        gate.watching(f"file:{target}", lambda _: None, leave),
+    ):
+        (
+            frame.write.mode("append")
+            .option("mapreduce.fileoutputcommitter.algorithm.version", algorithm)
+            .parquet(str(target))
+        )
+    assert pending[0].exists()
+    assert [path.name for path in (target / "_temporary").iterdir()] == ["77"]
+    assert (target / "_SUCCESS").exists() == (ends == "commits")
+    if ends == "commits":
+        assert spark.read.parquet(str(target)).count() == 20
 
 
 def test_writes_of_several_threads_are_told_apart(

@@ -1,5 +1,6 @@
 package airflow_provider;
 
+import java.io.FileNotFoundException;
 import java.io.IOException;
 import java.lang.reflect.Field;
 import java.util.ArrayList;
@@ -10,13 +11,21 @@ import java.util.List;
 import java.util.Properties;
 import java.util.Set;
 
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.mapreduce.JobContext;
+import org.apache.hadoop.mapreduce.MRJobConfig;
 import org.apache.hadoop.mapreduce.TaskAttemptContext;
+import org.apache.hadoop.mapreduce.lib.output.FileOutputCommitter;
+import org.apache.hadoop.mapreduce.lib.output.FileOutputFormat;
+import org.apache.parquet.hadoop.ParquetOutputCommitter;
 import org.apache.spark.SparkContext;
 import org.apache.spark.internal.config.ConfigEntry;
 import org.apache.spark.internal.io.FileCommitProtocol;
+import org.apache.spark.internal.io.HadoopMapReduceCommitProtocol;
+import org.apache.spark.sql.execution.datasources.SQLHadoopMapReduceCommitProtocol;
 import org.apache.spark.sql.internal.SQLConf;
 
 /**
@@ -35,13 +44,13 @@ public final class CommitGate extends FileCommitProtocol implements java.io.Seri
     private static final String BEGIN = "begin";
     private static final String COMMIT = "commit";
     private static final String ABORT = "abort";
-    private static final String ATTEMPT = "mapreduce.job.application.attempt.id";
 
     private final FileCommitProtocol protocol;
     private final List writes;
     private final String name;
     private final String path;
     private boolean refused = false;
+    private boolean clears = false;
 
     /** What Spark makes of the name of a class: one for each write. */
     public CommitGate(String name, String path, boolean dynamic) {
@@ -67,9 +76,13 @@ public final class CommitGate extends FileCommitProtocol implements java.io.Seri
     }
 
     private static void converter(ConfigEntry setting, scala.Function1 converter) throws Exception {
-        Field field = ConfigEntry.class.getDeclaredField("valueConverter");
+        field(ConfigEntry.class, "valueConverter").set(setting, converter);
+    }
+
+    private static Field field(Class owner, String name) throws NoSuchFieldException {
+        Field field = owner.getDeclaredField(name);
         field.setAccessible(true);
-        field.set(setting, converter);
+        return field;
     }
 
     /**
@@ -129,19 +142,45 @@ public final class CommitGate extends FileCommitProtocol implements java.io.Seri
 
     public void setupJob(JobContext job) {
         this.protocol.setupJob(job);
-    }
-
-    public void commitJob(JobContext job, SEQ tasks) {
-        this.ask(COMMIT);
-        this.protocol.commitJob(job, tasks);
+        this.clears = this.clearsInsteadOfHadoop();
     }
 
     /**
-     * Hadoop's committers clear away what is pending of all who write to the folder. A write that may not commit, or that
-     * finds in the middle of its commit that it was replaced, may have a successor that is at work there: it clears away
-     * only what is its own.
+     * Whether this object clears away what is pending. Hadoop's committers delete all of it when they end, of whoever
+     * writes to the folder: a driver that is paused right before that, and replaced, would delete what its successor's
+     * tasks have committed. Others than these two may have their work elsewhere.
      */
+    private boolean clearsInsteadOfHadoop() {
+        Class kind = this.protocol.getClass();
+        if (kind != SQLHadoopMapReduceCommitProtocol.class && kind != HadoopMapReduceCommitProtocol.class) {
+            return false;
+        }
+        try {
+            Object committer = field(HadoopMapReduceCommitProtocol.class, "committer").get(this.protocol);
+            Class of = committer == null ? null : committer.getClass();
+            Field skips = field(FileOutputCommitter.class, "skipCleanup");
+            if ((of != FileOutputCommitter.class && of != ParquetOutputCommitter.class) || skips.getBoolean(committer)) {
+                return false;
+            }
+            skips.setBoolean(committer, true);
+            return true;
+        } catch (Exception unknown) {
+            return false;
+        }
+    }
+
+    public void commitJob(JobContext job, SEQ tasks) throws IOException {
+        List pending = this.pending(job);
+        this.ask(COMMIT);
+        this.protocol.commitJob(job, tasks);
+        if (this.clears) {
+            this.clear(job, pending);
+        }
+    }
+
+    /** What may not commit, or finds in the middle of its commit that it was replaced, clears away only its own. */
     public void abortJob(JobContext job) throws IOException {
+        List pending = this.pending(job);
         if (!this.refused) {
             try {
                 this.ask(ABORT);
@@ -150,20 +189,46 @@ public final class CommitGate extends FileCommitProtocol implements java.io.Seri
             }
         }
         if (this.refused) {
-            this.clear(job);
+            Configuration conf = job.getConfiguration();
+            pending.clear();
+            pending.add(new Path(this.parent(job), String.valueOf(conf.getInt(MRJobConfig.APPLICATION_ATTEMPT_ID, 0))));
+        }
+        if (this.refused || this.clears) {
+            this.clear(job, pending);
         } else {
             this.protocol.abortJob(job);
         }
     }
 
-    private void clear(JobContext job) throws IOException {
-        FileSystem system = new Path(this.path).getFileSystem(job.getConfiguration());
-        system.delete(FileCommitProtocol.getStagingDir(this.path, this.name), true);
-        Path pending = new Path(this.path, "_temporary");
-        system.delete(new Path(pending, String.valueOf(job.getConfiguration().getInt(ATTEMPT, 0))), true);
+    private Path parent(JobContext job) {
+        return new Path(FileOutputFormat.getOutputPath(job), FileOutputCommitter.PENDING_DIR_NAME);
+    }
+
+    /** What is pending now; asked for before leave is: with leave, nothing of it is a successor's. */
+    private List pending(JobContext job) throws IOException {
+        Path parent = this.parent(job);
+        List found = new ArrayList();
         try {
-            if (system.listStatus(pending).length == 0) {
-                system.delete(pending, false);
+            FileStatus[] all = parent.getFileSystem(job.getConfiguration()).listStatus(parent);
+            for (int i = 0; i < all.length; i++) {
+                found.add(all[i].getPath());
+            }
+        } catch (FileNotFoundException none) {
+            // nothing is pending
+        }
+        return found;
+    }
+
+    private void clear(JobContext job, List pending) throws IOException {
+        Path parent = this.parent(job);
+        FileSystem system = parent.getFileSystem(job.getConfiguration());
+        system.delete(FileCommitProtocol.getStagingDir(this.path, this.name), true);
+        for (int i = 0; i < pending.size(); i++) {
+            system.delete((Path) pending.get(i), true);
+        }
+        try {
+            if (system.listStatus(parent).length == 0) {
+                system.delete(parent, false);
             }
         } catch (IOException gone) {
             // nobody else writes there, or somebody has just begun to
