@@ -157,8 +157,9 @@ def _run(request: RunRequest, application: Path, conf: Mapping[str, str]) -> int
     context = RecoveryContext(master, hadoop_root(store.uri))
     output = OutputAttempt(master)
     sinks = SinksOnce(context, output)
-    # First, because sinks are looked at, and remains are removed, by the owner; last, because restoring takes time.
-    owned, owning = confirmed(master.check_now), confirmed(master.check_now, master.check_after)
+    # First, because sinks are looked at, and remains are removed, by the owner, and the script goes on when the end of
+    # its write is recorded; last, because restoring takes time.
+    owned, owning = confirmed(master.check_now, master.check_after), confirmed(master.check_now)
     commits = confirmed_commits(context)
     try:
         with (
@@ -257,16 +258,21 @@ _stopping = threading.Lock()
 
 
 def _stop_fenced(master: object, newer: int = 0) -> None:
-    """End this process and its JVM at once: nothing of a fenced attempt may be committed. Does not return.
+    """End this process and its JVM at once: nothing of a fenced attempt may be committed.
 
-    Several threads may come here; the first one ends the process, and takes the others with it. The last word lets the
-    successor begin, so it is said only when the JVM has certainly ended.
+    The script's thread may come here, and one that learns of the newer attempt; the first one ends the process, and
+    takes the other with it. The script's does not return. The other one does, when it is late: it may be the
+    heartbeat's, whose end is waited for. The last word lets the successor begin, so it is said only when the JVM has
+    certainly ended.
+
+    :param newer: the attempt that a thread has learnt of; 0 for the script's thread
     """
     from airflow_provider.job.job_master import JobMaster
     from airflow_provider.spark.jvm.driver_jvm import end_jvm, say_through_jvm
 
     assert isinstance(master, JobMaster)  # noqa: S101 - typed loosely to keep the import lazy
-    _stopping.acquire()  # never released
+    if not _stopping.acquire(blocking=not newer):  # never released
+        return
     # Whatever waits for the JVM breaks now; its stack traces would hide the one line that says why.
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
     if newer:

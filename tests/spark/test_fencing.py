@@ -15,7 +15,9 @@ import pytest
 from airflow_provider.core.events import AttemptStarted, JobEvent, JobFinished
 from airflow_provider.core.job import JobId
 from airflow_provider.core.run_request import EXIT_FENCED
+from airflow_provider.storage.cancelling import cancel
 from airflow_provider.storage.event_store import JobEventLog
+from airflow_provider.storage.heartbeat import heartbeat_key
 from airflow_provider.storage.uris import open_store
 from tests.support.driver import DriverHarness
 from tests.support.waiting import signal_tree, wait_until
@@ -129,3 +131,19 @@ def test_a_driver_that_wakes_up_after_it_was_replaced_commits_nothing(race: Race
     said_once(log)
     assert race.committed() == committed
     assert race.driver.tasks(2)["checkpoint doubled"] == 0
+
+
+def test_two_threads_that_learn_of_a_successor_do_not_wait_for_each_other(driver: DriverHarness) -> None:
+    """The heartbeat's thread and the script's: the driver ends within seconds, with its last word."""
+    reached, prefix = driver.folder / "reached", JobId.parse(driver.job_id).prefix
+    process = driver.start("stopped_by_two.py", str(reached), options=OPTIONS)
+    try:
+        wait_until(lambda: process.poll() is not None or reached.exists(), "the script to begin")
+        store = open_store(driver.event_store)
+        assert cancel(store, prefix, 1) is not None
+        log, _ = process.communicate(timeout=30)
+    finally:
+        if process.poll() is None:
+            signal_tree(process, signal.SIGKILL)
+    assert process.returncode == EXIT_FENCED, log
+    assert b"FENCED" in store.get(heartbeat_key(prefix, 1))

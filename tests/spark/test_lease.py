@@ -247,6 +247,34 @@ def test_what_was_written_is_known_in_an_outage(remote: tuple[Appends, FaultySer
         assert "sink jdbc table added of a database: attempt 1 has written it. To write it again may duplicate" in log
 
 
+def test_a_script_does_not_go_on_behind_a_write_whose_driver_was_replaced(remote: tuple[Appends, FaultyServer]) -> None:
+    """Paused while it records the end of its write, for longer than its lease: the store has the record, the rows stay,
+    and the driver ends as soon as it wakes.
+    """
+    appends, server = remote
+    paused = threading.Event()
+    with appends.start(sinks="once") as process:
+
+        def pause(request: Request) -> Fault | None:
+            recorded = request.method == "PUT" and "/heartbeats/" not in request.path
+            if recorded and (appends.target / "_SUCCESS").exists() and not paused.is_set():
+                signal_tree(process, signal.SIGSTOP)
+                paused.set()
+            return None
+
+        server.fault = pause
+        appends.gate(1).touch()
+        assert paused.wait(60)
+        runs_out = time.monotonic() + 4
+        wait_until(lambda: time.monotonic() > runs_out, "the lease to run out")
+        assert cancel(appends.store, appends.prefix, 1) is not None
+        signal_tree(process, signal.SIGCONT)
+        log, _ = process.communicate(timeout=30)
+        assert process.returncode == EXIT_FENCED, log
+    assert not Path(f"{appends.gate(1)}.went-on").exists()
+    assert appends.rows() == ONCE
+
+
 @pytest.mark.parametrize("starts", ["python", "spark-submit"])
 def test_a_fenced_driver_ends_although_its_jvm_is_paused(appends: Appends, starts: str) -> None:
     """It ends the JVM by a signal and does not ask it: within seconds both are gone, whichever started the other."""

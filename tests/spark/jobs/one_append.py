@@ -18,3 +18,4 @@ if how == "sql":
     spark.sql("INSERT INTO appended SELECT id FROM rows")
 else:
     frame.write.mode("append").parquet(target)
+Path(f"{gate}.went-on").touch()
