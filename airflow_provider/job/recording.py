@@ -167,6 +167,8 @@ class JobRecord:
         :raises Fenced: a newer attempt owns the job
         """
         confirmed = self._writer is not None and self._writer.flush(patience)
+        if self._writer is not None and self._writer.fenced_by is not None:  # its thread may not have said so yet
+            self.fence(self._writer.fenced_by)
         self.check()
         return confirmed
 

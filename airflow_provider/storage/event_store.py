@@ -104,6 +104,11 @@ class JobEventWriter:
         return self._broken
 
     @property
+    def fenced_by(self) -> int | None:
+        """The attempt that has written a block in the place of this one's, ``None`` if none has."""
+        return self._fenced_by
+
+    @property
     def away(self) -> StoreError | None:
         """Why events wait in memory, ``None`` while the store takes them."""
         return self._away

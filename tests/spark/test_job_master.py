@@ -18,6 +18,7 @@ from airflow_provider.core.report import build_report
 from airflow_provider.core.run_request import RunRequest
 from airflow_provider.job.job_master import JobMaster
 from airflow_provider.storage.event_log import JobEventLog
+from airflow_provider.storage.event_store import JobEventWriter
 from airflow_provider.storage.files import FileObjectStore
 from airflow_provider.storage.heartbeat import Heartbeat
 from airflow_provider.storage.inspection import inspect_job
@@ -224,6 +225,15 @@ def test_a_driver_that_was_replaced_in_a_write_finds_out_behind_it(
                 old.check_after()
             with pytest.raises(Fenced):
                 old.check_after()
+
+
+def test_a_write_does_not_begin_when_the_store_has_refused_its_record(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the thread that stores events has not come to say yet that a newer attempt owns the job."""
+    monkeypatch.setattr(JobEventWriter, "_tell", lambda *_: None)
+    with driver.attempt() as old, driver.attempt(), pytest.raises(Fenced):
+        old.remember_first("sink/x", {"status": "BEGUN"})
 
 
 def test_a_store_that_refuses_to_sweep_stops_nothing(driver: Driver, caplog: pytest.LogCaptureFixture) -> None:
