@@ -177,6 +177,10 @@ class JobMaster:
         if outage and outage != self._waited_for and not self._record.flush(self.request.options.ownership_timeout):
             self._waited_for = outage
 
+    def owned_for(self) -> float:
+        """Return for how many seconds this attempt certainly owns the job; not positive if that is not certain now."""
+        return self._heartbeat.left if self._heartbeat is not None else 0.0
+
     def check_after(self) -> None:
         """Find out, if the lease ran out while something was written, whether a newer attempt has begun meanwhile. Asks
         the store once; that it does not answer says nothing.

@@ -73,7 +73,7 @@ class RecoveryContext:
         gates = self.application.gates
         with self.lock:
             if not gates:
-                gates.append(commit_gate(spark))
+                gates.append(commit_gate(spark, self.master.owned_for))
             return gates[0]
 
     def notes(self) -> Stages:

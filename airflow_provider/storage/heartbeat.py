@@ -137,6 +137,14 @@ class Heartbeat:
             raise self._fenced()
 
     @property
+    def left(self) -> float:
+        """Seconds that the lease still lasts; not positive if it has run out, or was never confirmed."""
+        with self._changed:
+            if self._confirmed_at is None or self._fenced_by is not None or self._ending:
+                return 0.0
+            return self._confirmed_at + self._claim.lease - self._clock()
+
+    @property
     def lapsed(self) -> bool:
         """Whether the lease has run out since it was confirmed."""
         with self._changed:

@@ -47,7 +47,7 @@ WRITES: dict[str, Callable[[DataFrame, str], object]] = {
 
 @pytest.fixture
 def gate(spark: SparkSession) -> CommitGate:
-    return CommitGate(spark)
+    return CommitGate(spark, lambda: 3600.0)
 
 
 @pytest.fixture
@@ -210,6 +210,49 @@ def test_what_a_successor_has_pending_stays(
     assert (target / "_SUCCESS").exists() == (ends == "commits")
     if ends == "commits":
         assert spark.read.parquet(str(target)).count() == 20
+
+
+@pytest.mark.parametrize("lapsed", [0.0, 3600.0], ids=["just now", "long ago"])
+@pytest.mark.parametrize("algorithm", ["1", "2"])
+def test_tasks_commit_only_while_the_lease_lasts(
+    spark: SparkSession, tmp_path: Path, algorithm: str, lapsed: float
+) -> None:
+    """Where that moves their files to their place, which is Hadoop's algorithm 2: they wait, or run again, until the
+    lease is confirmed. Algorithm 1 waits with the job's commit.
+    """
+    target, marks = tmp_path / "out", tmp_path / "marks"
+    marks.mkdir()
+    left = [-lapsed]
+    committing = threading.Event()
+    confirmed = threading.Event()
+
+    def commits() -> None:
+        committing.set()
+        assert confirmed.wait(60)
+
+    def marked(value: int) -> int:
+        (marks / str(value)).touch()
+        return value
+
+    def write() -> None:
+        marking = F.udf(marked, "long")
+        writer = spark.range(0, 4, 1, 2).select(marking("id").alias("id")).write
+        with CommitGate(spark, lambda: left[0]).watching(f"file:{target}", lambda _: None, commits):
+            writer.option("mapreduce.fileoutputcommitter.algorithm.version", algorithm).parquet(str(target))
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    try:
+        wait_until(lambda: len([*marks.iterdir()]) == 4, "the tasks to compute their rows")
+        if algorithm == "1":
+            assert committing.wait(60)
+        assert not list(target.glob("part-*"))
+        assert committing.is_set() == (algorithm == "1")
+    finally:
+        left[0] = 3600.0
+        confirmed.set()
+        thread.join(60)
+    assert sorted(row.id for row in spark.read.parquet(str(target)).collect()) == [0, 1, 2, 3]
 
 
 def test_writes_of_several_threads_are_told_apart(

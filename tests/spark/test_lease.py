@@ -89,7 +89,7 @@ class Appends:
         return Claims(self.store, self.prefix).get(epoch)
 
     def rows(self) -> list[int]:
-        files = [str(path) for path in self.target.rglob("part-*.parquet")]
+        files = [str(path) for path in self.target.rglob("part-*.parquet") if "_temporary" not in path.parts]
         return sorted(ds.dataset(files).to_table()["id"].to_pylist()) if files else []
 
 
@@ -272,6 +272,33 @@ def test_a_script_does_not_go_on_behind_a_write_whose_driver_was_replaced(remote
         log, _ = process.communicate(timeout=30)
         assert process.returncode == EXIT_FENCED, log
     assert not Path(f"{appends.gate(1)}.went-on").exists()
+    assert appends.rows() == ONCE
+
+
+@pytest.mark.parametrize("paused", ["driver", "driver and JVM"])
+def test_tasks_of_a_replaced_driver_commit_nothing(appends: Appends, paused: str) -> None:
+    """Where tasks move their files into place by themselves (Hadoop's algorithm 2): the JVM of a driver that is paused
+    goes on, or wakes up first, and its tasks commit only as long as the lease lasts.
+    """
+    with appends.start("df", "held_append.py", sinks="once") as old:
+        wait_until(lambda: len(appends.rows()) == 33, "two tasks to commit")
+        appends.elsewhere(1)
+        pids = process_tree(old.pid) if paused == "driver and JVM" else [old.pid]
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+        appends.gate(2).touch()
+        with appends.start("df", "held_append.py", sinks="once") as new:
+            log, _ = new.communicate(timeout=120)
+            assert new.returncode == 0, log
+        assert appends.rows() == ONCE
+        appends.gate(1).touch()
+        if paused == "driver":
+            marks = [Path(f"{appends.gate(1)}.{number}") for number in (4, 5)]
+            wait_until(lambda: all(mark.exists() for mark in marks), "tasks that begin now to compute their rows")
+        for pid in reversed(pids):
+            signal_quietly(pid, signal.SIGCONT)
+        log, _ = old.communicate(timeout=60)
+        assert old.returncode == EXIT_FENCED, log
     assert appends.rows() == ONCE
 
 

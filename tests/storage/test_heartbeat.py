@@ -443,16 +443,17 @@ def test_an_attempt_that_has_said_its_last_word_writes_nothing(files: FileObject
 
 
 def test_a_lease_that_was_never_confirmed_has_not_lapsed(files: FileObjectStore) -> None:
-    """It has once it was, and ran out."""
+    """It has once it was, and ran out; what is left of it is told in seconds."""
     moment = 100.0
     claim = Claims(files, PREFIX).claim(Lease(interval=1, duration=3))
     heartbeat = Heartbeat(files, PREFIX, claim, 3600, _never, clock=lambda: moment)
-    assert not heartbeat.lapsed
+    assert (heartbeat.lapsed, heartbeat.left) == (False, 0)
     heartbeat.start()
     heartbeat.confirm()
-    assert not heartbeat.lapsed
-    moment += 2.9
-    assert not heartbeat.lapsed
-    moment += 0.1
-    assert heartbeat.lapsed
+    assert (heartbeat.lapsed, heartbeat.left) == (False, 3)
+    moment += 2.5
+    assert (heartbeat.lapsed, heartbeat.left) == (False, 0.5)
+    moment += 1.5
+    assert (heartbeat.lapsed, heartbeat.left) == (True, -1)
     heartbeat.stop("FINISHED")
+    assert heartbeat.left == 0

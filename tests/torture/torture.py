@@ -52,7 +52,7 @@ TIMEOUT = 300.0
 MOST_ATTEMPTS = 3
 """So often an attempt that nobody disturbs may fail for what was done to the ones before it."""
 KILLS = ("kill", "kill", "kill", "kill", "kill_the_driver", "kill_the_driver", "kill_the_jvm", "kill_the_jvm")
-OTHERS = ("pause", "pause_the_jvm", "pause_and_replace", "replace")
+OTHERS = ("pause", "pause_the_jvm", "pause_and_replace", "pause_the_driver_and_replace", "replace")
 AWAY = ("store_refuses", "store_hangs", "store_is_slow", "credentials_expire")
 AWAY_AND_KILL = ("store_hangs_and_kill", "store_refuses_and_kill")
 FULL = ("disk_is_full", "disk_is_full_and_kill", "disk_is_full_and_kill")
@@ -285,8 +285,14 @@ class Job:
 
     def _pause_and_replace(self, process: subprocess.Popen[bytes]) -> subprocess.Popen[bytes]:
         """Paused for longer than its lease, out of reach of its successor, and awake again while that one writes."""
+        return self._stop_and_replace(process, process_tree(process.pid))
+
+    def _pause_the_driver_and_replace(self, process: subprocess.Popen[bytes]) -> subprocess.Popen[bytes]:
+        """Only its Python is paused; tasks go on."""
+        return self._stop_and_replace(process, [process.pid])
+
+    def _stop_and_replace(self, process: subprocess.Popen[bytes], tree: list[int]) -> subprocess.Popen[bytes]:
         self._elsewhere()
-        tree = process_tree(process.pid)
         for pid in tree:
             signal_quietly(pid, signal.SIGSTOP)
         successor = self._running.enter_context(self.driver())

@@ -4,6 +4,9 @@ Spark draws a UUID for each write, names its files after it, and tells it to the
 is written. The class ``CommitGate`` stands before that protocol in the driver's JVM, whichever it is, and asks twice:
 before the write begins, so that its name can be stored, and before it commits. What a killed driver has left of it can
 then always be told from what others have written. Executors get Spark's own protocol, and no setting changes.
+
+Tasks whose committer moves files to their place at once do so only as long as the lease lasts: they ask the driver's
+JVM, where ``LeasedCommits`` stands before Spark's coordinator.
 """
 
 from __future__ import annotations
@@ -19,20 +22,26 @@ from airflow_provider.spark.jvm.compiled import named_class
 
 log = logging.getLogger(__name__)
 
-_BEGIN, _ABORT = "begin", "abort"
+_BEGIN, _ABORT, _LEASE = "begin", "abort", "lease"
+_NANO = 1e-9
 
 
 class CommitGate:
     """The gate of one application, which is open for all writes that nobody watches."""
 
-    def __init__(self, spark: Any) -> None:
+    def __init__(self, spark: Any, owned_for: Callable[[], float]) -> None:
         """Set it up.
 
+        :param owned_for: returns how many seconds the lease still lasts
         :raises Exception: this Spark has no place for it
         """
         collection = "immutable.Seq" if _scala_version(spark).startswith("2.13") else "Seq"
         self._context = spark._jsc.sc()
         self._thread = threading.local()
+        self._owned_for = owned_for
+        self._lease = named_class(spark, "LeasedCommits")
+        if not self._lease.open(self._context):
+            raise LookupError("Spark has no coordinator of commits where it is expected")
         self._java = named_class(spark, "CommitGate", SEQ=f"scala.collection.{collection}")
         if not self._java.open():
             raise LookupError("Spark does not read the setting of the commit protocol as expected")
@@ -59,6 +68,9 @@ class CommitGate:
             try:
                 while question := str(write.next()):
                     step, _, name = question.partition(" ")
+                    if step == _LEASE:
+                        self._tell_lease()
+                        continue
                     try:
                         began(name) if step == _BEGIN else commits()
                     except BaseException as error:  # noqa: BLE001 - raised by the thread that writes
@@ -66,6 +78,7 @@ class CommitGate:
                             failures.append(error)
                         write.refuse(one_line(error))
                         return
+                    self._tell_lease()
                     write.allow(question)
             except Exception as error:  # noqa: BLE001 - the JVM has gone, or this thread's connection to it
                 with suppress(Exception):
@@ -86,8 +99,13 @@ class CommitGate:
                 self._java.end(write)
             thread.join()
 
+    def _tell_lease(self) -> None:
+        """Tell the JVM how long the lease lasts, on its own clock; a pause on the way makes that shorter."""
+        moment = int(self._lease.now())
+        self._lease.lasts(moment + int(self._owned_for() / _NANO))
 
-def commit_gate(spark: Any) -> CommitGate | None:
+
+def commit_gate(spark: Any, owned_for: Callable[[], float]) -> CommitGate | None:
     """Return the gate of an application; ``None`` where there can be none, which is said in the log."""
     from py4j.clientserver import ClientServer
 
@@ -95,7 +113,7 @@ def commit_gate(spark: Any) -> CommitGate | None:
         log.info("Commits of files are not watched: threads of Python and of Java do not go in pairs here.")
         return None
     try:
-        return CommitGate(spark)
+        return CommitGate(spark, owned_for)
     except Exception as error:  # noqa: BLE001 - files are written as without it
         log.info("Commits of files are not watched: %s", one_line(error))
         return None

@@ -44,6 +44,8 @@ public final class CommitGate extends FileCommitProtocol implements java.io.Seri
     private static final String BEGIN = "begin";
     private static final String COMMIT = "commit";
     private static final String ABORT = "abort";
+    private static final String LEASE = "lease";
+    private static final long SECOND = 1000L;
 
     private final FileCommitProtocol protocol;
     private final List writes;
@@ -51,6 +53,7 @@ public final class CommitGate extends FileCommitProtocol implements java.io.Seri
     private final String path;
     private boolean refused = false;
     private boolean clears = false;
+    private boolean held = false;
 
     /** What Spark makes of the name of a class: one for each write. */
     public CommitGate(String name, String path, boolean dynamic) {
@@ -142,24 +145,35 @@ public final class CommitGate extends FileCommitProtocol implements java.io.Seri
 
     public void setupJob(JobContext job) {
         this.protocol.setupJob(job);
-        this.clears = this.clearsInsteadOfHadoop();
+        Object committer = this.hadoops();
+        this.clears = clearsInsteadOf(committer);
+        this.hold(!keepsTasksPending(committer));
+    }
+
+    /** Hadoop's committer of files, if it is one of the two that are known; null otherwise. */
+    private Object hadoops() {
+        Class kind = this.protocol.getClass();
+        if (kind != SQLHadoopMapReduceCommitProtocol.class && kind != HadoopMapReduceCommitProtocol.class) {
+            return null;
+        }
+        try {
+            Object committer = field(HadoopMapReduceCommitProtocol.class, "committer").get(this.protocol);
+            Class of = committer == null ? null : committer.getClass();
+            return of == FileOutputCommitter.class || of == ParquetOutputCommitter.class ? committer : null;
+        } catch (Exception unknown) {
+            return null;
+        }
     }
 
     /**
      * Whether this object clears away what is pending. Hadoop's committers delete all of it when they end, of whoever
      * writes to the folder: a driver that is paused right before that, and replaced, would delete what its successor's
-     * tasks have committed. Others than these two may have their work elsewhere.
+     * tasks have committed. Others may have their work elsewhere.
      */
-    private boolean clearsInsteadOfHadoop() {
-        Class kind = this.protocol.getClass();
-        if (kind != SQLHadoopMapReduceCommitProtocol.class && kind != HadoopMapReduceCommitProtocol.class) {
-            return false;
-        }
+    private static boolean clearsInsteadOf(Object committer) {
         try {
-            Object committer = field(HadoopMapReduceCommitProtocol.class, "committer").get(this.protocol);
-            Class of = committer == null ? null : committer.getClass();
             Field skips = field(FileOutputCommitter.class, "skipCleanup");
-            if ((of != FileOutputCommitter.class && of != ParquetOutputCommitter.class) || skips.getBoolean(committer)) {
+            if (committer == null || skips.getBoolean(committer)) {
                 return false;
             }
             skips.setBoolean(committer, true);
@@ -169,7 +183,25 @@ public final class CommitGate extends FileCommitProtocol implements java.io.Seri
         }
     }
 
+    /** Whether what tasks commit gets to its place only when the job commits, by Hadoop's algorithm 1. */
+    private static boolean keepsTasksPending(Object committer) {
+        try {
+            return committer != null && field(FileOutputCommitter.class, "algorithmVersion").getInt(committer) == 1;
+        } catch (Exception unknown) {
+            return false;
+        }
+    }
+
+    /** Holds the commits of tasks to the lease, or does so no more. */
+    private void hold(boolean holds) {
+        if (holds != this.held) {
+            LeasedCommits.count(holds ? 1 : -1);
+            this.held = holds;
+        }
+    }
+
     public void commitJob(JobContext job, SEQ tasks) throws IOException {
+        this.hold(false);
         List pending = this.pending(job);
         this.ask(COMMIT);
         this.protocol.commitJob(job, tasks);
@@ -180,6 +212,7 @@ public final class CommitGate extends FileCommitProtocol implements java.io.Seri
 
     /** What may not commit, or finds in the middle of its commit that it was replaced, clears away only its own. */
     public void abortJob(JobContext job) throws IOException {
+        this.hold(false);
         List pending = this.pending(job);
         if (!this.refused) {
             try {
@@ -201,7 +234,8 @@ public final class CommitGate extends FileCommitProtocol implements java.io.Seri
     }
 
     private Path parent(JobContext job) {
-        return new Path(FileOutputFormat.getOutputPath(job), FileOutputCommitter.PENDING_DIR_NAME);
+        Path output = FileOutputFormat.getOutputPath(job);
+        return new Path(output == null ? new Path(this.path) : output, FileOutputCommitter.PENDING_DIR_NAME);
     }
 
     /** What is pending now; asked for before leave is: with leave, nothing of it is a successor's. */
@@ -308,10 +342,16 @@ public final class CommitGate extends FileCommitProtocol implements java.io.Seri
             }
         }
 
-        /** The next question, when there is one: a step and the name of the write; empty text at its end. */
+        /**
+         * The next question, when there is one: a step and the name of the write, or how long the lease lasts, again
+         * and again while that is of interest; empty text at the write's end.
+         */
         public synchronized String next() throws InterruptedException {
             while (this.asked.isEmpty() && !this.ended) {
-                this.wait();
+                this.wait(SECOND);
+                if (this.asked.isEmpty() && !this.ended && LeasedCommits.isAsked()) {
+                    return LEASE;
+                }
             }
             return this.asked.isEmpty() ? "" : (String) this.asked.removeFirst();
         }
