@@ -302,6 +302,39 @@ def test_tasks_of_a_replaced_driver_commit_nothing(appends: Appends, paused: str
     assert appends.rows() == ONCE
 
 
+def test_an_rdd_is_not_written_by_a_driver_that_is_cut_off(
+    remote: tuple[Appends, FaultyServer], moto: S3Server
+) -> None:
+    """An RDD's writer asks nobody before it commits, and clears away what is pending of others: its tasks do not end
+    while nobody can tell whether the driver was replaced.
+    """
+    appends, server = remote
+
+    def written() -> dict[str, int]:
+        return {path.name: path.stat().st_mtime_ns for path in appends.target.glob("part-*")}
+
+    with appends.start("rdd", "held_append.py", sinks="once") as old:
+        wait_until(lambda: len([*appends.target.rglob("task_*/part-*")]) == 2, "two tasks to commit")
+        appends.elsewhere(1)
+        server.fault = lambda request: Drop()
+        appends.driver.storage = {**appends.driver.storage, "endpoint-url": moto.endpoint}
+        appends.gate(2).touch()
+        with appends.start("rdd", "held_append.py", sinks="once") as new:
+            log, _ = new.communicate(timeout=120)
+            assert new.returncode == 0, log
+        before = written()
+        appends.gate(1).touch()
+        marks = [Path(f"{appends.gate(1)}.{number}") for number in (4, 5)]
+        wait_until(lambda: all(mark.exists() for mark in marks), "tasks that begin now to compute their rows")
+        with pytest.raises(AssertionError, match="not within"):
+            wait_until(lambda: written() != before, "the replaced driver to write", timeout=5)
+        server.reset()
+        log, _ = old.communicate(timeout=60)
+        assert old.returncode == EXIT_FENCED, log
+    assert written() == before
+    assert sorted(int(line) for path in appends.target.glob("part-*") for line in path.read_text().split()) == ONCE
+
+
 @pytest.mark.parametrize("starts", ["python", "spark-submit"])
 def test_a_fenced_driver_ends_although_its_jvm_is_paused(appends: Appends, starts: str) -> None:
     """It ends the JVM by a signal and does not ask it: within seconds both are gone, whichever started the other."""

@@ -10,6 +10,7 @@ files asks again before it commits.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider.core.sql_text import may_write
@@ -36,7 +37,17 @@ def confirmed(check: Callable[[], None], after: Callable[[], None] = lambda: Non
 
 
 def confirmed_commits(context: RecoveryContext) -> Stages:
-    """Let the file writes of a call ask before they commit, unless they are watched already."""
+    """Let the file writes of a call ask before they commit, unless they are watched already; of RDDs, whose writers ask
+    nobody, the tasks.
+    """
+
+    def save(call: Call, proceed: Proceed) -> Any:
+        from pyspark.sql import SparkSession
+
+        spark = SparkSession._instantiatedSession
+        gate = context.commit_gate(spark) if spark is not None else None
+        with gate.holding() if gate is not None else nullcontext():
+            return proceed()
 
     def write(call: Call, proceed: Proceed) -> Any:
         if not _may_write(call):
@@ -48,7 +59,7 @@ def confirmed_commits(context: RecoveryContext) -> Stages:
         with gate.watching("", lambda _: None, context.master.check_now):
             return proceed()
 
-    return {Kind.WRITE: write, Kind.SQL: write}
+    return {Kind.WRITE: write, Kind.SQL: write, Kind.SAVE_RDD: save, Kind.SAVE_RDD_BY_CONFIGURATION: save}
 
 
 def _may_write(call: Call) -> bool:

@@ -1,6 +1,6 @@
-"""Append 6 partitions, 100 rows, whose tasks commit into the folder by themselves; behind two of them they wait.
+"""Write 6 partitions, 100 rows, whose tasks commit into the folder by themselves; behind two of them they wait.
 
-Usage: held_append.py df TARGET GATE. The ones that begin when GATE is there mark in GATE.PARTITION what they have made.
+Usage: held_append.py df|rdd TARGET GATE. Those that begin behind GATE mark in GATE.PARTITION what they have made.
 """
 
 import sys
@@ -11,11 +11,10 @@ from pyspark import TaskContext
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-_, target, gate = sys.argv[1:4]
+how, target, gate = sys.argv[1:4]
 spark = SparkSession.builder.getOrCreate()
 
 
-@F.udf("long")
 def held(value: int) -> int:
     context = TaskContext.get()
     assert context is not None
@@ -28,5 +27,9 @@ def held(value: int) -> int:
 
 
 Path(f"{gate}.reached").touch()
-writer = spark.range(0, 100, 1, 6).select(held("id").alias("id")).write.mode("append")
-writer.option("mapreduce.fileoutputcommitter.algorithm.version", "2").parquet(target)
+rows = spark.range(0, 100, 1, 6)
+if how == "rdd":
+    rows.rdd.map(lambda row: held(row.id)).saveAsTextFile(target)
+else:
+    writer = rows.select(F.udf(held, "long")("id").alias("id")).write.mode("append")
+    writer.option("mapreduce.fileoutputcommitter.algorithm.version", "2").parquet(target)

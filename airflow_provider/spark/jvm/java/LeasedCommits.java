@@ -92,8 +92,8 @@ public final class LeasedCommits extends OutputCommitCoordinator {
         }
     }
 
-    /** A write begins whose tasks commit for good, or has ended. */
-    static void count(int more) {
+    /** So many writes more, or fewer, are at work whose tasks commit for good. */
+    public static void count(int more) {
         synchronized (LEASE) {
             writes += more;
             LEASE.notifyAll();
