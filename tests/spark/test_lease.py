@@ -293,8 +293,8 @@ def test_tasks_of_a_replaced_driver_commit_nothing(appends: Appends, paused: str
         assert appends.rows() == ONCE
         appends.gate(1).touch()
         if paused == "driver":
-            marks = [Path(f"{appends.gate(1)}.{number}") for number in (4, 5)]
-            wait_until(lambda: all(mark.exists() for mark in marks), "tasks that begin now to compute their rows")
+            marks = [Path(f"{appends.gate(1)}.{number}") for number in (2, 3)]
+            wait_until(lambda: all(mark.exists() for mark in marks), "the tasks that waited to compute their rows")
         for pid in reversed(pids):
             signal_quietly(pid, signal.SIGCONT)
         log, _ = old.communicate(timeout=60)

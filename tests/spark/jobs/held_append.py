@@ -1,6 +1,6 @@
 """Write 6 partitions, 100 rows, whose tasks commit into the folder by themselves; behind two of them they wait.
 
-Usage: held_append.py df|rdd TARGET GATE. Those that begin behind GATE mark in GATE.PARTITION what they have made.
+Usage: held_append.py df|rdd TARGET GATE. What is made behind GATE is marked in GATE.PARTITION.
 """
 
 import sys
@@ -21,7 +21,7 @@ def held(value: int) -> int:
     number = context.partitionId()
     while number in (2, 3) and not Path(gate).exists():
         time.sleep(0.05)
-    if number > 3:
+    if number > 1:
         Path(f"{gate}.{number}").touch()
     return value
 
