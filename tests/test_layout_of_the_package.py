@@ -33,3 +33,12 @@ def test_all_of_py4j_stands_in_one_package() -> None:
         and (names := [match[0] for match in OF_PY4J.finditer(file.read_text())])
     }
     assert found == {}
+
+
+def test_nothing_that_reads_the_store_unpickles() -> None:
+    """What is stored can run no code: pickles are read of the script's own functions, and by Spark of its own tasks."""
+    loads = re.compile(r"\b(import|from) \w*(pickle|marshal|shelve|dill|joblib)\b|\w*PickleSerializer\b")
+    readers = {
+        file.relative_to(PACKAGE).parent.as_posix() for file in PACKAGE.rglob("*.py") if loads.search(file.read_text())
+    }
+    assert readers == {"spark/identity", "spark/identity/functions", "spark/jvm"}

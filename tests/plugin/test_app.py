@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import httpx
 import pytest
 
+from airflow_provider.cli.demo.demo_processes import wait_until as found
 from airflow_provider.core import events as ev
 from airflow_provider.core.options import RecoveryOptions
 from airflow_provider.operators import publication
@@ -211,12 +213,29 @@ def test_what_is_missing_is_said(failed: Run) -> None:
 
 @pytest.mark.integration
 def test_the_spark_ui(site: Site) -> None:
-    """Of an attempt that is over nothing is known without a history server, and that is said."""
+    """Of an attempt that is over nothing is known without a history server, and that is said. Where a driver that runs
+    says that its UI is, nobody is sent: the address is shown.
+    """
     run = site.run("a fail")
     with site.client() as client:
         answer = client.get("/spark-recovery/spark-ui", params=run.query())
-    assert answer.status_code == 404
-    assert "history server" in answer.json()["detail"]
+        assert answer.status_code == 404
+        assert "history server" in answer.json()["detail"]
+        claim = Claims(site.store, run.job.prefix).claim()
+        writer = JobEventWriter(
+            site.store, run.job.prefix, claim, RecoveryOptions(), on_fenced=lambda _: None, on_broken=lambda _: None
+        )
+        writer.begin(lambda _: ev.AttemptStarted(epoch=claim.epoch, host="here"))
+        writer.append(ev.SparkApplicationStarted(epoch=claim.epoch, application_id="app", ui_url="http://elsewhere/x"))
+        writer.close()
+
+        def told() -> httpx.Response | None:
+            answer = client.get("/spark-recovery/spark-ui", params=run.query())
+            return answer if answer.status_code != 404 else None
+
+        shown = found("the address of the driver", told, timeout=20)
+    assert (shown.status_code, shown.headers.get("location")) == (200, None)
+    assert "elsewhere" in shown.text
 
 
 def test_an_address_that_a_driver_states_is_shown_before_anybody_goes_there() -> None:

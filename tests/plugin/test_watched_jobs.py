@@ -179,9 +179,9 @@ def test_who_opens_the_spark_ui_waits_for_a_turn_too(slow: Slow, monkeypatch: py
     assert {type(error) for error in told} == {HTTPException}
 
 
-@pytest.mark.parametrize("ended", [False, True])
-def test_the_spark_ui_of_the_newest_attempt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ended: bool) -> None:
-    """While it runs, what its driver has stated; then its page on the history server."""
+@pytest.mark.parametrize("state", ["runs", "states no page", "ended"])
+def test_the_spark_ui_of_the_newest_attempt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, state: str) -> None:
+    """While it runs, what its driver has stated, if that is a page; else its page on the history server."""
     files = FileObjectStore(tmp_path)
     monkeypatch.setattr(watching, "open_location", lambda _: files)
     task = TaskInstanceRef("dag", "run", "task", -1)
@@ -194,13 +194,14 @@ def test_the_spark_ui_of_the_newest_attempt(tmp_path: Path, monkeypatch: pytest.
         on_broken=lambda _: None,
     )
     writer.begin(lambda _: AttemptStarted(epoch=1))
-    writer.append(SparkApplicationStarted(epoch=1, application_id="app 1", ui_url="http://driver:4040"))
-    if ended:
+    url = "javascript:alert(1)" if state == "states no page" else "http://driver:4040"
+    writer.append(SparkApplicationStarted(epoch=1, application_id="app 1", ui_url=url))
+    if state == "ended":
         writer.append(JobFailed(epoch=1, error=""))
     writer.close()
     found = find_spark_ui(WatchedJobs(), replace(LOCATION, history_server="history:18080"), task)
     stated = SparkUi("http://driver:4040", configured=False)
-    assert found == (SparkUi("http://history:18080/history/app%201/", configured=True) if ended else stated)
+    assert found == (stated if state == "runs" else SparkUi("http://history:18080/history/app%201/", configured=True))
 
 
 @pytest.mark.parametrize(

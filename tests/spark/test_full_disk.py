@@ -6,13 +6,20 @@ import errno
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
+from pyspark.sql import functions as F
 
+from airflow_provider.spark import checkpoint
 from airflow_provider.spark.local_dirs import LOCAL_DIRS, NoRoom, leave_room, scratch_folder
 from airflow_provider.spark.points.partition_file import write_partition
+from tests.spark.attempts import Attempts
 from tests.support.driver import DriverHarness
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 SCHEMA = pa.schema([("x", pa.int64())])
 SCRIPT = """\
@@ -54,6 +61,16 @@ def test_files_lie_in_sparks_local_directories(tmp_path: Path, monkeypatch: pyte
     assert not folder.exists()
 
 
+def test_files_lie_on_the_disk_that_has_most_room(
+    tmp_path: Path, small_disk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of several local directories, whichever Spark names first."""
+    for places in ((small_disk, tmp_path), (tmp_path, small_disk)):
+        monkeypatch.setenv(LOCAL_DIRS, ",".join(map(str, places)))
+        with scratch_folder() as folder:
+            assert folder.parent == tmp_path
+
+
 @pytest.mark.integration
 @pytest.mark.process
 def test_a_full_local_disk_does_not_fail_the_job(driver: DriverHarness, tmp_path: Path, small_disk: Path) -> None:
@@ -65,6 +82,22 @@ def test_a_full_local_disk_does_not_fail_the_job(driver: DriverHarness, tmp_path
     assert "rows 40000 40000" in done.log
     assert "checkpoint 'texts' is not stored" in done.log
     assert "the local disk does not take it: No space left on device" in done.log
+
+
+@pytest.mark.spark
+def test_a_full_disk_of_the_store_does_not_fail_the_job(
+    spark: SparkSession, small_disk: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A store that takes no partition fails tasks, but not their last try: then the DataFrame is computed the ordinary
+    way.
+    """
+    with Attempts(small_disk).attempt() as context:
+        text = F.concat(*(F.sha2(F.concat(F.col("id"), F.lit(salt)), 512) for salt in "abcd"))
+        rows = checkpoint(spark.range(0, 10_000, 1, 2).withColumn("text", text), "texts")
+        assert rows.where("length(text) = 512").count() == 10_000
+        assert not [vertex for vertex in context.master.graph.vertices.values() if vertex.finished]
+    assert "checkpoint 'texts' is not stored" in caplog.text
+    assert "No space left on device" in caplog.text
 
 
 def test_what_is_put_back_leaves_room_for_the_jobs_own_tasks(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -286,6 +287,10 @@ def test_no_secret_is_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     master.failed("cannot log in with hunter22 and t0psecret at https://bob:built@db/x")
     (report,) = build_report(str(JOB), inspect_job(store, JOB)).attempts
     assert report.error == "cannot log in with *** and *** at https://***@db/x"
+    second = JobMaster(replace(request, fresh="hunter22 was wrong"), store, on_fenced=lambda _: None)
+    assert second.start()
+    second.failed("ended by the test")
+    assert inspect_job(store, JOB).attempts[2].reason == "*** was wrong"
     stored = b"".join(file.read_bytes() for file in (tmp_path / "store").rglob("*") if file.is_file())
     assert b"***" in stored
     for secret in (b"hunter22", b"t0psecret", b"built"):

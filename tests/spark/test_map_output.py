@@ -44,8 +44,8 @@ def write(dirs: LocalDirs, output: MapOutput, data: bytes, sizes: list[int]) -> 
             dirs.file(name).write_bytes(content)
 
 
-def partition_store(folder: Path) -> PartitionStore:
-    return PartitionStore(open_store(f"file://{folder}/store"), "jobs/a")
+def partition_store(folder: Path, secret: str = "") -> PartitionStore:
+    return PartitionStore(open_store(f"file://{folder}/store", integrity_secret=secret), "jobs/a")
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=30)
@@ -154,3 +154,29 @@ def test_no_harm_reaches_spark(tmp_path: Path) -> None:
             assert not list(Path(new.paths[0]).rglob("shuffle_*"))
         file.write_bytes(content)
     assert restore_map_output(store, new, stored[0], NEW).sizes == (5, 0, 4)
+
+
+@pytest.mark.parametrize("forged", ["all of it", "its rows"])
+def test_with_a_secret_no_forgery_reaches_spark(tmp_path: Path, forged: str) -> None:
+    """What another map output's object holds, sealed as it is, is none of this one's, though all checksums agree.
+
+    No list of survivors has been looked through here: the executor itself verifies what it fetches.
+    """
+    store, new = partition_store(tmp_path, "5ea1" * 16), local_dirs(tmp_path, "x")
+    stored = []
+    for number, rows in enumerate((b"first", b"other")):
+        dirs = local_dirs(tmp_path, f"a{number}")
+        write(dirs, OLD, rows, [5])
+        partition = store_map_output(store, dirs, OLD, replace(PLACE, index=number), WRITTEN, 1)
+        assert partition is not None
+        stored.append(partition)
+    wanted, other = stored
+    root = tmp_path / "store/jobs/a"
+    if forged == "all of it":
+        wanted = replace(wanted, checksum=other.checksum)  # it is a part of the name
+        (root / wanted.key).write_bytes((root / other.key).read_bytes())
+    (root / f"{wanted.key}.blocks").write_bytes((root / f"{other.key}.blocks").read_bytes())
+    with pytest.raises(CorruptObject, match="not sealed with this integrity secret"):
+        restore_map_output(store, new, wanted, NEW)
+    assert not list(Path(new.paths[0]).rglob("shuffle_*"))
+    assert restore_map_output(store, new, other, NEW).sizes == (5,)
