@@ -107,9 +107,12 @@ class Executions:
             return True
 
     def fail(self, version: ExecutionVersion) -> None:
-        """An execution has failed; one that was cancelled before stays so."""
+        """An execution has failed; one that is being cancelled, or was, stays so: its job ends with an error, too."""
         with self._lock:
-            if self._newest.get(version.vertex) == version and not self._states[version.vertex].terminal:
+            state = self._states.get(version.vertex)
+            if self._newest.get(version.vertex) != version or state is None or state.terminal:
+                return
+            if state is not ExecutionState.CANCELING:  # whoever cancels it says when it is cancelled
                 self._states[version.vertex] = ExecutionState.FAILED
 
     def at_work(self, vertices: list[str]) -> list[ExecutionVersion]:

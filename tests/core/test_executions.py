@@ -64,6 +64,8 @@ def test_failing_leaves_a_cancelled_execution_cancelled() -> None:
     executions.move(version, S.SCHEDULED)
     executions.move(version, S.CANCELING)
     assert executions.at_work(["v", "w"]) == [version]
-    executions.move(version, S.CANCELED)
+    executions.fail(version)
+    assert executions.state("v") is S.CANCELING
+    assert executions.move(version, S.CANCELED)
     executions.fail(version)
     assert executions.state("v") is S.CANCELED

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import threading
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -280,14 +281,23 @@ def test_jobs_of_the_region_are_cancelled_before_the_restart(
         wait_until(lambda: context.executions.state(vertex) is ExecutionState.RUNNING, "its job runs")
         before = context.executions.at_work([vertex])
         cancelled: list[object] = []
-        move = context.executions.move
+        ended = threading.Event()
+        move, fail = context.executions.move, context.executions.fail
 
         def moved(version: ExecutionVersion, state: ExecutionState) -> bool:
             if state is ExecutionState.CANCELED:
                 cancelled.append(version)
-                Path(gate).touch()  # so that it is not the gate that ends it
+                # The gate is shut: nothing else than Spark ends the job, and its thread may say so first.
+                wait_until(ended.is_set, "Spark has cancelled the job", timeout=60)
+                Path(gate).touch()
             return move(version, state)
 
+        def has_failed(version: ExecutionVersion) -> None:
+            fail(version)
+            if version.vertex == vertex:
+                ended.set()
+
+        context.executions.fail = has_failed  # type: ignore[method-assign]
         context.executions.move = moved  # type: ignore[method-assign]
         assert ids(checkpoint(quick.apply(spark.range(0, 10, 1, 1), 2), "quick")) == list(range(0, 20, 2))
         assert cancelled == before
