@@ -305,6 +305,36 @@ def test_jobs_of_the_region_are_cancelled_before_the_restart(
         assert context.master.graph.attempts[1].restarts == 1  # what was cancelled is no failure
 
 
+class Clock:
+    """A clock that whoever waits puts forward."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+def test_a_restart_comes_after_its_delay(
+    spark: SparkSession, restarting: RestartingAttempts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A minute lies between failure and restart, in which the attempt asks whether it still owns the job."""
+    restarting.options = {"restart_strategy_fixed_delay_delay": "1 min"}
+    clock = Clock()
+    monkeypatch.setattr("airflow_provider.spark.points.restarting.time", clock)
+    task = Task(tmp_path / "runs", "double", failures=1)
+    with restarting.attempt() as context:
+        asked: list[float] = []
+        check = context.master.check
+        monkeypatch.setattr(context.master, "check", lambda: (asked.append(clock.now), check())[1])
+        assert len(ids(checkpoint(task.apply(spark.range(0, 8, 1, 2), 2), "double"))) == 8
+    assert clock.now == pytest.approx(60)
+    assert set(range(60)) <= {round(now) for now in asked}
+
+
 def test_the_counters_are_in_the_store_before_the_restart(
     spark: SparkSession, restarting: RestartingAttempts, tmp_path: Path
 ) -> None:
