@@ -50,6 +50,11 @@ walk:  ## hours: all that these two skip; every query of TPC-H (scale 1) and TPC
 	@tools/setup.sh java gateway sparks iceberg s3a
 	$(RUN) pytest --walk -m walk $(ARGS)
 
+ablate:  ## take each mechanism of recovery away, and see its tests fail; make ablate ARGS="17 25" for some rows
+	@tools/setup.sh java
+	$(RUN) python -m tests.support.quick_jvm
+	$(RUN) python -m tests.ablation $(ARGS)
+
 demo:  ## kill a Spark driver under a real Airflow and see its retry reuse what survived; ARGS="--stay" to look around
 	@tools/setup.sh java
 	$(RUN) spark-recovery demo $(ARGS)

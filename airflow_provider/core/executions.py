@@ -3,12 +3,13 @@
     CREATED ─▶ SCHEDULED ─▶ DEPLOYING ─▶ RUNNING ─▶ FINISHED
        │           │            │            ├────▶ FAILED
        │           └────────────┴────────────┴────▶ CANCELING ─▶ CANCELED
-       └─▶ RECONCILING ─▶ any
+       └─▶ FAILED, CANCELED
 
 A restart makes a new execution with the next version. What still arrives for an older version was overtaken and is
 ignored, so that a late report of a cancelled job is harmless. Threads may share this.
 
-Source: Flink's ``ExecutionState`` and ``ExecutionVertexVersioner``.
+Source: Flink's ``ExecutionState`` and ``ExecutionVertexVersioner``. Its ``RECONCILING`` is not here: no task outlives
+its driver, so there is nothing whose state a new driver would have to find out.
 """
 
 from __future__ import annotations
@@ -24,7 +25,6 @@ class ExecutionState(enum.StrEnum):
     """See the module."""
 
     CREATED = "CREATED"
-    RECONCILING = "RECONCILING"
     SCHEDULED = "SCHEDULED"
     DEPLOYING = "DEPLOYING"
     RUNNING = "RUNNING"
@@ -41,8 +41,7 @@ class ExecutionState(enum.StrEnum):
 
 _S = ExecutionState
 LEGAL_MOVES: dict[ExecutionState, frozenset[ExecutionState]] = {
-    _S.CREATED: frozenset({_S.SCHEDULED, _S.RECONCILING, _S.CANCELED, _S.FAILED}),
-    _S.RECONCILING: frozenset(set(_S) - {_S.CREATED, _S.RECONCILING}),
+    _S.CREATED: frozenset({_S.SCHEDULED, _S.CANCELED, _S.FAILED}),
     _S.SCHEDULED: frozenset({_S.DEPLOYING, _S.CANCELING, _S.CANCELED, _S.FAILED}),
     _S.DEPLOYING: frozenset({_S.RUNNING, _S.CANCELING, _S.FAILED}),
     _S.RUNNING: frozenset({_S.FINISHED, _S.CANCELING, _S.FAILED}),
@@ -108,9 +107,12 @@ class Executions:
             return True
 
     def fail(self, version: ExecutionVersion) -> None:
-        """An execution has failed; one that was cancelled before stays so."""
+        """An execution has failed; one that is being cancelled, or was, stays so: its job ends with an error, too."""
         with self._lock:
-            if self._newest.get(version.vertex) == version and not self._states[version.vertex].terminal:
+            state = self._states.get(version.vertex)
+            if self._newest.get(version.vertex) != version or state is None or state.terminal:
+                return
+            if state is not ExecutionState.CANCELING:  # whoever cancels it says when it is cancelled
                 self._states[version.vertex] = ExecutionState.FAILED
 
     def at_work(self, vertices: list[str]) -> list[ExecutionVersion]:

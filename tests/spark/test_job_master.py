@@ -10,14 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider.core.errors import AccessDenied, Fenced, StoreUnavailable
-from airflow_provider.core.events import VertexInitialized
+from airflow_provider.core.errors import AccessDenied, Fenced, StoreError, StoreUnavailable
+from airflow_provider.core.events import JobStateChanged, PartitionsReset, VertexInitialized
+from airflow_provider.core.executions import Executions
 from airflow_provider.core.job import JobId
 from airflow_provider.core.options import RecoveryOptions
 from airflow_provider.core.partitions import StoredPartition
 from airflow_provider.core.report import build_report
 from airflow_provider.core.run_request import RunRequest
 from airflow_provider.job.job_master import JobMaster
+from airflow_provider.spark.points.materialize import _Collector
+from airflow_provider.storage.claims import Claims
 from airflow_provider.storage.event_log import JobEventLog
 from airflow_provider.storage.event_store import JobEventWriter
 from airflow_provider.storage.files import FileObjectStore
@@ -43,14 +46,14 @@ class Driver:
         self.partitions = PartitionStore(self.store, JOB.prefix)
 
     @contextmanager
-    def attempt(self, fresh: str = "") -> Iterator[JobMaster]:
+    def attempt(self, fresh: str = "", *, supervised: bool = True) -> Iterator[JobMaster]:
         request = RunRequest(
             f"file://{self.folder}/store",
             JOB,
             "script.py",
             options=self.options,
             fresh=fresh,
-            supervised=True,
+            supervised=supervised,
             previous_lost=10**6,
         )
         master = JobMaster(request, self.store, on_fenced=lambda _: None)
@@ -62,7 +65,13 @@ class Driver:
                 master.failed("the test ends the attempt here")
 
     def compute(
-        self, master: JobMaster, vertex: str, *indexes: int, deterministic: bool = True, name: str = ""
+        self,
+        master: JobMaster,
+        vertex: str,
+        *indexes: int,
+        deterministic: bool = True,
+        name: str = "",
+        upstream: tuple[str, ...] = (),
     ) -> None:
         """Do what a checkpoint does: initialise, store and record the partitions, finish if that was all."""
         master.vertex_initialized(
@@ -74,6 +83,7 @@ class Driver:
                 parallelism=2,
                 layout="l",
                 deterministic=deterministic,
+                upstream=upstream,
             )
         )
         for index in indexes:
@@ -95,6 +105,17 @@ class Driver:
         """Vertex → (index, attempt) of what is stored."""
         return {v: sorted((p.index, p.epoch) for p in found) for v, found in self.partitions.survivors().items()}
 
+    def refuse_events(self) -> list[str]:
+        """Let the store take events for as long as the list that is returned is empty."""
+        refused: list[str] = []
+
+        def refuse(operation: str, key: str) -> None:
+            if refused and operation == "put_new" and "/events/" in key:
+                raise StoreError(refused[0])
+
+        self.store = WatchedStore(self.store, refuse)  # type: ignore[assignment]
+        return refused
+
     def damage(self, block: int) -> None:
         self.store.put(JobEventLog(self.store, JOB.prefix).key(block), b"rubbish")
 
@@ -102,6 +123,87 @@ class Driver:
 @pytest.fixture
 def driver(tmp_path: Path) -> Driver:
     return Driver(tmp_path)
+
+
+def test_an_attempt_reconciles_before_it_runs(driver: Driver) -> None:
+    """Between the two states it finds out what survived: what was recorded and is not there any more counts as lost."""
+    with driver.attempt() as master:
+        driver.compute(master, "v-f", 0, 1)
+    driver.partitions.delete([p for p in driver.partitions.survivors()["v-f"] if p.index == 1])
+    with driver.attempt() as master:
+        assert set(master.survivors("v-f")) == {0}
+    events = [event for event in JobEventLog(driver.store, JOB.prefix).read().events if event.epoch == 2]
+    told = [event for event in events if isinstance(event, (JobStateChanged, PartitionsReset))]
+    assert [event.state if isinstance(event, JobStateChanged) else event.indexes for event in told] == [
+        "RECONCILING",
+        (1,),
+        "RUNNING",
+    ]
+
+
+def test_of_two_results_of_a_partition_the_recorded_one_is_reused(driver: Driver) -> None:
+    """A listing finds both; of what is not deterministic only that is kept of which the events say that it was read."""
+    with driver.attempt() as master:
+        driver.compute(master, "drawn-f", 0, 1, deterministic=False)
+        recorded = {partition.index: partition.key for partition in driver.partitions.survivors()["drawn-f"]}
+        driver.put("drawn-f", 0, master.epoch, task=7)
+    assert driver.stored()["drawn-f"] == [(0, 1), (0, 1), (1, 1)]
+    with driver.attempt() as master:
+        assert {index: partition.key for index, partition in master.survivors("drawn-f").items()} == recorded
+
+
+def test_a_vertex_is_finished_only_when_the_store_has_its_events(driver: Driver) -> None:
+    """Whoever reads the store then finds it finished; where the store takes no events it is not."""
+    refused = driver.refuse_events()
+    with driver.attempt() as master:
+        driver.compute(master, "v-f", 0, 1)
+        assert JobEventLog(driver.store, JOB.prefix).load().replay().vertices["v-f"].finished
+        driver.compute(master, "w-f", 0)
+        master.partition_finished(driver.put("w-f", 1, master.epoch))
+        refused.append("the bucket is gone")
+        assert not master.vertex_finished("w-f")
+
+
+def test_a_success_that_is_not_in_the_store_is_no_success_of_the_job(driver: Driver) -> None:
+    """Nobody takes notice of it, so its partitions stay, and the next attempt goes on from them."""
+    refused = driver.refuse_events()
+    with driver.attempt(supervised=False) as master:
+        driver.compute(master, "v-f", 0, 1)
+        refused.append("the bucket is gone")
+        master.finished()
+    assert not Claims(driver.store, JOB.prefix).acknowledged(1)
+    assert driver.stored() == {"v-f": [(0, 1), (1, 1)]}
+    refused.clear()
+    with driver.attempt(supervised=False) as master:
+        assert set(master.survivors("v-f")) == {0, 1}
+
+
+def test_a_late_report_of_an_overtaken_execution_is_ignored(driver: Driver) -> None:
+    """A task of a cancelled Spark job may still end: its partition is not recorded, the restart's own is."""
+    executions = Executions()
+    with driver.attempt() as master:
+        driver.compute(master, "v-f")
+        old = executions.begin("v-f")
+        late = _Collector(master, "v", lambda: executions.is_current(old))
+        new = executions.begin("v-f")
+        restarted = _Collector(master, "v", lambda: executions.is_current(new))
+        late.take(driver.put("v-f", 0, master.epoch, task=1).key, 1, "")
+        assert (late.stored, master.graph.vertices["v-f"].partitions) == ({}, {})
+        again = driver.put("v-f", 0, master.epoch, task=2)
+        restarted.take(again.key, 1, "")
+        assert master.graph.vertices["v-f"].partitions[0].key == again.key
+
+
+def test_a_history_that_cannot_be_true_abandons_recovery(driver: Driver, caplog: pytest.LogCaptureFixture) -> None:
+    """A vertex has finished and one that it reads never had: nothing is reused, and the log says which two."""
+    with driver.attempt() as master:
+        driver.compute(master, "a-f", 0)
+        driver.compute(master, "b-f", 0, 1, upstream=("a-f",))
+    with caplog.at_level("ERROR", "airflow_provider"), driver.attempt() as master:
+        assert (master.survivors("a-f"), master.survivors("b-f")) == ({}, {})
+    assert "RECOVERY ABANDONED: b-f has finished, but a-f, which it reads, never has." in caplog.text
+    assert driver.stored() == {}
+    assert build_report("job", inspect_job(driver.store, JOB)).restarts == 1
 
 
 def test_a_lost_block_of_the_last_attempt_costs_nothing_that_is_deterministic(driver: Driver) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import threading
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -280,19 +281,58 @@ def test_jobs_of_the_region_are_cancelled_before_the_restart(
         wait_until(lambda: context.executions.state(vertex) is ExecutionState.RUNNING, "its job runs")
         before = context.executions.at_work([vertex])
         cancelled: list[object] = []
-        move = context.executions.move
+        ended = threading.Event()
+        move, fail = context.executions.move, context.executions.fail
 
         def moved(version: ExecutionVersion, state: ExecutionState) -> bool:
             if state is ExecutionState.CANCELED:
                 cancelled.append(version)
-                Path(gate).touch()  # so that it is not the gate that ends it
+                # The gate is shut: nothing else than Spark ends the job, and its thread may say so first.
+                wait_until(ended.is_set, "Spark has cancelled the job", timeout=60)
+                Path(gate).touch()
             return move(version, state)
 
+        def has_failed(version: ExecutionVersion) -> None:
+            fail(version)
+            if version.vertex == vertex:
+                ended.set()
+
+        context.executions.fail = has_failed  # type: ignore[method-assign]
         context.executions.move = moved  # type: ignore[method-assign]
         assert ids(checkpoint(quick.apply(spark.range(0, 10, 1, 1), 2), "quick")) == list(range(0, 20, 2))
         assert cancelled == before
         assert ids(other.result(timeout=60)) == list(range(10))
         assert context.master.graph.attempts[1].restarts == 1  # what was cancelled is no failure
+
+
+class Clock:
+    """A clock that whoever waits puts forward."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+def test_a_restart_comes_after_its_delay(
+    spark: SparkSession, restarting: RestartingAttempts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A minute lies between failure and restart, in which the attempt asks whether it still owns the job."""
+    restarting.options = {"restart_strategy_fixed_delay_delay": "1 min"}
+    clock = Clock()
+    monkeypatch.setattr("airflow_provider.spark.points.restarting.time", clock)
+    task = Task(tmp_path / "runs", "double", failures=1)
+    with restarting.attempt() as context:
+        asked: list[float] = []
+        check = context.master.check
+        monkeypatch.setattr(context.master, "check", lambda: (asked.append(clock.now), check())[1])
+        assert len(ids(checkpoint(task.apply(spark.range(0, 8, 1, 2), 2), "double"))) == 8
+    assert clock.now == pytest.approx(60)
+    assert set(range(60)) <= {round(now) for now in asked}
 
 
 def test_the_counters_are_in_the_store_before_the_restart(

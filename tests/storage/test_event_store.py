@@ -174,11 +174,12 @@ def test_appending_never_waits_for_the_store(files: FileObjectStore) -> None:
     """While a block is being written, append() returns at once, and the events follow later in order."""
     gate, reached = threading.Event(), threading.Event()
     gate.set()
+    opened: list[bool] = []
 
     def hold(operation: str, key: str) -> None:
         if operation == "put_new" and not gate.is_set():
             reached.set()
-            gate.wait(20)
+            opened.append(gate.wait(20))
 
     attempt = Attempt(WatchedStore(files, hold))
     attempt.begin()
@@ -191,6 +192,7 @@ def test_appending_never_waits_for_the_store(files: FileObjectStore) -> None:
         assert not flush.done()
         gate.set()
         assert flush.result(10)
+    assert opened == [True], "whoever appended has waited for the store to give up"
     assert attempt.writer.flush()
     assert names(JobEventLog(files, PREFIX).read().events)[1:] == [f"event {n}" for n in range(1001)]
     attempt.writer.close()

@@ -101,6 +101,23 @@ def test_a_job_whose_heartbeat_moves_is_kept_whatever_the_retention(store: Objec
     assert Claims(store, living).newest() == claim
 
 
+def test_an_old_job_whose_heartbeat_moves_is_at_work(files: FileObjectStore) -> None:
+    """Older than the retention by the listing: a heartbeat that stands still keeps nothing, one that moves does."""
+    prefix = make_job(files, "job", ended=False)
+    (job,) = stored_jobs(files)
+    now = job.modified_at + 60
+    assert judge(files, job, now, 30, 0.1).action == "delete"
+    claim = Claims(files, prefix).get(1)
+    assert claim is not None
+    beat = Heartbeat(files, prefix, claim, 0.02, lambda _: None)
+    beat.start()
+    try:
+        verdict = judge(files, job, now, 30, 0.1)
+    finally:
+        beat.stop("FINISHED")
+    assert (verdict.action, verdict.reason) == ("keep", "its driver is at work")
+
+
 def test_claims_go_last_and_the_removers_own_at_the_very_end(files: FileObjectStore) -> None:
     """Whatever the moment of a crash, a zombie still finds a newer claim, and the next collection finds the job."""
     prefix = make_job(files, "job")

@@ -1,0 +1,245 @@
+"""Rows 20 to 27: how a task ends, and what fails over."""
+
+from __future__ import annotations
+
+from tests.ablation.mechanisms import Edit, Row, Switch
+
+_RESTARTS = "spark/test_restarts_in_spark.py"
+
+FAILOVER = (
+    Row(
+        20,
+        "a task ends FINISHED, CANCELED or FAILED; CREATED, SCHEDULED, DEPLOYING, RUNNING before; RECONCILING becomes any",
+        "one state machine for the executions of a vertex, entered by each recovery point; an illegal move is an error",
+        ("core/executions.py",),
+        (
+            Switch(
+                "every move is legal",
+                (
+                    Edit(
+                        "core/executions.py",
+                        "            if state not in LEGAL_MOVES[now]:\n",
+                        "            if False:\n",
+                    ),
+                ),
+                ("core/test_executions.py::test_every_move_is_legal_or_an_error_and_never_half_done",),
+            ),
+            Switch(
+                "what is cancelled ends as failed",
+                (Edit("core/executions.py", "if state is not ExecutionState.CANCELING:", "if True:"),),
+                (
+                    "core/test_executions.py::test_failing_leaves_a_cancelled_execution_cancelled",
+                    f"{_RESTARTS}::test_jobs_of_the_region_are_cancelled_before_the_restart",
+                ),
+                error="IllegalMove",
+            ),
+        ),
+        missing="RECONCILING of a task: no task of Spark outlives its driver; executions of actions and kept shuffles",
+    ),
+    Row(
+        21,
+        "`handleTaskFailure` gives `FailureHandlingResult(verticesToRestart, delay, error, global)`",
+        "the same shape, recorded before the restart; the region is then computed inside the application",
+        ("core/failover.py", "spark/points/restarting.py"),
+        (
+            Switch(
+                "every failure ends the attempt",
+                (Edit("core/failover.py", '        refused = ""\n', '        refused = "it failed"\n'),),
+                ("core/test_failover.py::test_a_region_is_one_vertex",),
+            ),
+            Switch(
+                "what is decided is not done",
+                (
+                    Edit(
+                        "spark/points/restarting.py",
+                        "                if not result.can_restart:\n",
+                        "                if True:\n",
+                    ),
+                ),
+                (f"{_RESTARTS}::test_what_failed_by_chance_is_restarted_and_what_was_stored_is_kept",),
+                error="PySparkException",
+            ),
+        ),
+        missing="a restart of everything inside the application: what `is_global` tells ends the attempt, and the next one "
+        "deals with it from the top",
+    ),
+    Row(
+        22,
+        "an unrecoverable error is not answered by a restart",
+        "the chain of causes is looked at, also what a Python worker raised; the attempt ends at once, and the Airflow "
+        "task without retries",
+        ("core/failure.py", "operators/conclusion.py"),
+        (
+            Switch(
+                "every error may be chance",
+                (Edit("core/failure.py", "            return cause\n", "            continue\n"),),
+                (
+                    "core/test_failure.py::test_unrecoverable",
+                    f"{_RESTARTS}::test_what_cannot_be_fixed_is_not_restarted",
+                ),
+            ),
+            Switch(
+                "Airflow retries all the same",
+                (Edit("operators/conclusion.py", "    if newest.unrecoverable:\n", "    if False:\n"),),
+                ("airflow_side/test_execute.py::test_a_failure_is_told_in_the_drivers_own_words",),
+            ),
+        ),
+    ),
+    Row(
+        23,
+        "`RestartAll` and `RestartPipelinedRegion`",
+        "`full` and `region`; a region lies between two materialised boundaries, so it is one vertex, and an input that "
+        "cannot be read pulls in its producer",
+        ("core/failover.py",),
+        (
+            Switch(
+                "there is no `full`",
+                (Edit("core/failover.py", '    if strategy == "full":\n', "    if False:\n"),),
+                (
+                    "core/test_failover.py::test_full_restarts_everything_that_was_reached",
+                    f"{_RESTARTS}::test_full_restarts_all_that_the_attempt_has_come_to",
+                ),
+            ),
+            Switch(
+                "there is no `region`",
+                (Edit("core/failover.py", '    if strategy == "full":\n', "    if True:\n"),),
+                ("core/test_failover.py::test_a_region_is_one_vertex",),
+            ),
+            Switch(
+                "an input that cannot be read pulls in nothing",
+                (Edit("core/failover.py", "for identity in before if identity in lost)", "for identity in ())"),),
+                ("core/test_failover.py::test_an_input_that_cannot_be_read_pulls_in_its_producer",),
+            ),
+        ),
+        missing="kept shuffles are in no region",
+    ),
+    Row(
+        24,
+        "fixed-delay, failure-rate, exponential-delay (with jitter and reset), none",
+        "the same four with Flink's parameters and defaults; the counters are recorded, so they survive the driver",
+        ("core/restart_strategy.py",),
+        (
+            Switch(
+                "`none` restarts",
+                (Edit("core/restart_strategy.py", "        return False\n", "        return True\n"),),
+                (
+                    "core/test_restart_strategy.py::test_none_never_restarts",
+                    f"{_RESTARTS}::test_other_strategies[none]",
+                ),
+            ),
+            Switch(
+                "`fixed-delay` has no end",
+                (
+                    Edit(
+                        "core/restart_strategy.py",
+                        "        return memory.failures <= self.attempts\n",
+                        "        return True\n",
+                    ),
+                ),
+                ("core/test_restart_strategy.py::test_fixed_delay_counts_over_the_life_of_the_job",),
+            ),
+            Switch(
+                "`failure-rate` looks at no interval",
+                (
+                    Edit(
+                        "core/restart_strategy.py",
+                        "        return memory.times[-1] - memory.times[0] > self.interval\n",
+                        "        return True\n",
+                    ),
+                ),
+                ("core/test_restart_strategy.py::test_failure_rate_looks_at_an_interval",),
+            ),
+            Switch(
+                "`exponential-delay` does not grow",
+                (Edit("core/restart_strategy.py", "memory.backoff * self.backoff_multiplier", "memory.backoff"),),
+                ("core/test_restart_strategy.py::test_exponential_delay_grows_is_capped_and_starts_over",),
+            ),
+            Switch(
+                "each driver counts from zero",
+                (
+                    Edit(
+                        "core/graph.py",
+                        "        self.attempts[event.epoch] = Attempt(\n",
+                        "        self.coordinators.pop(RESTART_STRATEGY, None)\n        self.attempts[event.epoch] = Attempt(\n",
+                    ),
+                ),
+                (
+                    f"{_RESTARTS}::test_a_bug_fails_the_job_after_the_restarts_that_are_allowed_and_the_count_survives_the_driver",
+                ),
+            ),
+        ),
+    ),
+    Row(
+        25,
+        "`ExecutionVertexVersion`: a restart that was overtaken is ignored",
+        "each restart is a new version of its vertex; what is still reported of an older one changes nothing",
+        ("core/executions.py ExecutionVersion", "spark/points/materialize.py"),
+        (
+            Switch(
+                "late reports count",
+                (Edit("spark/points/materialize.py", " or not self.is_current():", ":"),),
+                ("spark/test_job_master.py::test_a_late_report_of_an_overtaken_execution_is_ignored",),
+            ),
+            Switch(
+                "an older version moves the newest one",
+                (
+                    Edit(
+                        "core/executions.py",
+                        "            if self._newest.get(version.vertex) != version:\n                return False\n",
+                        "",
+                    ),
+                ),
+                ("core/test_executions.py::test_an_overtaken_execution_changes_nothing",),
+            ),
+        ),
+        missing="a thread that is overtaken between storing its last partition and sealing its vertex",
+    ),
+    Row(
+        26,
+        "cancel first, restart after the cancellation and the delay",
+        "running Spark jobs of the region are cancelled by their tags, then the delay passes, in which the attempt asks "
+        "whether it still owns the job",
+        ("spark/points/restarting.py",),
+        (
+            Switch(
+                "running jobs go on",
+                (
+                    Edit(
+                        "spark/points/restarting.py",
+                        "        context.application.points[execution.vertex].df.sparkSession.sparkContext"
+                        ".cancelJobsWithTag(tag_of(execution))\n",
+                        "",
+                    ),
+                ),
+                (f"{_RESTARTS}::test_jobs_of_the_region_are_cancelled_before_the_restart",),
+            ),
+            Switch(
+                "no delay passes",
+                (Edit("spark/points/restarting.py", "    _wait(context, result.delay)\n", ""),),
+                (f"{_RESTARTS}::test_a_restart_comes_after_its_delay",),
+            ),
+        ),
+        missing="the restart does not wait until the last cancelled task has ended; its late report is ignored (25)",
+    ),
+    Row(
+        27,
+        "`notifyCoordinatorsAboutTaskFailure` and `subtaskReset`: a source hands its splits out again",
+        "a retry compares the pinned files of a source with what is there: where one is gone or was changed, the listing "
+        "is pinned anew, and what reads it starts over",
+        ("spark/api/source.py",),
+        (
+            Switch(
+                "a pin is kept whatever has become of its files",
+                (
+                    Edit(
+                        "spark/api/source.py",
+                        "    if gone := sorted(set(pinned) - set(listed)):\n",
+                        "    if gone := sorted(set(pinned) - set(pinned)):\n",
+                    ),
+                ),
+                ("spark/test_finished_tasks.py::test_a_pin_that_cannot_be_kept_is_renewed[changed]",),
+            ),
+        ),
+        missing="the same in the middle of an attempt, and a hook of the user's that is told",
+    ),
+)

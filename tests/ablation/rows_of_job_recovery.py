@@ -1,0 +1,477 @@
+"""Rows 1 to 19: FLIP-383, the recovery of a job whose master is lost."""
+
+from __future__ import annotations
+
+from tests.ablation.mechanisms import Edit, Row, Switch
+
+JOB_RECOVERY = (
+    Row(
+        1,
+        "`ExecutionJobVertexInitializedEvent`: job vertex, parallelism, inputs",
+        "name, fingerprint, parallelism, layout, schema and upstream of a vertex are recorded before it runs; a retry "
+        "cuts it as before, on a cluster of another size too",
+        ("core/events.py VertexInitialized", "spark/points/cut.py"),
+        (
+            Switch(
+                "a retry cuts rows as its own cluster does",
+                (
+                    Edit(
+                        "spark/points/materialize.py",
+                        "if known and known.initialized.deterministic else None",
+                        "if False else None",
+                    ),
+                ),
+                (
+                    "spark/test_layout.py::test_a_retry_with_another_number_of_cores_computes_only_what_is_missing[shuffle]",
+                ),
+            ),
+        ),
+    ),
+    Row(
+        2,
+        "`ExecutionVertexFinishedEvent`: attempt, location, metrics, snapshots of coordinators",
+        "index, attempt, key, rows, bytes, checksum and duration of each stored partition; what the event adds to a "
+        "listing is which of several results counts, and what is lost",
+        ("core/events.py PartitionFinished",),
+        (
+            Switch(
+                "the event is not written",
+                (
+                    Edit(
+                        "job/job_master.py",
+                        "self._record.add(finished_event(partition, self.epoch, time.time()))",
+                        "pass",
+                    ),
+                ),
+                ("spark/test_job_master.py::test_of_two_results_of_a_partition_the_recorded_one_is_reused",),
+            ),
+        ),
+    ),
+    Row(
+        3,
+        "`ExecutionVertexResetEvent`",
+        "partitions are reset, with the reason, before they are computed again",
+        ("core/events.py PartitionsReset",),
+        (
+            Switch(
+                "a reset changes nothing",
+                (
+                    Edit(
+                        "core/graph.py",
+                        "        vertex = self.vertices.get(event.vertex)\n        if vertex is None:\n            return\n"
+                        "        if not event.indexes:",
+                        "        return\n        if not event.indexes:",
+                    ),
+                ),
+                (
+                    "core/test_graph.py::test_reset_partitions_are_missing_again",
+                    "spark/test_checkpoint.py::test_a_lost_partition_alone_is_computed_again",
+                ),
+            ),
+        ),
+    ),
+    Row(
+        4,
+        "write buffer of 1 MB, flush interval of 1 s, one writer thread, nothing blocks the scheduler",
+        "the same on an object store: each flush is one new object, and where nothing is pending nothing is written",
+        ("storage/event_store.py",),
+        (
+            Switch(
+                "whoever appends waits for the store",
+                (
+                    Edit(
+                        "storage/event_store.py",
+                        "                taken = self._put_patiently(batch)\n",
+                        "                with self._changed:\n                    taken = self._put_patiently(batch)\n",
+                    ),
+                ),
+                ("storage/test_event_store.py::test_appending_never_waits_for_the_store",),
+            ),
+            Switch(
+                "the buffer has no size",
+                (Edit("storage/event_store.py", " or self._pending_bytes >= self._options.write_buffer_size", ""),),
+                ("storage/test_event_store.py::test_a_full_buffer_is_written_at_once",),
+            ),
+            Switch(
+                "there is no interval",
+                (
+                    Edit(
+                        "storage/event_store.py",
+                        "return self._pending[0][0] + self._options.write_buffer_flush_interval - time.monotonic()",
+                        "return None",
+                    ),
+                ),
+                ("storage/test_event_store.py::test_an_event_waits_no_longer_than_the_interval",),
+            ),
+        ),
+    ),
+    Row(
+        5,
+        "`cutBlock` when a job vertex is finished",
+        "the block is sealed and the store has confirmed it before the vertex counts as finished",
+        ("job/job_master.py vertex_finished",),
+        (
+            Switch(
+                "a vertex is finished as soon as that is said",
+                (
+                    Edit(
+                        "job/job_master.py",
+                        "        confirmed = self._record.flush(self.request.options.ownership_timeout)\n"
+                        "        fault_point(AFTER_VERTEX_FINISHED)",
+                        "        confirmed = True\n        fault_point(AFTER_VERTEX_FINISHED)",
+                    ),
+                ),
+                ("spark/test_job_master.py::test_a_vertex_is_finished_only_when_the_store_has_its_events",),
+            ),
+        ),
+    ),
+    Row(
+        6,
+        "contiguous numbers, nothing is overwritten",
+        "zero-padded keys, created only; so a driver that was replaced cannot write behind its successor, and a gap shows",
+        ("storage/event_store.py", "storage/event_log.py"),
+        (
+            Switch(
+                "blocks may be overwritten",
+                (Edit("storage/event_store.py", "self._store.put_new(key, body)", "self._store.put(key, body)"),),
+                ("storage/test_fenced_writers.py::test_a_zombie_is_fenced_by_its_successors_first_block[file]",),
+            ),
+            Switch(
+                "nobody looks for gaps",
+                (
+                    Edit(
+                        "storage/event_log.py",
+                        "self.numbers = range(start, self.next_block)",
+                        "self.numbers = [number for number in present if number >= start]",
+                    ),
+                ),
+                ("storage/test_event_log.py::test_a_missing_block_is_said_and_the_rest_is_read",),
+            ),
+        ),
+    ),
+    Row(
+        7,
+        "a record is its type, its length and a payload, without checksum or version",
+        "lines of JSON, each with a checksum, its version and nothing but known fields",
+        ("storage/blocks.py", "core/events.py decode_event"),
+        (
+            Switch(
+                "no checksum is compared",
+                (Edit("storage/blocks.py", "len(checksum) != 8 or int(checksum, 16) != zlib.crc32(body)", "False"),),
+                ("storage/test_blocks.py::test_a_changed_byte_is_noticed_wherever_it_is",),
+            ),
+            Switch(
+                "no version is compared",
+                (Edit("core/events.py", "if version > cls.VERSION:", "if False:"),),
+                ("storage/test_blocks.py::test_a_record_that_cannot_be_understood_ends_the_block",),
+            ),
+        ),
+    ),
+    Row(
+        8,
+        "a truncated tail is dropped and the next file read; a record that cannot be read fails the replay",
+        "a torn tail is dropped; what a lost block may have told is computed again or found by listing, never trusted",
+        ("storage/blocks.py", "core/loss.py"),
+        (
+            Switch(
+                "a torn block is dropped whole",
+                (
+                    Edit(
+                        "storage/blocks.py",
+                        "return replace(block, events=tuple(events))",
+                        "return replace(block, events=() if block.problem else tuple(events))",
+                    ),
+                ),
+                (
+                    "storage/test_blocks.py::test_a_torn_tail_keeps_the_whole_lines_before_it",
+                    "storage/test_event_log.py::test_a_torn_block_gives_the_lines_before_the_tear",
+                ),
+            ),
+            Switch(
+                "a loss gives nothing up",
+                (
+                    Edit(
+                        "core/graph.py",
+                        "            if (vertex := self.vertices[identity]).partitions\n",
+                        "            if False\n",
+                    ),
+                    Edit(
+                        "core/graph.py",
+                        "        given_up = [\n            vertex\n",
+                        "        given_up = [\n            self.vertices[identity]\n",
+                    ),
+                ),
+                (
+                    "core/test_loss.py::test_what_is_not_deterministic_is_given_up_with_all_that_reads_it",
+                    "spark/test_job_master.py::test_a_lost_block_of_the_last_attempt_costs_nothing_that_is_deterministic",
+                ),
+            ),
+        ),
+    ),
+    Row(
+        9,
+        "a write error stops the recording, the job goes on",
+        "the same, with a warning; while the store only does not answer, events wait in memory",
+        ("storage/event_store.py",),
+        (
+            Switch(
+                "no event waits for a store that is away",
+                (
+                    Edit(
+                        "storage/event_store.py",
+                        "                if not self._may_wait(error, pause):\n                    raise\n",
+                        "                raise\n",
+                    ),
+                ),
+                ("storage/test_event_store_failures.py::test_events_wait_for_a_store_that_does_not_answer",),
+            ),
+            Switch(
+                "recording goes on behind what was lost",
+                (Edit("storage/event_store.py", "            self._broken = error\n", ""),),
+                (
+                    "storage/test_event_store_failures.py::test_a_store_that_fails_for_good_ends_the_recording_and_says_so",
+                ),
+            ),
+        ),
+    ),
+    Row(
+        10,
+        "recovery if the store is not empty: CREATED, RECONCILING, RUNNING",
+        "the same states, recorded and logged; in between the recorded graph is made to agree with what is stored",
+        ("core/graph.py JobState", "job/reconciling.py"),
+        (
+            Switch(
+                "an attempt runs at once",
+                (Edit("job/job_master.py", "        if self.epoch > 1:\n", "        if False:\n"),),
+                (
+                    "spark/test_job_master.py::test_an_attempt_reconciles_before_it_runs",
+                    "spark/test_job_master.py::test_a_partition_that_comes_after_failure_is_kept",
+                ),
+            ),
+            Switch(
+                "the state is not told",
+                (
+                    Edit(
+                        "job/job_master.py",
+                        "        self._record.add(ev.JobStateChanged(epoch=self.epoch, at=time.time(), state=JobState.RECONCILING))\n",
+                        "",
+                    ),
+                ),
+                ("spark/test_job_master.py::test_an_attempt_reconciles_before_it_runs",),
+            ),
+        ),
+    ),
+    Row(
+        11,
+        "snapshots of operator coordinators, at least 3 min apart or at a vertex's end",
+        "snapshots of the whole graph and of what the driver alone knows (pinned listings, results of steps, states of "
+        "queries, counters of restarts), when a vertex ends or after the pause; a replay starts from the newest good one",
+        ("core/snapshot.py", "storage/snapshots.py"),
+        (
+            Switch(
+                "a replay reads all blocks",
+                (
+                    Edit(
+                        "storage/event_log.py",
+                        "            snapshot, problems = snapshots.newest(numbers)\n",
+                        "            snapshot, problems = None, []\n",
+                    ),
+                ),
+                ("storage/test_snapshots.py::test_replay_starts_from_the_newest_snapshot[file]",),
+            ),
+            Switch(
+                "no snapshot is taken",
+                (Edit("job/recording.py", "            writer.snapshot(self.graph.copy())\n", ""),),
+                ("spark/test_job_master.py::test_a_loss_is_dealt_with_once",),
+            ),
+            Switch(
+                "a snapshot leaves out what the driver alone knows",
+                (Edit("core/snapshot.py", '"gap", "coordinators")', '"gap")'),),
+                ("core/test_snapshot.py::test_what_coordinators_know_is_kept",),
+            ),
+        ),
+    ),
+    Row(
+        12,
+        "finished events behind the last snapshot are dropped where a coordinator needs it",
+        "a source whose listing was not pinned is listed again, and what reads it starts over if it lists other files",
+        ("spark/api/source.py", "spark/jvm/sources.py"),
+        (
+            Switch(
+                "the files that a source lists are no part of what reads it",
+                (Edit("spark/jvm/sources.py", "identity = digest(*how, files.digest)", "identity = digest(*how)"),),
+                ("spark/test_finished_tasks.py::test_without_a_pin_a_new_file_changes_the_input",),
+            ),
+        ),
+    ),
+    Row(
+        13,
+        "a coordinator without snapshots: an unfinished vertex resets all its tasks, a finished one is restarted whole once",
+        "what reads a source that tells no version (JDBC, an RDD) has no identity, so it is never reused, unless the "
+        "script vouches for it with `version=`",
+        ("spark/jvm/sources.py", "spark/points/recover.py"),
+        (
+            Switch(
+                "an RDD counts as the same whatever it holds",
+                (
+                    Edit(
+                        "spark/jvm/sources.py",
+                        'return _rows(known) if known else _opaque("an RDD cannot be fingerprinted")',
+                        'return _rows(known or "any")',
+                    ),
+                ),
+                ("spark/test_checkpoint.py::test_an_rdd_is_never_reused",),
+            ),
+        ),
+        missing="a *finished* vertex over such a source is not kept either, because nothing tells whether a retry is "
+        "Airflow's own or somebody has cleared the task to read the source anew",
+    ),
+    Row(
+        14,
+        "`ShuffleMaster.getAllPartitionWithMetrics`: partitions and their bytes",
+        "all survivors of a job with rows, bytes and checksum from one paged listing, no request per object",
+        ("storage/partition_store.py", "core/partitions.py"),
+        (
+            Switch(
+                "each object is asked for",
+                (
+                    Edit(
+                        "storage/partition_store.py",
+                        "            elif (partition := StoredPartition.from_key(key, info.size)) is not None:",
+                        "            elif self._store.exists(info.key) and (partition := StoredPartition.from_key(key, info.size)):",
+                    ),
+                ),
+                ("storage/test_partition_store.py::test_survivors_cost_one_listing",),
+            ),
+            Switch(
+                "sizes are not told",
+                (
+                    Edit(
+                        "storage/partition_store.py",
+                        "StoredPartition.from_key(key, info.size)",
+                        "StoredPartition.from_key(key, 0)",
+                    ),
+                ),
+                ("storage/test_partition_store.py::test_what_was_put_survives_with_its_size[file]",),
+            ),
+        ),
+    ),
+    Row(
+        15,
+        "RESERVE, RELEASE and OPTIONAL partitions",
+        "the same three; what another vertex has superseded is released when the next attempt begins",
+        ("core/classify.py", "job/reconciling.py"),
+        (
+            Switch(
+                "nothing is superseded",
+                (
+                    Edit(
+                        "core/classify.py",
+                        "    return later and newer.reached_by.isdisjoint(older.reached_by)",
+                        "    return False",
+                    ),
+                ),
+                (
+                    "core/test_classify.py::test_a_vertex_with_new_code_supersedes_the_old_one",
+                    "spark/test_job_master.py::test_a_vertex_whose_place_another_has_taken_is_released",
+                ),
+            ),
+            Switch(
+                "nothing is optional",
+                (Edit("core/classify.py", "vertex.finished and readers and all(", "False and all("),),
+                ("core/test_classify.py::test_a_vertex_whose_readers_are_all_finished_is_optional",),
+            ),
+        ),
+        missing="OPTIONAL is decided, but decides nothing: a vertex that has lost a partition is finished no more, so it "
+        "is RESERVE and computed again where the script comes to it",
+    ),
+    Row(
+        16,
+        "wait up to the timeout for the previous workers; late reports are released",
+        "the heartbeats of all earlier drivers are watched up to the timeout before the first block is written; what they "
+        "left and nobody can use is swept",
+        ("job/claiming.py", "job/survivors.py"),
+        (
+            Switch(
+                "no earlier driver is waited for",
+                (Edit("job/claiming.py", "    wait_for_end(watched, log)\n", ""),),
+                ("storage/test_liveness.py::test_an_attempt_that_died_while_it_waited_hides_nobody",),
+            ),
+            Switch(
+                "nothing is swept",
+                (Edit("job/survivors.py", "            self._partitions.delete(useless)\n", ""),),
+                ("spark/test_job_master.py::test_what_a_fresh_start_gave_up_is_deleted",),
+            ),
+        ),
+        missing="workers that register again: Spark's executors end with their driver, so the driver is watched, and "
+        "what is stored is asked of the store",
+    ),
+    Row(
+        17,
+        "a missing partition is a region failover from its producer",
+        "a stored partition that cannot be read is given up, and its own vertex computes it again before the reader",
+        ("spark/points/restarting.py",),
+        (
+            Switch(
+                "what cannot be read is not looked for",
+                (Edit("spark/points/restarting.py", "for key in unreadable_partitions(error)", "for key in ()"),),
+                (
+                    "spark/test_restarts_in_spark.py::test_a_lost_input_is_computed_again_by_its_own_vertex[native-deleted]",
+                ),
+                error="Py4JJavaError",
+            ),
+        ),
+        missing="outside of `checkpoint` such a failure fails the attempt, and the next one computes what is missing",
+    ),
+    Row(
+        18,
+        "where recovery fails, events are deleted and the job starts from scratch, which counts as a restart",
+        "the same, loudly; nothing is deleted, a fresh start stands behind what is older",
+        ("core/loss.py", "core/graph.py", "job/recording.py"),
+        (
+            Switch(
+                "what cannot be trusted is resumed",
+                (
+                    Edit(
+                        "job/recording.py",
+                        "graph.must_start_afresh(claim.epoch) or contradiction(graph)",
+                        '""',
+                    ),
+                ),
+                ("spark/test_job_master.py::test_a_lost_start_abandons_recovery_loudly",),
+            ),
+            Switch(
+                "it is not counted",
+                (Edit("core/graph.py", 'restarts.get("failures", 0) + 1}', 'restarts.get("failures", 0)}'),),
+                (
+                    "core/test_failover.py::test_a_start_from_scratch_because_recovery_was_abandoned_counts_as_a_failure",
+                ),
+            ),
+        ),
+    ),
+    Row(
+        19,
+        "events are deleted only when the job is globally terminal",
+        "partitions go when a success has been taken notice of, the rest of a job when nothing of it has changed for the "
+        "retention",
+        ("storage/acknowledgement.py", "storage/garbage.py"),
+        (
+            Switch(
+                "age does not count",
+                (Edit("storage/garbage.py", "    if idle < older_than:\n", "    if False:\n"),),
+                ("storage/test_garbage.py::test_only_what_is_older_than_the_retention_goes",),
+            ),
+            Switch(
+                "a success keeps its partitions",
+                (
+                    Edit(
+                        "storage/acknowledgement.py",
+                        "            PartitionStore(store, prefix).release(up_to=epoch)\n",
+                        "",
+                    ),
+                ),
+                ("storage/test_acknowledgement.py::test_partitions_go_before_the_success_is_noted",),
+            ),
+        ),
+    ),
+)
