@@ -275,7 +275,7 @@ def test_a_script_does_not_go_on_behind_a_write_whose_driver_was_replaced(remote
     assert appends.rows() == ONCE
 
 
-@pytest.mark.parametrize("paused", ["driver", "driver and JVM"])
+@pytest.mark.parametrize("paused", ["driver", pytest.param("driver and JVM", marks=pytest.mark.walk)])
 def test_tasks_of_a_replaced_driver_commit_nothing(appends: Appends, paused: str) -> None:
     """Where tasks move their files into place by themselves (Hadoop's algorithm 2): the JVM of a driver that is paused
     goes on, or wakes up first, and its tasks commit only as long as the lease lasts.

@@ -94,7 +94,13 @@ def test_a_killed_job_is_recovered(tmp_path: Path, orders: Path, spark: str, mod
     assert '"watched":true' in events, "the write asked before it began"
 
 
-@pytest.mark.parametrize("spark", sorted({*OTHERS, OWN}))
+@pytest.mark.parametrize(
+    "spark",
+    [
+        version if version in (OTHERS[0], OWN, OTHERS[-1]) else pytest.param(version, marks=pytest.mark.walk)
+        for version in sorted({*OTHERS, OWN})
+    ],
+)
 def test_a_write_is_held_to_the_lease(tmp_path: Path, spark: str) -> None:
     """Tasks that move their files themselves wait for it; and of what is pending beside the write, its commit deletes
     what was there before it had leave.
