@@ -23,6 +23,7 @@ _SLOW = ("pytest", "hypothesis", "xdist", "numpy", "pyarrow.parquet", "pandas", 
 
 def main(log: Path) -> None:
     """Serve until the input ends."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # with the run that is going on
     for name in _SLOW:
         importlib.import_module(name)
     for line in sys.stdin:
@@ -38,6 +39,7 @@ def main(log: Path) -> None:
 def _test(arguments: list[str], log: Path) -> None:
     """Become a run of pytest."""
     os.setsid()
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     with log.open("a") as file, Path(os.devnull).open() as nothing:
         os.dup2(nothing.fileno(), 0)
         for descriptor in (1, 2):
@@ -57,14 +59,16 @@ def _test(arguments: list[str], log: Path) -> None:
 def _wait(child: int, seconds: float) -> None:
     """Wait for a run; end it, with all that it has started, where it takes too long or nobody waits for it any more."""
     end, parent = time.monotonic() + seconds, os.getppid()
-    while not os.waitpid(child, os.WNOHANG)[0]:
-        if time.monotonic() > end or os.getppid() != parent:
+    try:
+        while not os.waitpid(child, os.WNOHANG)[0]:
+            if time.monotonic() > end or os.getppid() != parent:
+                os.killpg(child, signal.SIGKILL)
+                os.waitpid(child, 0)
+                return
+            time.sleep(0.05)
+    finally:
+        with suppress(ProcessLookupError):
             os.killpg(child, signal.SIGKILL)
-            os.waitpid(child, 0)
-            return
-        time.sleep(0.05)
-    with suppress(ProcessLookupError):
-        os.killpg(child, signal.SIGKILL)
 
 
 if __name__ == "__main__":
