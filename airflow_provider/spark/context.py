@@ -20,6 +20,7 @@ from airflow_provider.spark.application import ApplicationState, CurrentApplicat
 from airflow_provider.spark.identity.draws import Draws
 from airflow_provider.spark.identity.notes import notes
 from airflow_provider.spark.jvm.commit_gate import CommitGate, commit_gate
+from airflow_provider.spark.jvm.occurrences import Occurrences
 from airflow_provider.spark.jvm.purposes import Purposes
 from airflow_provider.storage.state_files import StateFiles
 
@@ -38,10 +39,9 @@ class RecoveryContext:
     :ivar called: vertex → how this attempt calls it, for what it has come to and for what is hidden by that
     :ivar done: vertex → its partitions, for vertices that this attempt has already come to
     :ivar executions: the state and version of each vertex's execution
-    :ivar occurrences: identity of a shuffle that calls functions, and what it is for → how many of it this attempt has
-        come to
     :ivar purposes: what the queries of the script's threads are for
-    :ivar cached: fingerprint of a frame that calls functions → how often the script has cached it
+    :ivar cached: fingerprint of a frame that calls functions, and what it was cached for → how often the script has
+        cached it; ``None`` if that is not known any more
     :ivar failing_over: held by the thread that handles a failure
     :ivar hadoop_root: the event store's root as Hadoop's file systems write it
     """
@@ -53,14 +53,14 @@ class RecoveryContext:
     called: dict[str, str] = field(default_factory=dict)
     done: dict[str, dict[int, StoredPartition]] = field(default_factory=dict)
     executions: Executions = field(default_factory=Executions)
-    occurrences: Counter[str] = field(default_factory=Counter)
     purposes: Purposes = field(default_factory=Purposes)
-    cached: Counter[str] = field(default_factory=Counter)
+    cached: Counter[tuple[str, str]] | None = field(default_factory=Counter)
     failing_over: Any = field(default_factory=threading.RLock)
     lock: Any = field(default_factory=threading.RLock)
 
     def __post_init__(self) -> None:
         self._application = CurrentApplication()
+        self.occurrences = Occurrences(self.purposes)
         self.state_files = StateFiles(self.master.store, self.master.prefix)
 
     @property

@@ -8,7 +8,7 @@ run. What makes its query where nobody can see it (``show``, ``isEmpty``, MLlib)
 from __future__ import annotations
 
 import functools
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider.spark.calls import Call, Kind, Proceed, Stages
@@ -80,14 +80,19 @@ def noted_rdds(watcher: Watcher) -> Stages:
 
     def note(call: Call, proceed: Proceed) -> Any:
         application = watcher.application()
+        runs: AbstractContextManager[None] = nullcontext()
         if application is not None:
             with suppress(Exception):  # the frame itself says what is wrong with it
                 spark, execution = call.owner.sparkSession, query_of(call.owner)
                 plan = execution.executedPlan()  # what follows asks for it first thing, in this thread
+                inside = in_execution(spark)
                 if runs_later(plan) or cached_below(call.owner):
                     application.leave_alone("rdd", "its shuffles run in a later job, with settings that are not known")
-                elif not has_begun(spark, plan) and not in_execution(spark):
+                elif not has_begun(spark, plan) and not inside:
                     application.note(execution, QuerySettings(all_settings(spark), in_tasks=False))
-        return proceed()
+                if not inside:
+                    runs = application.unannounced(execution)
+        with runs:
+            return proceed()
 
     return {Kind.TO_RDD: note}

@@ -2,7 +2,7 @@
 
 A frame that is cached has one value, for all outputs that read it; a retry leaves some of these out. So the shuffles
 below it that call functions are counted for the frame, and the frame by what it holds and by which time the script has
-cached that, in the order of the script.
+cached that, in the order of the script, or of the step that caches it.
 """
 
 from __future__ import annotations
@@ -31,8 +31,9 @@ def noted_caches(context: RecoveryContext) -> Stages:
         cached = proceed()
         try:
             _note(context, call.owner)
-        except Exception as error:  # noqa: BLE001 - then what is below it is not kept
-            log.debug("A cached frame cannot be told from others: %s", one_line(error))
+        except Exception as error:  # noqa: BLE001 - then what is below it, or below a later one, is not kept
+            context.cached = None
+            log.debug("Cached frames cannot be told from others: %s", one_line(error))
         return cached
 
     return {Kind.CACHE: cache}
@@ -44,8 +45,8 @@ def _note(context: RecoveryContext, df: Any) -> None:
     relation, known = cached_as(df), context.application.cached
     if relation is None:
         return
-    number, frame = cached_plan(relation), fingerprint(df, context).digest
+    number, frame = cached_plan(relation), (fingerprint(df, context).digest, context.purposes.own)
     with context.lock:
-        if number not in known:  # the script may cache what is cached
+        if number not in known and context.cached is not None:  # the script may cache what is cached
             context.cached[frame] += 1
-            known[number] = digest("cached", frame, str(context.cached[frame]))
+            known[number] = digest("cached", *frame, str(context.cached[frame]))

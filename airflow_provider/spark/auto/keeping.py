@@ -7,6 +7,7 @@ tracker and the store agree on every map id.
 
 from __future__ import annotations
 
+import functools
 import logging
 import time
 from collections import defaultdict
@@ -23,6 +24,7 @@ from airflow_provider.spark.auto.origin import ensure_same
 from airflow_provider.spark.auto.shuffle_vertex import ROWS, SIZE, NotKept, ShuffleIdentity, ShuffleVertex, title_of
 from airflow_provider.spark.jvm.exchanges import calls_functions, kind
 from airflow_provider.spark.jvm.executors import on_executors
+from airflow_provider.spark.jvm.occurrences import NotYet, Numbered, Uncertain
 from airflow_provider.spark.jvm.scala import items
 from airflow_provider.spark.jvm.session_settings import active_session, all_settings
 from airflow_provider.spark.points.partition_io import Place
@@ -32,10 +34,12 @@ from airflow_provider.spark.shuffles.map_output import MapOutput, Written, store
 if TYPE_CHECKING:
     from airflow_provider.spark.auto.cost import CopyingCost
     from airflow_provider.spark.auto.origin import Origin
-    from airflow_provider.spark.auto.shuffle_vertex import ShuffleRegistry
+    from airflow_provider.spark.auto.shuffle_vertex import Purpose, ShuffleRegistry
     from airflow_provider.spark.context import RecoveryContext
+    from airflow_provider.spark.jvm.ended_queries import Kind
     from airflow_provider.spark.jvm.exchanges import RunningShuffle
     from airflow_provider.spark.jvm.map_output_tracker import MapOutputTracker, MapStatus
+    from airflow_provider.spark.jvm.occurrences import Turn
     from airflow_provider.spark.jvm.stage_metrics import StageMetrics, StageMetricsReader
     from airflow_provider.spark.local_dirs import LocalDirs
     from airflow_provider.spark.points.partition_io import StoreLocation
@@ -72,7 +76,8 @@ class KeptShuffle:
         spark: Any,
         running: RunningShuffle,
         origin: Origin,
-        purpose: str | None,
+        purpose: Purpose,
+        turn: Turn | None,
     ) -> None:
         self._context = context
         self._registry = registry
@@ -82,6 +87,15 @@ class KeptShuffle:
         self.number = running.number
         self._origin = origin
         self._purpose = purpose
+        self._turn = turn
+        self._what: ShuffleIdentity | None = None
+        self._kind: Kind | None = None
+        self._counted = purpose.cached or turn is None
+        """Whether there is nothing to count, or it was counted."""
+        self._refused = ""
+        """Why it has no identity, or none of its time."""
+        self._waits = ""
+        """Why it cannot be told yet which time it is."""
         self._counts = running.exchange.metrics()
         self._rdd = int(running.dependency.rdd().id())
         self._maps = int(running.dependency.rdd().getNumPartitions())
@@ -90,7 +104,7 @@ class KeptShuffle:
         self._stage: int | None = None
         self._misses: dict[int, int] = defaultdict(int)
         self._waited: dict[int, int] = defaultdict(int)
-        self._counted: dict[int, Written] = {}
+        self._written: dict[int, Written] = {}
         self._metrics = {name: int(self._counts.apply(name).id()) for name in (ROWS, SIZE)}
         self._seconds = 0.0
         self.failures = 0
@@ -113,6 +127,8 @@ class KeptShuffle:
             self._stage = self._tools.metrics.stage_of(self._metrics[ROWS], self._rdd)
             if self._stage is None:
                 return
+        with suppress(NotYet):
+            self.count()
         maps = self._maps
         if stored < available:
             if available == self._too_high_for or (available < maps and time.monotonic() < self._worth_after):
@@ -128,10 +144,9 @@ class KeptShuffle:
                 if measured.ended >= available:
                     self._too_high_for = available
                 if available == maps and measured.ended >= maps:
-                    self._count(self._stage)
                     self._leave_alone(too_high, worth_saying=measured.seconds >= _WORTH_SAYING)
                 return
-            if self._vertex is None and not self._identified(self._stage):
+            if self._vertex is None and not self._identified():
                 return
             self._copy(measured)
         self._seal(maps)
@@ -148,7 +163,7 @@ class KeptShuffle:
         measured = self._tools.metrics.read(self._stage or 0, maps, (self._metrics[ROWS], self._metrics[SIZE]))
         rows = measured.values.get(self._metrics[ROWS], {})
         sizes = measured.values.get(self._metrics[SIZE], {})
-        self._counted |= {index: Written(rows[index], sizes[index]) for index in rows.keys() & sizes.keys()}
+        self._written |= {index: Written(rows[index], sizes[index]) for index in rows.keys() & sizes.keys()}
         return measured
 
     def _leave_alone(self, reason: str, *, worth_saying: bool = True) -> None:
@@ -157,7 +172,7 @@ class KeptShuffle:
         if worth_saying:
             self._context.master.vertex_skipped(self._title, reason)
 
-    def _identified(self, stage: int) -> bool:
+    def _identified(self) -> bool:
         """Learn what the shuffle is; whether it may be kept."""
         exchange, dependency = self._shuffle.exchange(), self._shuffle.dependency()
         canonical = self._shuffle.canonical()
@@ -166,8 +181,11 @@ class KeptShuffle:
             return False
         try:
             with active_session(self._spark):
-                identity = self._next(stage, exchange, canonical)
+                identity = self._identity(exchange, canonical)
                 vertex = ShuffleVertex.of(self._context, self._spark, exchange, dependency, identity)
+        except NotYet as reason:
+            self._waits = str(reason)
+            return False
         except NotKept as reason:
             self._leave_alone(str(reason))
             return False
@@ -184,26 +202,64 @@ class KeptShuffle:
         self._vertex = vertex
         return True
 
-    def _next(self, stage: int, exchange: Any, canonical: Any) -> ShuffleIdentity:
-        """Learn what the shuffle is, and count it.
+    def _identity(self, exchange: Any, canonical: Any) -> ShuffleIdentity:
+        """Return what the shuffle is, and count it.
 
         :raises NotKept: it has no identity that is certain
+        :raises NotYet: which time of it this is cannot be told now
         """
-        settings = self._origin.check(stage, all_settings(self._spark))
+        with self._context.occurrences.lock:
+            if self._refused:
+                raise NotKept(self._refused)
+            try:
+                if self._what is None:
+                    self._what = self._identify(exchange, canonical)
+                return self._what.occurrence(self._purpose, functools.partial(self._time, exchange))
+            except NotKept as reason:
+                self._refused = str(reason)
+                raise
+
+    def _identify(self, exchange: Any, canonical: Any) -> ShuffleIdentity:
+        if self._stage is None:
+            raise NotKept("Spark does not know its tasks any more")
+        settings = self._origin.check(self._stage, all_settings(self._spark))
         identity = ShuffleIdentity.of(self._context, self._spark, exchange, canonical, settings)
         ensure_same(settings.values, all_settings(self._spark))
-        return identity.occurrence(self._context, self._purpose, take=True)
+        return identity
 
-    def _count(self, stage: int) -> None:
-        """Count a shuffle that is left alone, if it calls functions: a later one of its kind is not to be taken for it.
+    def _time(self, exchange: Any, what: str) -> str:
+        occurrences, purpose = self._context.occurrences, self._purpose.name
+        self._kind = self._kind or occurrences.kind(exchange)
+        if self._turn is None or purpose is None:
+            raise Uncertain("it calls a Python function, and where its query stands among others is not known")
+        numbered = Numbered(what, self._kind, purpose, self._turn)
+        return occurrences.take(numbered, self._spark.sparkContext.applicationId, self.number)
+
+    def count(self) -> None:
+        """Count the shuffle, kept or not, if its tasks call functions: a later one is not to be taken for it.
 
         A retry may look for this one, and would find the later one's rows.
+
+        :raises NotYet: which time of it this is cannot be told now
         """
-        exchange, canonical = self._shuffle.exchange(), self._shuffle.canonical()
-        if exchange is None or canonical is None or not calls_functions(canonical, self._spark):
+        if self._counted or self._refused:
             return
-        with active_session(self._spark), suppress(NotKept):
-            self._next(stage, exchange, canonical)
+        exchange, canonical = self._shuffle.exchange(), self._shuffle.canonical()
+        if exchange is None or canonical is None:
+            return
+        if not calls_functions(canonical, self._spark):
+            self._counted = True
+            return
+        if self._stage is None:
+            self._stage = self._tools.metrics.stage_of(self._metrics[ROWS], self._rdd)
+        with suppress(NotKept), active_session(self._spark):
+            self._identity(exchange, canonical)
+            self._counted = True
+
+    def forgotten(self) -> None:
+        """Spark has no use for the shuffle any more; if only its time was not known, that is why it is not kept."""
+        if not self.over and self._waits:
+            self._leave_alone(self._waits)
 
     def _below(self, dependency: Any) -> tuple[str, ...]:
         """Return the finished vertices whose map outputs the tasks of a shuffle read."""
@@ -262,9 +318,9 @@ class KeptShuffle:
 
     def _counts_of(self, status: MapStatus, measured: StageMetrics) -> Written | None:
         """Return what Spark has counted of a task; ``None`` if it may still come."""
-        counted = self._counted.get(status.index)
-        if counted is not None:
-            return replace(counted, checksum=status.checksum)
+        written = self._written.get(status.index)
+        if written is not None:
+            return replace(written, checksum=status.checksum)
         self._waited[status.index] += 1
         if measured.values and self._waited[status.index] < _PATIENCE:
             return None

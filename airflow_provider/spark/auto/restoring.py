@@ -23,11 +23,21 @@ from airflow_provider.core.errors import Fenced
 from airflow_provider.core.events import SHUFFLE
 from airflow_provider.core.vertex_token import name_of, vertex_identity
 from airflow_provider.spark.auto.ahead import StagesAhead
-from airflow_provider.spark.auto.shuffle_vertex import ROWS, SIZE, NotKept, ShuffleIdentity, ShuffleVertex, title_of
+from airflow_provider.spark.auto.shuffle_vertex import (
+    ROWS,
+    SIZE,
+    NotKept,
+    Purpose,
+    ShuffleIdentity,
+    ShuffleVertex,
+    title_of,
+)
 from airflow_provider.spark.jvm.adaptive_plan import AdaptivePlan, adaptive_plans, static_shuffles
 from airflow_provider.spark.jvm.exchanges import BROADCAST_STAGE, SHUFFLE_EXCHANGE, SHUFFLE_STAGE, kind
+from airflow_provider.spark.jvm.execution import micro_batch
 from airflow_provider.spark.jvm.executors import allocates_dynamically, report_shuffle_file
 from airflow_provider.spark.jvm.map_output_tracker import MapOutputTracker
+from airflow_provider.spark.jvm.occurrences import Numbered, Uncertain
 from airflow_provider.spark.jvm.queries import hash_of
 from airflow_provider.spark.jvm.reflection import NoSuchMember
 from airflow_provider.spark.jvm.session_settings import QuerySettings, active_session, all_settings, settings_of_tasks
@@ -42,6 +52,7 @@ if TYPE_CHECKING:
     from airflow_provider.core.partitions import StoredPartition
     from airflow_provider.spark.auto.watching import Application, Watcher
     from airflow_provider.spark.context import RecoveryContext
+    from airflow_provider.spark.jvm.occurrences import Turn
     from airflow_provider.spark.shuffles.map_output import Restored
 
 log = logging.getLogger(__name__)
@@ -95,7 +106,7 @@ class Restorer:
                     self._wait_for({hash_of(spark, execution)})
                     return False
                 settings = QuerySettings(all_settings(spark), in_tasks)
-                plan = _Plan(self._context, application, spark, self._wanted, self._lock, settings)
+                plan = _Plan(self._context, application, spark, self._wanted, self._lock, settings, execution)
                 self._restore(plan, spark, execution)
         except Fenced:
             raise
@@ -144,6 +155,7 @@ class _Plan:
         wanted: set[str],
         lock: threading.Condition,
         settings: QuerySettings,
+        execution: Any,
     ) -> None:
         self._context = context
         self._application = application
@@ -152,6 +164,7 @@ class _Plan:
         self._spark = spark
         self._wanted = wanted
         self._settings = settings
+        self._execution = execution
         self._tracker = MapOutputTracker(spark)
         self.begun = False
         self._found: set[str] = set()
@@ -175,20 +188,20 @@ class _Plan:
                 log.info("Nothing is put back into this query: its rows are observed")
             else:
                 ahead = StagesAhead(self._told, self._lock)
-                ready = functools.partial(self._ready, purpose)
+                ready = functools.partial(self._ready, Purpose(purpose, cached is not None))
                 for stage in adaptive.go_ahead(ready, functools.partial(self._run, execution, ahead)):
                     if kind(stage) == BROADCAST_STAGE and not ahead.runs(stage):
                         adaptive.forget(stage)
         if not self._settings.in_tasks:
             return  # without adaptive execution, the shuffles of an RDD run when it is asked for, with settings of then
         for exchange in list(static_shuffles(execution.executedPlan())):
-            self._shuffle(self._context.purpose(), exchange, exchange.canonicalized())
+            self._shuffle(Purpose(self._context.purpose()), exchange, exchange.canonicalized())
 
     def _told(self) -> AbstractContextManager[None]:
         """Let the tasks of jobs that this thread starts know the settings that those of the action will know."""
         return settings_of_tasks(self._spark) if self._settings.in_tasks else nullcontext()
 
-    def _ready(self, purpose: str | None, stage: Any) -> Any:
+    def _ready(self, purpose: Purpose, stage: Any) -> Any:
         """Return the result that a new stage has without running, ``None`` if it has to run."""
         if kind(stage) != SHUFFLE_STAGE or kind(stage.plan()) != SHUFFLE_EXCHANGE:
             return None
@@ -217,21 +230,45 @@ class _Plan:
         exchanges = itertools.chain.from_iterable(plan.shuffles() for plan in self._plans)
         return {name_of(vertex_identity(title_of(exchange), "")) for exchange in exchanges}
 
-    def _shuffle(self, purpose: str | None, exchange: Any, canonical: Any) -> Any:
-        """Put back what survived of a shuffle; returns Spark's statistics of it if that is all of it.
+    @functools.cached_property
+    def _turn(self) -> Turn:
+        """Where the query stands among others, all of which have been counted as far as they have ended.
 
-        :param purpose: what it is for; ``None`` if that cannot be told
+        :raises NotKept: that cannot be told
         """
+        if micro_batch(self._spark):
+            raise NotKept("it calls a Python function, and a retry may begin with another batch of the stream")
+        self._application.settle(wait=True)
+        turn = self._application.turn(self._execution)
+        if turn is None:
+            raise NotKept("it calls a Python function, and this version of Spark does not say which queries have run")
+        return turn
+
+    def _next(self, purpose: Purpose, exchange: Any, what: str) -> str:
+        return self._context.occurrences.next(self._numbered(purpose, exchange, what))
+
+    def _numbered(self, purpose: Purpose, exchange: Any, what: str) -> Numbered:
+        return Numbered(what, self._context.occurrences.kind(exchange), purpose.name or "", self._turn)
+
+    def _take(self, purpose: Purpose, exchange: Any, number: int, what: str) -> str:
+        application = self._spark.sparkContext.applicationId
+        return self._context.occurrences.take(self._numbered(purpose, exchange, what), application, number)
+
+    def _shuffle(self, purpose: Purpose, exchange: Any, canonical: Any) -> Any:
+        """Put back what survived of a shuffle; returns Spark's statistics of it if that is all of it."""
         try:
             any_time = ShuffleIdentity.of(self._context, self._spark, exchange, canonical, self._settings)
-            identity = any_time.occurrence(self._context, purpose, take=False)
+            identity = any_time.occurrence(purpose, functools.partial(self._next, purpose, exchange))
             if identity.vertex not in self._wanted:
                 return None
             self._found.add(identity.vertex)
             with self._told():  # without adaptive execution, broadcasts below run now
                 dependency = exchange.shuffleDependency()
+            take = functools.partial(self._take, purpose, exchange, int(dependency.shuffleId()))
+            if any_time.occurrence(purpose, take) != identity:
+                raise NotKept("another thread has run a query of its kind meanwhile")
             vertex = ShuffleVertex.of(self._context, self._spark, exchange, dependency, identity)
-        except NotKept as reason:
+        except (NotKept, Uncertain) as reason:
             log.info("%s runs again: %s", kind(exchange), reason)
             return None
         master, maps = self._context.master, vertex.maps
@@ -254,7 +291,6 @@ class _Plan:
                 master.partitions_reset(vertex.vertex, (), why)
                 log.info("%s runs again: %s", vertex.name, why)
             return None
-        any_time.occurrence(self._context, purpose, take=True)
         self._register(vertex, there, survivors, totals if complete else None)
         again = maps - len(there)
         log.info("%s: %d map outputs put back, %d to compute", vertex.name, len(there), again)

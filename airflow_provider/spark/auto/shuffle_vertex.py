@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ from airflow_provider.core.vertex_token import vertex_identity
 from airflow_provider.spark.identity.fingerprint import exchange_fingerprint
 from airflow_provider.spark.jvm.exchanges import functions_of_several_rows, kind
 from airflow_provider.spark.jvm.layout import CUTTING_SETTINGS, WHOLE, describe_layout
+from airflow_provider.spark.jvm.occurrences import NotYet, Uncertain
 from airflow_provider.spark.jvm.scala import items
 from airflow_provider.spark.jvm.session_settings import all_settings, settings_set
 from airflow_provider.spark.points.cut import Cut
@@ -42,6 +43,18 @@ _TOTALS = "shuffle/"
 
 class NotKept(Exception):
     """A shuffle cannot be kept, or put back; says why."""
+
+
+@dataclass(frozen=True)
+class Purpose:
+    """What a shuffle is for.
+
+    :ivar name: an output, a step, or a cached frame; ``None`` if that cannot be told
+    :ivar cached: whether it stands in a cached frame
+    """
+
+    name: str | None
+    cached: bool = False
 
 
 @dataclass(frozen=True)
@@ -84,28 +97,29 @@ class ShuffleIdentity:
         """Whether Python functions have a part in it; they may ask something that Spark does not see."""
         return any(part.startswith(explain.FUNCTION) for part in self.fingerprint.parts)
 
-    def occurrence(self, context: RecoveryContext, purpose: str | None, *, take: bool) -> ShuffleIdentity:
-        """Return the identity of the next shuffle of this kind.
+    def occurrence(self, purpose: Purpose, time: Callable[[str], str]) -> ShuffleIdentity:
+        """Return the identity of this time of the shuffle.
 
         What calls Python functions may give other rows each time that the script runs it, in a loop that waits for
         something, say: so each time of an attempt has a vertex of its own, whichever application the script has then.
-        They are counted for each output by itself: a retry leaves out outputs that are written, and their queries.
-        Anything else gives the same rows each time.
+        They are counted for each output by itself: a retry leaves out outputs that are written, and their queries. A
+        cached frame has its shuffles once. Anything else gives the same rows each time.
 
-        :param purpose: what it is for; ``None`` if that cannot be told
-        :param take: that shuffle is come to
-        :raises NotKept: it calls functions, and what it is for cannot be told
+        :param time: given what the shuffle is, returns which time this is
+        :raises NotKept: it calls functions, and what it is for, or which time this is, cannot be told
+        :raises NotYet: which time this is cannot be told now
         """
         if not self.calls_functions:
             return self
-        if purpose is None:
+        if purpose.name is None:
             raise NotKept("it calls a Python function, and for which output or cached frame cannot be told")
-        counted = digest(self.fingerprint.digest, purpose)
-        with context.lock:
-            number = context.occurrences[counted] + 1
-            if take:
-                context.occurrences[counted] = number
-        numbered = digest(counted, "occurrence", str(number))
+        counted = digest(self.fingerprint.digest, purpose.name)
+        try:
+            numbered = digest(counted, "occurrence", "1" if purpose.cached else time(counted))
+        except NotYet:
+            raise
+        except Uncertain as reason:
+            raise NotKept(str(reason)) from reason
         return replace(self, fingerprint=replace(self.fingerprint, digest=numbered))
 
     @property

@@ -18,11 +18,12 @@ from airflow_provider.core.errors import Fenced
 from airflow_provider.spark.auto.cost import COPY_RATE, LINK_RATE, CopyingCost
 from airflow_provider.spark.auto.keeping import KeptShuffle, Tools
 from airflow_provider.spark.auto.origin import Origin
-from airflow_provider.spark.auto.shuffle_vertex import NotKept, ShuffleRegistry
+from airflow_provider.spark.auto.shuffle_vertex import NotKept, Purpose, ShuffleRegistry
 from airflow_provider.spark.environment import ship_package
-from airflow_provider.spark.jvm.exchanges import RunningQueries, is_of_a_stream, shuffles_of
+from airflow_provider.spark.jvm.exchanges import RunningQueries, RunningQuery, is_of_a_stream, shuffles_of
 from airflow_provider.spark.jvm.executors import is_local, on_executors
 from airflow_provider.spark.jvm.map_output_tracker import MapOutputTracker, not_sparks_own_files
+from airflow_provider.spark.jvm.occurrences import Turn, Uncertain
 from airflow_provider.spark.jvm.queries import WeakCounts, held_weakly, is_stopped, session_of
 from airflow_provider.spark.jvm.session_settings import active_session, application_settings, serves_spark_connect
 from airflow_provider.spark.jvm.stage_metrics import StageMetricsReader
@@ -30,8 +31,10 @@ from airflow_provider.spark.shuffles.map_output import remove_map_output
 
 if TYPE_CHECKING:
     from collections.abc import Sequence, Set
+    from contextlib import AbstractContextManager
 
     from airflow_provider.spark.context import RecoveryContext
+    from airflow_provider.spark.jvm.ended_queries import NotedQuery
     from airflow_provider.spark.jvm.session_settings import QuerySettings
     from airflow_provider.spark.local_dirs import LocalDirs
     from airflow_provider.spark.shuffles.map_output import MapOutput
@@ -73,6 +76,19 @@ class _Unseen:
         return not self.queries or bool(self.queries & running)
 
 
+@dataclass(frozen=True)
+class _Noted:
+    """A query that Spark does not announce, or not yet.
+
+    :ivar held: its ``QueryExecution``, weakly
+    """
+
+    held: Any
+    origin: Origin
+    purpose: str
+    turn: Turn | None
+
+
 class Application:
     """The shuffles of one Spark application, seen from outside.
 
@@ -101,13 +117,14 @@ class Application:
         self._looked = time.monotonic()
         self._tools = Tools(MapOutputTracker(spark), StageMetricsReader(spark), cost, cores)
         self._settings = application_settings(spark)
-        self._noted: deque[tuple[Any, Origin, str]] = deque(maxlen=_NOTED)
+        self._noted: deque[_Noted] = deque(maxlen=_NOTED)
         self._noting = threading.Lock()
         self._origins: dict[int, Origin | None] = {}
         self._kept: dict[int, KeptShuffle] = {}
         self._unseen: dict[int, _Unseen] = {}
         self._left_alone: set[str] = set()
         self._actions = WeakCounts(spark)
+        context.occurrences.attach(spark)
 
     def begins(self, execution: Any) -> int:
         """Count the actions of a query, from 1; the caller sees to it that threads come one after the other."""
@@ -119,12 +136,33 @@ class Application:
         :param execution: its ``QueryExecution``, of which nothing has run yet
         :param settings: what it runs with
         """
-        held = held_weakly(self._spark, execution)
+        held, turn = held_weakly(self._spark, execution), self.turn(execution)
         with self._noting:
-            self._noted.append((held, Origin(settings), self._context.purposes.own))
+            self._noted.append(_Noted(held, Origin(settings), self._context.purposes.own, turn))
+
+    def turn(self, execution: Any) -> Turn | None:
+        """Return where a query of this thread stands that is about to begin; ``None`` if nobody knows."""
+        try:
+            turn = self._context.occurrences.turn(execution)
+        except Uncertain:
+            return None
+        self._context.occurrences.tell_own(turn)
+        return turn
+
+    def unannounced(self, execution: Any) -> AbstractContextManager[None]:
+        """Count a query that runs inside, in this thread, without being announced."""
+        return self._context.occurrences.unannounced(execution)
+
+    def settle(self, *, wait: bool = False) -> None:
+        """Count the shuffles of queries that have ended and were not looked at, where their functions are called.
+
+        :param wait: for Spark to tell of all that have ended
+        """
+        self._context.occurrences.settle(self._count, wait=wait)
 
     def look(self) -> None:
         """See what is new, and keep what is worth it."""
+        self.settle()
         available = self._tools.tracker.shuffles()
         numbers = available.keys()
         self._forget(numbers)
@@ -143,7 +181,8 @@ class Application:
         for shuffle in costly:
             shuffle.looks += 1
         self._looked = now
-        pending = [kept for kept in self._kept.values() if not kept.over]
+        with self._context.occurrences.lock:
+            pending = [kept for kept in self._kept.values() if not kept.over]
         for kept in sorted(pending, key=lambda kept: -kept.worth):
             try:
                 kept.look(available.get(kept.number, 0))
@@ -154,41 +193,80 @@ class Application:
                 kept.failed(error)
 
     def _find(self) -> None:
-        for execution, origin, own in [*self._noted_queries(), *self._started_queries()]:
+        for execution, origin, own, turn in [*self._noted_queries(), *self._started_queries()]:
             if is_of_a_stream(execution):
                 self.leave_alone("stream", "a streaming query's own checkpoint is its recovery")
                 continue
-            spark = session_of(self._spark, execution.sparkSession())
-            with active_session(spark):
-                for running in shuffles_of(execution.executedPlan(), spark, set(self._kept)):
-                    cached = running.cached
-                    purpose = own if cached is None else self._context.purpose(cached)
-                    self._kept[running.number] = KeptShuffle(
-                        self._context, self.registry, self._tools, spark, running, origin, purpose
-                    )
+            self._add(execution, origin, own, turn)
 
-    def _started_queries(self) -> list[tuple[Any, Origin, str | None]]:
+    def _add(self, execution: Any, origin: Origin, own: str | None, turn: Turn | None) -> None:
+        """Know the shuffles of a query from now on."""
+        spark = session_of(self._spark, execution.sparkSession())
+        with self._context.occurrences.lock, active_session(spark):
+            for running in shuffles_of(execution.executedPlan(), spark, set(self._kept)):
+                cached = running.cached
+                name = own if cached is None else self._context.purpose(cached)
+                purpose = Purpose(name, cached is not None)
+                self._kept[running.number] = KeptShuffle(
+                    self._context, self.registry, self._tools, spark, running, origin, purpose, turn
+                )
+
+    def _count(self, query: NotedQuery, execution: Any, purpose: str) -> None:
+        """Count the shuffles of a query that has ended."""
+        if query.application != self._spark.sparkContext.applicationId:
+            return
+        numbers = sorted(number for _, number in query.shuffles if number is not None)
+        turn = Turn(query.position, query.token)
+        if execution is not None and not self._kept.keys() >= set(numbers):
+            origin = self._origin_of(query, execution)
+            if origin is not None:
+                self._add(execution, origin, purpose, turn)
+        for number in numbers:
+            if number in self._kept:
+                self._kept[number].count()
+
+    def _origin_of(self, query: NotedQuery, execution: Any) -> Origin | None:
+        with self._noting:
+            noted = next((each for each in self._noted if each.turn and each.turn.token == query.token), None)
+        if noted is not None:
+            return noted.origin
+        record = self._queries.record(query.position)
+        return None if record is None else Origin.of(RunningQuery(execution, record), self._settings)
+
+    def _started_queries(self) -> list[tuple[Any, Origin, str | None, Turn | None]]:
         started = self._context.purposes.started(self._queries)
         self._origins = {
             number: self._origins.get(number) or Origin.of(query, self._settings)
             for number, (query, _) in started.items()
         }
-        found = ((query.execution, self._origins[number], purpose) for number, (query, purpose) in started.items())
-        return [(execution, origin, purpose) for execution, origin, purpose in found if origin is not None]
+        found: list[tuple[Any, Origin, str | None, Turn | None]] = []
+        for number, (query, purpose) in started.items():
+            origin = self._origins[number]
+            if origin is not None:
+                own = None if self._queries.is_in_a_stream(number, query) else purpose
+                self._context.occurrences.tell(number, own)
+                found.append((query.execution, origin, own, self._turn_of(number, query.execution)))
+        return found
 
-    def _noted_queries(self) -> list[tuple[Any, Origin, str | None]]:
+    def _turn_of(self, number: int, execution: Any) -> Turn | None:
+        try:
+            return self._context.occurrences.turn_of(number, execution)
+        except Uncertain:
+            return None
+
+    def _noted_queries(self) -> list[tuple[Any, Origin, str | None, Turn | None]]:
         """Return the queries that were noted, and forget those that the script has dropped.
 
         They come before those that Spark has announced: a query may have begun ahead of its action.
         """
-        held: list[tuple[Any, Origin, str | None]] = []
+        held: list[tuple[Any, Origin, str | None, Turn | None]] = []
         with self._noting:
-            for noted, origin, purpose in self._noted:
-                execution = noted.get()
+            for noted in self._noted:
+                execution = noted.held.get()
                 if execution is not None:
-                    held.append((execution, origin, purpose))
+                    held.append((execution, noted.origin, noted.purpose, noted.turn))
             if len(held) < len(self._noted):
-                self._noted = deque((each for each in self._noted if each[0].get() is not None), _NOTED)
+                self._noted = deque((each for each in self._noted if each.held.get() is not None), _NOTED)
         return held
 
     def leave_alone(self, name: str, reason: str) -> None:
@@ -199,16 +277,17 @@ class Application:
 
     def _forget(self, numbers: Set[int]) -> None:
         """Spark has no use for a shuffle any more: neither have we, and what was put back for it is deleted."""
-        for number in self._kept.keys() - numbers:
-            del self._kept[number]
+        with self._context.occurrences.lock:
+            for number in self._kept.keys() - numbers:
+                self._kept.pop(number).forgotten()
         for number in self._unseen.keys() - (numbers - self._kept.keys()):
             del self._unseen[number]
         with self.registry.lock:
             gone = [number for number in self.registry.put_back if number not in numbers]
             files = [pair for number in gone for pair in self.registry.put_back.pop(number)]
         work: dict[tuple[str, str], list[MapOutput]] = defaultdict(list)
-        for place, output in files:
-            work[place].append(output)
+        for turn, output in files:
+            work[turn].append(output)
         if work:
             on_executors(self._spark, work, _remove_here)
 
@@ -239,6 +318,7 @@ class Watcher:
         """Look no more; returns when the last look is over."""
         self._ended.set()
         self._thread.join()
+        self._context.occurrences.detach()
 
     def application(self) -> Application | None:
         """Return what is known of the application that runs now; ``None`` if none does, or it cannot be watched."""
@@ -287,4 +367,5 @@ class Watcher:
     def _give_up(self, error: Exception) -> None:
         log.warning("The shuffles of this Spark application are not kept: %s", one_line(error))
         log.debug("Watching failed", exc_info=error)
+        self._context.occurrences.detach()
         self._context.master.vertex_skipped("shuffles", one_line(error))

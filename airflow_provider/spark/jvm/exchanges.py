@@ -94,7 +94,7 @@ def shuffles_of(plan: Any, spark: Any, known: set[int]) -> list[RunningShuffle]:
 
     :param plan: a physical plan; its adaptive parts are seen as they are now
     """
-    found = _search(spark).search(plan, spark._jsparkSession, " ".join(map(str, known)))
+    found = search_of(spark).search(plan, spark._jsparkSession, " ".join(map(str, known)))
     pairs = [line.split() for line in str(found.lines()).splitlines()]
     return [
         RunningShuffle(found, place, int(number), None if cached == "-" else int(cached))
@@ -104,10 +104,11 @@ def shuffles_of(plan: Any, spark: Any, known: set[int]) -> list[RunningShuffle]:
 
 def calls_functions(canonical: Any, spark: Any) -> bool:
     """Whether Python functions have a part in the canonical form of an exchange."""
-    return bool(_search(spark).callsFunctions(canonical))
+    return bool(search_of(spark).callsFunctions(canonical))
 
 
-def _search(spark: Any) -> Any:
+def search_of(spark: Any) -> Any:
+    """Return the ``ShuffleSearch`` of a JVM."""
     return compiled(spark, "ShuffleSearch", lambda: " ".join(_STAGES))
 
 
@@ -163,6 +164,11 @@ class RunningQuery:
     _record: Any
 
     @property
+    def outermost(self) -> int:
+        """The number of the query inside of which it runs; its own if in none."""
+        return int(self._record.rootExecutionId())
+
+    @property
     def modified(self) -> dict[str, str] | None:
         """The settings that its session had when it began, where they are not its application's; ``None`` if Spark has
         not recorded them yet. Spark hides values that look like secrets.
@@ -181,8 +187,10 @@ class RunningQueries:
     def __init__(self, spark: Any) -> None:
         self._spark = spark
         executions = spark._jvm.org.apache.spark.sql.execution
-        self._by_id = private_field(companion(executions, "SQLExecution"), "executionIdToQueryExecution")
-        listener = spark._jsparkSession.sharedState().statusStore().listener().get()
+        self._store = spark._jsparkSession.sharedState().statusStore()
+        self._executions = companion(executions, "SQLExecution")
+        self._by_id = private_field(self._executions, "executionIdToQueryExecution")
+        listener = self._store.listener().get()
         self._live = private_field(listener, "liveExecutions")
         self._stages = private_field(listener, "stageMetrics")
 
@@ -193,6 +201,18 @@ class RunningQueries:
     def numbers(self) -> frozenset[int]:
         """Return the numbers of those that Spark has begun and not ended."""
         return _numbers(self._by_id.keySet())
+
+    def is_in_a_stream(self, number: int, query: RunningQuery) -> bool:
+        """Whether a query runs inside of a batch of a stream, or may do so."""
+        if query.outermost == number:
+            return False
+        outermost = self._executions.getQueryExecution(query.outermost)
+        return outermost is None or is_of_a_stream(outermost)
+
+    def record(self, position: float) -> Any:
+        """Return Spark's record of a query that has ended; ``None`` if there is none."""
+        found = self._store.execution(int(position)) if position == int(position) else None
+        return found.get() if found is not None and found.isDefined() else None
 
     def started(self) -> dict[int, RunningQuery]:
         """Return each by its number, the oldest first, once Spark has announced it: its plan exists then."""

@@ -7,8 +7,9 @@ local properties of the script's threads: Spark sets there which execution runs.
 
 from __future__ import annotations
 
+import math
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -33,6 +34,21 @@ class _Begun:
     properties: Any
 
 
+@dataclass(eq=False)
+class _Span:
+    """The queries of a JVM that may be for a purpose.
+
+    :ivar first: the number of the first of them
+    :ivar end: the number behind the last of them; infinite as long as there may be more
+    :ivar over: whether nothing is for it any more
+    """
+
+    purpose: str
+    first: float
+    end: float = math.inf
+    over: bool = False
+
+
 class _Thread(threading.local):
     def __init__(self) -> None:
         self.purposes: list[str] = []
@@ -42,6 +58,8 @@ class Purposes:
     """The purposes of one attempt's queries."""
 
     def __init__(self) -> None:
+        self._next_query: Callable[[], int] | None = None
+        self._spans: list[_Span] = []
         self._lock = threading.Lock()
         self._begun: list[_Begun] = []
         self._changes = 0
@@ -50,16 +68,19 @@ class Purposes:
     @contextmanager
     def serving(self, purpose: str) -> Iterator[None]:
         """Queries that this thread runs inside are for *purpose*."""
-        begun = _Begun(purpose, _properties())
+        begun, span = _Begun(purpose, _properties()), _Span(purpose, self._now(-math.inf))
         self._thread.purposes.append(purpose)
         with self._lock:
             self._begun.append(begun)
+            self._spans.append(span)
             self._changes += 1
         try:
             yield
         finally:
             self._thread.purposes.pop()
+            end = self._now(math.inf)
             with self._lock:
+                span.end, span.over = end, True
                 self._begun.remove(begun)
                 self._changes += 1
 
@@ -67,6 +88,29 @@ class Purposes:
     def own(self) -> str:
         """What queries of this thread are for."""
         return self._thread.purposes[-1] if self._thread.purposes else ANY
+
+    def count_by(self, next_query: Callable[[], int]) -> None:
+        """Remember from now on which queries may be for what.
+
+        :param next_query: returns the number that the next one gets
+        """
+        with self._lock:
+            self._next_query = next_query
+            number = next_query()
+            for span in self._spans:
+                if span.over:
+                    span.end = min(span.end, number)
+
+    def _now(self, unknown: float) -> float:
+        try:
+            return self._next_query() if self._next_query is not None else unknown
+        except Exception:  # noqa: BLE001 - the script has stopped Spark
+            return unknown
+
+    def possible(self, position: float) -> set[str]:
+        """Return what a query may have been for, by its number, if nobody has seen it."""
+        with self._lock:
+            return {ANY, *(span.purpose for span in self._spans if span.first <= position < span.end)}
 
     def started(self, queries: RunningQueries) -> dict[int, tuple[RunningQuery, str | None]]:
         """Return, by number, each query under way and what it is for; ``None`` if that cannot be told.

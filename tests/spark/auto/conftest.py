@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from py4j.clientserver import ClientServerConnection
+from py4j.protocol import MEMORY_COMMAND_NAME
 
 from airflow_provider.spark.jvm.reflection import of_environment, private_field
 
@@ -23,6 +25,27 @@ def registered(request: pytest.FixtureRequest) -> Iterator[None]:
     yield
     if "spark" in request.fixturenames:
         _register_again(request.getfixturevalue("spark"))
+
+
+@pytest.fixture
+def count_requests(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], Any]], int]:
+    """Say how often Python asks the JVM something while it runs a function."""
+    asked = list[str]()
+    send = ClientServerConnection.send_command
+
+    def counted(self: Any, command: str) -> Any:
+        if not command.startswith(MEMORY_COMMAND_NAME):
+            asked.append(command)
+        return send(self, command)
+
+    monkeypatch.setattr(ClientServerConnection, "send_command", counted)
+
+    def run(function: Callable[[], Any]) -> int:
+        asked.clear()
+        function()
+        return len(asked)
+
+    return run
 
 
 def _register_again(spark: SparkSession) -> None:

@@ -186,7 +186,7 @@ public final class ShuffleSearch {
         }
     }
 
-    /** Whether Python functions have a part in a canonical plan, cached frames and subqueries included. */
+    /** Whether Python functions have a part in a plan, cached frames, subqueries and what it shares with others included. */
     public boolean callsFunctions(Object canonical) throws Exception {
         ArrayDeque pending = new ArrayDeque();
         pending.push(canonical);
@@ -200,6 +200,8 @@ public final class ShuffleSearch {
                 pending.push(Members.call(Members.call(node, "relation"), "cachedPlan"));
             } else if (kind.equals("AdaptiveSparkPlanExec")) {
                 pending.push(Members.call(node, "initialPlan"));
+            } else if (kind.equals("ReusedExchangeExec") || kind.equals("ReusedSubqueryExec")) {
+                pending.push(Members.call(node, "child"));
             } else if (this.stages.contains(kind)) {
                 pending.push(Members.call(node, "plan"));
             }

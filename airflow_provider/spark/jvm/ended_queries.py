@@ -1,0 +1,138 @@
+"""The queries of a JVM that have ended or run, as far as they have shuffles whose tasks call Python functions.
+
+Spark numbers its queries, and tells listeners when one ends, with its plan. The class ``EndedQueries`` listens in the
+driver's JVM beside Spark's own listeners of the SQL tab, and notes what Python asks for later; of a query that calls no
+function it notes nothing. Numbers that are neither running nor noted are queries of which it has not heard yet.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_provider.spark.jvm.compiled import compiled
+from airflow_provider.spark.jvm.exchanges import search_of
+from airflow_provider.spark.jvm.reflection import private_field
+
+HELD = 16
+"""So many of the queries that ended last are held until they are looked at, and Spark's shuffle files with them."""
+_UNKNOWN = "?"
+_ANY_KEY = "*"
+_OF_STREAM = "stream"
+_LOST = "!"
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What a shuffle that calls functions may be taken for: equal ones are of one kind.
+
+    :ivar key: digest over what it is spread by, its functions and files; empty if only the title is known
+    :ivar title: digest over what it is spread by; empty if nothing is known
+    """
+
+    key: str
+    title: str
+
+    def may_be(self, other: Kind) -> bool:
+        """Whether a shuffle of one kind may be one of another."""
+        if not self.title or not other.title:
+            return True
+        return self.title == other.title and (not self.key or not other.key or self.key == other.key)
+
+
+@dataclass(frozen=True)
+class NotedQuery:
+    """A query that has ended, or runs.
+
+    :ivar position: its place among all queries of the JVM
+    :ivar token: a number that no other query has; several executions of one frame may be one query
+    :ivar application: Spark's id
+    :ivar of_stream: whether a batch of a stream has run it, or that cannot be told
+    :ivar shuffles: each that may call functions, and its number if it has one
+    """
+
+    position: float
+    token: int
+    application: str
+    of_stream: bool
+    shuffles: tuple[tuple[Kind, int | None], ...]
+
+
+class EndedQueries:
+    """What one JVM knows of its queries."""
+
+    def __init__(self, spark: Any) -> None:
+        self._java = compiled(spark, "EndedQueries", lambda: str(HELD))
+        self._java.attach(spark._jsc.sc(), search_of(spark))
+
+    def is_of(self, spark: Any) -> bool:
+        """Whether these are the queries of a session's JVM."""
+        return self._java is compiled(spark, "EndedQueries", lambda: str(HELD))
+
+    def attach(self, spark: Any) -> None:
+        """Hear of the queries of an application, as well."""
+        self._java.attach(spark._jsc.sc(), search_of(spark))
+
+    def detach(self) -> None:
+        """Hear of no more queries, and forget those that were noted."""
+        self._java.detach()
+
+    def next(self) -> int:
+        """Return the number that the next query gets."""
+        return int(self._java.next())
+
+    def token(self, execution: Any) -> int:
+        """Return the token of a ``QueryExecution``."""
+        return int(self._java.token(execution))
+
+    def kind(self, exchange: Any) -> Kind:
+        """Return the kind of a shuffle that calls functions."""
+        key, title = str(self._java.key(exchange)).split(":")
+        return Kind(key, title)
+
+    def ended(self, execution: Any, position: float) -> None:
+        """Note a query that Spark does not announce.
+
+        :param position: between the numbers of others
+        """
+        self._java.ended(execution, str(position))
+
+    def noted(self) -> tuple[list[NotedQuery], bool]:
+        """Return the queries that have ended since this was asked last, and whether more have than were noted."""
+        lines = str(self._java.reports()).splitlines()
+        return [_noted(line) for line in lines if line != _LOST], _LOST in lines
+
+    def running(self, spark: Any) -> list[NotedQuery]:
+        """Return the queries that run, and may have shuffles that call functions."""
+        listener = spark._jsparkSession.sharedState().statusStore().listener().get()
+        return [
+            _noted(line) for line in str(self._java.running(private_field(listener, "liveExecutions"))).splitlines()
+        ]
+
+    def plan(self, query: NotedQuery) -> Any:
+        """Return the ``QueryExecution`` of a query that has ended; ``None`` if it is not held any more."""
+        return self._java.plan(str(query.token))
+
+    def release(self, query: NotedQuery) -> None:
+        """Hold a query that has ended no longer."""
+        self._java.release(str(query.token))
+
+    def all_known(self, first: int, end: int, seconds: float = 0.0) -> bool:
+        """Wait until each query from *first* to *end*, that excluded, runs or is noted; whether that is so."""
+        return bool(self._java.allKnown(first, end, int(1000 * seconds)))
+
+    def called_before(self, spark: Any, first: int, end: int) -> bool:
+        """Ask Spark's records of queries that ended before this listened; whether one may have called functions."""
+        return bool(self._java.called(spark._jsparkSession.sharedState().statusStore(), first, end))
+
+
+def _noted(line: str) -> NotedQuery:
+    position, where, token, application, *shuffles = line.split()
+    return NotedQuery(float(position), int(token), application, where == _OF_STREAM, tuple(map(_shuffle, shuffles)))
+
+
+def _shuffle(text: str) -> tuple[Kind, int | None]:
+    if text == _UNKNOWN:
+        return Kind("", ""), None
+    key, title, number = text.split(":")
+    return Kind("" if key == _ANY_KEY else key, title), None if number == "-" else int(number)
