@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import threading
 import time
 import zlib
@@ -140,15 +141,14 @@ class Heartbeat:
     def left(self) -> float:
         """Seconds that the lease still lasts; not positive if it has run out, or was never confirmed."""
         with self._changed:
-            if self._confirmed_at is None or self._fenced_by is not None or self._ending:
-                return 0.0
-            return self._confirmed_at + self._claim.lease - self._clock()
+            owned = self._confirmed_at is not None and self._fenced_by is None and not self._ending
+            return self._until_end() if owned else 0.0
 
     @property
     def lapsed(self) -> bool:
         """Whether the lease has run out since it was confirmed."""
         with self._changed:
-            return self._confirmed_at is not None and self._clock() >= self._confirmed_at + self._claim.lease
+            return self._confirmed_at is not None and self._until_end() <= 0
 
     def confirm(self) -> None:
         """Return while the lease lasts, without a request; else wait until ownership is confirmed again.
@@ -187,7 +187,11 @@ class Heartbeat:
             raise self._fenced()
         if self._ending:  # its last word lets a successor begin at once
             return False
-        return self._confirmed_at is not None and self._clock() < self._confirmed_at + self._claim.lease
+        return self._until_end() > 0
+
+    def _until_end(self) -> float:
+        """Seconds until the lease runs out; less than 0 where it has, or was never confirmed."""
+        return (-math.inf if self._confirmed_at is None else self._confirmed_at + self._claim.lease) - self._clock()
 
     def _fenced(self) -> Fenced:
         return Fenced(
@@ -260,11 +264,7 @@ class Heartbeat:
 
     def _lasts(self) -> bool:
         """Whether the lease lasts until the next look."""
-        return (
-            self._confirmed_at is not None
-            and not self._waiting
-            and self._clock() + self._interval < self._confirmed_at + self._claim.lease
-        )
+        return not self._waiting and self._until_end() > self._interval
 
     def _look_and_tell(self) -> None:
         newer = self._look()

@@ -6,11 +6,13 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from py4j.clientserver import ClientServerConnection
+from py4j.protocol import MEMORY_COMMAND_NAME
 
 from tests.spark.attempts import Attempts
 from tests.support import disks
@@ -39,6 +41,21 @@ def spark() -> Iterator[SparkSession]:
     session.sparkContext.setLogLevel("ERROR")
     yield session
     session.stop()
+
+
+@pytest.fixture
+def requests(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What Python asks of the JVM; not what it lets go of, at moments of its own."""
+    asked = list[str]()
+    send = ClientServerConnection.send_command
+
+    def counted(self: Any, command: str) -> Any:
+        if not command.startswith(MEMORY_COMMAND_NAME):
+            asked.append(command)
+        return send(self, command)
+
+    monkeypatch.setattr(ClientServerConnection, "send_command", counted)
+    return asked
 
 
 @pytest.fixture(scope="session")

@@ -5,11 +5,8 @@ from __future__ import annotations
 import zipfile
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
-from py4j.clientserver import ClientServerConnection
-from py4j.protocol import MEMORY_COMMAND_NAME
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
@@ -38,21 +35,6 @@ def test_a_class_is_compiled_once_for_a_jvm(spark: SparkSession) -> None:
     """py4j finds methods by the name of a class: a second class of that name would be called by the first one's."""
     first = compiled(spark, "ShuffleLook", str)
     assert compiled(spark.newSession(), "ShuffleLook", str) is first
-
-
-@pytest.fixture
-def requests(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What Python asks of the JVM; not what it lets go of, at moments of its own."""
-    asked = list[str]()
-    send = ClientServerConnection.send_command
-
-    def counted(self: Any, command: str) -> Any:
-        if not command.startswith(MEMORY_COMMAND_NAME):
-            asked.append(command)
-        return send(self, command)
-
-    monkeypatch.setattr(ClientServerConnection, "send_command", counted)
-    return asked
 
 
 def test_an_identity_takes_few_requests(spark: SparkSession, requests: list[str]) -> None:

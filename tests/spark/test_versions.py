@@ -16,7 +16,7 @@ from airflow_provider.core import faults
 from tests.spark.killed_jobs import KILLED
 from tests.support.driver import DriverHarness
 from tests.support.quick_jvm import QUICK_JVM, WITHOUT_COMPILER
-from tests.support.sparks import OTHERS, OWN, spark_python
+from tests.support.sparks import EACH_OR_ENDS, OTHERS, OWN, spark_python
 
 pytestmark = [pytest.mark.process, pytest.mark.integration, pytest.mark.timeout(420)]
 
@@ -94,13 +94,7 @@ def test_a_killed_job_is_recovered(tmp_path: Path, orders: Path, spark: str, mod
     assert '"watched":true' in events, "the write asked before it began"
 
 
-@pytest.mark.parametrize(
-    "spark",
-    [
-        version if version in (OTHERS[0], OWN, OTHERS[-1]) else pytest.param(version, marks=pytest.mark.walk)
-        for version in sorted({*OTHERS, OWN})
-    ],
-)
+@pytest.mark.parametrize("spark", EACH_OR_ENDS)
 def test_a_write_is_held_to_the_lease(tmp_path: Path, spark: str) -> None:
     """Tasks that move their files themselves wait for it; and of what is pending beside the write, its commit deletes
     what was there before it had leave.

@@ -15,6 +15,11 @@ import pytest
 ROOT = Path(__file__).parents[2]
 OTHERS = tuple((ROOT / "tools" / "spark-versions.txt").read_text().split())
 OWN = version("pyspark")
+EACH_OR_ENDS = [
+    version if version in (OTHERS[0], OWN, OTHERS[-1]) else pytest.param(version, marks=pytest.mark.walk)
+    for version in sorted({*OTHERS, OWN})
+]
+"""Parameters for a test: each version in the walk; else the oldest, the tests' own and the newest."""
 REQUIRED = "SPARK_RECOVERY_REQUIRE_SPARKS"
 """Set to 1 where a missing environment must fail the tests instead of skipping them, as in CI."""
 

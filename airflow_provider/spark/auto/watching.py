@@ -286,8 +286,8 @@ class Application:
             gone = [number for number in self.registry.put_back if number not in numbers]
             files = [pair for number in gone for pair in self.registry.put_back.pop(number)]
         work: dict[tuple[str, str], list[MapOutput]] = defaultdict(list)
-        for turn, output in files:
-            work[turn].append(output)
+        for place, output in files:
+            work[place].append(output)
         if work:
             on_executors(self._spark, work, _remove_here)
 

@@ -78,7 +78,8 @@ class CommitGate:
                             failures.append(error)
                         write.refuse(one_line(error))
                         return
-                    self._tell_lease()
+                    if step == _BEGIN:  # its tasks may ask at once
+                        self._tell_lease()
                     write.allow(question)
             except Exception as error:  # noqa: BLE001 - the JVM has gone, or this thread's connection to it
                 with suppress(Exception):

@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from py4j.clientserver import ClientServerConnection
-from py4j.protocol import MEMORY_COMMAND_NAME
 
 from airflow_provider.spark.jvm.reflection import of_environment, private_field
 
@@ -28,22 +26,13 @@ def registered(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 @pytest.fixture
-def count_requests(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], Any]], int]:
+def count_requests(requests: list[str]) -> Callable[[Callable[[], Any]], int]:
     """Say how often Python asks the JVM something while it runs a function."""
-    asked = list[str]()
-    send = ClientServerConnection.send_command
-
-    def counted(self: Any, command: str) -> Any:
-        if not command.startswith(MEMORY_COMMAND_NAME):
-            asked.append(command)
-        return send(self, command)
-
-    monkeypatch.setattr(ClientServerConnection, "send_command", counted)
 
     def run(function: Callable[[], Any]) -> int:
-        asked.clear()
+        requests.clear()
         function()
-        return len(asked)
+        return len(requests)
 
     return run
 

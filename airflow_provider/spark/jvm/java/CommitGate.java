@@ -79,13 +79,7 @@ public final class CommitGate extends FileCommitProtocol implements java.io.Seri
     }
 
     private static void converter(ConfigEntry setting, scala.Function1 converter) throws Exception {
-        field(ConfigEntry.class, "valueConverter").set(setting, converter);
-    }
-
-    private static Field field(Class owner, String name) throws NoSuchFieldException {
-        Field field = owner.getDeclaredField(name);
-        field.setAccessible(true);
-        return field;
+        LeasedCommits.field(ConfigEntry.class, "valueConverter").set(setting, converter);
     }
 
     /**
@@ -157,7 +151,7 @@ public final class CommitGate extends FileCommitProtocol implements java.io.Seri
             return null;
         }
         try {
-            Object committer = field(HadoopMapReduceCommitProtocol.class, "committer").get(this.protocol);
+            Object committer = LeasedCommits.field(HadoopMapReduceCommitProtocol.class, "committer").get(this.protocol);
             Class of = committer == null ? null : committer.getClass();
             return of == FileOutputCommitter.class || of == ParquetOutputCommitter.class ? committer : null;
         } catch (Exception unknown) {
@@ -172,7 +166,7 @@ public final class CommitGate extends FileCommitProtocol implements java.io.Seri
      */
     private static boolean clearsInsteadOf(Object committer) {
         try {
-            Field skips = field(FileOutputCommitter.class, "skipCleanup");
+            Field skips = LeasedCommits.field(FileOutputCommitter.class, "skipCleanup");
             if (committer == null || skips.getBoolean(committer)) {
                 return false;
             }
@@ -186,7 +180,7 @@ public final class CommitGate extends FileCommitProtocol implements java.io.Seri
     /** Whether what tasks commit gets to its place only when the job commits, by Hadoop's algorithm 1. */
     private static boolean keepsTasksPending(Object committer) {
         try {
-            return committer != null && field(FileOutputCommitter.class, "algorithmVersion").getInt(committer) == 1;
+            return committer != null && LeasedCommits.field(FileOutputCommitter.class, "algorithmVersion").getInt(committer) == 1;
         } catch (Exception unknown) {
             return false;
         }
@@ -238,10 +232,16 @@ public final class CommitGate extends FileCommitProtocol implements java.io.Seri
         return new Path(output == null ? new Path(this.path) : output, FileOutputCommitter.PENDING_DIR_NAME);
     }
 
-    /** What is pending now; asked for before leave is: with leave, nothing of it is a successor's. */
+    /**
+     * What is pending now, if this object clears it away; asked for before leave is: with leave, nothing of it is a
+     * successor's.
+     */
     private List pending(JobContext job) throws IOException {
-        Path parent = this.parent(job);
         List found = new ArrayList();
+        if (!this.clears) {
+            return found;
+        }
+        Path parent = this.parent(job);
         try {
             FileStatus[] all = parent.getFileSystem(job.getConfiguration()).listStatus(parent);
             for (int i = 0; i < all.length; i++) {

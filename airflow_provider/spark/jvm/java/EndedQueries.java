@@ -259,16 +259,12 @@ public final class EndedQueries extends SparkListener {
                 continue;
             }
             String plan = Members.call(record.get(), "physicalPlanDescription").toString();
-            if (saysFunctions(plan) || plan.contains("InMemory") || plan.contains(" more characters")) {
+            if (Members.saysFunctions(plan) || plan.contains("InMemory") || plan.contains(" more characters")) {
                 return true;
             }
             this.ended.set(number);
         }
         return false;
-    }
-
-    private static boolean saysFunctions(String name) {
-        return name.contains("Python") || name.contains("Pandas") || name.contains("Arrow");
     }
 
     /**
@@ -407,7 +403,7 @@ public final class EndedQueries extends SparkListener {
         while (!pending.isEmpty()) {
             Object node = pending.pop();
             String kind = Members.kind(node);
-            if (saysFunctions(kind)) {
+            if (Members.saysFunctions(kind)) {
                 functions(node, parts);
             } else if (kind.equals("FileSourceScanExec")) {
                 Object location = Members.call(Members.call(node, "relation"), "location");
@@ -432,16 +428,9 @@ public final class EndedQueries extends SparkListener {
     }
 
     private static List below(Object node, String kind) throws Exception {
-        List below = new ArrayList(Members.items(((TreeNode) node).children()));
-        below.addAll(Members.items(Members.call(node, "subqueries")));
-        if (kind.equals("AdaptiveSparkPlanExec")) {
-            below.add(Members.call(node, "initialPlan"));
-        } else if (kind.endsWith("QueryStageExec")) {
-            below.add(Members.call(node, "plan"));
-        } else if (kind.equals("CommandResultExec")) {
+        List below = Members.below(node);
+        if (kind.equals("CommandResultExec")) {
             below.add(Members.call(node, "commandPhysicalPlan"));
-        } else if (kind.equals("ReusedExchangeExec") || kind.equals("ReusedSubqueryExec")) {
-            below.add(Members.call(node, "child"));
         }
         return below;
     }

@@ -42,8 +42,8 @@ public final class LeasedCommits extends OutputCommitCoordinator {
         Object rpc = MethodHandles.publicLookup()
                 .findVirtual(SparkEnv.class, "rpcEnv", MethodType.methodType(RpcEnv.class))
                 .invokeWithArguments(Arrays.asList(new Object[] {environment}));
-        Object dispatcher = value(rpc, "dispatcher");
-        Map endpoints = (Map) value(dispatcher, "endpointRefs");
+        Object dispatcher = field(rpc.getClass(), "dispatcher").get(rpc);
+        Map endpoints = (Map) field(dispatcher.getClass(), "endpointRefs").get(dispatcher);
         for (Iterator all = endpoints.keySet().iterator(); all.hasNext();) {
             Object endpoint = all.next();
             Field asks = coordinatorOf(endpoint);
@@ -58,10 +58,11 @@ public final class LeasedCommits extends OutputCommitCoordinator {
         return false;
     }
 
-    private static Object value(Object owner, String name) throws Exception {
-        Field field = owner.getClass().getDeclaredField(name);
+    /** A private field; for the other class that Spark finds by its name, too. */
+    static Field field(Class owner, String name) throws NoSuchFieldException {
+        Field field = owner.getDeclaredField(name);
         field.setAccessible(true);
-        return field.get(owner);
+        return field;
     }
 
     /** The field of the coordinator's endpoint that holds the coordinator; null of any other endpoint. */

@@ -8,6 +8,8 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 
+import org.apache.spark.sql.catalyst.trees.TreeNode;
+
 /** Members of objects whose classes differ between versions of Spark, or are not public; looked for once for a class. */
 public final class Members {
     private static final Map METHODS = new HashMap();
@@ -86,6 +88,26 @@ public final class Members {
             items.add(each.next());
         }
         return items;
+    }
+
+    /** What is below a node of a physical plan: children, subqueries, and what stages and references stand for. */
+    public static List below(Object node) throws Exception {
+        String kind = kind(node);
+        List below = new ArrayList(items(((TreeNode) node).children()));
+        below.addAll(items(call(node, "subqueries")));
+        if (kind.equals("AdaptiveSparkPlanExec")) {
+            below.add(call(node, "initialPlan"));
+        } else if (kind.endsWith("QueryStageExec")) {
+            below.add(call(node, "plan"));
+        } else if (kind.equals("ReusedExchangeExec") || kind.equals("ReusedSubqueryExec")) {
+            below.add(call(node, "child"));
+        }
+        return below;
+    }
+
+    /** Whether a node of this kind, or a printed plan, calls Python functions. */
+    public static boolean saysFunctions(String kind) {
+        return kind.contains("Python") || kind.contains("Pandas") || kind.contains("Arrow");
     }
 
     private static Map of(Map known, Class owner) {

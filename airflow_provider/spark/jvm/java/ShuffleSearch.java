@@ -193,20 +193,13 @@ public final class ShuffleSearch {
         while (!pending.isEmpty()) {
             Object node = pending.pop();
             String kind = Members.kind(node);
-            if (kind.contains("Python") || kind.contains("Pandas") || kind.contains("Arrow")) {
+            if (Members.saysFunctions(kind)) {
                 return true;
             }
             if (kind.equals("InMemoryTableScanExec")) {
                 pending.push(Members.call(Members.call(node, "relation"), "cachedPlan"));
-            } else if (kind.equals("AdaptiveSparkPlanExec")) {
-                pending.push(Members.call(node, "initialPlan"));
-            } else if (kind.equals("ReusedExchangeExec") || kind.equals("ReusedSubqueryExec")) {
-                pending.push(Members.call(node, "child"));
-            } else if (this.stages.contains(kind)) {
-                pending.push(Members.call(node, "plan"));
             }
-            pending.addAll(Members.items(((TreeNode) node).children()));
-            pending.addAll(Members.items(Members.call(node, "subqueries")));
+            pending.addAll(Members.below(node));
         }
         return false;
     }
