@@ -1,8 +1,8 @@
 """The queries of a JVM that have ended or run, as far as they have shuffles whose tasks call Python functions.
 
-Spark numbers its queries, and tells listeners when one ends, with its plan. The class ``EndedQueries`` listens in the
-driver's JVM beside Spark's own listeners of the SQL tab, and notes what Python asks for later; of a query that calls no
-function it notes nothing. Numbers that are neither running nor noted are queries of which it has not heard yet.
+Spark numbers its queries, and posts an event when one ends, with its plan. The class ``EndedQueries`` hears it in the
+driver's JVM, in the query's thread and before the action returns, and notes what Python asks for later; of a query that
+calls no function it notes nothing. It is no listener: a script finds no other ones than without us.
 """
 
 from __future__ import annotations
@@ -63,15 +63,16 @@ class EndedQueries:
 
     def __init__(self, spark: Any) -> None:
         self._java = compiled(spark, "EndedQueries", lambda: str(HELD))
-        self._java.attach(spark._jsc.sc(), search_of(spark))
+        self.attach(spark)
 
     def is_of(self, spark: Any) -> bool:
         """Whether these are the queries of a session's JVM."""
         return self._java is compiled(spark, "EndedQueries", lambda: str(HELD))
 
     def attach(self, spark: Any) -> None:
-        """Hear of the queries of an application, as well."""
-        self._java.attach(spark._jsc.sc(), search_of(spark))
+        """Hear of the queries of an application."""
+        store = spark._jsparkSession.sharedState().statusStore()
+        self._java.attach(spark._jsc.sc(), search_of(spark), store)
 
     def detach(self) -> None:
         """Hear of no more queries, and forget those that were noted."""
@@ -98,7 +99,10 @@ class EndedQueries:
         self._java.ended(execution, str(position))
 
     def noted(self) -> tuple[list[NotedQuery], bool]:
-        """Return the queries that have ended since this was asked last, and whether more have than were noted."""
+        """Return the queries that have ended since this was asked last, and whether some of them were lost.
+
+        Those are lost that had ended before this listened, or were too many.
+        """
         lines = str(self._java.reports()).splitlines()
         return [_noted(line) for line in lines if line != _LOST], _LOST in lines
 
@@ -118,12 +122,8 @@ class EndedQueries:
         self._java.release(str(query.token))
 
     def all_known(self, first: int, end: int, seconds: float = 0.0) -> bool:
-        """Wait until each query from *first* to *end*, that excluded, runs or is noted; whether that is so."""
+        """Wait until each query from *first* to *end*, that excluded, runs or has ended; whether that is known."""
         return bool(self._java.allKnown(first, end, int(1000 * seconds)))
-
-    def called_before(self, spark: Any, first: int, end: int) -> bool:
-        """Ask Spark's records of queries that ended before this listened; whether one may have called functions."""
-        return bool(self._java.called(spark._jsparkSession.sharedState().statusStore(), first, end))
 
 
 def _noted(line: str) -> NotedQuery:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import sys
 import threading
-import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -29,7 +28,7 @@ log = logging.getLogger(__name__)
 
 _MOST_UNSETTLED = 1000
 _PATIENCE = 10.0
-"""Seconds for which an action waits until Spark has told of the queries before it."""
+"""Seconds for which an action waits, once, until Spark has records of the queries that ended before they were noted."""
 _MISSED = "an earlier query of its kind was over before it was looked at, or its settings have changed"
 
 
@@ -94,7 +93,6 @@ class Occurrences:
         self._queries: EndedQueries | None = None
         self._spark: Any = None
         self._lost = ""
-        self._late = False
         self._first = _next_query()
 
     def attach(self, spark: Any) -> None:
@@ -202,13 +200,13 @@ class Occurrences:
     def settle(self, count: Count, *, wait: bool = False) -> None:
         """Count the shuffles of queries that have ended; what cannot be counted makes later ones uncertain.
 
-        :param wait: for Spark to tell of all queries that have ended, but not long
+        :param wait: until each query before is known, but not long
         """
         with self.lock:
             if self._queries is None:
                 return
-            if wait and not self._lost:
-                self._wait()
+            if wait and not self._lost and not self._queries.all_known(self._first, self._queries.next(), _PATIENCE):
+                self._lost = "Spark does not say which queries have run"
             self._hear()
             for query in sorted(self._unsettled, key=lambda query: query.position):
                 if self._settled(query, count) and query in self._unsettled:
@@ -220,7 +218,7 @@ class Occurrences:
         noted, lost = queries.noted()
         self._unsettled += [query for query in noted if query.position >= self._first]
         if lost or len(self._unsettled) > _MOST_UNSETTLED:
-            self._lost = self._lost or "there were too many queries"
+            self._lost = self._lost or "queries that called functions were over before they could be looked at"
         if self._lost:
             for query in noted:
                 queries.release(query)
@@ -263,7 +261,7 @@ class Occurrences:
         if any(kind.may_be(shuffle.kind) for kind in self._doubts[shuffle.purpose]):
             raise Uncertain(_because(_MISSED))
         running = self._known().running(self._spark)  # first: what ends meanwhile is noted
-        if not self._all_known(shuffle.turn.position):
+        if not self._known().all_known(self._first, -int(-shuffle.turn.position // 1)):
             raise NotYet(_because("Spark has not told of all queries before it"))
         self._hear()
         for query in (*self._unsettled, *self._unannounced, *running):
@@ -274,21 +272,6 @@ class Occurrences:
                 and shuffle.purpose in self._possible(query)
             ):
                 raise NotYet(_because("an earlier query of its kind runs"))
-
-    def _all_known(self, position: float, seconds: float = 0.0) -> bool:
-        queries, end = self._known(), -int(-position // 1)
-        if queries.all_known(self._first, end, seconds):
-            return True
-        if queries.called_before(self._spark, self._first, end):
-            self._lost = "queries that called functions were over before they could be looked at"
-        return queries.all_known(self._first, end)
-
-    def _wait(self) -> None:
-        """Wait for Spark to tell of what has ended; if it did not, not again until it has told of all."""
-        began = time.monotonic()
-        self._late = not self._all_known(self._known().next(), 0.0 if self._late else _PATIENCE)
-        if self._late:
-            log.info("Spark has not told of all queries in %.1f s", time.monotonic() - began)
 
     def _known(self) -> EndedQueries:
         if self._queries is None:

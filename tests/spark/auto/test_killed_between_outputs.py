@@ -10,6 +10,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from airflow_provider.core.errors import ConfigurationError
 from airflow_provider.core.events import SHUFFLE
 from airflow_provider.core.job import JobId
 from airflow_provider.core.options import StorageOptions
@@ -36,7 +37,10 @@ def rows(target: Path) -> list[dict[str, object]]:
 
 def kept_whole(driver: DriverHarness) -> int:
     """How many shuffles the event store knows to be complete."""
-    graph = inspect_job(open_store(driver.event_store, StorageOptions()), JobId.parse(driver.job_id))
+    try:
+        graph = inspect_job(open_store(driver.event_store, StorageOptions()), JobId.parse(driver.job_id))
+    except ConfigurationError:  # the driver has not begun
+        return 0
     return sum(vertex.finished and vertex.initialized.rule == SHUFFLE for vertex in graph.vertices.values())
 
 
@@ -48,6 +52,8 @@ def test_a_second_output_has_its_own_answer_of_the_killed_attempt(driver: Driver
     world.mkdir()
     running = driver.start("asked_twice.py", str(orders), str(world), str(target), "1", options=OPTIONS)
     try:
+        wait_until(lambda: kept_whole(driver) == 1, "the first shuffle is kept")
+        (world / "gate a").touch()
         wait_until((target / "a" / "_SUCCESS").exists, "the first output is written")
         wait_until(lambda: kept_whole(driver) == 2, "the second shuffle is kept")
     finally:
@@ -55,7 +61,7 @@ def test_a_second_output_has_its_own_answer_of_the_killed_attempt(driver: Driver
         log, _ = running.communicate()
     assert running.returncode == -signal.SIGKILL, log
     assert not (target / "b" / "_SUCCESS").exists()
-    (world / "gate").touch()
+    (world / "gate b").touch()
     second = driver.run("asked_twice.py", str(orders), str(world), str(target), "2", options=OPTIONS)
     assert second.code == 0, second.log
     assert "map outputs put back, 0 to compute" in second.log

@@ -17,6 +17,7 @@ from airflow_provider.spark.auto.watching import Application
 from airflow_provider.spark.interception import intercepted
 from airflow_provider.spark.jvm import occurrences
 from airflow_provider.spark.jvm.ended_queries import EndedQueries
+from airflow_provider.spark.jvm.reflection import private_field
 from tests.spark.attempts import Attempts
 from tests.spark.auto.watched import AutoAttempt, auto_attempt, configured
 from tests.spark.auto.worlds import Oracle
@@ -51,7 +52,6 @@ def seen(oracle: Oracle, attempt: AutoAttempt, answer: str, by: str = "answer") 
 
 def gone(attempt: AutoAttempt, monkeypatch: pytest.MonkeyPatch) -> None:
     """The queries that have ended are not held any more when they are looked at, as where there were too many."""
-    attempt._spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
     with monkeypatch.context() as patched:
         patched.setattr(EndedQueries, "plan", lambda *_: None)
         attempt.application.settle()
@@ -110,7 +110,6 @@ def test_a_query_whose_settings_have_changed_shifts_nothing(
         assert unseen(oracle, "at first") == ["at first"]
         with configured(spark, MAY_CHANGE_ROWS):
             for _ in range(5):
-                spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
                 first.application.look()
         assert seen(oracle, first, "later") == ["later"]
     with auto_attempt(attempts, spark):
@@ -199,27 +198,57 @@ def test_a_query_that_spark_does_not_announce_is_counted(
         assert rows() == ["later"]
 
 
-def test_events_that_spark_has_dropped_shift_nothing(
+def listeners(bus: Any) -> list[str]:
+    """The classes of the listeners of Spark's bus of events."""
+    return [listener.getClass().getName() for listener in bus.listeners()]
+
+
+def event_queues(spark: SparkSession) -> Any:
+    """The queues of Spark's bus of events."""
+    return private_field(spark.sparkContext._jsc.sc().listenerBus(), "queues")
+
+
+def test_a_query_that_was_not_heard_of_shifts_nothing(
     spark: SparkSession, attempts: Attempts, oracle: Oracle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Spark drops events where listeners are too slow. A query of whose end it has not told leaves all later times of
-    whatever calls functions uncertain.
-    """
+    """A query of whose end nobody heard leaves all later times of whatever calls functions uncertain."""
     monkeypatch.setattr(occurrences, "_PATIENCE", 0.2)
     with auto_attempt(attempts, spark) as first:
-        java = first.context.occurrences._known()._java
-        bus = spark.sparkContext._jsc.sc().listenerBus()
-        bus.waitUntilEmpty()
-        bus.removeListener(java)
+        queues = event_queues(spark)
+        (place,) = [place for place, queue in enumerate(queues) if queue.name() == "spark-recovery"]
+        ours = queues[place]
+        del queues[place]
         try:
             assert unseen(oracle, "at first") == ["at first"]
-            bus.waitUntilEmpty()
         finally:
-            bus.addToStatusQueue(java)
+            queues.append(ours)
         assert seen(oracle, first, "later") == ["later"]
     with auto_attempt(attempts, spark):
         oracle.say("in the retry")
         assert oracle.answers() == ["in the retry"]
+
+
+def test_a_script_finds_its_own_listeners_only(spark: SparkSession, attempts: Attempts, oracle: Oracle) -> None:
+    """There are no other listeners than without us; and queries are counted behind one that the script has removed."""
+    bus = spark.sparkContext._jsc.sc().listenerBus()
+    spark.range(1).collect()
+    plain = listeners(bus)
+    with auto_attempt(attempts, spark) as first:
+        assert unseen(oracle, "at first") == ["at first"]
+        jvm: Any = spark._jvm
+        own = jvm.org.apache.spark.scheduler.StatsReportListener()
+        bus.addToSharedQueue(own)
+        bus.removeListener(own)
+        assert unseen(oracle, "again") == ["again"]
+        assert seen(oracle, first, "later") == ["later"]
+        assert listeners(bus) == plain
+        first.context.occurrences.detach()
+    assert all(queue.name() != "spark-recovery" for queue in event_queues(spark))
+    with auto_attempt(attempts, spark):
+        for answer in ("at first", "again"):
+            oracle.say("in the retry")
+            assert oracle.answers()[0] in (answer, "in the retry")
+        assert oracle.answers() == ["later"]
 
 
 def test_a_query_of_another_thread_is_counted(spark: SparkSession, attempts: Attempts, oracle: Oracle) -> None:
@@ -295,12 +324,9 @@ def test_queries_without_functions_cost_no_request(
 ) -> None:
     """However many queries have run that call no function, a look asks the same of the JVM."""
     with auto_attempt(attempts, spark) as first:
-        bus = spark.sparkContext._jsc.sc().listenerBus()
-        bus.waitUntilEmpty()
         before = count_requests(first.application.settle)
         for _ in range(5):
             spark.range(10).groupBy("id").count().collect()
-        bus.waitUntilEmpty()
         assert count_requests(first.application.settle) == before <= 2
 
 

@@ -1,4 +1,4 @@
-"""Two outputs ask a Python function the same, at two times; the second one waits behind its shuffle for a file.
+"""Two outputs ask a Python function the same, at two times; each waits behind its shuffle for a file.
 
 Usage: asked_twice.py SOURCE WORLD TARGET RUN
 """
@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 source, world, target, run = sys.argv[1:5]
-answer, gate = Path(world) / "answer", Path(world) / "gate"
+answer = Path(world) / "answer"
 spark = SparkSession.builder.getOrCreate()
 
 
@@ -19,16 +19,21 @@ def ask() -> DataFrame:
     return spark.read.parquet(source).select(asked("customer").alias("answer")).groupBy("answer").count()
 
 
-def passes(_: str) -> bool:
-    import time
+def write(output: str) -> None:
+    gate = Path(world) / f"gate {output}"
 
-    while not gate.exists():
-        time.sleep(0.05)
-    return True
+    def passes(_: str) -> bool:
+        import time
+
+        while not gate.exists():
+            time.sleep(0.05)
+        return True
+
+    passed = F.udf(passes, "boolean", useArrow=False)("answer")
+    ask().withColumn("passed", passed).write.parquet(f"{target}/{output}")
 
 
 answer.write_text(f"run {run}, at first")
-ask().write.parquet(f"{target}/a")
+write("a")
 answer.write_text(f"run {run}, later")
-passed = F.udf(passes, "boolean", useArrow=False)("answer")
-ask().withColumn("passed", passed).write.parquet(f"{target}/b")
+write("b")

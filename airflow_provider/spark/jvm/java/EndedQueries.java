@@ -14,16 +14,20 @@ import java.util.Set;
 import java.util.TreeSet;
 import java.util.WeakHashMap;
 
+import org.apache.spark.SparkConf;
 import org.apache.spark.SparkContext;
-import org.apache.spark.scheduler.SparkListener;
+import org.apache.spark.scheduler.AsyncEventQueue;
+import org.apache.spark.scheduler.LiveListenerBus;
+import org.apache.spark.scheduler.LiveListenerBusMetrics;
 import org.apache.spark.scheduler.SparkListenerEvent;
 import org.apache.spark.sql.catalyst.trees.TreeNode;
 
 /**
  * Notes of each query that has ended which of its shuffles have tasks that call Python functions; for ended_queries.py,
- * which says what the answers mean. Spark tells of a query's end with its plan, in the order in which queries have ended.
+ * which says what the answers mean. Spark tells of a query's end with its plan, and this hears it in the query's thread,
+ * before the action returns.
  */
-public final class EndedQueries extends SparkListener {
+public final class EndedQueries {
     private static final String EVENTS = "org.apache.spark.sql.execution.ui.SparkListenerSQLExecution";
     private static final int MOST = 10000;
 
@@ -38,8 +42,9 @@ public final class EndedQueries extends SparkListener {
     private final LinkedList plans = new LinkedList();
     private int given = 0;
     private boolean lost = false;
-    private SparkContext context;
+    private Announcements announcements;
     private Object search;
+    private Object store;
 
     /** @param held so many of the queries that were noted last are held until they are asked for */
     public EndedQueries(String held) throws Exception {
@@ -53,12 +58,16 @@ public final class EndedQueries extends SparkListener {
      * Hears of the queries of an application from now on.
      *
      * @param search a ShuffleSearch
+     * @param store of the SQL tab: Spark's records of the queries that have ended before
      */
-    public synchronized void attach(SparkContext context, Object search) {
+    public synchronized void attach(SparkContext context, Object search, Object store) throws Exception {
         this.search = search;
-        if (this.context != context) {
-            this.context = context;
-            context.listenerBus().addToStatusQueue(this);
+        this.store = store;
+        LiveListenerBus bus = context.listenerBus();
+        if (this.announcements == null || this.announcements.bus != bus) {
+            this.leave();
+            this.announcements = new Announcements(context.getConf(), bus, this);
+            this.announcements.queues().add(this.announcements);
             this.unheard.set(0, (int) this.next());
             for (Iterator all = new ArrayList(this.running.keySet()).iterator(); all.hasNext();) {
                 this.unheard.clear(((Number) all.next()).intValue());
@@ -68,13 +77,22 @@ public final class EndedQueries extends SparkListener {
     }
 
     /** Hears of no more queries, and forgets those that were noted. */
-    public synchronized void detach() {
-        if (this.context != null) {
-            this.context.listenerBus().removeListener(this);
-            this.context = null;
-        }
+    public synchronized void detach() throws Exception {
+        this.leave();
         this.reports.clear();
         this.plans.clear();
+    }
+
+    private void leave() throws Exception {
+        if (this.announcements != null) {
+            List queues = this.announcements.queues();
+            for (int i = queues.size() - 1; i >= 0; i--) {
+                if (queues.get(i) == this.announcements) {
+                    queues.remove(i);
+                }
+            }
+            this.announcements = null;
+        }
     }
 
     /** The number that the next query gets. */
@@ -82,7 +100,7 @@ public final class EndedQueries extends SparkListener {
         return this.next.get();
     }
 
-    public void onOtherEvent(SparkListenerEvent event) {
+    void posted(SparkListenerEvent event) {
         String kind = event.getClass().getName();
         if (kind.equals(EVENTS + "Start")) {
             this.started(event);
@@ -98,7 +116,7 @@ public final class EndedQueries extends SparkListener {
             number = ((Long) Members.call(event, "executionId")).intValue();
             scala.Option root = (scala.Option) Members.call(event, "rootExecutionId");
             ofStream = root.isDefined() && ((Number) root.get()).intValue() != number && this.mayBeOfStream(root.get());
-        } catch (Exception unknown) {
+        } catch (Throwable unknown) {
             // of a stream, if in doubt
         }
         if (ofStream && number >= 0) {
@@ -125,7 +143,7 @@ public final class EndedQueries extends SparkListener {
             number = Members.call(event, "executionId").toString();
             execution = Members.call(event, "qe");
             shuffles = this.shuffles(execution);
-        } catch (Exception unknown) {
+        } catch (Throwable unknown) {
             // may have had any shuffles
         }
         this.note(number, shuffles, execution);
@@ -140,7 +158,7 @@ public final class EndedQueries extends SparkListener {
         String shuffles = "?";
         try {
             shuffles = this.shuffles(execution);
-        } catch (Exception unknown) {
+        } catch (Throwable unknown) {
             // may have had any shuffles
         }
         this.note(position, shuffles, execution);
@@ -220,7 +238,7 @@ public final class EndedQueries extends SparkListener {
     }
 
     /** Waits until each query from one number to another, that excluded, runs or was noted; whether that is so. */
-    public synchronized boolean allKnown(long from, long to, long millis) throws InterruptedException {
+    public synchronized boolean allKnown(long from, long to, long millis) throws Exception {
         long until = System.currentTimeMillis() + millis;
         while (!this.accounted(from, to)) {
             long left = until - System.currentTimeMillis();
@@ -232,39 +250,29 @@ public final class EndedQueries extends SparkListener {
         return true;
     }
 
-    private boolean accounted(long from, long to) {
+    private boolean accounted(long from, long to) throws Exception {
         for (int number = this.ended.nextClearBit((int) from); number < to; number = this.ended.nextClearBit(number + 1)) {
-            if (!this.running.containsKey(Long.valueOf(number))) {
+            if (!this.running.containsKey(Long.valueOf(number)) && !(this.unheard.get(number) && this.recorded(number))) {
                 return false;
             }
         }
         return true;
     }
 
-    /**
-     * Looks at Spark's records of the queries that had ended when this began to listen. Whether one may have called
-     * functions.
-     *
-     * @param store of the SQL tab
-     */
-    public synchronized boolean called(Object store, long from, long to) throws Exception {
-        for (int number = this.unheard.nextSetBit((int) from); number >= 0 && number < to;
-                number = this.unheard.nextSetBit(number + 1)) {
-            if (this.ended.get(number)) {
-                continue;
-            }
-            scala.Option record = (scala.Option)
-                    Members.call(store, Members.method(store.getClass(), "execution", 1), new Object[] {Long.valueOf(number)});
-            if (!record.isDefined()) {
-                continue;
-            }
-            String plan = Members.call(record.get(), "physicalPlanDescription").toString();
-            if (Members.saysFunctions(plan) || plan.contains("InMemory") || plan.contains(" more characters")) {
-                return true;
-            }
-            this.ended.set(number);
+    /** Whether Spark has a record of a query that had ended before this listened. If it may have called functions, it is lost. */
+    private boolean recorded(int number) throws Exception {
+        Object[] wanted = new Object[] {Long.valueOf(number)};
+        scala.Option record = (scala.Option)
+                Members.call(this.store, Members.method(this.store.getClass(), "execution", 1), wanted);
+        if (!record.isDefined()) {
+            return false;
         }
-        return false;
+        String plan = Members.call(record.get(), "physicalPlanDescription").toString();
+        if (Members.saysFunctions(plan) || plan.contains("InMemory") || plan.contains(" more characters")) {
+            this.lost = true;
+        }
+        this.ended.set(number);
+        return true;
     }
 
     /**
@@ -442,5 +450,45 @@ public final class EndedQueries extends SparkListener {
             digest.append(String.format("%02x", new Object[] {Integer.valueOf(bytes[i] & 255)}));
         }
         return digest.toString();
+    }
+
+    /**
+     * A queue of Spark's bus of events that has no listeners, so that a script finds none of ours among its own, and that
+     * hands each event over in the thread that has posted it.
+     */
+    static final class Announcements extends AsyncEventQueue {
+        final LiveListenerBus bus;
+        private final EndedQueries queries;
+
+        Announcements(SparkConf conf, LiveListenerBus bus, EndedQueries queries) {
+            super("spark-recovery", conf, new LiveListenerBusMetrics(conf), bus);
+            this.bus = bus;
+            this.queries = queries;
+        }
+
+        List queues() throws Exception {
+            return (List) Members.field(this.bus, "queues");
+        }
+
+        public void post(SparkListenerEvent event) {
+            this.queries.posted(event);
+        }
+
+        public void start(SparkContext context) {}
+
+        public void stop() {}
+
+        public boolean waitUntilEmpty(long deadline) {
+            return true;
+        }
+
+        /** False of all others: the bus drops a queue without listeners when a script removes a listener of its own. */
+        public boolean equals(Object other) {
+            return false;
+        }
+
+        public int hashCode() {
+            return System.identityHashCode(this);
+        }
     }
 }
