@@ -1,4 +1,4 @@
-"""For every folder: S3 servers, started when first asked for, and the option that asks for the long walks."""
+"""For every folder: S3 servers, started when first asked for, the order of files, and options for all of a run."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.support.durations import Durations, kept_durations, longest_first
 from tests.support.quick_jvm import WITHOUT_COMPILER
 from tests.support.s3_gateway import INSTALL, REQUIRED, S3Server, missing_programs
 from tests.support.s3_gateway import s3_gateway as run_gateway
@@ -16,6 +17,12 @@ os.environ.setdefault("SPARK_LAUNCHER_OPTS", WITHOUT_COMPILER)  # of the JVM tha
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--walk", action="store_true", help="also run the long walks (marker 'walk'), which take hours")
+    parser.addoption("--keep-durations", action="store_true", help="write what each file took to tests/durations.json")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Durations(config.getoption("--keep-durations")))
 
 
 @pytest.hookimpl(tryfirst=True)  # before the items that -m does not select are taken out
@@ -27,6 +34,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for item in items:
             if item.get_closest_marker("walk"):
                 item.add_marker(pytest.mark.skip(reason="takes long; its like runs here, and it with make walk"))
+    items[:] = longest_first(items, kept_durations())
 
 
 def needs_gateway(item: pytest.Item) -> bool:
