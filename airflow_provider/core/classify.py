@@ -1,14 +1,15 @@
 """What a new attempt must do about each vertex of the last one (Flink's three classes of partitions), which vertices
 have finished, and whether what is recorded of them can be true.
 
-``RESERVE``: needed, its partitions are kept and what is missing is computed. ``OPTIONAL``: finished and so is
-everything known to read it; used if it is still there, not computed again for its own sake. ``RELEASE``: belongs to
-nothing any more.
+``RESERVE``: needed, its partitions are kept and what is missing is computed. ``OPTIONAL``: it has finished, and all
+that is known to read it needs it no more; used if it is still there, not computed again for its own sake.
+``RELEASE``: belongs to nothing any more.
 
 A snapshot may be taken at any mixture of fully finished, partially finished and running. One thing cannot be: that a
 vertex has fully finished and one that it reads never had. A checkpoint returns when its vertex is sealed, so whatever
 reads it comes later. Events that say otherwise were not written by one job, and nothing of them is reused. A vertex
-that had finished may have lost partitions since, which are computed again when they are needed: no contradiction.
+that had finished may have lost partitions since, which are computed again when they are needed: no contradiction. Nor
+is it one that a shuffle was kept in part: what reads it reads Spark's own files.
 
 Source: FLIP-147, which validates on restore that the predecessors of a fully finished operator are fully finished.
 """
@@ -16,9 +17,12 @@ Source: FLIP-147, which validates on restore that the predecessors of a fully fi
 from __future__ import annotations
 
 import enum
+from collections import defaultdict
 from collections.abc import Mapping
 
+from airflow_provider.core.events import SHUFFLE
 from airflow_provider.core.graph import ExecutionGraph, Vertex
+from airflow_provider.core.unfinished_write import READS, SINK, WRITTEN
 
 
 class Need(enum.StrEnum):
@@ -32,28 +36,61 @@ class Need(enum.StrEnum):
 def classify(graph: ExecutionGraph) -> Mapping[str, Need]:
     """Return the class of every vertex of *graph*.
 
-    A vertex is optional if it is finished, something reads it, and all that reads it is finished too. One that nothing
-    reads may feed the script's outputs, which are no vertices, so it is needed. Of two vertices with one name of which
-    no attempt reached both, the one reached last supersedes the other (its code or its input has changed), which is
-    released. A script that uses a name twice has two vertices of that name, both needed.
+    A vertex is optional if it has finished, something reads it, and nothing that reads it needs it any more: outputs
+    that are written, vertices that are finished, and those that are optional themselves. That it has lost partitions
+    since does not matter. One that nothing is known to read may feed what is neither output nor vertex, so it is
+    needed. Of two vertices with one name of which no attempt reached both, the one reached last supersedes the other
+    (its code or its input has changed), which is released, and whose needs do not count. Nor do those of a shuffle over
+    a vertex that the script names: it belongs to an action or an output. A script that uses a name twice has two
+    vertices of that name, both needed.
     """
-    consumers: dict[str, list[str]] = {}
-    by_name: dict[str, list[Vertex]] = {}
-    for identity, vertex in graph.vertices.items():
-        by_name.setdefault(vertex.initialized.name, []).append(vertex)
-        for upstream in vertex.initialized.upstream:
-            consumers.setdefault(upstream, []).append(identity)
+    by_name: dict[str, list[Vertex]] = defaultdict(list)
+    for vertex in graph.vertices.values():
+        by_name[vertex.initialized.name].append(vertex)
+    released = {
+        identity
+        for identity, vertex in graph.vertices.items()
+        if any(_supersedes(other, vertex) for other in by_name[vertex.initialized.name])
+    }
+    readers: dict[str, list[str]] = defaultdict(list)
+    for identity in graph.vertices.keys() - released:
+        told = graph.vertices[identity].initialized
+        for upstream in told.upstream:
+            read = graph.vertices.get(upstream)
+            if read is not None and (told.rule != SHUFFLE or read.initialized.rule == SHUFFLE):
+                readers[upstream].append(identity)
+    written, unwritten = _read_by_outputs(graph)
 
-    needs: dict[str, Need] = {}
-    for identity, vertex in graph.vertices.items():
-        readers = consumers.get(identity, [])
-        if any(_supersedes(other, vertex) for other in by_name[vertex.initialized.name]):
-            needs[identity] = Need.RELEASE
-        elif vertex.finished and readers and all(graph.vertices[reader].finished for reader in readers):
-            needs[identity] = Need.OPTIONAL
-        else:
-            needs[identity] = Need.RESERVE
-    return needs
+    optional: set[str] = set()
+    candidates = [
+        identity
+        for identity, vertex in reversed(graph.vertices.items())  # readers mostly come later
+        if vertex.has_finished
+        and (identity in readers or identity in written)
+        and identity not in released
+        and identity not in unwritten
+    ]
+    before = -1
+    while before < len(optional):
+        before = len(optional)
+        for identity in candidates:
+            if all(graph.vertices[reader].finished or reader in optional for reader in readers[identity]):
+                optional.add(identity)
+
+    return {
+        identity: Need.RELEASE if identity in released else Need.OPTIONAL if identity in optional else Need.RESERVE
+        for identity in graph.vertices
+    }
+
+
+def _read_by_outputs(graph: ExecutionGraph) -> tuple[set[str], set[str]]:
+    """Return the vertices that outputs read which are written, and which are not, or are written by each attempt."""
+    written, unwritten = set[str](), set[str]()
+    for name, state in graph.coordinators.items():
+        reads = state.get(READS) if name.startswith(SINK) and isinstance(state, dict) else None
+        if isinstance(reads, list):
+            (written if state.get("status") == WRITTEN else unwritten).update(map(str, reads))
+    return written, unwritten
 
 
 def _supersedes(newer: Vertex, older: Vertex) -> bool:
@@ -82,11 +119,12 @@ def contradiction(graph: ExecutionGraph) -> str:
     Records that are lost (:meth:`ExecutionGraph.lose`) leave gaps, no contradictions: what was known at that moment may
     have finished.
     """
+    named = {identity: vertex for identity, vertex in graph.vertices.items() if vertex.initialized.rule != SHUFFLE}
     for vertex in graph.vertices.values():
         if finished_status(vertex) is not FinishedStatus.FULLY_FINISHED:
             continue
         for upstream in vertex.initialized.upstream:
-            producer = graph.vertices.get(upstream)
+            producer = named.get(upstream)
             if producer is not None and not producer.has_finished:
                 name, read = vertex.initialized.name, producer.initialized.name
                 return f"{name} has finished, but {read}, which it reads, never has"

@@ -18,6 +18,8 @@ TAKEN_BACK = "TAKEN_BACK"
 """The status of a write of which a later attempt has removed everything."""
 SINK = "sink/"
 """With what the names of all writes begin, among the coordinators."""
+READS = "reads"
+"""What is remembered of a write under this name are the vertices whose rows it writes."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,7 @@ class UnfinishedWrite:
     :ivar creates: whether there was no such table before
     :ivar repeated: whether each attempt writes it
     :ivar of_a_batch: whether a streaming query writes it, which does not repeat what is committed
+    :ivar reads: the vertices whose rows it writes
     :ivar watched: whether nothing of it is there before Spark's name of it is stored
     :ivar writes: Spark's names of it, UUIDs, as far as they are known
     """
@@ -52,6 +55,7 @@ class UnfinishedWrite:
     watched: bool = False
     writes: tuple[str, ...] = ()
     of_a_batch: bool = False
+    reads: tuple[str, ...] = ()
 
     @classmethod
     def from_state(cls, state: object) -> Self | None:
@@ -73,13 +77,14 @@ class UnfinishedWrite:
                 watched=bool(state.get("watched")),  # older releases did not wait for the name
                 writes=tuple(str(name) for name in state["writes"]),
                 of_a_batch=bool(state.get("of_a_batch")),
+                reads=tuple(str(vertex) for vertex in state.get(READS, ())),
             )
         except (KeyError, TypeError, ValueError):
             return None
 
     def to_state(self) -> dict[str, Any]:
         """Return plain JSON."""
-        return {"status": WRITING, **asdict(self), "writes": list(self.writes)}
+        return {"status": WRITING, **asdict(self), "writes": list(self.writes), READS: list(self.reads)}
 
     def addition(self) -> dict[str, Any]:
         """Return what is remembered beside its commit, to take its rows back by; nothing if it replaces rows, or if a

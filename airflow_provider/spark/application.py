@@ -30,6 +30,7 @@ class ApplicationState:
     :ivar shapes: class of the JVM → what it holds
     :ivar cached: number of a cached frame's plan → what stands for the frame in all attempts
     :ivar points: vertex → the recovery point as the script reached it
+    :ivar left: vertices that are partly lost, and are completed as soon as another one that reads them is computed
     :ivar recomputed: vertices that a failover has computed again, so that older DataFrames read what is gone
     :ivar lack: what its executors lack, empty text for nothing; ``None`` as long as they were not asked
     :ivar gates: the gate before the commits of its file writes; ``None`` if there can be none; empty while nobody asked
@@ -42,6 +43,7 @@ class ApplicationState:
     shapes: dict[str, ClassShape] = field(default_factory=dict)
     cached: dict[int, str] = field(default_factory=dict)
     points: dict[str, RecoveryPoint] = field(default_factory=dict)
+    left: set[str] = field(default_factory=set)
     recomputed: set[str] = field(default_factory=set)
     lack: str | None = None
     gates: list[CommitGate | None] = field(default_factory=list)

@@ -359,8 +359,10 @@ JOB_RECOVERY = (
     Row(
         15,
         "RESERVE, RELEASE and OPTIONAL partitions",
-        "the same three; what another vertex has superseded is released when the next attempt begins",
-        ("core/classify.py", "job/reconciling.py"),
+        "the same three. Optional is what has finished, whatever it has lost since, if all that is known to read it is "
+        "finished or optional itself; an output is a reader, too. It is computed when another vertex that reads it is. "
+        "What another vertex has superseded is released when the next attempt begins",
+        ("core/classify.py", "job/reconciling.py", "spark/points/restarting.py"),
         (
             Switch(
                 "nothing is superseded",
@@ -378,12 +380,42 @@ JOB_RECOVERY = (
             ),
             Switch(
                 "nothing is optional",
-                (Edit("core/classify.py", "vertex.finished and readers and all(", "False and all("),),
-                ("core/test_classify.py::test_a_vertex_whose_readers_are_all_finished_is_optional",),
+                (Edit("core/classify.py", "                optional.add(identity)\n", "                pass\n"),),
+                (
+                    "core/test_classify.py::test_a_vertex_whose_readers_are_all_finished_is_optional",
+                    "spark/test_optional.py::test_what_is_lost_is_not_computed_if_all_that_reads_it_is_finished[arrow]",
+                ),
+            ),
+            Switch(
+                "what has lost a partition is optional no more",
+                (Edit("core/classify.py", "        if vertex.has_finished\n", "        if vertex.finished\n"),),
+                (
+                    "core/test_classify.py::test_what_only_an_optional_vertex_reads_is_optional[abc]",
+                    "spark/test_optional.py::test_what_is_lost_is_not_computed_if_all_that_reads_it_is_finished[arrow]",
+                ),
+            ),
+            Switch(
+                "no output is a reader",
+                (Edit("core/classify.py", "        if isinstance(reads, list):\n", "        if False:\n"),),
+                (
+                    "core/test_classify.py::test_an_output_is_needed_however_many_vertices_have_read_the_same",
+                    "spark/test_optional.py::test_what_only_a_written_output_reads_is_not_computed[native]",
+                ),
+            ),
+            Switch(
+                "what is optional is never completed",
+                (
+                    Edit(
+                        "spark/points/restarting.py",
+                        "    point = _with_what_was_left(context, point)\n",
+                        "",
+                    ),
+                ),
+                ("spark/test_optional.py::test_a_new_reader_completes_what_it_reads[arrow]",),
             ),
         ),
-        missing="OPTIONAL is decided, but decides nothing: a vertex that has lost a partition is finished no more, so it "
-        "is RESERVE and computed again where the script comes to it",
+        missing="what reads a vertex and no attempt has come to. An action or an output of that kind computes all of an "
+        "optional vertex that is lost in part, within its own plan",
     ),
     Row(
         16,

@@ -136,6 +136,7 @@ def _go_on_from(context: RecoveryContext, point: RecoveryPoint) -> DataFrame:
             return _reading(context, point, survivors)
     if known is not None and known.initialized.deterministic and master.optional(point.vertex):
         log.info("%s: partly lost, but all that reads it is finished; computed only if needed", point.title)
+        context.application.left.add(point.vertex)
         return as_vertex(point.df, point.df, point.vertex)
     because = _because(context, point)
     if because:

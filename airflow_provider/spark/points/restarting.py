@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import time
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -19,6 +20,7 @@ from airflow_provider.core.errors import Fenced
 from airflow_provider.core.executions import ExecutionState
 from airflow_provider.core.failover import FailureHandlingResult
 from airflow_provider.core.partitions import StoredPartition
+from airflow_provider.core.vertex_token import vertex_of
 from airflow_provider.spark.jvm.relation import with_sources
 from airflow_provider.spark.points.materialize import NotStored, materialize, tag_of
 from airflow_provider.spark.points.reading import read_partitions
@@ -41,6 +43,7 @@ def compute(
     :raises NotStored: the store failed; nothing is wrong with the job itself
     :raises Exception: what the last try failed with, if nothing may be restarted any more
     """
+    point = _with_what_was_left(context, point)
     while True:
         execution = context.executions.begin(point.vertex)
         context.executions.move(execution, ExecutionState.SCHEDULED)
@@ -66,6 +69,20 @@ def compute(
         return made.partitions
 
 
+def _with_what_was_left(context: RecoveryContext, point: RecoveryPoint) -> RecoveryPoint:
+    """Complete the vertices that *point* reads and that were left as they are, because nothing was known to need them:
+    only what is lost of them is computed, and *point* reads what is stored, as it did when it was cut.
+    """
+    application = context.application
+    for vertex in map(vertex_of, point.fingerprint.upstream):
+        # In another thread's plans, or if it cannot be stored, it is computed along with what reads it.
+        with suppress(KeyError, NotStored):
+            application.left.remove(vertex)
+            context.done[vertex] = compute(context, application.points[vertex])
+            application.recomputed.add(vertex)
+    return replace(point, df=up_to_date(context, point.df))
+
+
 def up_to_date(context: RecoveryContext, df: DataFrame) -> DataFrame:
     """Return *df* so that it reads the partitions that vertices have now, after some were computed again."""
     application = context.application
@@ -89,7 +106,8 @@ def _handle(context: RecoveryContext, point: RecoveryPoint, error: Exception) ->
         for key in unreadable_partitions(error)
         if (partition := StoredPartition.from_key(key, 0)) and master.give_up(partition)
     }
-    result = master.failed_vertex(point.vertex, one_line(error), causes(error), lost, list(context.application.points))
+    reached = [vertex for vertex in context.application.points if vertex not in context.application.left]
+    result = master.failed_vertex(point.vertex, one_line(error), causes(error), lost, reached)
     if result.refused:
         log.error("%s failed: %s. It is not restarted: %s.", point.title, result.error.rstrip("."), result.refused)
     else:

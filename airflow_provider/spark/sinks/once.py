@@ -19,7 +19,7 @@ from airflow_provider.core.causes import one_line
 from airflow_provider.core.committed_output import DOUBT, Commit, OutputFile, listing_digest, write_of
 from airflow_provider.core.errors import Fenced
 from airflow_provider.core.faults import AFTER_SINK_COMMIT, fault_point
-from airflow_provider.core.unfinished_write import REPEATED, UNKNOWN, WRITTEN, AddedRows, UnfinishedWrite
+from airflow_provider.core.unfinished_write import READS, REPEATED, UNKNOWN, WRITTEN, AddedRows, UnfinishedWrite
 from airflow_provider.spark.calls import Call, Kind, Proceed, Stages
 from airflow_provider.spark.jvm.commands import WritingCommand, changed_in_place
 from airflow_provider.spark.jvm.output import output_files
@@ -240,6 +240,7 @@ class SinksOnce:
             creates=creates,
             repeated=bool(sink.repeated),
             of_a_batch=sink.of_a_batch,
+            reads=sink.reads,
         )
         master, begun = self._context.master, [write]
         if gate is None:
@@ -368,7 +369,7 @@ class SinksOnce:
 
     def _remember(self, sink: Sink, status: str, state: dict[str, Any]) -> None:
         master = self._context.master
-        master.remember(sink.coordinator, {"status": status, "attempt": master.epoch, **state})
+        master.remember(sink.coordinator, {"status": status, "attempt": master.epoch, **state, READS: list(sink.reads)})
 
 
 def _untold(failure: str) -> str:

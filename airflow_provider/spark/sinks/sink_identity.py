@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider.core.digest import digest
 from airflow_provider.core.run_values import value_of_one_run
 from airflow_provider.core.unfinished_write import SINK
+from airflow_provider.core.vertex_token import vertex_of
 from airflow_provider.spark.identity.fingerprint import fingerprint
 from airflow_provider.spark.jvm.commands import WritingCommand
 from airflow_provider.spark.jvm.execution import micro_batch
@@ -56,6 +57,7 @@ class Sink:
     :ivar coordinator: under which it is remembered
     :ivar title: what the log calls it
     :ivar mode: ``append``, ``overwrite`` or ``error``
+    :ivar reads: the vertices whose rows it writes
     :ivar repeated: why each attempt writes it; empty if its rows are certain to be the same
     :ivar of_a_batch: whether a streaming query writes it. Such a query goes on behind the batches that its checkpoint
         knows, so only the batch that it repeats is written again.
@@ -65,6 +67,7 @@ class Sink:
     title: str
     place: Place
     mode: str
+    reads: tuple[str, ...]
     repeated: str = ""
     of_a_batch: bool = False
 
@@ -182,6 +185,7 @@ class SinkIdentity:
             place.target if occurrence == 1 else f"{place.target} (write {occurrence})",
             place,
             mode,
+            tuple(map(vertex_of, identity.upstream)),
             reason,
             bool(batch),
         )

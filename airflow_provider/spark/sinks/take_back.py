@@ -24,6 +24,7 @@ from airflow_provider.core.causes import one_line
 from airflow_provider.core.committed_output import Commit, listing_digest, write_of
 from airflow_provider.core.errors import Fenced
 from airflow_provider.core.unfinished_write import (
+    READS,
     REPEATED,
     TAKEN_BACK,
     WRITTEN,
@@ -159,7 +160,13 @@ class OutputAttempt:
         """Take a write as committed that came to its end without an event that says so."""
         log.info("sink %s: attempt %d has written all of it and died", write.title, write.attempt)
         status = REPEATED if write.repeated else WRITTEN
-        state = {"status": status, "attempt": write.attempt, **commit.to_state(), **write.addition()}
+        state = {
+            "status": status,
+            "attempt": write.attempt,
+            **commit.to_state(),
+            **write.addition(),
+            READS: list(write.reads),
+        }
         rows = AddedRows.from_state(state, REPEATED)
         if rows is not None:
             self._remove(spark, name, rows)
