@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from airflow_provider.core import events as ev
@@ -71,3 +73,9 @@ def test_lost_records_are_no_contradiction() -> None:
     for event in (initialized("b", "a"), *finished("b")):
         g.apply(event)
     assert contradiction(g) == ""
+
+
+def test_a_shuffle_that_was_kept_in_part_is_no_contradiction() -> None:
+    """What reads it reads Spark's own files, and may be kept whole."""
+    low = dataclasses.replace(initialized("a"), rule=ev.SHUFFLE)
+    assert contradiction(graph(low, partition("a", 0), initialized("b", "a"), *finished("b"))) == ""

@@ -22,10 +22,9 @@ from airflow_provider.core.partitions import StoredPartition
 from airflow_provider.core.quantities import bytes_text
 from airflow_provider.spark.auto.origin import ensure_same
 from airflow_provider.spark.auto.shuffle_vertex import ROWS, SIZE, NotKept, ShuffleIdentity, ShuffleVertex, title_of
-from airflow_provider.spark.jvm.exchanges import calls_functions, kind
+from airflow_provider.spark.jvm.exchanges import calls_functions
 from airflow_provider.spark.jvm.executors import on_executors
 from airflow_provider.spark.jvm.occurrences import NotYet, Numbered, Uncertain
-from airflow_provider.spark.jvm.scala import items
 from airflow_provider.spark.jvm.session_settings import active_session, all_settings
 from airflow_provider.spark.points.partition_io import Place
 from airflow_provider.spark.points.reading import location
@@ -182,7 +181,8 @@ class KeptShuffle:
         try:
             with active_session(self._spark):
                 identity = self._identity(exchange, canonical)
-                vertex = ShuffleVertex.of(self._context, self._spark, exchange, dependency, identity)
+                self._registry.look_below(dependency)
+                vertex = ShuffleVertex.of(self._context, self._registry, self._spark, exchange, dependency, identity)
         except NotYet as reason:
             self._waits = str(reason)
             return False
@@ -198,7 +198,6 @@ class KeptShuffle:
                 self.over = True  # the same rows are kept already
                 return False
             self._registry.vertices[self.number] = vertex
-            vertex.upstream = self._below(dependency)
         self._vertex = vertex
         return True
 
@@ -260,22 +259,6 @@ class KeptShuffle:
         """Spark has no use for the shuffle any more; if only its time was not known, that is why it is not kept."""
         if not self.over and self._waits:
             self._leave_alone(self._waits)
-
-    def _below(self, dependency: Any) -> tuple[str, ...]:
-        """Return the finished vertices whose map outputs the tasks of a shuffle read."""
-        pending, seen = [dependency.rdd()], set()
-        found: dict[str, None] = {}
-        while pending:
-            rdd = pending.pop()
-            for dependency in items(rdd.dependencies()):
-                if "ShuffleDependency" in kind(dependency):
-                    upstream = self._registry.vertices.get(int(dependency.shuffleId()))
-                    if upstream is not None and upstream.sealed:
-                        found[upstream.vertex] = None
-                elif int(dependency.rdd().id()) not in seen:
-                    seen.add(int(dependency.rdd().id()))
-                    pending.append(dependency.rdd())
-        return tuple(found)
 
     def _copy(self, measured: StageMetrics) -> None:
         vertex = self._vertex

@@ -267,7 +267,7 @@ class _Plan:
             take = functools.partial(self._take, purpose, exchange, int(dependency.shuffleId()))
             if any_time.occurrence(purpose, take) != identity:
                 raise NotKept("another thread has run a query of its kind meanwhile")
-            vertex = ShuffleVertex.of(self._context, self._spark, exchange, dependency, identity)
+            vertex = ShuffleVertex.of(self._context, self._registry, self._spark, exchange, dependency, identity)
         except (NotKept, Uncertain) as reason:
             log.info("%s runs again: %s", kind(exchange), reason)
             return None

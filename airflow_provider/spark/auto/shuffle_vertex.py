@@ -7,6 +7,7 @@ change.
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -16,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider.core import explain
 from airflow_provider.core.digest import digest
 from airflow_provider.core.events import MOST_PARTITIONS, SHUFFLE, VertexInitialized
-from airflow_provider.core.vertex_token import vertex_identity
+from airflow_provider.core.partitions import FOLDER
+from airflow_provider.core.vertex_token import READER, vertex_identity
 from airflow_provider.spark.identity.fingerprint import exchange_fingerprint
 from airflow_provider.spark.jvm.exchanges import functions_of_several_rows, kind
 from airflow_provider.spark.jvm.layout import CUTTING_SETTINGS, WHOLE, describe_layout
@@ -171,18 +173,26 @@ class ShuffleVertex:
     maps: int
     reducers: int
     layout: str
-    upstream: tuple[str, ...] = ()
+    registry: ShuffleRegistry
     stored: dict[int, StoredPartition] = field(default_factory=dict)
     tasks: dict[int, int] = field(default_factory=dict)
     sealed: bool = False
-    _recorded: bool = False
+    _recorded: tuple[str, ...] | None = None
+    """The vertices that it reads, as recorded; ``None`` if it is not recorded."""
 
     @classmethod
     def of(
-        cls, context: RecoveryContext, spark: Any, exchange: Any, dependency: Any, identity: ShuffleIdentity
+        cls,
+        context: RecoveryContext,
+        registry: ShuffleRegistry,
+        spark: Any,
+        exchange: Any,
+        dependency: Any,
+        identity: ShuffleIdentity,
     ) -> ShuffleVertex:
         """Return the vertex of a shuffle whose tasks are planned.
 
+        :param registry: learns what it is
         :raises NotKept: what its map tasks read cannot be told apart
         """
         rdd = dependency.rdd()
@@ -202,13 +212,27 @@ class ShuffleVertex:
         name, vertex = context.identify(identity.title, identity.fingerprint.digest)
         number = int(dependency.shuffleId())
         metrics, schema = exchange.metrics(), str(exchange.schema().json())
-        return cls(context, spark, metrics, schema, identity, name, vertex, number, maps, reducers, cut)
+        registry.learn(number, vertex, read_by(identity.fingerprint.parts, context.master.prefix))
+        return cls(context, spark, metrics, schema, identity, name, vertex, number, maps, reducers, cut, registry)
 
     def record(self) -> None:
         """Let the next attempt know the vertex, before anything of it is stored."""
-        if self._recorded:
-            return
-        self._recorded = True
+        if self._recorded is None:
+            self._record(self._upstream())
+
+    def record_inputs(self) -> None:
+        """Record what it reads, if more of that is known now."""
+        if self._recorded is not None and (upstream := self._upstream()) != self._recorded:
+            self._record(upstream)
+
+    def _upstream(self) -> tuple[str, ...]:
+        """Return the vertices that it reads, and those that it is known to have read when it was stored."""
+        known = self.context.master.vertex(self.vertex)
+        before = known.initialized.upstream if known is not None else ()
+        return tuple(dict.fromkeys((*before, *self.registry.upstream(self.number))))
+
+    def _record(self, upstream: tuple[str, ...]) -> None:
+        self._recorded = upstream
         self.context.master.vertex_initialized(
             VertexInitialized(
                 epoch=self.context.master.epoch,
@@ -220,7 +244,7 @@ class ShuffleVertex:
                 layout=self.layout,
                 deterministic=True,
                 schema=self.schema,
-                upstream=self.upstream,
+                upstream=upstream,
                 parts=self.identity.fingerprint.parts,
                 layout_spec=Cut(0, settings_set(self.spark, all_settings(self.spark), *CUTTING_SETTINGS), []).to_spec(),
                 rule=SHUFFLE,
@@ -265,8 +289,76 @@ class ShuffleRegistry:
 
     :ivar vertices: Spark's shuffle id → the vertex whose map outputs it has
     :ivar put_back: Spark's shuffle id → map outputs that were put back, by executor; Spark does not delete their files
+    :ivar identities: Spark's shuffle id → the vertex that it is, also where another one's map outputs are kept
+    :ivar named: vertex of a shuffle → the recovery points of the script that are read below
+    :ivar reads: Spark's shuffle id → those that its tasks read
     """
 
     vertices: dict[int, ShuffleVertex] = field(default_factory=dict)
     put_back: dict[int, list[tuple[tuple[str, str], MapOutput]]] = field(default_factory=dict)
+    identities: dict[int, str] = field(default_factory=dict)
+    named: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    reads: dict[int, tuple[int, ...]] = field(default_factory=dict)
     lock: threading.RLock = field(default_factory=threading.RLock)
+
+    def look_below(self, dependency: Any) -> None:
+        """Learn what the tasks of a shuffle read, and those of shuffles below it that are no vertices."""
+        pending = [dependency]
+        while pending:
+            shuffle = pending.pop()
+            if (number := int(shuffle.shuffleId())) not in self.reads:
+                below = shuffles_below(shuffle.rdd())
+                self.reads[number] = tuple(below)
+                pending += [each for number, each in below.items() if number not in self.identities]
+
+    def learn(self, number: int, vertex: str, named: tuple[str, ...]) -> None:
+        """Learn which vertex a shuffle is.
+
+        :param named: the recovery points of the script that are read below, by the shuffle's tasks or further down
+        """
+        with self.lock:
+            self.named[vertex] = named
+            self.identities[number] = vertex
+            vertices = list(self.vertices.values())
+        for above in vertices:
+            above.record_inputs()
+
+    def upstream(self, number: int) -> tuple[str, ...]:
+        """Return the vertices that a shuffle reads, through shuffles that are none; nothing if nobody has looked."""
+        if number not in self.reads:
+            return ()
+        pending, found = list(self.reads[number]), dict[str, None]()
+        seen = set(pending)
+        for below in pending:
+            if below in self.identities:
+                found[self.identities[below]] = None
+            else:
+                pending += (new := [each for each in self.reads.get(below, ()) if each not in seen])
+                seen.update(new)
+        further_down = {name for vertex in found for name in self.named[vertex]}
+        named = self.named[self.identities[number]]
+        return (*(name for name in named if name not in further_down), *found)
+
+
+def read_by(parts: Iterable[str], prefix: str) -> tuple[str, ...]:
+    """Return the vertices whose stored partitions are read below a shuffle.
+
+    :param parts: names of the parts of its fingerprint
+    :param prefix: the job's
+    """
+    stored = re.compile(rf"/{re.escape(prefix)}/{FOLDER}/([^/]+)/|{READER}(.+-[0-9a-f]{{32}})_")
+    found = (stored.search(part) for part in parts)
+    return tuple(dict.fromkeys(match[1] or match[2] for match in found if match is not None))
+
+
+def shuffles_below(rdd: Any) -> dict[int, Any]:
+    """Return the shuffles that the tasks of an RDD read: Spark's shuffle id → ``ShuffleDependency``."""
+    pending, seen, found = [rdd], {int(rdd.id())}, dict[int, Any]()
+    while pending:
+        for dependency in items(pending.pop().dependencies()):
+            if "ShuffleDependency" in kind(dependency):
+                found[int(dependency.shuffleId())] = dependency
+            elif (number := int(dependency.rdd().id())) not in seen:
+                seen.add(number)
+                pending.append(dependency.rdd())
+    return found

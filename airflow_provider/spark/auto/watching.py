@@ -183,7 +183,7 @@ class Application:
         self._looked = now
         with self._context.occurrences.lock:
             pending = [kept for kept in self._kept.values() if not kept.over]
-        for kept in sorted(pending, key=lambda kept: -kept.worth):
+        for kept in sorted(pending, key=lambda kept: (-kept.worth, kept.number)):  # first what others read
             try:
                 kept.look(available.get(kept.number, 0))
                 kept.failures = 0
