@@ -100,6 +100,7 @@ def test_what_shows_that_a_mechanism_is_missed(outcomes: list[Outcome]) -> None:
     assert why_no_proof(outcomes, "IllegalMove") == ""
 
 
+@pytest.mark.integration
 @pytest.mark.process
 def test_tests_run_with_the_patch_and_without_it_afterwards() -> None:
     """In a copy: the test fails under its switch, shows nothing under one that breaks an import, and then passes."""

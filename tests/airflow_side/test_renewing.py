@@ -206,6 +206,7 @@ def loan(
     made.process.wait()
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("ended", ["driver", "renewing"])
 def test_nothing_is_left_of_what_was_lent(
     loan: tuple[Loan, Path], driver: subprocess.Popen[bytes], tmp_path: Path, ended: str
@@ -222,6 +223,7 @@ def test_nothing_is_left_of_what_was_lent(
     assert folders(tmp_path) == []
 
 
+@pytest.mark.integration
 def test_what_a_killed_process_leaves_is_swept(loan: tuple[Loan, Path], tmp_path: Path) -> None:
     """A week later, by whoever makes a folder; as long as it renews keys nobody takes them."""
     made, file = loan
@@ -238,6 +240,7 @@ def test_what_a_killed_process_leaves_is_swept(loan: tuple[Loan, Path], tmp_path
     assert folders(tmp_path) == []
 
 
+@pytest.mark.integration
 def test_a_role_that_is_refused_is_said_once(aws: Aws, loan: tuple[Loan, Path], tmp_path: Path) -> None:
     """In the driver's output; what was lent stays, and is renewed when the role is given again."""
     _, file = loan

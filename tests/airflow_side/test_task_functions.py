@@ -237,6 +237,7 @@ json.dump([sys.argv, open(path).read(), modes], open({str(line)!r}, "w"))
     assert not Path(operator.application).exists(), "nothing is left of it"
 
 
+@pytest.mark.integration
 @pytest.mark.process
 def test_a_deferred_function_keeps_its_script_until_the_end(
     submits: Any, connect: Connect, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 from airflow_provider.core.committed_output import write_of
 from airflow_provider.core.errors import Fenced, OwnershipUnconfirmed
 from airflow_provider.spark.jvm.commit_gate import CommitGate
+from tests.support.parameters import each_value
 from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -75,8 +76,7 @@ def pending(target: Path) -> list[Path]:
     return [path for path in target.rglob("*") if path.name.startswith(("_temporary", ".spark-staging", "part-"))]
 
 
-@pytest.mark.parametrize("algorithm", ["1", "2"])
-@pytest.mark.parametrize("kind", WRITES)
+@each_value(kind=[*WRITES], algorithm=["1", "2"])
 def test_a_write_is_named_before_anything_of_it_is_there(
     spark: SparkSession, gate: CommitGate, rows: DataFrame, tmp_path: Path, kind: str, algorithm: str
 ) -> None:

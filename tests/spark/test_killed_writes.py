@@ -117,6 +117,7 @@ def test_killed_with_three_of_four_tasks_committed(tmp_path: Path, kinds: tuple[
         assert job.leftovers(kind) == [], kind
 
 
+@pytest.mark.integration
 def test_rows_of_others_stay(tmp_path: Path) -> None:
     """What another job appends between kill and retry stays, also when its commit clears Spark's folder of pending
     tasks, which says nothing of whether this write was complete.

@@ -139,7 +139,8 @@ def test_a_bug_fails_the_job_after_the_restarts_that_are_allowed_and_the_count_s
 
 
 @pytest.mark.parametrize(
-    "strategy", ["none", pytest.param("exponential-delay", marks=pytest.mark.integration), "failure-rate"]
+    "strategy",
+    ["none", *(pytest.param(name, marks=pytest.mark.integration) for name in ("exponential-delay", "failure-rate"))],
 )
 def test_other_strategies(spark: SparkSession, restarting: RestartingAttempts, tmp_path: Path, strategy: str) -> None:
     """``none`` never restarts; ``exponential-delay`` goes on without end; ``failure-rate`` until there are too many."""

@@ -31,6 +31,7 @@ from airflow_provider.spark.sinks.take_back import OutputAttempt
 from airflow_provider.storage.claims import Claims
 from airflow_provider.storage.uris import open_store
 from tests.spark.attempts import Attempts, vertices
+from tests.support.parameters import each_value
 from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -153,8 +154,7 @@ def dying() -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize("parts", [False, True], ids=["flat", "partitioned"])
-@pytest.mark.parametrize("form", ["parquet", "json"])
+@each_value(form=["parquet", "json"], parts={"flat": False, "partitioned": True})
 def test_a_write_whose_end_was_not_recorded_is_taken_back(
     spark: SparkSession, attempts: Attempts, target: Path, form: str, parts: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -244,8 +244,7 @@ OF_ONE_RUN = {
 }
 
 
-@pytest.mark.parametrize("mark", OF_ONE_RUN)
-@pytest.mark.parametrize("mode", ["append", "error", "ignore"])
+@each_value(mode=["append", "error", "ignore"], mark=[*OF_ONE_RUN])
 def test_rows_of_one_run_go_before_the_retry_looks(
     spark: SparkSession, attempts: Attempts, target: Path, mark: str, mode: str
 ) -> None:
@@ -342,8 +341,7 @@ STATEMENTS = {
 }
 
 
-@pytest.mark.parametrize("statement", STATEMENTS)
-@pytest.mark.parametrize("emptied", ["", "one_of_two", "both"])
+@each_value(emptied={"": "", "one_of_two": "one_of_two", "both": "both"}, statement=[*STATEMENTS])
 def test_statements_with_parameters_or_several_inserts(
     spark: SparkSession, attempts: Attempts, statement: str, emptied: str
 ) -> None:
@@ -387,8 +385,10 @@ def test_a_table_keeps_its_rows_once(spark: SparkSession, attempts: Attempts) ->
         spark.sql("DROP TABLE marked")
 
 
-@pytest.mark.parametrize("killed", ["behind its event", "before its event"])
-@pytest.mark.parametrize("form", ["CREATE", "CREATE with a location", "saveAsTable", "saveAsTable append"])
+@each_value(
+    form=["CREATE", "CREATE with a location", "saveAsTable", "saveAsTable append"],
+    killed=["behind its event", "before its event"],
+)
 def test_a_table_of_one_run_can_be_made_again(
     spark: SparkSession, attempts: Attempts, target: Path, form: str, killed: str
 ) -> None:
@@ -442,8 +442,7 @@ def test_a_fresh_start_finds_no_rows_of_the_job(
         assert spark.read.parquet(str(target)).count() == 20
 
 
-@pytest.mark.parametrize("fresh", ["it was decided so", ""], ids=["told", "not told"])
-@pytest.mark.parametrize("rows", ["the same", "others", "a killed write's"])
+@each_value(rows=["the same", "others", "a killed write's"], fresh={"told": "it was decided so", "not told": ""})
 def test_rows_of_another_run_of_the_same_name_stay(
     spark: SparkSession, attempts: Attempts, target: Path, rows: str, fresh: str
 ) -> None:
@@ -532,9 +531,11 @@ def test_killed_when_the_table_was_made(
         spark.sql("DROP TABLE IF EXISTS made_and_died")
 
 
-@pytest.mark.parametrize("killed", [True, False], ids=["killed before its event", "committed"])
-@pytest.mark.parametrize("random", [False, True], ids=["", "random"])
-@pytest.mark.parametrize("kind", ["error", "append", "table", "ctas"])
+@each_value(
+    kind=["error", "append", "table", "ctas"],
+    random={"": False, "random": True},
+    killed={"killed before its event": True, "committed": False},
+)
 def test_a_write_without_rows_is_written_once(
     spark: SparkSession, attempts: Attempts, target: Path, kind: str, random: bool, killed: bool
 ) -> None:

@@ -16,7 +16,7 @@ from airflow_provider.core import faults
 from tests.spark.killed_jobs import KILLED
 from tests.support.driver import DriverHarness
 from tests.support.quick_jvm import QUICK_JVM, WITHOUT_COMPILER
-from tests.support.sparks import EACH_OR_ENDS, OTHERS, OWN, spark_python
+from tests.support.sparks import EACH_OR_ENDS, ENDS, OTHERS, OWN, spark_python
 
 pytestmark = [pytest.mark.process, pytest.mark.integration, pytest.mark.timeout(420)]
 
@@ -51,8 +51,16 @@ def reused(driver: DriverHarness) -> dict[str, tuple[int, int]]:
     return {vertex["name"]: (vertex["partitions"], vertex["reused"]) for vertex in report["vertices"]}
 
 
-@pytest.mark.parametrize("mode", ["explicit", "auto"])
-@pytest.mark.parametrize("spark", sorted({*OTHERS, OWN}))
+@pytest.mark.parametrize(
+    ("spark", "mode"),
+    [
+        *((spark, "auto") for spark in sorted({*OTHERS, OWN})),
+        *(
+            pytest.param(spark, "explicit", marks=[] if spark in ENDS else pytest.mark.walk)
+            for spark in sorted({*OTHERS, OWN})
+        ),
+    ],
+)
 def test_a_killed_job_is_recovered(tmp_path: Path, orders: Path, spark: str, mode: str) -> None:
     """Killed with half of its checkpoint stored, or in auto mode half of the shuffle above it, and run again: plain
     Spark's rows, only the missing half is computed, neither attempt warns of anything, and a given seed is kept.

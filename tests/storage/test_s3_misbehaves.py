@@ -18,6 +18,7 @@ from tests.storage.plain_driver import JOB, PARTITIONS, VERTICES, is_right
 from tests.storage.s3_faults import FAST
 from tests.storage.s3_job import Job, every, since
 from tests.support.http_faults import Answer, BreakOff, Drop, Fault, LoseAnswer, Request, Stall
+from tests.support.parameters import each_value
 
 pytestmark = pytest.mark.process
 
@@ -97,8 +98,7 @@ def test_no_answer(job: Job, quiet: int, done: bool, monkeypatch: pytest.MonkeyP
     assert len(job.proxy.requests) <= 3 * quiet
 
 
-@pytest.mark.parametrize("after", [1, 8, 20, 30])
-@pytest.mark.parametrize("code", ["ExpiredToken", "InvalidAccessKeyId", "AccessDenied"])
+@each_value(code=["ExpiredToken", "InvalidAccessKeyId", "AccessDenied"], after=[1, 8, 20, 30])
 def test_credentials_expire(job: Job, quiet: int, code: str, after: int, caplog: pytest.LogCaptureFixture) -> None:
     """From any moment on: one clear error, or the job goes on unrecorded; with good ones again the job resumes."""
     status = 400 if code == "ExpiredToken" else 403
@@ -112,8 +112,7 @@ def test_credentials_expire(job: Job, quiet: int, code: str, after: int, caplog:
     assert job.ends_well()
 
 
-@pytest.mark.parametrize("fault", [Answer(500, "InternalError"), Drop()], ids=["500", "reset"])
-@pytest.mark.parametrize("after", [1, 20])
+@each_value(after=[1, 20], fault={"500": Answer(500, "InternalError"), "reset": Drop()})
 def test_the_store_is_gone_for_good(job: Job, fault: Fault, after: int) -> None:
     """Each request is repeated as often as the retry policy says, and the job asks no more when recording has ended."""
     job.proxy.fault = since(after, fault)

@@ -15,9 +15,10 @@ import pytest
 ROOT = Path(__file__).parents[2]
 OTHERS = tuple((ROOT / "tools" / "spark-versions.txt").read_text().split())
 OWN = version("pyspark")
+ENDS = (OTHERS[0], OWN, OTHERS[-1])
+"""The oldest version, the tests' own and the newest."""
 EACH_OR_ENDS = [
-    version if version in (OTHERS[0], OWN, OTHERS[-1]) else pytest.param(version, marks=pytest.mark.walk)
-    for version in sorted({*OTHERS, OWN})
+    version if version in ENDS else pytest.param(version, marks=pytest.mark.walk) for version in sorted({*OTHERS, OWN})
 ]
 """Parameters for a test: each version in the walk; else the oldest, the tests' own and the newest."""
 REQUIRED = "SPARK_RECOVERY_REQUIRE_SPARKS"

@@ -11,6 +11,7 @@ import pytest
 from tests.spark.attempts import Attempts
 from tests.spark.auto.plans import joins
 from tests.spark.auto.watched import auto_attempt, configured
+from tests.support.parameters import each_value
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
@@ -18,8 +19,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 
-@pytest.mark.parametrize("adaptive", ["true", "false"])
-@pytest.mark.parametrize("wanted", [1, 299, 1000, 1999, 2500])
+@each_value(wanted=[1, 299, 1000, 1999, 2500], adaptive=["true", "false"])
 def test_a_limit_above_a_restored_shuffle_is_exact(
     spark: SparkSession, orders: Path, attempts: Attempts, wanted: int, adaptive: str
 ) -> None:

@@ -144,6 +144,7 @@ def watched_closely(attempts: Attempts, monkeypatch: pytest.MonkeyPatch) -> Iter
             watcher.stop()
 
 
+@pytest.mark.integration
 def test_a_watcher_at_its_fastest_changes_no_row_and_starts_no_job(
     spark: SparkSession, orders: Path, attempts: Attempts, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,6 +13,7 @@ from airflow_provider.spark.shuffles import placing
 from airflow_provider.spark.shuffles.map_output import restore_map_output
 from tests.spark.attempts import Attempts
 from tests.spark.auto.watched import auto_attempt, configured, tasks_run
+from tests.support.parameters import each_value
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -43,22 +44,24 @@ def joined(spark: SparkSession, orders: Path) -> DataFrame:
     return df.join(by_customer(spark, orders).hint("merge"), "customer").groupBy("amount").count()
 
 
-@pytest.mark.parametrize("adaptive", ["true", "false"])
-@pytest.mark.parametrize(("query", "file"), [(by_customer, 1), (in_all, 0), (two_levels, 1), (joined, 0)])
+@each_value(
+    case={"by_customer": (by_customer, 1), "in_all": (in_all, 0), "two_levels": (two_levels, 1), "joined": (joined, 0)},
+    adaptive=["true", "false"],
+)
 def test_a_restored_file_that_is_lost_costs_no_rows(
     spark: SparkSession,
     orders: Path,
     attempts: Attempts,
-    query: Callable[[SparkSession, Path], DataFrame],
-    file: int,
+    case: tuple[Callable[[SparkSession, Path], DataFrame], int],
     adaptive: str,
 ) -> None:
     """Whichever restored file is gone before the reducers read it, Spark computes its task again from the true rows.
 
     Also where the shuffles below were restored, and where Spark registers them as lost together with it.
 
-    :param file: which of a map output's files: index or data
+    :param case: the query, and which of a map output's files is gone: index or data
     """
+    query, file = case
     with configured(spark, {ADAPTIVE: adaptive, **NO_BROADCAST}):
         with auto_attempt(attempts, spark) as first:
             df = query(spark, orders)

@@ -18,6 +18,7 @@ from tests.spark.attempts import Attempts
 from tests.spark.auto.gates import Gate, interrupted, running, store_what_is_there
 from tests.spark.auto.plans import joins
 from tests.spark.auto.watched import auto_attempt, configured, shuffle_numbers, tasks_run
+from tests.support.parameters import each_value
 from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -95,8 +96,7 @@ ABOVE: dict[str, tuple[Callable[[DataFrame], DataFrame], str]] = {
 """Name → what stands above the interrupted shuffle, and of which file no row passes."""
 
 
-@pytest.mark.parametrize("adaptive", ["true", "false"])
-@pytest.mark.parametrize("case", ABOVE)
+@each_value(case=[*ABOVE], adaptive=["true", "false"])
 def test_a_missing_map_task_may_write_few_rows_or_none(
     spark: SparkSession, lines: Path, tmp_path: Path, attempts: Attempts, case: str, adaptive: str
 ) -> None:

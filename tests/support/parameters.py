@@ -1,0 +1,41 @@
+"""Parameters of tests."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import pytest
+
+
+def each_value(**axes: Collection[Any]) -> pytest.MarkDecorator:
+    """Parametrize a test with all combinations of values, most of them in the walk only.
+
+    :param axes: name → values, or id → value. What is left has each value at least once, and beside a long axis the
+        others in turn.
+    """
+    named = [
+        dict(values) if isinstance(values, Mapping) else {str(value): value for value in values}
+        for values in axes.values()
+    ]
+    sizes = [len(values) for values in named]
+    kept = {tuple(_place(row, sizes, axis) for axis in range(len(sizes))) for row in range(max(sizes))}
+    parameters = [
+        pytest.param(
+            *(value for _, value in combination),
+            id="-".join(name for name, _ in combination),
+            marks=[] if places in kept else pytest.mark.walk,
+        )
+        for places, combination in zip(
+            itertools.product(*(range(size) for size in sizes)),
+            itertools.product(*(values.items() for values in named)),
+            strict=True,
+        )
+    ]
+    return pytest.mark.parametrize(",".join(axes), parameters)
+
+
+def _place(row: int, sizes: list[int], axis: int) -> int:
+    """Return which value of an axis a row has: all count up, and each axis falls behind in a way of its own."""
+    return (row + axis * (row // sizes[axis])) % sizes[axis]
