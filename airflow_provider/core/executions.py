@@ -5,8 +5,9 @@
        │           └────────────┴────────────┴────▶ CANCELING ─▶ CANCELED
        └─▶ FAILED, CANCELED
 
-A restart makes a new execution with the next version. What still arrives for an older version was overtaken and is
-ignored, so that a late report of a cancelled job is harmless. Threads may share this.
+A vertex has one execution at work at a time: a restart cancels it, waits until the thread that it belongs to says that
+it has ended, and makes a new one with the next version. What still arrives for one that is cancelled or was overtaken
+is ignored. Threads may share this.
 
 Source: Flink's ``ExecutionState`` and ``ExecutionVertexVersioner``. Its ``RECONCILING`` is not here: no task outlives
 its driver, so there is nothing whose state a new driver would have to find out.
@@ -16,6 +17,8 @@ from __future__ import annotations
 
 import enum
 import threading
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from airflow_provider.core.errors import REPORT_IT, IllegalMove
@@ -64,14 +67,19 @@ class Executions:
     """Knows the newest execution of each vertex."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._changed = threading.Condition()
         self._newest: dict[str, ExecutionVersion] = {}
         self._states: dict[str, ExecutionState] = {}
 
     def begin(self, vertex: str) -> ExecutionVersion:
-        """Return a new execution of a vertex, CREATED; every older one is overtaken."""
-        with self._lock:
+        """Return a new execution of a vertex, CREATED; every older one is overtaken.
+
+        :raises IllegalMove: the last one has not ended
+        """
+        with self._changed:
             last = self._newest.get(vertex)
+            if last is not None and not self._states[vertex].terminal:
+                raise self._illegal(last, ExecutionState.CREATED)
             version = ExecutionVersion(vertex, last.number + 1 if last else 1)
             self._newest[vertex] = version
             self._states[vertex] = ExecutionState.CREATED
@@ -79,13 +87,31 @@ class Executions:
 
     def state(self, vertex: str) -> ExecutionState | None:
         """Return the state of the newest execution, ``None`` if there is none."""
-        with self._lock:
+        with self._changed:
             return self._states.get(vertex)
 
     def is_current(self, version: ExecutionVersion) -> bool:
-        """Whether no restart has overtaken this execution."""
-        with self._lock:
-            return self._newest.get(version.vertex) == version
+        """Whether this execution is the newest one, and no restart cancels it."""
+        with self._changed:
+            cancelled = self._states.get(version.vertex) in (ExecutionState.CANCELING, ExecutionState.CANCELED)
+            return self._newest.get(version.vertex) == version and not cancelled
+
+    @contextmanager
+    def reporting(self, version: ExecutionVersion) -> Iterator[bool]:
+        """Say whether what is reported of an execution counts; no restart comes in between what is done inside."""
+        with self._changed:
+            yield self.is_current(version)
+
+    @contextmanager
+    def finishing(self, version: ExecutionVersion) -> Iterator[None]:
+        """Let an execution be FINISHED when what is done inside is done; no restart comes in between.
+
+        :raises IllegalMove: it is cancelled; then nothing is done
+        """
+        with self._changed:
+            self._check(version, ExecutionState.FINISHED)
+            yield
+            self.move(version, ExecutionState.FINISHED)
 
     def move(self, version: ExecutionVersion, state: ExecutionState) -> bool:
         """Put an execution into another state.
@@ -93,29 +119,51 @@ class Executions:
         :returns: ``False`` if it was overtaken, and nothing has changed
         :raises IllegalMove: the state it is in does not allow that
         """
-        with self._lock:
+        with self._changed:
             if self._newest.get(version.vertex) != version:
                 return False
-            now = self._states[version.vertex]
-            if state not in LEGAL_MOVES[now]:
-                raise IllegalMove(
-                    f"Execution {version.number} of {version.vertex} cannot become {state}: it is {now}.",
-                    remedy=REPORT_IT,
-                    vertex=version.vertex,
-                )
+            self._check(version, state)
             self._states[version.vertex] = state
+            self._changed.notify_all()
             return True
 
-    def fail(self, version: ExecutionVersion) -> None:
-        """An execution has failed; one that is being cancelled, or was, stays so: its job ends with an error, too."""
-        with self._lock:
+    def fail(self, version: ExecutionVersion) -> bool:
+        """An execution has ended with an error. If a restart cancels it, it is CANCELED now: its job was to fail.
+
+        :returns: whether it is a failure, of which a restart does not know already
+        """
+        with self._changed:
             state = self._states.get(version.vertex)
             if self._newest.get(version.vertex) != version or state is None or state.terminal:
-                return
-            if state is not ExecutionState.CANCELING:  # whoever cancels it says when it is cancelled
-                self._states[version.vertex] = ExecutionState.FAILED
+                return False
+            cancelled = state is ExecutionState.CANCELING
+            self.move(version, ExecutionState.CANCELED if cancelled else ExecutionState.FAILED)
+            return not cancelled
 
-    def at_work(self, vertices: list[str]) -> list[ExecutionVersion]:
-        """Return the newest executions of *vertices* that have not ended."""
-        with self._lock:
-            return [self._newest[v] for v in vertices if v in self._states and not self._states[v].terminal]
+    def cancel(self, vertices: Collection[str]) -> list[ExecutionVersion]:
+        """Cancel what is at work; return what has not ended yet. What comes to its end anyhow does not count."""
+        with self._changed:
+            at_work = [self._newest[v] for v in vertices if v in self._states and not self._states[v].terminal]
+            for version in at_work:
+                if self._states[version.vertex] is not ExecutionState.CANCELING:
+                    self.move(version, ExecutionState.CANCELING)
+            return at_work
+
+    def wait_until_ended(self, vertices: Collection[str], seconds: float | None = None) -> bool:
+        """Wait until no execution of *vertices* is at work, at most so many seconds; return whether none is."""
+        with self._changed:
+            return self._changed.wait_for(
+                lambda: all(self._states[v].terminal for v in vertices if v in self._states), seconds
+            )
+
+    def _check(self, version: ExecutionVersion, state: ExecutionState) -> None:
+        if state not in LEGAL_MOVES[self._states[version.vertex]]:
+            raise self._illegal(version, state)
+
+    def _illegal(self, version: ExecutionVersion, state: ExecutionState) -> IllegalMove:
+        return IllegalMove(
+            f"Execution {version.number} of {version.vertex} cannot become {state}: it is "
+            f"{self._states[version.vertex]}.",
+            remedy=REPORT_IT,
+            vertex=version.vertex,
+        )

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Collection, Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any
 
 from airflow_provider.core import events as ev
@@ -286,24 +286,31 @@ class JobMaster:
         self.partitions_reset(identity, indexes, reason)
         self._tracker.start(identity, indexes)
 
-    def vertex_finished(self, identity: str, upstream_seconds: float = 0.0, storing_seconds: float = 0.0) -> bool:
+    def vertex_finished(
+        self,
+        identity: str,
+        upstream_seconds: float = 0.0,
+        storing_seconds: float = 0.0,
+        finishing: AbstractContextManager[None] | None = None,
+    ) -> bool:
         """Seal the vertex: ``True`` once all of its events are confirmed by the store (Flink's ``cutBlock``).
 
         :param upstream_seconds: wall time that the shuffles below took
         :param storing_seconds: task time that went into storing
+        :param finishing: around the event, but not around the wait for the store; it may raise, then nothing is sealed
         """
         fault_point(BEFORE_VERTEX_FINISHED)
-        layout = self.graph.vertices[identity].initialized.layout
-        self._record.add(
-            ev.VertexFinished(
-                epoch=self.epoch,
-                at=time.time(),
-                vertex=identity,
-                layout=layout,
-                upstream_seconds=round(upstream_seconds, 3),
-                storing_seconds=round(storing_seconds, 3),
+        with finishing or nullcontext():
+            self._record.add(
+                ev.VertexFinished(
+                    epoch=self.epoch,
+                    at=time.time(),
+                    vertex=identity,
+                    layout=self.graph.vertices[identity].initialized.layout,
+                    upstream_seconds=round(upstream_seconds, 3),
+                    storing_seconds=round(storing_seconds, 3),
+                )
             )
-        )
         confirmed = self._record.flush(self.request.options.ownership_timeout)
         fault_point(AFTER_VERTEX_FINISHED)
         return confirmed

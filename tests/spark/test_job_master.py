@@ -184,9 +184,10 @@ def test_a_late_report_of_an_overtaken_execution_is_ignored(driver: Driver) -> N
     with driver.attempt() as master:
         driver.compute(master, "v-f")
         old = executions.begin("v-f")
-        late = _Collector(master, "v", lambda: executions.is_current(old))
+        late = _Collector(master, "v", lambda: executions.reporting(old))
+        executions.fail(old)
         new = executions.begin("v-f")
-        restarted = _Collector(master, "v", lambda: executions.is_current(new))
+        restarted = _Collector(master, "v", lambda: executions.reporting(new))
         late.take(driver.put("v-f", 0, master.epoch, task=1).key, 1, "")
         assert (late.stored, master.graph.vertices["v-f"].partitions) == ({}, {})
         again = driver.put("v-f", 0, master.epoch, task=2)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,12 +15,14 @@ import pandas as pd
 import pytest
 
 import airflow_provider.spark
+from airflow_provider.core.events import JobEvent, VertexFinished
 from airflow_provider.core.executions import ExecutionState, ExecutionVersion
 from airflow_provider.core.failure import UnrecoverableError
 from airflow_provider.core.options import RecoveryOptions
 from airflow_provider.core.run_request import RunRequest
 from airflow_provider.spark import checkpoint
 from airflow_provider.spark.context import RecoveryContext
+from airflow_provider.spark.jvm.execution import PreparedJob
 from tests.spark.attempts import Attempts, vertices
 from tests.support.waiting import wait_until
 
@@ -257,53 +258,192 @@ def test_full_restarts_all_that_the_attempt_has_come_to(
         assert not set(old) & set(stored(context, "upper"))
 
 
-def test_jobs_of_the_region_are_cancelled_before_the_restart(
-    spark: SparkSession, restarting: RestartingAttempts, tmp_path: Path
-) -> None:
-    """With ``full``, a vertex that another thread computes is cancelled, and is there all the same in the end."""
+@dataclass
+class Beside:
+    """A vertex of ten rows that another thread computes, in one task that waits for a gate."""
+
+    gate: Path
+    runs: Path
+    context: RecoveryContext
+    spark: SparkSession
+
+    def compute(self) -> DataFrame:
+        gate, runs = str(self.gate), str(self.runs)
+
+        def wait(frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+            import time
+            from pathlib import Path
+
+            with Path(runs).open("a") as file:
+                file.write("x")
+            while not Path(gate).exists():
+                time.sleep(0.05)
+            yield from frames
+
+        return checkpoint(self.spark.range(0, 10, 1, 1).mapInPandas(wait, "id long"), "beside")
+
+    @property
+    def vertex(self) -> str:
+        return next((v for v, p in self.context.application.points.items() if p.name == "beside"), "")
+
+    def is_at(self, state: ExecutionState) -> bool:
+        return self.context.executions.state(self.vertex) is state
+
+    def fail_over(self) -> None:
+        """Compute another vertex, which fails once, in a third thread."""
+        quick = Task(self.gate.parent / "runs", "quick", failures=1, fails_in=0)
+        with ThreadPoolExecutor(1) as pool:
+            done = pool.submit(checkpoint, quick.apply(self.spark.range(0, 10, 1, 1), 2), "quick")
+            try:
+                wait_until(done.done, "the restart")
+            finally:
+                self.gate.touch()
+            assert ids(done.result()) == list(range(0, 20, 2))
+
+    def wait_until_it_runs(self) -> None:
+        wait_until(lambda: self.runs.exists(), "its task runs")
+
+    def keys(self) -> list[str]:
+        """Where its partitions are, which events and driver agree about."""
+        keys = [record.key for record in self.context.master.graph.vertices[self.vertex].partitions.values()]
+        assert keys == [partition.key for partition in self.context.done[self.vertex].values()]
+        return keys
+
+
+@pytest.fixture
+def beside(spark: SparkSession, restarting: RestartingAttempts, tmp_path: Path) -> Iterator[Beside]:
+    """In an attempt with ``full``, so that the failure of any other vertex restarts this one."""
     restarting.options = {"failover_strategy": "full"}
-    quick = Task(tmp_path / "runs", "quick", failures=1, fails_in=0)
-    gate = str(tmp_path / "gate")
+    with restarting.attempt() as context:
+        made = Beside(tmp_path / "gate", tmp_path / "beside-runs", context, spark)
+        try:
+            yield made
+        finally:
+            made.gate.touch()  # or a failure of a test would wait for ever
 
-    def wait(frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
-        import time
-        from pathlib import Path
 
-        while not Path(gate).exists():
-            time.sleep(0.05)
-        yield from frames
+def test_jobs_of_the_region_are_cancelled_before_the_restart(beside: Beside, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With ``full``, a vertex that another thread computes is cancelled, and is there all the same in the end."""
+    executions, fail = beside.context.executions, beside.context.executions.fail
+    cancelled = []
 
-    with restarting.attempt() as context, ThreadPoolExecutor(1) as pool, contextlib.ExitStack() as at_the_end:
-        at_the_end.callback(Path(gate).touch)  # or a failure of this test would wait for ever
-        slow = spark.range(0, 10, 1, 1).mapInPandas(wait, "id long")
-        other = pool.submit(checkpoint, slow, "slow")
-        wait_until(lambda: bool(context.application.points), "the thread has come to its checkpoint")
-        [vertex] = context.application.points
-        wait_until(lambda: context.executions.state(vertex) is ExecutionState.RUNNING, "its job runs")
-        before = context.executions.at_work([vertex])
-        cancelled: list[object] = []
-        ended = threading.Event()
-        move, fail = context.executions.move, context.executions.fail
+    def has_ended(version: ExecutionVersion) -> bool:
+        if version.vertex == beside.vertex:  # the gate is shut: nothing else than Spark has ended its job
+            cancelled.append(executions.state(beside.vertex))
+            beside.gate.touch()
+        return fail(version)
 
-        def moved(version: ExecutionVersion, state: ExecutionState) -> bool:
-            if state is ExecutionState.CANCELED:
-                cancelled.append(version)
-                # The gate is shut: nothing else than Spark ends the job, and its thread may say so first.
-                wait_until(ended.is_set, "Spark has cancelled the job", timeout=60)
-                Path(gate).touch()
-            return move(version, state)
-
-        def has_failed(version: ExecutionVersion) -> None:
-            fail(version)
-            if version.vertex == vertex:
-                ended.set()
-
-        context.executions.fail = has_failed  # type: ignore[method-assign]
-        context.executions.move = moved  # type: ignore[method-assign]
-        assert ids(checkpoint(quick.apply(spark.range(0, 10, 1, 1), 2), "quick")) == list(range(0, 20, 2))
-        assert cancelled == before
+    monkeypatch.setattr(executions, "fail", has_ended)
+    with ThreadPoolExecutor(1) as pool:
+        other = pool.submit(beside.compute)
+        beside.wait_until_it_runs()
+        beside.fail_over()
+        assert cancelled == [ExecutionState.CANCELING]
         assert ids(other.result(timeout=60)) == list(range(10))
-        assert context.master.graph.attempts[1].restarts == 1  # what was cancelled is no failure
+    assert beside.context.master.graph.attempts[1].restarts == 1  # what was cancelled is no failure
+
+
+def test_a_restart_waits_until_what_it_cancels_has_ended(beside: Beside, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread that is about to start a job is no exception: the job is cancelled, too, and then the restart begins."""
+    begun = []
+    started, ended = threading.Event(), threading.Event()
+    begin, run = beside.context.executions.begin, PreparedJob.run
+
+    def held_run(job: PreparedJob, partitions: Sequence[int]) -> list[Any]:
+        if not started.is_set() and threading.current_thread() is not threading.main_thread():
+            started.set()
+            wait_until(lambda: not beside.is_at(ExecutionState.RUNNING), "it is cancelled")
+            try:
+                return run(job, partitions)
+            finally:
+                ended.set()
+        return run(job, partitions)
+
+    def noted_begin(vertex: str) -> ExecutionVersion:
+        if vertex == beside.vertex and beside.context.executions.state(vertex) is not None:
+            begun.append(ended.is_set())
+            beside.gate.touch()
+        return begin(vertex)
+
+    monkeypatch.setattr(PreparedJob, "run", held_run)
+    monkeypatch.setattr(beside.context.executions, "begin", noted_begin)
+    with ThreadPoolExecutor(1) as pool:
+        other = pool.submit(beside.compute)
+        wait_until(started.is_set, "it is about to start its job")
+        beside.fail_over()
+        assert ids(other.result(timeout=60)) == list(range(10))
+    assert begun == [True]
+
+
+def test_what_a_restart_cancels_between_storing_and_sealing_is_not_sealed(
+    beside: Beside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its partitions are stored when another thread fails over: it is computed once more, sealed once, and its script
+    gets what is there then.
+    """
+    beside.gate.touch()
+    stored, sealed = threading.Event(), []
+    seal, add = beside.context.master.vertex_finished, beside.context.master._record.add
+
+    def held_seal(vertex: str, *args: Any) -> bool:
+        if vertex == beside.vertex and not stored.is_set():
+            stored.set()
+            wait_until(lambda: not beside.is_at(ExecutionState.RUNNING), "it is cancelled")
+        return seal(vertex, *args)
+
+    def noted_add(event: JobEvent) -> None:
+        if isinstance(event, VertexFinished) and event.vertex == beside.vertex:
+            sealed.append(event)
+        add(event)
+
+    monkeypatch.setattr(beside.context.master, "vertex_finished", held_seal)
+    monkeypatch.setattr(beside.context.master._record, "add", noted_add)
+    with ThreadPoolExecutor(1) as pool:
+        other = pool.submit(beside.compute)
+        wait_until(stored.is_set, "it is stored")
+        beside.fail_over()
+        assert ids(other.result(timeout=60)) == list(range(10))
+    assert len(beside.keys()) == len(sealed) == 1
+    assert beside.runs.read_text() == "xx"
+
+
+def test_what_is_restarted_while_its_seal_is_stored_is_not_taken_for_what_is_there(
+    beside: Beside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store takes long to confirm the end of a vertex, and another thread fails over meanwhile: whoever asks later
+    reads what the restart has made.
+    """
+    beside.gate.touch()
+    waiting, restarted = threading.Event(), threading.Event()
+    flush = beside.context.master._record.flush
+
+    def held_flush(patience: float = 0.0) -> bool:
+        if patience and not waiting.is_set():
+            waiting.set()
+            wait_until(restarted.is_set, "the other thread has failed over")
+        return flush(patience)
+
+    monkeypatch.setattr(beside.context.master._record, "flush", held_flush)
+    with ThreadPoolExecutor(1) as pool:
+        other = pool.submit(beside.compute)
+        wait_until(waiting.is_set, "its end is recorded")
+        old = beside.keys() if beside.vertex in beside.context.done else []
+        beside.fail_over()
+        restarted.set()
+        assert ids(other.result(timeout=60)) == list(range(10))
+    assert len(beside.keys()) == 1
+    assert beside.keys() != old
+
+
+def test_two_threads_at_one_recovery_point_compute_it_once(beside: Beside) -> None:
+    """The second one waits for the first, and takes what it has made."""
+    with ThreadPoolExecutor(2) as pool:
+        both = [pool.submit(beside.compute) for _ in range(2)]
+        beside.wait_until_it_runs()
+        beside.gate.touch()
+        assert [ids(each.result(timeout=60)) for each in both] == [list(range(10))] * 2
+    assert beside.runs.read_text() == "x"
+    assert not beside.context.master.graph.attempts[1].skipped
 
 
 class Clock:

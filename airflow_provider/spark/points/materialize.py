@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
@@ -72,7 +73,7 @@ class _Collector:
 
     master: JobMaster
     title: str
-    is_current: Callable[[], bool]
+    reporting: Callable[[], AbstractContextManager[bool]]
     parallelism: int = 0
     stored: dict[int, StoredPartition] = field(default_factory=dict)
     error: str = ""
@@ -88,10 +89,13 @@ class _Collector:
                 self.on_error()
             return
         partition = StoredPartition.from_key(key, size)
-        if partition is None or partition.index in self.stored or not self.is_current():
+        if partition is None or partition.index in self.stored:
             return
         try:
-            self.master.partition_finished(partition)
+            with self.reporting() as counts:
+                if not counts:
+                    return
+                self.master.partition_finished(partition)
         except Fenced:
             return  # this driver is being stopped; an error here would only fill its log with Spark's stack traces
         self.stored[partition.index] = partition
@@ -113,12 +117,13 @@ def materialize(
 ) -> Materialized:
     """Store the vertex; what survived and still fits is not computed again.
 
-    :param execution: what comes of it once a restart has overtaken it is ignored
+    :param execution: what comes of it once a restart cancels it is ignored
     :param because: why the vertex is not the one that was stored earlier
     :raises NotStored: the store failed; nothing is wrong with the job itself
+    :raises IllegalMove: a restart cancels it
     """
     master, spark = context.master, point.df.sparkSession
-    collector = _Collector(master, point.title, lambda: context.executions.is_current(execution))
+    collector = _Collector(master, point.title, lambda: context.executions.reporting(execution))
     tag = tag_of(execution)
     context.executions.move(execution, ExecutionState.DEPLOYING)
     collector.on_error = lambda: spark.sparkContext.cancelJobsWithTag(tag)

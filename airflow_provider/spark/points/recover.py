@@ -29,7 +29,6 @@ from airflow_provider.spark.types import refusal
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from airflow_provider.core.partitions import StoredPartition
     from airflow_provider.spark.context import RecoveryContext
 
 log = logging.getLogger(__name__)
@@ -117,23 +116,26 @@ def _go_on_from(context: RecoveryContext, point: RecoveryPoint) -> DataFrame:
     """Reuse, complete or compute the vertex; return a DataFrame that reads it."""
     master = context.master
     context.application.points[point.vertex] = point
-    known = master.vertex(point.vertex)
-    if known is not None and known.finished and point.vertex in context.done:
-        return _reading(context, point, context.done[point.vertex])
-    survivors = master.survivors(point.vertex)
-    drawn = _drawn_anew(context, point) if known is not None and survivors else ""
-    if drawn:
-        log.info("%s: what is stored is not used: %s", point.title, drawn)
-        master.partitions_reset(point.vertex, (), drawn)
-        known, survivors = master.vertex(point.vertex), {}
-    if known is not None and len(survivors) == known.initialized.parallelism:
-        for partition in survivors.values():
-            master.partition_finished(partition)
-        master.vertex_reused(point.vertex)
-        if known.finished or master.vertex_finished(point.vertex):
-            log.info("%s: all %d partitions reused, nothing to compute", point.title, len(survivors))
-            context.hide(point.vertex)
-            return _reading(context, point, survivors)
+    context.executions.wait_until_ended([point.vertex])  # another thread may compute it
+    with context.failing_over:  # no restart may give up what is reused here
+        known = master.vertex(point.vertex)
+        if known is not None and known.finished and point.vertex in context.done:
+            return _reading(context, point)
+        survivors = master.survivors(point.vertex)
+        drawn = _drawn_anew(context, point) if known is not None and survivors else ""
+        if drawn:
+            log.info("%s: what is stored is not used: %s", point.title, drawn)
+            master.partitions_reset(point.vertex, (), drawn)
+            known, survivors = master.vertex(point.vertex), {}
+        if known is not None and len(survivors) == known.initialized.parallelism:
+            for partition in survivors.values():
+                master.partition_finished(partition)
+            master.vertex_reused(point.vertex)
+            if known.finished or master.vertex_finished(point.vertex):
+                log.info("%s: all %d partitions reused, nothing to compute", point.title, len(survivors))
+                context.hide(point.vertex)
+                context.done[point.vertex] = survivors
+                return _reading(context, point)
     if known is not None and known.initialized.deterministic and master.optional(point.vertex):
         log.info("%s: partly lost, but all that reads it is finished; computed only if needed", point.title)
         context.application.left.add(point.vertex)
@@ -142,10 +144,10 @@ def _go_on_from(context: RecoveryContext, point: RecoveryPoint) -> DataFrame:
     if because:
         log.info("%s is computed again, because %s", point.title, "; ".join(because))
     try:
-        stored = compute(context, point, because)
+        compute(context, point, because)
     except NotStored as error:
         return _unstored(context, point, str(error))
-    return _reading(context, point, stored)
+    return _reading(context, point)
 
 
 def _drawn_anew(context: RecoveryContext, point: RecoveryPoint) -> str:
@@ -175,8 +177,8 @@ def _because(context: RecoveryContext, point: RecoveryPoint) -> tuple[str, ...]:
     return tuple(reasons(last.parts, point.fingerprint.parts, last.schema, point.df.schema.json()))
 
 
-def _reading(context: RecoveryContext, point: RecoveryPoint, stored: dict[int, StoredPartition]) -> DataFrame:
-    context.done[point.vertex] = stored
+def _reading(context: RecoveryContext, point: RecoveryPoint) -> DataFrame:
+    stored = context.done[point.vertex]
     vertex = context.master.vertex(point.vertex)
     deterministic = vertex is not None and vertex.initialized.deterministic
     token = point.vertex

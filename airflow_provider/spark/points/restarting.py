@@ -10,19 +10,20 @@ from __future__ import annotations
 
 import logging
 import time
-from contextlib import suppress
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from airflow_provider.core.causes import causes, one_line, unreadable_partitions
 from airflow_provider.core.errors import Fenced
-from airflow_provider.core.executions import ExecutionState
+from airflow_provider.core.executions import ExecutionState, ExecutionVersion
 from airflow_provider.core.failover import FailureHandlingResult
 from airflow_provider.core.partitions import StoredPartition
 from airflow_provider.core.vertex_token import vertex_of
 from airflow_provider.spark.jvm.relation import with_sources
-from airflow_provider.spark.points.materialize import NotStored, materialize, tag_of
+from airflow_provider.spark.points.materialize import Materialized, NotStored, materialize, tag_of
 from airflow_provider.spark.points.reading import read_partitions
 
 if TYPE_CHECKING:
@@ -33,40 +34,67 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+_CANCEL_AGAIN = 0.5
+"""Seconds until jobs that have not ended are cancelled again."""
 
-def compute(
-    context: RecoveryContext, point: RecoveryPoint, because: tuple[str, ...] = ()
-) -> dict[int, StoredPartition]:
-    """Compute what is missing of a vertex, restart what fails, and seal it; return its partitions by index.
+
+def compute(context: RecoveryContext, point: RecoveryPoint, because: tuple[str, ...] = ()) -> None:
+    """Compute what is missing of a vertex, restart what fails, and seal it: its partitions are in ``context.done``.
+
+    One thread at a time computes a vertex; another one that comes to it, or whose execution a restart has cancelled,
+    waits, and takes what is made meanwhile.
 
     :param because: why the vertex is not the one that was stored earlier
     :raises NotStored: the store failed; nothing is wrong with the job itself
     :raises Exception: what the last try failed with, if nothing may be restarted any more
     """
     point = _with_what_was_left(context, point)
+    executions, vertex = context.executions, point.vertex
+    elsewhere = False
+    """Whether another thread may have computed it meanwhile."""
     while True:
-        execution = context.executions.begin(point.vertex)
-        context.executions.move(execution, ExecutionState.SCHEDULED)
+        with context.failing_over:  # a restart makes what it has cancelled, and nobody else does
+            if elsewhere and executions.state(vertex) is ExecutionState.FINISHED:
+                return
+            if free := executions.wait_until_ended([vertex], 0):
+                execution = executions.begin(vertex)
+                executions.move(execution, ExecutionState.SCHEDULED)
+        if not free:
+            elsewhere = executions.wait_until_ended([vertex])
+            continue
         try:
             made = materialize(context, point, execution, because)
-        except (Fenced, NotStored):
-            context.executions.fail(execution)
-            raise
-        except Exception as error:
-            context.executions.fail(execution)
+            confirmed = context.master.vertex_finished(
+                vertex, made.upstream_seconds, made.storing_seconds, _sealing(context, execution, made)
+            )
+        except BaseException as error:
+            elsewhere = not executions.fail(execution)
+            if isinstance(error, Fenced) or not isinstance(error, Exception):
+                raise
+            if elsewhere:  # a restart in another thread has cancelled it
+                continue
+            if isinstance(error, NotStored):
+                raise
             with context.failing_over:
-                if not context.executions.is_current(execution) and point.vertex in context.done:
-                    return context.done[point.vertex]  # cancelled by a restart in another thread, which computed it
+                if executions.state(vertex) is ExecutionState.FINISHED:
+                    return  # a restart in another thread was first, and has computed it
                 result = _handle(context, point, error)
                 if not result.can_restart:
                     raise
                 _restart(context, result)
             point = replace(point, df=up_to_date(context, point.df))
             continue
-        if not context.master.vertex_finished(point.vertex, made.upstream_seconds, made.storing_seconds):
+        if not confirmed:
             raise NotStored("the event store has failed")
-        context.executions.move(execution, ExecutionState.FINISHED)
-        return made.partitions
+        return
+
+
+@contextmanager
+def _sealing(context: RecoveryContext, execution: ExecutionVersion, made: Materialized) -> Iterator[None]:
+    """Let the vertex be finished, with these partitions, if no restart has cancelled its execution."""
+    with context.executions.finishing(execution):
+        yield
+        context.done[execution.vertex] = made.partitions
 
 
 def _with_what_was_left(context: RecoveryContext, point: RecoveryPoint) -> RecoveryPoint:
@@ -78,7 +106,7 @@ def _with_what_was_left(context: RecoveryContext, point: RecoveryPoint) -> Recov
         # In another thread's plans, or if it cannot be stored, it is computed along with what reads it.
         with suppress(KeyError, NotStored):
             application.left.remove(vertex)
-            context.done[vertex] = compute(context, application.points[vertex])
+            compute(context, application.points[vertex])
             application.recomputed.add(vertex)
     return replace(point, df=up_to_date(context, point.df))
 
@@ -125,10 +153,7 @@ def _handle(context: RecoveryContext, point: RecoveryPoint, error: Exception) ->
 
 def _restart(context: RecoveryContext, result: FailureHandlingResult) -> None:
     """Cancel what still runs of the region, wait, and compute what the failed vertex reads; itself it comes last."""
-    for execution in context.executions.at_work(list(result.vertices_to_restart)):
-        context.executions.move(execution, ExecutionState.CANCELING)
-        context.application.points[execution.vertex].df.sparkSession.sparkContext.cancelJobsWithTag(tag_of(execution))
-        context.executions.move(execution, ExecutionState.CANCELED)
+    _cancel(context, result.vertices_to_restart)
     _wait(context, result.delay)
     if context.master.request.options.failover_strategy == "full":
         for vertex in result.vertices_to_restart:
@@ -136,8 +161,21 @@ def _restart(context: RecoveryContext, result: FailureHandlingResult) -> None:
     for vertex in result.vertices_to_restart:
         if vertex != result.failed:
             point = context.application.points[vertex]
-            context.done[vertex] = compute(context, replace(point, df=up_to_date(context, point.df)))
+            compute(context, replace(point, df=up_to_date(context, point.df)))
             context.application.recomputed.add(vertex)
+
+
+def _cancel(context: RecoveryContext, vertices: Collection[str]) -> None:
+    """Cancel what other threads compute of the region, and wait until each of them says that it has ended.
+
+    Again and again, because such a thread may be about to start a job.
+    """
+    while at_work := context.executions.cancel(vertices):
+        context.master.check()
+        for execution in at_work:
+            session = context.application.points[execution.vertex].df.sparkSession
+            session.sparkContext.cancelJobsWithTag(tag_of(execution))
+        context.executions.wait_until_ended(vertices, _CANCEL_AGAIN)
 
 
 def _wait(context: RecoveryContext, seconds: float) -> None:
