@@ -83,6 +83,12 @@ class OwnershipUnconfirmed(RecoveryError):
     retryable = True
 
 
+class JvmLost(RecoveryError):
+    """The driver's JVM has ended, or does not answer any more."""
+
+    retryable = True
+
+
 class JobAlreadyRunning(RecoveryError):
     """An earlier attempt's driver still lives although it has been fenced."""
 

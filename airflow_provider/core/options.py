@@ -154,6 +154,12 @@ class RecoveryOptions(_Options):
         "How long a write waits for the event store when the lease has run out; then the attempt fails and has written "
         "nothing",
     )
+    jvm_timeout: float = _option(
+        POSITIVE_DURATION,
+        "10 min",
+        "How long the driver's JVM may leave a question without an answer, as in a long garbage collection; then the "
+        "attempt fails. A JVM that has ended fails it at once",
+    )
     write_buffer_size: int = _option(
         SIZE,
         "1 MiB",

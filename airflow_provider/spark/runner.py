@@ -12,13 +12,13 @@ import os
 import runpy
 import sys
 import threading
-import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from airflow_provider.core.causes import causes, one_line, unreadable_partitions
-from airflow_provider.core.errors import ConfigurationError, Fenced, RecoveryError
+from airflow_provider.core.errors import ConfigurationError, Fenced, JvmLost, RecoveryError
 from airflow_provider.core.failure import unrecoverable
 from airflow_provider.core.faults import FAULT, FAULT_PID
 from airflow_provider.core.run_request import (
@@ -31,6 +31,9 @@ from airflow_provider.core.run_request import (
 from airflow_provider.core.spark_conf import with_conf
 
 log = logging.getLogger(__name__)
+
+_DISCONNECTED = {"Py4JNetworkError", "ConnectionError"}
+"""What calls of a JVM fail with that has just ended."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -106,27 +109,6 @@ def find_application(name: str) -> Path:
     return found.absolute()
 
 
-def watch_parent() -> None:
-    """End this process when the JVM that started it is gone.
-
-    ``spark-submit`` is a JVM that starts Python. If it alone is killed, the script could go on for hours without a
-    driver behind it, its heartbeat beating, and every retry would attach to it.
-    """
-    if "PYSPARK_GATEWAY_PORT" not in os.environ:
-        return
-    parent = os.getppid()
-
-    def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(1)
-        _stopping.acquire()  # a fenced driver ends its JVM itself, and says why
-        log.error("The driver's JVM is gone; this driver ends.")
-        logging.shutdown()
-        os._exit(EXIT_FAILED)
-
-    threading.Thread(target=watch, name="watch-parent", daemon=True).start()
-
-
 def _run(request: RunRequest, application: Path, conf: Mapping[str, str]) -> int:
     """Run the script inside a recovery context.
 
@@ -138,6 +120,7 @@ def _run(request: RunRequest, application: Path, conf: Mapping[str, str]) -> int
     from airflow_provider.spark.interception import intercepted
     from airflow_provider.spark.jvm.driver_jvm import driver_jvm
     from airflow_provider.spark.jvm.session_settings import settings_of_script
+    from airflow_provider.spark.jvm.watched_jvm import WatchedJvm
     from airflow_provider.spark.points.reading import hadoop_root, lost_the_store
     from airflow_provider.spark.sinks.fence import confirmed, confirmed_commits
     from airflow_provider.spark.sinks.once import SinksOnce
@@ -153,7 +136,7 @@ def _run(request: RunRequest, application: Path, conf: Mapping[str, str]) -> int
         if not request.supervised:
             master.acknowledge()
         return 0
-    watch_parent()
+    watched = WatchedJvm(request.options.jvm_timeout, partial(_stop_without_jvm, master))
     context = RecoveryContext(master, hadoop_root(store.uri))
     output = OutputAttempt(master)
     sinks = SinksOnce(context, output)
@@ -168,12 +151,15 @@ def _run(request: RunRequest, application: Path, conf: Mapping[str, str]) -> int
             intercepted(owned, sinks.stages(), *auto, output.stages(), owning, commits, context.notes()),
         ):
             error = run_script(application, request.arguments, master.check)
+        if error is not None:
+            _show(error)
+            master.keep_secret(settings_of_script())
+        disconnected = error is not None and not _DISCONNECTED.isdisjoint(cause.type for cause in causes(error))
+        error = watched.stop(disconnected=disconnected) or error
         if error is None:
             sinks.say_unmet()
             master.finished()
             return 0
-        _show(error)
-        master.keep_secret(settings_of_script())
         if lost_the_store(master, error):
             log.error(
                 "The event store does not answer, and what checkpoints have stored cannot be read. This attempt ends; "
@@ -255,6 +241,28 @@ def _note_damage(master: object, error: BaseException) -> None:
 
 
 _stopping = threading.Lock()
+
+
+def _stop_without_jvm(master: object, lost: JvmLost) -> None:
+    """End this process, whose JVM has ended or hangs, and record why.
+
+    One that hangs could go on, and commit: the record lets a successor begin, so it is made when the JVM has certainly
+    ended.
+    """
+    from airflow_provider.job.job_master import JobMaster
+    from airflow_provider.spark.jvm.driver_jvm import end_jvm, say_through_jvm
+
+    assert isinstance(master, JobMaster)  # noqa: S101 - typed loosely to keep the import lazy
+    _stopping.acquire()  # a fenced driver ends its JVM itself, and says why
+    try:
+        say_through_jvm(f"ERROR spark-recovery: {lost}")
+        if end_jvm():
+            master.failed(one_line(lost))
+        else:
+            log.error("%s It cannot be ended, so that the next attempt waits for this one's lease to run out.", lost)
+    finally:
+        logging.shutdown()
+        os._exit(EXIT_FAILED)
 
 
 def _stop_fenced(master: object, newer: int = 0) -> None:

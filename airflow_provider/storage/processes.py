@@ -93,6 +93,11 @@ def process(pid: int) -> Process | None:
     return Process(pid, started) if started is not None else None
 
 
+def jvm(pid: int) -> Process | None:
+    """Return the JVM that has this id now, ``None`` if it is none. An orphan's new parent is none, say."""
+    return process(pid) if _read(pid, "comm").strip() == b"java" else None
+
+
 def start_of(pid: int) -> int | None:
     """Return the start of a process in the kernel's ticks since boot."""
     fields = _status(pid)
@@ -121,7 +126,7 @@ def jvms_of(driver: Process) -> list[Process]:
     pids = process_tree(driver.pid)[1:]
     if _GATEWAY in _read(driver.pid, "environ"):
         pids += lineage(driver.pid)[1:2]
-    found = [made for pid in pids if _read(pid, "comm").strip() == b"java" and (made := process(pid)) is not None]
+    found = [made for pid in pids if (made := jvm(pid)) is not None]
     return found if not driver.is_gone() else []
 
 

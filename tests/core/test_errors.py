@@ -8,6 +8,7 @@ from airflow_provider.core import errors
 from airflow_provider.core.errors import (
     AccessDenied,
     ClaimsLost,
+    JvmLost,
     OwnershipUnconfirmed,
     RecoveryError,
     StoreUnavailable,
@@ -23,9 +24,16 @@ def test_an_error_names_the_thing_the_remedy_and_the_ids() -> None:
 
 
 def test_there_is_one_hierarchy_and_it_says_what_is_worth_another_try() -> None:
-    """Every error of the project is a RecoveryError; a store may answer again, and the next epoch may be a free one."""
+    """Every error of the project is a RecoveryError; a store may answer again, the next epoch may be a
+    free one, and the next JVM may live.
+    """
     kinds = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if kind.__module__ == errors.__name__]
     assert len(kinds) > 5
     errors_of_ours = [kind for kind in kinds if issubclass(kind, RecoveryError)]
     assert errors_of_ours == kinds
-    assert [kind for kind in errors_of_ours if kind.retryable] == [ClaimsLost, OwnershipUnconfirmed, StoreUnavailable]
+    assert [kind for kind in errors_of_ours if kind.retryable] == [
+        ClaimsLost,
+        JvmLost,
+        OwnershipUnconfirmed,
+        StoreUnavailable,
+    ]

@@ -8,14 +8,13 @@ import subprocess
 import threading
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow.dataset as ds
 import pytest
 
-from airflow_provider.cli import main as cli
 from airflow_provider.core.job import JobId
 from airflow_provider.core.options import StorageOptions
 from airflow_provider.core.run_request import EXIT_FAILED, EXIT_FENCED
@@ -26,7 +25,7 @@ from airflow_provider.storage.object_store import ObjectStore
 from airflow_provider.storage.processes import process_tree
 from airflow_provider.storage.uris import open_store
 from tests.support.claims import claim_elsewhere
-from tests.support.driver import SPARK_SETTINGS, DriverHarness
+from tests.support.driver import DriverHarness, Submitted
 from tests.support.http_faults import Answer, Drop, Fault, FaultyServer, Request, Stall
 from tests.support.s3_gateway import S3Server
 from tests.support.waiting import signal_quietly, signal_tree, wait_until
@@ -35,17 +34,6 @@ pytestmark = [pytest.mark.process, pytest.mark.integration]
 
 LEASE = {"previous-worker-recovery-timeout": "3s", "ownership-timeout": "3s", "sinks": "repeat"}
 """Beats every second, and each write is made by whoever may make it."""
-
-
-class Submitted(DriverHarness):
-    """Starts drivers by ``spark-submit``, whose JVM then is the parent of the Python driver."""
-
-    def command(self, script: str | Path, *arguments: str, options: Mapping[str, str] | None = None) -> list[str]:
-        run = super().command(script, *arguments, options=options)
-        settings = {**SPARK_SETTINGS, **self.settings}
-        flags = [text for name, value in settings.items() for text in ("--conf", f"{name}={value}")]
-        application = str(Path(cli.__file__).with_name("__main__.py"))
-        return [str(Path(self.python).with_name("spark-submit")), *flags, application, *run[3:]]
 
 
 class Appends:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from airflow_provider.cli import main as cli
 from airflow_provider.core.job import JobId
 from airflow_provider.core.options import StorageOptions
 from airflow_provider.core.partitions import StoredPartition
@@ -146,3 +147,14 @@ class DriverHarness:
         """Stored partitions of the vertex called *name*, all attempts."""
         found = self.store.survivors()
         return [p for vertex, stored in found.items() if vertex.rsplit("-", 1)[0] == name for p in stored]
+
+
+class Submitted(DriverHarness):
+    """Starts drivers by ``spark-submit``, whose JVM then is the parent of the Python driver."""
+
+    def command(self, script: str | Path, *arguments: str, options: Mapping[str, str] | None = None) -> list[str]:
+        run = super().command(script, *arguments, options=options)
+        settings = {**SPARK_SETTINGS, **self.settings}
+        flags = [text for name, value in settings.items() for text in ("--conf", f"{name}={value}")]
+        application = str(Path(cli.__file__).with_name("__main__.py"))
+        return [str(Path(self.python).with_name("spark-submit")), *flags, application, *run[3:]]

@@ -6,7 +6,7 @@ import os
 import sys
 from contextlib import suppress
 
-from airflow_provider.storage.processes import Process, process
+from airflow_provider.storage.processes import Process, jvm, process
 
 
 def driver_jvm() -> Process | None:
@@ -18,7 +18,12 @@ def driver_jvm() -> Process | None:
     started = getattr(getattr(context, "_gateway", None), "proc", None)
     if started is not None:
         return process(started.pid) if started.poll() is None else None
-    return process(os.getppid()) if "PYSPARK_GATEWAY_PORT" in os.environ else None
+    return jvm(os.getppid()) if is_submitted() else None
+
+
+def is_submitted() -> bool:
+    """Whether a JVM has started this driver, as ``spark-submit`` does."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
 def end_jvm(patience: float = 10.0) -> bool:
@@ -26,8 +31,8 @@ def end_jvm(patience: float = 10.0) -> bool:
 
     :returns: whether it is known to have ended within *patience* seconds, or there was none
     """
-    jvm = driver_jvm()
-    return jvm is None or jvm.kill(patience)
+    running = driver_jvm()
+    return running is None or running.kill(patience)
 
 
 def say_through_jvm(line: str) -> None:
@@ -35,10 +40,11 @@ def say_through_jvm(line: str) -> None:
 
     What this process prints passes through that JVM, and is lost when it is ended at once, or is paused.
     """
-    if "PYSPARK_GATEWAY_PORT" not in os.environ:
+    parent = driver_jvm() if is_submitted() else None
+    if parent is None:
         return
     with suppress(OSError):
-        output = os.open(f"/proc/{os.getppid()}/fd/2", os.O_WRONLY | os.O_NONBLOCK)  # nobody may read on
+        output = os.open(f"/proc/{parent.pid}/fd/2", os.O_WRONLY | os.O_NONBLOCK)  # nobody may read on
         try:
             os.write(output, f"{line}\n".encode())
         finally:
