@@ -48,8 +48,9 @@ def test_a_function_over_a_recovery_point_ends_and_no_setting_changes(
     before = settings(session)
     twice = F.udf(lambda number: number * 2, "long")
     for lost in (0, 0, 1):
-        for file in sorted(path for path in attempts.folder.rglob("*.parquet") if "numbers" in str(path))[:lost]:
-            file.unlink()
+        for name in ("numbers", "doubled"):
+            for file in sorted(path for path in attempts.folder.rglob("*.parquet") if name in str(path))[:lost]:
+                file.unlink()
         with attempts.attempt() as context:
             kept = checkpoint(session.range(5000).repartition(2, "id"), "numbers")
             doubled = kept.withColumn("twice", twice("id"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from tests.support.waiting import wait_until
 def test_only_a_java_process_is_a_jvm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever adopts a Python driver whose JVM has ended is none, so that nobody names or kills it."""
     monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
+    monkeypatch.delitem(sys.modules, "pyspark", raising=False)  # other tests of this process may have started Spark
     assert process(os.getppid()) is not None
     assert driver_jvm() is None
     program = shutil.which("sleep")
