@@ -43,6 +43,7 @@ test_example_dags.py in tests/airflow_side.
 """
 
 
+@pytest.mark.integration
 @pytest.mark.process
 def test_the_example_dags_are_imported_without_errors_and_all_of_them_are_run_by_tests(
     dags: Path, tmp_path: Path

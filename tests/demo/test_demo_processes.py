@@ -31,6 +31,7 @@ time.sleep(600)
 """
 
 
+@pytest.mark.integration
 @pytest.mark.process
 def test_stop_ends_also_what_left_its_process_group_and_ignores_sigterm(tmp_path: Path) -> None:
     """Whatever a started process starts in turn is ended with it; others' processes are not touched."""

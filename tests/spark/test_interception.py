@@ -81,6 +81,7 @@ def everything(call: Call, proceed: Proceed) -> Any:
     return proceed()
 
 
+@pytest.mark.integration
 @pytest.mark.process
 def test_a_driver_patches_in_one_module_and_each_method_once(tmp_path: Path) -> None:
     """All that a script finds in PySpark that is not PySpark's is of ``interception``."""

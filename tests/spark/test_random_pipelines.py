@@ -148,8 +148,10 @@ def tally() -> Iterator[Tally]:
 @pytest.mark.parametrize(
     "seed",
     [
-        # One of each kind of change here, others with make walk.
-        pytest.param(seed, marks=pytest.mark.walk) if seed >= FIRST_SEED + len(CHANGES) else seed
+        # One of each kind of change here, half of them with make integration, others with make walk.
+        pytest.param(seed, marks=[pytest.mark.integration] * (seed % 2))
+        if seed < FIRST_SEED + len(CHANGES)
+        else pytest.param(seed, marks=pytest.mark.walk)
         for seed in range(FIRST_SEED, FIRST_SEED + EXAMPLES)
     ],
 )

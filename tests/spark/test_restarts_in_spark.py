@@ -184,7 +184,7 @@ def test_users_may_say_that_nothing_helps() -> None:
     [
         pytest.param("native", "truncated", marks=pytest.mark.integration),
         ("native", "deleted"),
-        ("arrow", "changed"),
+        pytest.param("arrow", "changed", marks=pytest.mark.integration),
         pytest.param("arrow", "deleted", marks=pytest.mark.walk),
     ],
     indirect=["reading"],

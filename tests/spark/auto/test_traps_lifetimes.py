@@ -68,6 +68,7 @@ def test_restored_files_go_with_their_shuffle(spark: SparkSession, orders: Path,
         assert not any(path.exists() for pair in files for path in pair)
 
 
+@pytest.mark.integration
 def test_looking_on_keeps_no_shuffle_alive(spark: SparkSession, orders: Path, attempts: Attempts) -> None:
     """Spark cleans up the shuffles of frames that a script drops, kept or not, as it does without a watcher."""
     with auto_attempt(attempts, spark) as first:

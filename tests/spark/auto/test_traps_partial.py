@@ -131,7 +131,13 @@ def test_map_outputs_without_counts_are_not_put_back_alone(
             assert second.put_back() == {}
 
 
-@pytest.mark.parametrize("retry", [ANOTHER_CUT, OTHER_CORES], ids=["maxPartitionBytes", "cores"])
+@pytest.mark.parametrize(
+    "retry",
+    [
+        pytest.param(ANOTHER_CUT, id="maxPartitionBytes"),
+        pytest.param(OTHER_CORES, id="cores", marks=pytest.mark.integration),
+    ],
+)
 def test_map_outputs_of_another_cut_are_not_mixed(
     spark: SparkSession, lines: Path, gate: Gate, attempts: Attempts, retry: Mapping[str, str]
 ) -> None:
