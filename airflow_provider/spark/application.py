@@ -31,6 +31,7 @@ class ApplicationState:
     :ivar cached: number of a cached frame's plan → what stands for the frame in all attempts
     :ivar points: vertex → the recovery point as the script reached it
     :ivar left: vertices that are partly lost, and are completed as soon as another one that reads them is computed
+    :ivar refused: vertex → the failure after which it is not restarted, for all threads that wait for it
     :ivar recomputed: vertices that a failover has computed again, so that older DataFrames read what is gone
     :ivar lack: what its executors lack, empty text for nothing; ``None`` as long as they were not asked
     :ivar gates: the gate before the commits of its file writes; ``None`` if there can be none; empty while nobody asked
@@ -44,6 +45,7 @@ class ApplicationState:
     cached: dict[int, str] = field(default_factory=dict)
     points: dict[str, RecoveryPoint] = field(default_factory=dict)
     left: set[str] = field(default_factory=set)
+    refused: dict[str, Exception] = field(default_factory=dict)
     recomputed: set[str] = field(default_factory=set)
     lack: str | None = None
     gates: list[CommitGate | None] = field(default_factory=list)

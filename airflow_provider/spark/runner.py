@@ -32,8 +32,8 @@ from airflow_provider.core.spark_conf import with_conf
 
 log = logging.getLogger(__name__)
 
-_DISCONNECTED = {"Py4JNetworkError", "ConnectionError"}
-"""What calls of a JVM fail with that has just ended."""
+_DISCONNECTED = {"Py4JError", "Py4JNetworkError", "ConnectionError"}
+"""What calls of a JVM may fail with that has just ended."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -243,20 +243,23 @@ def _note_damage(master: object, error: BaseException) -> None:
 _stopping = threading.Lock()
 
 
-def _stop_without_jvm(master: object, lost: JvmLost) -> None:
+def _stop_without_jvm(master: object, lost: JvmLost, ended: bool) -> None:
     """End this process, whose JVM has ended or hangs, and record why.
 
     One that hangs could go on, and commit: the record lets a successor begin, so it is made when the JVM has certainly
-    ended.
+    ended. Without it a successor waits for the lease.
+
+    :param ended: whether it has
     """
     from airflow_provider.job.job_master import JobMaster
-    from airflow_provider.spark.jvm.driver_jvm import end_jvm, say_through_jvm
+    from airflow_provider.spark.jvm.driver_jvm import driver_jvm, end_jvm, say_through_jvm
 
     assert isinstance(master, JobMaster)  # noqa: S101 - typed loosely to keep the import lazy
     _stopping.acquire()  # a fenced driver ends its JVM itself, and says why
     try:
         say_through_jvm(f"ERROR spark-recovery: {lost}")
-        if end_jvm():
+        is_known = ended or driver_jvm() is not None
+        if end_jvm() and is_known:
             master.failed(one_line(lost))
         else:
             log.error("%s It cannot be ended, so that the next attempt waits for this one's lease to run out.", lost)

@@ -121,12 +121,16 @@ def lineage(pid: int) -> list[int]:
     return found
 
 
+def jvm_above(pid: int) -> Process | None:
+    """Return the JVM that has started a process, itself or by a shell: ``PYSPARK_DRIVER_PYTHON`` may name a script."""
+    above = (jvm(each) for each in lineage(pid)[1:3])
+    return next((found for found in above if found is not None), None)
+
+
 def jvms_of(driver: Process) -> list[Process]:
     """Return the JVMs of a Python driver that lives: those that it has started, and the one that has started it."""
-    pids = process_tree(driver.pid)[1:]
-    if _GATEWAY in _read(driver.pid, "environ"):
-        pids += lineage(driver.pid)[1:2]
-    found = [made for pid in pids if (made := jvm(pid)) is not None]
+    above = jvm_above(driver.pid) if _GATEWAY in _read(driver.pid, "environ") else None
+    found = [made for made in (*map(jvm, process_tree(driver.pid)[1:]), above) if made is not None]
     return found if not driver.is_gone() else []
 
 

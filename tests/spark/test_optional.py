@@ -13,7 +13,7 @@ from airflow_provider.spark.interception import intercepted
 from airflow_provider.spark.sinks.once import SinksOnce
 from airflow_provider.spark.sinks.take_back import OutputAttempt
 from tests.spark.attempts import Attempts, vertices
-from tests.spark.test_restarts_in_spark import Task, ids, stored
+from tests.spark.failing_tasks import Task, ids, stored
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -128,7 +128,7 @@ def test_what_only_a_written_output_reads_is_not_computed(attempts: Attempts, sc
 
 @one_partition_for_each
 def test_of_what_an_unwritten_output_reads_only_what_is_lost_is_computed(
-    attempts: Attempts, script: Script, tmp_path: Path
+    spark: SparkSession, attempts: Attempts, script: Script, tmp_path: Path
 ) -> None:
     """A recovery point that reads the same is finished, but a write had failed."""
     target, written = tmp_path / "target", Task(tmp_path / "runs", "written", failures=1)
@@ -143,6 +143,7 @@ def test_of_what_an_unwritten_output_reads_only_what_is_lost_is_computed(
             write(context)
         lose(context, "lower")
     with attempts.attempt() as context:
+        OutputAttempt(context.master).prepare(spark)
         write(context)
         assert vertices(context)["lower"].computed == 1
     assert sorted(ds.dataset(target).to_table()["id"].to_pylist()) == list(range(0, 1680, 42))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -24,6 +23,7 @@ from airflow_provider.spark import checkpoint
 from airflow_provider.spark.context import RecoveryContext
 from airflow_provider.spark.jvm.execution import PreparedJob
 from tests.spark.attempts import Attempts, vertices
+from tests.spark.failing_tasks import Task, ids, stored
 from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -49,65 +49,6 @@ def restarting(tmp_path: Path) -> RestartingAttempts:
     attempts = RestartingAttempts(tmp_path / "store")
     attempts.options = {}
     return attempts
-
-
-class Task:
-    """A function for ``mapInPandas`` that notes each run and fails so many times in one partition.
-
-    :param fails_in: index of that partition
-    :param error: what it fails with: class and text
-    """
-
-    def __init__(
-        self,
-        folder: Path,
-        name: str,
-        failures: int = 0,
-        fails_in: int = 1,
-        error: str = "RuntimeError: by chance",
-    ) -> None:
-        folder.mkdir(exist_ok=True)
-        self.runs, self.left = folder / f"{name}-runs", folder / f"{name}-left"
-        self.left.write_text("x" * failures)
-        self.fails_in, self.error = fails_in, error
-
-    def apply(self, df: DataFrame, factor: int) -> DataFrame:
-        runs, left, fails_in, error = str(self.runs), str(self.left), self.fails_in, self.error
-
-        def task(frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
-            from pathlib import Path
-
-            from pyspark import TaskContext
-
-            from airflow_provider.core.failure import UnrecoverableError
-
-            index = TaskContext.get().partitionId()  # type: ignore[union-attr]
-            with Path(runs).open("a") as file:
-                file.write(f"{index}\n")
-            if index == fails_in and (failures := Path(left).read_text()):
-                Path(left).write_text(failures[1:])
-                kind, _, text = error.partition(": ")
-                kinds = {"UnrecoverableError": UnrecoverableError, "NameError": NameError, "RuntimeError": RuntimeError}
-                raise kinds[kind](text)
-            for frame in frames:
-                yield frame.assign(id=frame["id"] * factor)
-
-        return df.mapInPandas(task, "id long")
-
-    def count(self) -> dict[str, int]:
-        """How often each partition has run."""
-        return dict(Counter(self.runs.read_text().split()))
-
-
-def ids(df: DataFrame) -> list[int]:
-    return sorted(row.id for row in df.collect())
-
-
-def stored(context: RecoveryContext, name: str) -> list[Path]:
-    """The objects of a vertex, by index."""
-    [vertex] = [v for v in context.master.graph.vertices.values() if v.initialized.name == name]
-    root = Path(context.master.store.uri.removeprefix("file://")) / context.master.prefix
-    return [root / record.key for _, record in sorted(vertex.partitions.items())]
 
 
 def test_what_failed_by_chance_is_restarted_and_what_was_stored_is_kept(
@@ -278,6 +219,8 @@ class Beside:
                 file.write("x")
             while not Path(gate).exists():
                 time.sleep(0.05)
+            if Path(gate).read_text():
+                raise NameError(Path(gate).read_text())
             yield from frames
 
         return checkpoint(self.spark.range(0, 10, 1, 1).mapInPandas(wait, "id long"), "beside")
@@ -444,6 +387,18 @@ def test_two_threads_at_one_recovery_point_compute_it_once(beside: Beside) -> No
         assert [ids(each.result(timeout=60)) for each in both] == [list(range(10))] * 2
     assert beside.runs.read_text() == "x"
     assert not beside.context.master.graph.attempts[1].skipped
+
+
+def test_threads_that_wait_for_a_recovery_point_fail_with_it(beside: Beside) -> None:
+    """What cannot be fixed is not tried again by each of the threads that have come to it, one after the other."""
+    with ThreadPoolExecutor(4) as pool:
+        all_of_them = [pool.submit(beside.compute) for _ in range(4)]
+        beside.wait_until_it_runs()
+        beside.gate.write_text("no such name")
+        for each in all_of_them:
+            with pytest.raises(Exception, match="no such name"):
+                each.result(timeout=60)
+    assert len(beside.runs.read_text()) <= 2  # one that comes in the moment of the failure begins anew
 
 
 class Clock:

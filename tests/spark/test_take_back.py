@@ -101,6 +101,7 @@ def test_killed_inside_the_job_commit(
             "status": "TAKEN_BACK",
             "attempt": 2,
             "unnamed": False,
+            "reads": [],
         }
         output.prepare(spark)
     assert caplog.text.count("attempt 1 died while it wrote; 2 of its files and its pending tasks removed") == 1

@@ -6,7 +6,7 @@ import os
 import sys
 from contextlib import suppress
 
-from airflow_provider.storage.processes import Process, jvm, process
+from airflow_provider.storage.processes import Process, jvm_above, process
 
 
 def driver_jvm() -> Process | None:
@@ -18,7 +18,7 @@ def driver_jvm() -> Process | None:
     started = getattr(getattr(context, "_gateway", None), "proc", None)
     if started is not None:
         return process(started.pid) if started.poll() is None else None
-    return jvm(os.getppid()) if is_submitted() else None
+    return jvm_above(os.getpid()) if is_submitted() else None
 
 
 def is_submitted() -> bool:

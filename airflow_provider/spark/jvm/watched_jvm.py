@@ -16,10 +16,11 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from airflow_provider.core.errors import JvmLost
-from airflow_provider.spark.jvm.driver_jvm import is_submitted
+from airflow_provider.spark.jvm.driver_jvm import driver_jvm, is_submitted
 
 log = logging.getLogger(__name__)
 
@@ -37,12 +38,13 @@ class WatchedJvm:
     """Watches in a daemon thread, from its making to :meth:`stop`. Imports nothing, as ``driver_jvm``.
 
     :param timeout: seconds that the JVM may leave a question without an answer
-    :param on_lost: called once, in the thread; has to end the process
+    :param on_lost: called once, in the thread, also with whether the JVM is known to have ended; has to end the process
     """
 
-    def __init__(self, timeout: float, on_lost: Callable[[JvmLost], None]) -> None:
+    def __init__(self, timeout: float, on_lost: Callable[[JvmLost, bool], None]) -> None:
         self._timeout = timeout
         self._on_lost = on_lost
+        self._submitted_by = driver_jvm() if is_submitted() else None
         self._parent = os.getppid() if is_submitted() else 0
         self._line: _Line | None = None
         self._knows_it = False
@@ -70,20 +72,26 @@ class WatchedJvm:
         looked = time.monotonic()
         while not self._stopped.wait(_TICK):
             since, looked = looked, time.monotonic()
-            lost = self._ended() or self._hangs(min(looked - since, 2 * _TICK))
+            ended = self._ended()
+            lost = ended or self._hangs(min(looked - since, 2 * _TICK))
             if lost is not None:
-                self._on_lost(lost)
+                self._on_lost(lost, ended is not None)
                 return
         self._hang_up()
 
     def _ended(self) -> JvmLost | None:
+        if self._submitted_by is not None:
+            return _has_ended("") if self._submitted_by.is_gone() else None
         if self._parent:
             return _has_ended("") if os.getppid() != self._parent else None
         process = getattr(_gateway(), "proc", None)
         code = process.poll() if process is not None else None
         if code is None:
             return None
-        return _has_ended(f": {signal.Signals(-code).name}" if code < 0 else f": exit code {code}")
+        name = f"exit code {code}" if code >= 0 else f"signal {-code}"
+        with suppress(ValueError):  # not each signal has a name
+            name = signal.Signals(-code).name if code < 0 else name
+        return _has_ended(f": {name}")
 
     def _hangs(self, seconds: float) -> JvmLost | None:
         """Look for an answer, and ask anew.
@@ -95,12 +103,13 @@ class WatchedJvm:
             self._hang_up()
             return None
         try:
-            waiting = self._is_waiting(gateway.gateway_parameters)
+            answered = self._has_answered(gateway.gateway_parameters)
         except OSError:
             self._hang_up()
-            waiting = True
-        if not waiting:
+            answered = False
+        if answered:
             self._knows_it, self._silent = True, 0.0
+        if answered or answered is None:
             return None
         warned = self._silent >= self._timeout / 10
         self._silent += seconds if self._knows_it else 0.0
@@ -114,16 +123,17 @@ class WatchedJvm:
             )
         return None
 
-    def _is_waiting(self, parameters: Any) -> bool:
-        """Whether an answer is still to come. Asks the next question where there was none for a while."""
+    def _has_answered(self, parameters: Any) -> bool | None:
+        """Whether the last question was answered; asks the next one after a while. ``None`` if none was asked before."""
         if self._line is None:
             self._line = _Line(parameters)
-        elif not self._line.is_waiting() and time.monotonic() - self._asked >= min(_ASK_EVERY, self._timeout / 4):
+            self._asked = time.monotonic()
+            return None
+        answered = not self._line.is_waiting()
+        if answered and time.monotonic() - self._asked >= min(_ASK_EVERY, self._timeout / 4):
             self._line.send(_THE_TIME)
-        else:
-            return self._line.is_waiting()
-        self._asked = time.monotonic()
-        return False
+            self._asked = time.monotonic()
+        return answered
 
     def _hang_up(self) -> None:
         if self._line is not None:

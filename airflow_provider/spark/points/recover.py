@@ -140,6 +140,7 @@ def _go_on_from(context: RecoveryContext, point: RecoveryPoint) -> DataFrame:
         log.info("%s: partly lost, but all that reads it is finished; computed only if needed", point.title)
         context.application.left.add(point.vertex)
         return as_vertex(point.df, point.df, point.vertex)
+    context.application.left.discard(point.vertex)
     because = _because(context, point)
     if because:
         log.info("%s is computed again, because %s", point.title, "; ".join(because))

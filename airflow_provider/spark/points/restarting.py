@@ -49,14 +49,17 @@ def compute(context: RecoveryContext, point: RecoveryPoint, because: tuple[str, 
     :raises Exception: what the last try failed with, if nothing may be restarted any more
     """
     point = _with_what_was_left(context, point)
-    executions, vertex = context.executions, point.vertex
+    executions, vertex, refused = context.executions, point.vertex, context.application.refused
     elsewhere = False
     """Whether another thread may have computed it meanwhile."""
     while True:
         with context.failing_over:  # a restart makes what it has cancelled, and nobody else does
             if elsewhere and executions.state(vertex) is ExecutionState.FINISHED:
                 return
+            if elsewhere and vertex in refused:
+                raise refused[vertex]
             if free := executions.wait_until_ended([vertex], 0):
+                refused.pop(vertex, None)
                 execution = executions.begin(vertex)
                 executions.move(execution, ExecutionState.SCHEDULED)
         if not free:
@@ -80,6 +83,7 @@ def compute(context: RecoveryContext, point: RecoveryPoint, because: tuple[str, 
                     return  # a restart in another thread was first, and has computed it
                 result = _handle(context, point, error)
                 if not result.can_restart:
+                    refused[vertex] = error
                     raise
                 _restart(context, result)
             point = replace(point, df=up_to_date(context, point.df))
@@ -103,11 +107,13 @@ def _with_what_was_left(context: RecoveryContext, point: RecoveryPoint) -> Recov
     """
     application = context.application
     for vertex in map(vertex_of, point.fingerprint.upstream):
-        # In another thread's plans, or if it cannot be stored, it is computed along with what reads it.
-        with suppress(KeyError, NotStored):
-            application.left.remove(vertex)
-            compute(context, application.points[vertex])
-            application.recomputed.add(vertex)
+        with context.failing_over:
+            left = vertex in application.left
+            application.left.discard(vertex)
+        if left:  # else in another thread's plans it is computed along with what reads it
+            with suppress(NotStored):  # then here, too
+                compute(context, application.points[vertex])
+                application.recomputed.add(vertex)
     return replace(point, df=up_to_date(context, point.df))
 
 
@@ -120,7 +126,7 @@ def up_to_date(context: RecoveryContext, df: DataFrame) -> DataFrame:
         df,
         {
             vertex: partial(read_partitions, context, application.points[vertex], context.done[vertex])
-            for vertex in application.recomputed
+            for vertex in tuple(application.recomputed)
         },
     )
 
@@ -134,7 +140,8 @@ def _handle(context: RecoveryContext, point: RecoveryPoint, error: Exception) ->
         for key in unreadable_partitions(error)
         if (partition := StoredPartition.from_key(key, 0)) and master.give_up(partition)
     }
-    reached = [vertex for vertex in context.application.points if vertex not in context.application.left]
+    application = context.application
+    reached = [vertex for vertex in list(application.points) if vertex not in application.left]
     result = master.failed_vertex(point.vertex, one_line(error), causes(error), lost, reached)
     if result.refused:
         log.error("%s failed: %s. It is not restarted: %s.", point.title, result.error.rstrip("."), result.refused)

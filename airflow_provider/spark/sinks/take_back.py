@@ -123,7 +123,8 @@ class OutputAttempt:
             removed,
             rows.attempt,
         )
-        self._master.remember(name, {"status": TAKEN_BACK, "attempt": self._master.epoch})
+        reads = self._master.graph.coordinators.get(name, {}).get(READS, [])
+        self._master.remember(name, {"status": TAKEN_BACK, "attempt": self._master.epoch, READS: reads})
 
     def _take_back(self, spark: Any, name: str, write: UnfinishedWrite) -> None:
         pending = PendingOutput(spark, write.location, write.number)
@@ -154,7 +155,8 @@ class OutputAttempt:
                 " and ".join([f"{removed} of its files", *(["its pending tasks"] if was_pending else [])]),
             )
         unnamed = write.mode == "append" and not (write.watched or names) and listing_digest(files) != write.before
-        self._master.remember(name, {"status": TAKEN_BACK, "attempt": self._master.epoch, "unnamed": unnamed})
+        state = {"status": TAKEN_BACK, "attempt": self._master.epoch, "unnamed": unnamed, READS: list(write.reads)}
+        self._master.remember(name, state)
 
     def _adopt(self, spark: Any, name: str, write: UnfinishedWrite, commit: Commit) -> None:
         """Take a write as committed that came to its end without an event that says so."""

@@ -86,9 +86,11 @@ public final class EndedQueries {
     private void leave() throws Exception {
         if (this.announcements != null) {
             List queues = this.announcements.queues();
-            for (int i = queues.size() - 1; i >= 0; i--) {
-                if (queues.get(i) == this.announcements) {
-                    queues.remove(i);
+            synchronized (this.announcements.bus) { // as the bus does when it adds and removes queues
+                for (int i = queues.size() - 1; i >= 0; i--) {
+                    if (queues.get(i) == this.announcements) {
+                        queues.remove(i);
+                    }
                 }
             }
             this.announcements = null;
