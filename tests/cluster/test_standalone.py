@@ -347,10 +347,11 @@ def test_shuffle_files_are_put_back_on_other_executors(
     options = {"keep-partitions": "", "overhead-budget": "1e6", "recovery-points": "auto"}
     gate = tmp_path / "gate"
     arguments = [str(source), str(target), str(gate)]
-    first = driver.run("held_reducers.py", *arguments, fault=f"{faults.AFTER_PARTITION_EVENT}@4", options=options)
+    # Few enough for the executor without the reducer, which copies its own: it may have come late and run few tasks.
+    first = driver.run("held_reducers.py", *arguments, fault=f"{faults.AFTER_PARTITION_EVENT}@2", options=options)
     assert first.code == -signal.SIGKILL, first.log
     stored = driver.partitions("shuffle~28customer~29")
-    assert len(stored) >= 4
+    assert len(stored) >= 2
     assert all(partition.suffix == MAP_OUTPUT for partition in stored)
     gate.touch()
     second = driver.run("held_reducers.py", *arguments, options=options)

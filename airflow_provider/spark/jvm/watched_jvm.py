@@ -124,7 +124,7 @@ class WatchedJvm:
         return None
 
     def _has_answered(self, parameters: Any) -> bool | None:
-        """Whether the last question was answered; asks the next one after a while. ``None`` if none was asked before."""
+        """Whether the last question was answered; asks anew after a while. ``None`` if none was asked before."""
         if self._line is None:
             self._line = _Line(parameters)
             self._asked = time.monotonic()
