@@ -167,8 +167,7 @@ def _restart(context: RecoveryContext, result: FailureHandlingResult) -> None:
             context.master.start_over(vertex, "restarted after a failure; the failover strategy is full")
     for vertex in result.vertices_to_restart:
         if vertex != result.failed:
-            point = context.application.points[vertex]
-            compute(context, replace(point, df=up_to_date(context, point.df)))
+            compute(context, context.application.points[vertex])
             context.application.recomputed.add(vertex)
 
 

@@ -123,7 +123,7 @@ class OutputAttempt:
             removed,
             rows.attempt,
         )
-        reads = self._master.graph.coordinators.get(name, {}).get(READS, [])
+        reads = (self._master.coordinator(name) or {}).get(READS, [])
         self._master.remember(name, {"status": TAKEN_BACK, "attempt": self._master.epoch, READS: reads})
 
     def _take_back(self, spark: Any, name: str, write: UnfinishedWrite) -> None:
