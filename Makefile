@@ -3,6 +3,8 @@ SHELL := bash
 UV = $(or $(shell command -v uv),.tools/uv/bin/uv)
 RUN = $(UV) run --no-sync
 .DEFAULT_GOAL := help
+# Modules are compiled once, not by each process: half of what most of the tests' processes do.
+unexport PYTHONDONTWRITEBYTECODE
 .PHONY: help setup lint format types test test-fast coverage integration walk demo benchmark build docs lock clean
 
 help:  ## show this list
@@ -27,16 +29,17 @@ types:  ## mypy, strict
 	@tools/setup.sh
 	$(RUN) mypy
 
+QUICK = $(RUN) python -m tests.support.quick_python && $(RUN) python -m tests.support.quick_jvm
 TESTS = $(RUN) pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 test:  ## the main claims, two files at a time; make test ARGS="-k fencing" for some
 	@tools/setup.sh java
-	$(RUN) python -m tests.support.quick_jvm
+	$(QUICK)
 	$(TESTS) -m "not integration" $(ARGS)
 
 integration:  ## the rest of what CI runs: Airflow, browser, clusters, gateway, killed drivers, versions of Spark
 	@tools/setup.sh java gateway browser sparks iceberg
-	$(RUN) python -m tests.support.quick_jvm
+	$(QUICK)
 	$(TESTS) -m integration $(ARGS)
 
 test-fast:  ## only the tests that start no Spark, no Airflow and no other processes
@@ -52,7 +55,7 @@ walk:  ## hours: all that these two skip; every query of TPC-H (scale 1) and TPC
 
 ablate:  ## take each mechanism of recovery away, and see its tests fail; make ablate ARGS="17 25" for some rows
 	@tools/setup.sh java
-	$(RUN) python -m tests.support.quick_jvm
+	$(QUICK)
 	$(RUN) python -m tests.ablation $(ARGS)
 
 demo:  ## kill a Spark driver under a real Airflow and see its retry reuse what survived; ARGS="--stay" to look around

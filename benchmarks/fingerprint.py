@@ -23,7 +23,7 @@ def compare(rounds: int) -> dict[str, Any]:
 
     from airflow_provider.spark.application import ApplicationState
     from airflow_provider.spark.identity.draws import Draws
-    from airflow_provider.spark.identity.plan_identity import PlanReader
+    from airflow_provider.spark.identity.plan_identity import read_plan
 
     spark = (
         SparkSession.builder.master("local[2]")
@@ -39,11 +39,11 @@ def compare(rounds: int) -> dict[str, Any]:
             df = df.union(other)
         analyzed = df._jdf.queryExecution().analyzed()
         nodes = analyzed.toJSON().count('"class":"org.apache.spark.sql.catalyst.plans.logical.')
-        reader = PlanReader(spark, SimpleNamespace(application=ApplicationState(), draws=Draws()))
+        known = SimpleNamespace(application=ApplicationState(), draws=Draws())
         ours, json = [], []
         for _ in range(rounds):
             started = time.perf_counter()
-            description = reader.read(analyzed)
+            description = read_plan(spark, known, analyzed)
             ours.append(time.perf_counter() - started)
             started = time.perf_counter()
             analyzed.toJSON()

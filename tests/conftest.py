@@ -7,8 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
+import tests.support.startup.sitecustomize  # noqa: F401 - before anything of Airflow's
 from tests.support.durations import Durations, kept_durations, longest_first
 from tests.support.quick_jvm import WITHOUT_COMPILER
+from tests.support.quick_python import keep_no_more
 from tests.support.s3_gateway import INSTALL, REQUIRED, S3Server, missing_programs
 from tests.support.s3_gateway import s3_gateway as run_gateway
 
@@ -35,6 +37,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             if item.get_closest_marker("walk"):
                 item.add_marker(pytest.mark.skip(reason="takes long; its like runs here, and it with make walk"))
     items[:] = longest_first(items, kept_durations())
+
+
+def pytest_collection_finish() -> None:
+    keep_no_more()
 
 
 def needs_gateway(item: pytest.Item) -> bool:

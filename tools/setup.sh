@@ -9,12 +9,15 @@
 #   s3a:     Hadoop's S3A for Spark 3.5, for the long tests of s3a:// (181 MB to fetch), in .tools/jars/s3a
 #   iceberg: Iceberg for Spark 3.5, in .tools/jars/iceberg
 # Debian packages are installed only as root and where there is apt-get; elsewhere it says what to do.
+# Packages, the environment and other Sparks need nothing of each other, and are installed side by side.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 OLDEST_JAVA=17
 JAVA_PACKAGE=openjdk-17-jre-headless
 GATEWAY_PACKAGES=(radosgw ceph-mon ceph-osd ceph-common)
 BROWSER_PACKAGES=(chromium chromium-driver fonts-dejavu-core)
+# Each of many processes would do it anew.
+COMPILED_FOR_DRIVERS="pyspark.daemon pyspark.worker pyspark.sql.functions pandas pyarrow.parquet"
 
 say() { echo "setup: $*" >&2; }
 
@@ -31,12 +34,37 @@ apt_quietly() {
     rm -f "$log"
 }
 
-apt_updated=
 apt_install() {
     say "installing $*"
-    [ -n "$apt_updated" ] || apt_quietly update
-    apt_updated=yes
+    apt_quietly update
     apt_quietly install --no-install-recommends "$@"
+}
+
+beside=()
+side_by_side() {
+    set -m # a process group each, to be ended as a whole
+    "$@" </dev/null &
+    set +m
+    beside+=($!)
+}
+
+# One that fails ends the setup, but the others go to their end.
+wait_for_all() {
+    local process failed=
+    trap end_all INT TERM
+    for process in "${beside[@]}"; do
+        wait "$process" || failed=yes
+    done
+    trap - INT TERM
+    [ -z "$failed" ] || exit 1
+}
+
+end_all() {
+    local process
+    for process in "${beside[@]}"; do
+        kill -- "-$process" 2>/dev/null || true
+    done
+    exit 130
 }
 
 python_for_tools() {
@@ -84,7 +112,7 @@ setup_java() {
         return
     fi
     if may_install && [ -z "${JAVA_HOME:-}" ]; then
-        apt_install "$JAVA_PACKAGE"
+        packages+=("$JAVA_PACKAGE")
         return
     fi
     say "Spark needs Java $OLDEST_JAVA or newer; found: ${found:-none}${JAVA_HOME:+ in JAVA_HOME=$JAVA_HOME}."
@@ -101,7 +129,7 @@ setup_gateway() {
         return
     fi
     if may_install; then
-        apt_install "${GATEWAY_PACKAGES[@]}"
+        packages+=("${GATEWAY_PACKAGES[@]}")
         return
     fi
     say "Ceph's object gateway is not installed: the tests against it will be skipped."
@@ -113,7 +141,7 @@ setup_browser() {
         return
     fi
     if may_install; then
-        apt_install "${BROWSER_PACKAGES[@]}"
+        packages+=("${BROWSER_PACKAGES[@]}")
         return
     fi
     say "Chromium and chromedriver are not installed: the test of the page in Airflow's UI will be skipped."
@@ -121,18 +149,22 @@ setup_browser() {
 }
 
 # What a cluster needs and no more, in the locked versions: no Airflow, and this package comes with the job.
+install_spark() {
+    local version=$1 home=.tools/sparks/$1
+    say "installing Spark $version into $home"
+    "$UV" venv --quiet --clear --python 3.11 "$home" &&
+        "$UV" export --locked --quiet --no-dev --extra spark --no-hashes --no-emit-project \
+            --no-emit-package pyspark --no-emit-package py4j >"$home/needs.txt" &&
+        "$UV" pip install --quiet --python "$home/bin/python" "pyspark==$version" -r "$home/needs.txt" &&
+        PYTHONDONTWRITEBYTECODE='' "$home/bin/python" -c "import ${COMPILED_FOR_DRIVERS// /, }" &&
+        touch "$home/complete" ||
+        say "Spark $version could not be installed: the tests with it will be skipped."
+}
+
 setup_sparks() {
-    local version home
+    local version
     for version in $(<tools/spark-versions.txt); do
-        home=.tools/sparks/$version
-        [ ! -e "$home/complete" ] || continue
-        say "installing Spark $version into $home"
-        "$UV" venv --quiet --clear --python 3.11 "$home" &&
-            "$UV" export --locked --quiet --no-dev --extra spark --no-hashes --no-emit-project \
-                --no-emit-package pyspark --no-emit-package py4j >"$home/needs.txt" &&
-            "$UV" pip install --quiet --python "$home/bin/python" "pyspark==$version" -r "$home/needs.txt" &&
-            touch "$home/complete" ||
-            say "Spark $version could not be installed: the tests with it will be skipped."
+        [ -e ".tools/sparks/$version/complete" ] || side_by_side install_spark "$version"
     done
 }
 
@@ -153,17 +185,27 @@ fetch_jars() {
 setup_s3a() { fetch_jars s3a sagemaker-pyspark==1.4.5 no-binary; }
 
 setup_iceberg() {
-    setup_sparks
-    local jars
-    jars=$(echo .tools/sparks/3.5.*/lib/python*/site-packages/pyspark/jars)
-    fetch_jars iceberg snowpark-connect-deps-iceberg==1.0.3 only-binary "$jars"
+    local spark_jars
+    spark_jars=$(echo .tools/sparks/3.5.*/lib/python*/site-packages/pyspark/jars)
+    fetch_jars iceberg snowpark-connect-deps-iceberg==1.0.3 only-binary "$spark_jars"
 }
 
 setup_uv
+packages=()
+other_sparks= jars=
 for part in "$@"; do
     case $part in
-        java | gateway | browser | sparks | s3a | iceberg) "setup_$part" ;;
+        java | gateway | browser) "setup_$part" ;;
+        sparks) other_sparks=yes ;;
+        iceberg) other_sparks=yes jars+=" $part" ;;
+        s3a) jars+=" $part" ;;
         *) say "unknown part '$part': java, gateway, browser, sparks, s3a or iceberg"; exit 2 ;;
     esac
 done
-"$UV" sync --locked --quiet
+side_by_side "$UV" sync --locked --quiet
+[ ${#packages[@]} = 0 ] || side_by_side apt_install "${packages[@]}"
+[ -z "$other_sparks" ] || setup_sparks
+wait_for_all
+for part in $jars; do
+    "setup_$part"
+done

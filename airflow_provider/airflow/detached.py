@@ -100,25 +100,21 @@ def start_detached(
     :raises OSError: it cannot be started
     """
     try:
-        return _start(command, environment, output)
+        with output.open("ab") as file:
+            # The driver inherits the lock with the open file, and keeps it as long as anybody can write to it.
+            with suppress(OSError):
+                fcntl.flock(file, fcntl.LOCK_SH)
+            return subprocess.Popen(  # noqa: S603 - the command is the one that SparkSubmitHook would start
+                list(command),
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, **(environment or {})},
+                start_new_session=True,
+            )
     except OSError:
         output.unlink(missing_ok=True)
         raise
-
-
-def _start(command: Sequence[str], environment: Mapping[str, str] | None, output: Path) -> subprocess.Popen[bytes]:
-    with output.open("ab") as file:
-        # The driver inherits the lock with the open file, and keeps it as long as anybody can write to it.
-        with suppress(OSError):
-            fcntl.flock(file, fcntl.LOCK_SH)
-        return subprocess.Popen(  # noqa: S603 - the command is the one that SparkSubmitHook would start
-            list(command),
-            stdin=subprocess.DEVNULL,
-            stdout=file,
-            stderr=subprocess.STDOUT,
-            env={**os.environ, **(environment or {})},
-            start_new_session=True,
-        )
 
 
 class Output:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any
 
 from airflow_provider.core.errors import ConfigurationError
 from airflow_provider.core.options import RecoveryOptions, StorageOptions
-from airflow_provider.core.spark_conf import LOCATION, option_names
+from airflow_provider.core.spark_conf import known_settings, settings_of
 
 
 @dataclass(frozen=True)
@@ -30,11 +30,6 @@ class RecoverySettings:
 
 SECRET = "integrity_secret"  # noqa: S105 - the name of one
 """Field of the connection; its name makes Airflow mask it."""
-
-
-def known_settings() -> set[str]:
-    """Return the names of all settings."""
-    return {*LOCATION, *option_names()}
 
 
 def merge_settings(*layers: tuple[str, Mapping[str, Any]]) -> RecoverySettings:
@@ -67,14 +62,9 @@ def merge_settings(*layers: tuple[str, Mapping[str, Any]]) -> RecoverySettings:
     return RecoverySettings(
         event_store=str(values["event_store"]).strip(),
         aws_conn_id=str(values.get("aws_conn_id", "")).strip(),
-        options=RecoveryOptions.from_mapping(_of(RecoveryOptions, values)),
-        storage=StorageOptions.from_mapping(_of(StorageOptions, values)),
+        options=RecoveryOptions.from_mapping(settings_of(RecoveryOptions, values)),
+        storage=StorageOptions.from_mapping(settings_of(StorageOptions, values)),
     )
-
-
-def _of(group: type, values: Mapping[str, Any]) -> dict[str, Any]:
-    names = {item.name for item in fields(group)}
-    return {name: value for name, value in values.items() if name in names}
 
 
 KEY = "spark_recovery"

@@ -11,7 +11,6 @@ import logging
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -90,7 +89,7 @@ def renew(order: Mapping[str, Any]) -> None:
     folder = hold(Path(order["folder"]))
     try:
         driver, session, said = Process(order["driver"], order["started"]), None, ""
-        while not _ended_within(driver, order["every"]):
+        while not driver.wait(order["every"], min(order["every"], _POLL)):
             try:
                 session = session or _session(order["connection"], order["region"])
                 write_credentials(session, folder / FILE, lambda _: None)
@@ -103,17 +102,6 @@ def renew(order: Mapping[str, Any]) -> None:
                 said = problem
     finally:
         remove_held(folder)
-
-
-def _ended_within(driver: Process, seconds: float) -> bool:
-    """Wait; whether the driver has ended within so many seconds."""
-    deadline = time.monotonic() + seconds
-    while not driver.is_gone():
-        left = deadline - time.monotonic()
-        if left <= 0:
-            return False
-        time.sleep(min(left, _POLL))
-    return True
 
 
 def _session(parts: Mapping[str, Any], region: str) -> boto3.Session:

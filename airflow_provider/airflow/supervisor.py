@@ -20,7 +20,7 @@ from airflow_provider.core.takeover import LastAttempt
 from airflow_provider.storage.acknowledgement import take_notice
 from airflow_provider.storage.cancelling import cancel
 from airflow_provider.storage.claims import Claim, Claims
-from airflow_provider.storage.event_store import JobEventLog
+from airflow_provider.storage.event_log import JobEventLog
 from airflow_provider.storage.inspection import look_at_last
 from airflow_provider.storage.liveness import Life, Liveness, wait_for_end
 from airflow_provider.storage.object_store import ObjectStore
@@ -83,7 +83,7 @@ class JobSupervisor:
         last = look_at_last(
             self._store, self._prefix, claim, self.replay(), lives=lambda: claim.epoch > lost and self._lives(claim)
         )
-        driver = self._claims.driver_before(claim.epoch) if claim.cancels else claim
+        driver = next(self._claims.drivers_before(claim.epoch), None) if claim.cancels else claim
         if driver is None or not is_another_run(self._run, driver.run):
             return last
         if last.alive:

@@ -10,7 +10,7 @@ from airflow_provider.core.job import JobId
 from airflow_provider.core.option_types import parse_duration
 from airflow_provider.core.options import RecoveryOptions
 from airflow_provider.core.run_request import add_store_arguments, storage_options
-from airflow_provider.storage.discarding import discard, release
+from airflow_provider.storage.discarding import discard
 from airflow_provider.storage.uris import open_store
 
 
@@ -42,11 +42,8 @@ def run(parsed: argparse.Namespace, *, delete: bool) -> int:
     store = open_store(parsed.event_store, storage_options(parsed))
     prefix = JobId.parse(parsed.job_id).prefix
     by, timeout = _user(), parse_duration(parsed.timeout, "timeout")
-    if delete:
-        made, partitions = release(store, prefix, by=by, timeout=timeout)
-        said = f" {partitions:,} partitions deleted."
-    else:
-        made, said = discard(store, prefix, by=by, timeout=timeout), ""
+    made, partitions = discard(store, prefix, by=by, timeout=timeout, delete=delete)
+    said = f" {partitions:,} partitions deleted." if delete else ""
     print(f"Discarded up to attempt {made.epoch}. The next attempt starts afresh.{said}")  # noqa: T201
     return 0
 

@@ -5,7 +5,7 @@ A run of equal states is its letter and its length: ``r8c3m`` is eight reused, t
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from itertools import groupby
 
 from airflow_provider.core.graph import Vertex
@@ -23,9 +23,9 @@ def partition_states(vertex: Vertex, epoch: int, lost: Collection[int] = ()) -> 
     :param lost: indexes that were given up, stored again since or not
     """
     states = [MISSING] * vertex.initialized.parallelism
-    if vertex.has_finished:
+    if vertex.has_finished and not vertex.released:
         states = [LOST] * vertex.initialized.parallelism
-    for index in lost:
+    for index in lost if not vertex.released else ():
         if index < len(states):
             states[index] = LOST
     for index, partition in vertex.partitions.items():
@@ -43,8 +43,5 @@ def merge_cells(states: str, size: int) -> str:
     """Return one letter for each *size* partitions: the one that most wants to be seen."""
     if size <= 1:
         return states
-    return "".join(_worst(states[start : start + size]) for start in range(0, len(states), size))
-
-
-def _worst(states: Iterable[str]) -> str:
-    return min(states, key=_WORST_FIRST.index)
+    cells = (states[start : start + size] for start in range(0, len(states), size))
+    return "".join(min(cell, key=_WORST_FIRST.index) for cell in cells)

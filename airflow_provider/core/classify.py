@@ -6,12 +6,14 @@ that is known to read it needs it no more; used if it is still there, not comput
 ``RELEASE``: belongs to nothing any more.
 
 A snapshot may be taken at any mixture of fully finished, partially finished and running. One thing cannot be: that a
-vertex has fully finished and one that it reads never had. A checkpoint returns when its vertex is sealed, so whatever
-reads it comes later. Events that say otherwise were not written by one job, and nothing of them is reused. A vertex
-that had finished may have lost partitions since, which are computed again when they are needed: no contradiction. Nor
-is it one that a shuffle was kept in part: what reads it reads Spark's own files.
+vertex has finished, in full or in part, and one that it reads never had in full. A checkpoint returns when its vertex
+is sealed, so whatever reads it comes later. Events that say otherwise were not written by one job, and nothing of them
+is reused. A vertex that had finished may have lost partitions since, or a restart has reset it, and they are computed
+again when they are needed: no contradiction. Nor is it one that a shuffle was kept in part: what reads it reads Spark's
+own files.
 
-Source: FLIP-147, which validates on restore that the predecessors of a fully finished operator are fully finished.
+Source: FLIP-147, which validates on restore that the predecessors of a fully finished operator are fully finished, and
+those of a partially finished one too where each of its tasks reads all of theirs: here each partition may.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from collections.abc import Mapping
 
 from airflow_provider.core.events import SHUFFLE
 from airflow_provider.core.graph import ExecutionGraph, Vertex
-from airflow_provider.core.unfinished_write import READS, SINK, WRITTEN
+from airflow_provider.core.unfinished_write import READS, SINK, is_written
 
 
 class Need(enum.StrEnum):
@@ -89,7 +91,7 @@ def _read_by_outputs(graph: ExecutionGraph) -> tuple[set[str], set[str]]:
     for name, state in graph.coordinators.items():
         reads = state.get(READS) if name.startswith(SINK) and isinstance(state, dict) else None
         if isinstance(reads, list):
-            (written if state.get("status") == WRITTEN else unwritten).update(map(str, reads))
+            (written if is_written(state) else unwritten).update(map(str, reads))
     return written, unwritten
 
 
@@ -121,11 +123,13 @@ def contradiction(graph: ExecutionGraph) -> str:
     """
     named = {identity: vertex for identity, vertex in graph.vertices.items() if vertex.initialized.rule != SHUFFLE}
     for vertex in graph.vertices.values():
-        if finished_status(vertex) is not FinishedStatus.FULLY_FINISHED:
+        status = finished_status(vertex)
+        if status is FinishedStatus.RUNNING:
             continue
         for upstream in vertex.initialized.upstream:
             producer = named.get(upstream)
             if producer is not None and not producer.has_finished:
                 name, read = vertex.initialized.name, producer.initialized.name
-                return f"{name} has finished, but {read}, which it reads, never has"
+                extent = "" if status is FinishedStatus.FULLY_FINISHED else " in part"
+                return f"{name} has finished{extent}, but {read}, which it reads, never has"
     return ""

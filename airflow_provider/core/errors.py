@@ -89,6 +89,12 @@ class JvmLost(RecoveryError):
     retryable = True
 
 
+class ResetFailed(RecoveryError):
+    """A source was pinned anew in the middle of an attempt, and the script's own ``on_reset`` failed."""
+
+    retryable = True
+
+
 class JobAlreadyRunning(RecoveryError):
     """An earlier attempt's driver still lives although it has been fenced."""
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar
 
 from airflow_provider.core.errors import EventFormatError
 
@@ -40,9 +40,11 @@ class AttemptStarted(JobEvent):
 
     :ivar abandoned: it had to, because what is earlier cannot be trusted; counts as a restart of the job
     :ivar another_run: what is earlier belongs to another DAG run of the same name, its outputs included
+    :ivar series: the same for attempts of which each is an automatic retry of the last one; empty text if nobody can
+        say whether this one is
     """
 
-    VERSION: ClassVar[int] = 3
+    VERSION: ClassVar[int] = 4
 
     fresh: bool = False
     abandoned: bool = False
@@ -51,6 +53,7 @@ class AttemptStarted(JobEvent):
     application: str = ""
     host: str = ""
     another_run: bool = False
+    series: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,9 +95,11 @@ class VertexInitialized(JobEvent):
     :ivar because: why it is computed although an earlier attempt stored it or one of its name, one phrase each
     :ivar rule: :data:`SHUFFLE` where auto mode keeps a shuffle, whose partitions are the outputs of its map tasks;
         empty text where the script says ``checkpoint``
+    :ivar purposes: what the queries are for in which a shuffle was seen: outputs by the names of their coordinators;
+        empty text where a retry runs the query again, or nobody knows
     """
 
-    VERSION: ClassVar[int] = 3
+    VERSION: ClassVar[int] = 4
 
     vertex: str
     name: str
@@ -108,6 +113,7 @@ class VertexInitialized(JobEvent):
     layout_spec: dict[str, Any] = field(default_factory=dict)
     because: tuple[str, ...] = ()
     rule: str = ""
+    purposes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,6 +172,13 @@ class VertexReused(JobEvent):
 
 
 @dataclass(frozen=True, kw_only=True)
+class VertexReleased(JobEvent):
+    """All that reads the vertex is committed: its partitions are deleted after this, and never used again."""
+
+    vertex: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class VertexSkipped(JobEvent):
     """The attempt reached a recovery point and did not record it, for the reason given."""
 
@@ -177,9 +190,10 @@ class VertexSkipped(JobEvent):
 class FailureHandled(JobEvent):
     """A vertex failed, and it is decided what is restarted (Flink's ``FailureHandlingResult``).
 
-    :ivar vertex: the one that failed; empty text where recovery of the whole job was abandoned
+    :ivar vertex: the one that failed, or the action, ``action/<its name>``; empty text where recovery of the whole job
+        was abandoned
     :ivar error: one line
-    :ivar restarted: vertices that run again, upstream first; empty if none does
+    :ivar restarted: vertices, and the action, that run again, upstream first; empty if nothing does
     :ivar refused: why none does
     :ivar delay: seconds before the restart
     :ivar memory: what the restart strategy remembers from now on
@@ -232,22 +246,6 @@ class JobFailed(JobEvent):
     unrecoverable: bool = False
     store_retries: int = 0
 
-
-AnyEvent: TypeAlias = (
-    AttemptStarted
-    | JobStateChanged
-    | SparkApplicationStarted
-    | VertexInitialized
-    | PartitionFinished
-    | PartitionsReset
-    | VertexFinished
-    | VertexReused
-    | VertexSkipped
-    | FailureHandled
-    | CoordinatorSnapshot
-    | JobFinished
-    | JobFailed
-)
 
 _TYPES: dict[str, type[JobEvent]] = {cls.__name__: cls for cls in JobEvent.__subclasses__()}
 _FIELDS = {cls: {item.name: str(item.type) for item in dataclasses.fields(cls)} for cls in _TYPES.values()}

@@ -4,6 +4,9 @@ A region is what lies between two materialised boundaries. Every vertex is mater
 input that cannot be read any more pulls in the region that produces it, as Flink's does, and there only the lost
 partitions are computed again. ``full`` restarts all vertices that the attempt has come to.
 
+An action (a collect, a write) is no vertex, and is restarted as one: what it reads is stored, or is computed along with
+it. ``full`` also gives up the shuffles that auto mode keeps, which the restart then runs again.
+
 A vertex that is not deterministic and has finished cannot be restarted inside the application: others are derived from
 the incarnation that would be lost. That is a global failure, which the next attempt deals with from the top.
 
@@ -16,16 +19,20 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
+from airflow_provider.core.events import SHUFFLE
 from airflow_provider.core.failure import Cause, unrecoverable
 from airflow_provider.core.graph import ExecutionGraph
 from airflow_provider.core.restart_strategy import RestartMemory, RestartStrategy
+
+ACTION = "action/"
+"""Begins what stands for an action in the place of a vertex."""
 
 
 @dataclass(frozen=True)
 class FailureHandlingResult:
     """What to do about a failure.
 
-    :ivar failed: the vertex that failed
+    :ivar failed: the vertex or the action that failed
     :ivar error: its error in one line
     :ivar vertices_to_restart: upstream first; empty if nothing is restarted
     :ivar delay: seconds to wait before the restart
@@ -50,10 +57,19 @@ class FailureHandlingResult:
         return not self.refused
 
 
+def kept_shuffles(graph: ExecutionGraph, epoch: int) -> list[str]:
+    """Return the shuffles that auto mode keeps, and that attempt *epoch* has come to."""
+    return [
+        identity
+        for identity, vertex in graph.vertices.items()
+        if vertex.initialized.rule == SHUFFLE and epoch in vertex.reached_by
+    ]
+
+
 def vertices_to_restart(
     graph: ExecutionGraph, failed: str, lost: Collection[str], strategy: str, reached: Iterable[str]
 ) -> tuple[str, ...]:
-    """Return what has to run again, upstream first, the failed vertex last.
+    """Return what has to run again, upstream first, what has failed last.
 
     :param lost: vertices of which stored partitions cannot be read any more
     :param strategy: ``region`` or ``full``

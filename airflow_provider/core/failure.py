@@ -5,11 +5,15 @@ parse, a plan that does not resolve, a wrong option, and whatever the user decla
 Everything else may be chance. Only explicit causes count (``raise … from``, Java's ``Caused by``): an error that is
 raised while another one is being handled may well be another matter.
 
+What an action fails with is a failure of Spark's only if a job has failed: its tasks have thrown, or the scheduler has
+given it up. The rest is the script's own to answer: a plan that Spark refuses, a job that the script has cancelled.
+
 Source: Flink's ``ThrowableClassifier`` and ``SuppressRestartsException``.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -47,6 +51,23 @@ _MAY_APPEAR = ("TABLE_OR_VIEW", "PATH", "SCHEMA", "CATALOG", "ROUTINE", "UNABLE_
 """Starts of conditions for what may be there at the next try, because another task makes it, or is not gone yet."""
 
 
+_FILE_GONE = ("FileNotFoundException", "SparkFileNotFoundException")
+_FILE_GONE_CONDITION = "FAILED_READ_FILE.FILE_NOT_EXIST"
+"""Spark 4's words for it; 3.5 has an exception of its own."""
+
+
+def file_gone(chain: Iterable[Cause]) -> bool:
+    """Whether something failed because a file that it reads is not there any more."""
+    return any(
+        cause.type in _FILE_GONE or _FILE_GONE_CONDITION in (cause.condition, *_in_brackets(cause.message))
+        for cause in chain
+    )
+
+
+def _in_brackets(message: str) -> list[str]:
+    return re.findall(r"\[([A-Z_.]+)\]", message)
+
+
 def unrecoverable(chain: Iterable[Cause]) -> Cause | None:
     """Return the cause because of which no restart can help, ``None`` if one may."""
     for cause in chain:
@@ -56,3 +77,17 @@ def unrecoverable(chain: Iterable[Cause]) -> Cause | None:
         if cause.type in _UNRECOVERABLE and not may_appear:
             return cause
     return None
+
+
+_OF_A_JOB = re.compile(
+    r"^\s*at org\.apache\.spark\.(?:scheduler\.(?:DAGScheduler|Task)|executor\.Executor\$TaskRunner)\b", re.MULTILINE
+)
+_CANCELLED = re.compile(r"\bJob \d+ cancelled\b|\bSPARK_JOB_CANCELLED\b|\bOPERATION_CANCELED\b")
+
+
+def of_a_job(trace: str) -> bool:
+    """Whether a stack trace of the JVM is that of a Spark job which has failed, and was not cancelled.
+
+    :param trace: with those of its causes; empty text where an error has none
+    """
+    return _OF_A_JOB.search(trace) is not None and _CANCELLED.search(trace) is None

@@ -32,23 +32,8 @@ AFTER_SINK_COMMIT = "after-sink-commit"
 BEFORE_JOB_FINISHED = "before-job-finished"
 AFTER_JOB_FINISHED = "after-job-finished"
 
-POINTS = (
-    BEFORE_FIRST_EVENT,
-    DURING_RECONCILIATION,
-    WITHIN_MULTIPART_UPLOAD,
-    AFTER_PARTITION_PUT,
-    AFTER_PARTITION_EVENT,
-    BEFORE_FLUSH,
-    AFTER_FLUSH,
-    BEFORE_VERTEX_FINISHED,
-    AFTER_VERTEX_FINISHED,
-    BEFORE_SNAPSHOT,
-    AFTER_SNAPSHOT,
-    AFTER_FAILURE_HANDLED,
-    AFTER_COORDINATOR_SNAPSHOT,
-    AFTER_SINK_COMMIT,
-    BEFORE_JOB_FINISHED,
-    AFTER_JOB_FINISHED,
+POINTS = tuple(
+    point for name, point in list(vars().items()) if name.startswith(("BEFORE_", "DURING_", "WITHIN_", "AFTER_"))
 )
 
 _passed: dict[str, int] = {}

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from airflow_provider.core import events as ev
-from airflow_provider.core.loss import Loss, first_start_lost, not_determined
+from airflow_provider.core.loss import LOST, Loss, attempt_of_loss, first_start_lost, not_determined, state_of_loss
 from airflow_provider.core.partition_record import PartitionRecord
 from airflow_provider.core.unfinished_write import of_a_fresh_start
 
@@ -51,6 +51,8 @@ class Vertex:
     finished: bool = False
     has_finished: bool = False
     """It has finished at least once, whatever has been lost or reset since."""
+    released: bool = False
+    """Its partitions were deleted while the job ran, because all that reads it was committed."""
     reached_by: set[int] = field(default_factory=set)
     """Attempts whose script came to this recovery point."""
     storing_seconds: dict[int, float] = field(default_factory=dict)
@@ -62,6 +64,11 @@ class Vertex:
     def complete(self) -> bool:
         """Whether every partition is recorded."""
         return len(self.partitions) == self.initialized.parallelism
+
+    @property
+    def bytes(self) -> int:
+        """Stored bytes of all recorded partitions."""
+        return sum(record.bytes for record in self.partitions.values())
 
     @property
     def missing(self) -> list[int]:
@@ -108,6 +115,8 @@ class Attempt:
     store_retries: int = 0
     """Requests to the event store that the driver had to repeat."""
     skipped: list[ev.VertexSkipped] = field(default_factory=list)
+    series: str = ""
+    """The same for automatic retries of each other; empty text if nobody can say whether it is one."""
 
 
 class ExecutionGraph:
@@ -127,6 +136,10 @@ class ExecutionGraph:
         """What the driver alone knows, by the name of who knows it, as plain JSON; a snapshot keeps it."""
         self.claimed = 0
         """Partitions that the vertices have together, there or missing."""
+        self.held = 0
+        """Bytes of all partitions that are recorded now."""
+        self.most_held = 0
+        """The most bytes that were ever recorded at one time."""
         self.bounded = True
         """Vertices that claim too many partitions are ignored; a driver's own, which it really has, are not."""
         self._handlers: dict[type[ev.JobEvent], Callable[[Any], None]] = {
@@ -138,6 +151,7 @@ class ExecutionGraph:
             ev.PartitionsReset: self._partitions_reset,
             ev.VertexFinished: self._vertex_finished,
             ev.VertexReused: self._vertex_reused,
+            ev.VertexReleased: self._vertex_released,
             ev.VertexSkipped: self._vertex_skipped,
             ev.FailureHandled: self._failure_handled,
             ev.CoordinatorSnapshot: self._coordinator_snapshot,
@@ -156,6 +170,7 @@ class ExecutionGraph:
         twin.attempts = {epoch: replace(a, skipped=list(a.skipped)) for epoch, a in self.attempts.items()}
         twin.vertices = {identity: vertex.copy() for identity, vertex in self.vertices.items()}
         twin.base_epoch, twin.claimed = self.base_epoch, self.claimed
+        twin.held, twin.most_held = self.held, self.most_held
         twin.problems = list(self.problems)
         twin.abandoned, twin.gap = self.abandoned, self.gap
         twin.coordinators = dict(self.coordinators)
@@ -183,16 +198,29 @@ class ExecutionGraph:
             if (vertex := self.vertices[identity]).partitions
         ]
         for vertex in given_up:
-            vertex.forget_partitions()
+            self._forget(vertex)
         if given_up:
             names = ", ".join(vertex.initialized.name for vertex in given_up)
             self.note(f"{names} given up: not deterministic, and block {loss.block} may have told of its recomputation")
         for vertex in self.vertices.values():
             vertex.has_finished = True  # the record of that may be among the lost ones
-        self.coordinators.clear()
-        first = first_start_lost(loss, self.newest.epoch if self.newest is not None else 0)
+        newest = self.newest.epoch if self.newest is not None else 0
+        self.coordinators[LOST] = state_of_loss(loss, newest)
+        first = first_start_lost(loss, newest)
         if first is not None:
             self.gap = first if self.gap is None else min(self.gap, first)
+
+    def only_retried_since(self, epoch: int) -> bool:
+        """Whether every attempt after *epoch* certainly is an automatic retry of the one before it.
+
+        An attempt of which nothing is recorded may have been ended by somebody, so it is none.
+        """
+        newest = self.newest
+        series = {
+            self.attempts[each].series if each in self.attempts else ""
+            for each in range(epoch, newest.epoch + 1 if newest is not None else epoch)
+        }
+        return len(series) == 1 and "" not in series
 
     def must_start_afresh(self, epoch: int) -> str:
         """Return why attempt *epoch*, which comes after all events, may reuse nothing; empty text if it may."""
@@ -224,7 +252,7 @@ class ExecutionGraph:
             return
         if event.fresh:
             restarts = self.coordinators.get(RESTART_STRATEGY, {})
-            left = {} if event.another_run else self._left_in_sinks(event.epoch)
+            left = {} if event.another_run else self._left_in_sinks(event)
             self._clear_vertices()
             self.coordinators.clear()
             self.coordinators |= left
@@ -240,17 +268,24 @@ class ExecutionGraph:
             abandoned=event.abandoned,
             reason=event.reason,
             host=event.host,
+            series=event.series,
         )
 
     def _clear_vertices(self) -> None:
         self.vertices.clear()
-        self.claimed = 0
+        self.claimed = self.held = 0
 
-    def _left_in_sinks(self, epoch: int) -> dict[str, Any]:
-        """Return what is remembered of rows that were added: they are taken back even if nothing is reused."""
-        if self.newest is None or self.newest.state is JobState.FINISHED:
-            return {}
-        return of_a_fresh_start(self.coordinators, epoch)
+    def _left_in_sinks(self, event: ev.AttemptStarted) -> dict[str, Any]:
+        """Return what is remembered of rows that were added: they are taken back even if nothing is reused.
+
+        Not those of an attempt whose success may be among the records that are lost: they are the job's result.
+        """
+        newest, lost = self.newest, attempt_of_loss(self.coordinators)
+        finished = newest is None or newest.state is JobState.FINISHED
+        left = {LOST: self.coordinators[LOST]} if lost and (event.abandoned or not finished) else {}
+        if newest is None or finished or (newest.epoch <= lost and not newest.state.terminal):
+            return left
+        return {**of_a_fresh_start(self.coordinators, event.epoch), **left}
 
     def _job_state_changed(self, event: ev.JobStateChanged) -> None:
         try:
@@ -269,15 +304,20 @@ class ExecutionGraph:
             most = ev.MOST_PARTITIONS_OF_JOB
             self.note(f"{event.vertex} ignored: the job's vertices claim more than {most} partitions")
             if vertex is not None:
-                vertex.forget_partitions()
+                self._forget(vertex)
             return
         self.claimed = claimed
         if vertex is None:
-            vertex = self.vertices[event.vertex] = Vertex(event)
+            vertex = self.vertices[event.vertex] = Vertex(event, has_finished=self._finished_in_lost(event.vertex))
         elif (event.layout, event.parallelism) != (vertex.initialized.layout, vertex.initialized.parallelism):
-            vertex.forget_partitions()
-        vertex.initialized = event
+            self._forget(vertex)
+        vertex.initialized, vertex.released = event, False
         vertex.reached_by.add(event.epoch)
+
+    def _finished_in_lost(self, identity: str) -> bool:
+        """Whether a vertex that is met for the first time must have finished before: what has read it is known."""
+        readers = self.vertices.values() if LOST in self.coordinators else ()
+        return any(identity in reader.initialized.upstream for reader in readers)
 
     def _partition_finished(self, event: ev.PartitionFinished) -> None:
         vertex = self.vertices.get(event.vertex)
@@ -285,21 +325,28 @@ class ExecutionGraph:
             self.note(f"partition {event.index} of {event.vertex} ignored: its vertex or layout is unknown")
         elif not 0 <= event.index < vertex.initialized.parallelism:
             self.note(f"partition {event.index} of {event.vertex} ignored: there is no such index")
-        else:
-            vertex.own_partitions().setdefault(
-                event.index,
-                PartitionRecord.of(event.key, event.rows, event.bytes, event.checksum, event.duration, event.attempt),
+        elif event.index not in vertex.partitions:
+            vertex.own_partitions()[event.index] = PartitionRecord.of(
+                event.key, event.rows, event.bytes, event.checksum, event.duration, event.attempt
             )
+            self.held += event.bytes
+            self.most_held = max(self.most_held, self.held)
 
     def _partitions_reset(self, event: ev.PartitionsReset) -> None:
         vertex = self.vertices.get(event.vertex)
         if vertex is None:
             return
         if not event.indexes:
-            vertex.forget_partitions()
+            self._forget(vertex)
         for index in event.indexes:
-            vertex.own_partitions().pop(index, None)
+            record = vertex.own_partitions().pop(index, None)
+            self.held -= record.bytes if record is not None else 0
         vertex.finished = False
+
+    def _forget(self, vertex: Vertex) -> None:
+        """None of its partitions counts any more."""
+        self.held -= vertex.bytes
+        vertex.forget_partitions()
 
     def _vertex_finished(self, event: ev.VertexFinished) -> None:
         vertex = self.vertices.get(event.vertex)
@@ -314,6 +361,12 @@ class ExecutionGraph:
         vertex = self.vertices.get(event.vertex)
         if vertex is not None:
             vertex.reached_by.add(event.epoch)
+
+    def _vertex_released(self, event: ev.VertexReleased) -> None:
+        vertex = self.vertices.get(event.vertex)
+        if vertex is not None:
+            self._forget(vertex)
+            vertex.released = True
 
     def _vertex_skipped(self, event: ev.VertexSkipped) -> None:
         self.attempts[event.epoch].skipped.append(event)

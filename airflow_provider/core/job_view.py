@@ -16,8 +16,8 @@ from airflow_provider.core.events import SHUFFLE
 from airflow_provider.core.graph import Attempt, ExecutionGraph, Vertex
 from airflow_provider.core.history import JobHistory
 from airflow_provider.core.report import LOST as LOST_ATTEMPT
-from airflow_provider.core.report import SkippedReport, skipped
-from airflow_provider.core.savings import RetrySavings, not_reusable, retry_savings
+from airflow_provider.core.report import skipped
+from airflow_provider.core.savings import not_reusable, retry_savings
 
 MOST_CELLS = 120_000
 """Cells of all grids together; a larger job shows several partitions in a cell."""
@@ -25,6 +25,8 @@ MOST_VERTICES = 200
 MOST_ATTEMPTS = 50
 MOST_TEXT = 600
 """Characters of an error or a reason."""
+GONE = ("SUPERSEDED", "RELEASED")
+"""States of vertices that nothing asks for any more, and that are left out of sums over partitions."""
 _MOST_REASONS = 8
 _STEPS = ("step/", "streaming/")
 """With what the coordinators of ``step`` and ``streaming`` begin."""
@@ -50,9 +52,10 @@ def job_view(job: str, graph: ExecutionGraph, history: JobHistory) -> dict[str, 
         | {"state": _state(vertex, epoch, running, vertex.initialized.name in reached_names)}
         for identity, vertex in shown
     ]
-    current = [vertex for vertex in vertices if vertex["state"] != "SUPERSEDED"]
+    current = [vertex for vertex in vertices if vertex["state"] not in GONE]
     reached = [vertex for vertex in vertices if vertex["reached"]]
     attempts = sorted(graph.attempts.items())[-MOST_ATTEMPTS:]
+    retry, skips = retry_savings(graph, because), skipped(newest.skipped if newest is not None else [])
     return {
         "job": job,
         "state": str(newest.state) if newest is not None else "NONE",
@@ -64,14 +67,16 @@ def job_view(job: str, graph: ExecutionGraph, history: JobHistory) -> dict[str, 
         "bytes_reused": sum(vertex["bytes_reused"] for vertex in reached),
         "task_seconds_saved": round(sum(vertex["task_seconds_saved"] for vertex in reached), 3),
         "task_seconds": round(sum(vertex["task_seconds"] for vertex in reached), 3),
-        "retry": _retry(retry_savings(graph, because)),
+        "bytes_held": graph.held,
+        "most_bytes_held": graph.most_held,
+        "retry": asdict(retry) | {"nothing_because": _cut(retry.nothing_because)},
         "abandoned": sum(attempt.abandoned for attempt in graph.attempts.values()),
         "vertices": vertices,
         "vertices_omitted": len(graph.vertices) - len(shown),
         "attempts": [_attempt(attempt, attempt is newest) for _, attempt in attempts],
         "attempts_omitted": len(graph.attempts) - len(attempts),
         "kept": sorted(name for name in graph.coordinators if name.startswith(_STEPS))[:MOST_VERTICES],
-        "skipped": [_skipped(skip) for skip in skipped(newest.skipped if newest else [])[-MOST_VERTICES:]],
+        "skipped": [asdict(skip) | {"reason": _cut(skip.reason)} for skip in skips[-MOST_VERTICES:]],
         "doubts": [_cut(doubt) for doubt in doubts(graph.coordinators)[:20]],
         "problems": [_cut(problem) for problem in graph.problems[:20]],
         "events": [
@@ -134,12 +139,15 @@ def _vertex(
 def _state(vertex: Vertex, epoch: int, running: bool, name_reached: bool) -> str:
     """Return where a vertex stands in the eyes of the newest attempt.
 
-    ``SUPERSEDED``: the script has come to another one of its name; ``FINISHED``; ``RUNNING``: being computed or read
-    back; ``WAITING``: not reached yet; ``INCOMPLETE``: the attempt is over and left it so.
+    ``SUPERSEDED``: the script has come to another one of its name; ``RELEASED``: all that reads it is committed;
+    ``FINISHED``; ``RUNNING``: being computed or read back; ``WAITING``: not reached yet; ``INCOMPLETE``: the attempt is
+    over and left it so.
     """
     reached = epoch in vertex.reached_by
     if name_reached and not reached:
         return "SUPERSEDED"
+    if vertex.released:
+        return "RELEASED"
     if vertex.finished:
         return "FINISHED"
     if not running:
@@ -163,14 +171,6 @@ def _attempt(attempt: Attempt, is_newest: bool) -> dict[str, Any]:
         "unrecoverable": attempt.unrecoverable,
         "restarts": attempt.restarts,
     }
-
-
-def _skipped(skip: SkippedReport) -> dict[str, Any]:
-    return {"name": skip.name, "reason": _cut(skip.reason), "times": skip.times}
-
-
-def _retry(savings: RetrySavings) -> dict[str, Any]:
-    return asdict(savings) | {"nothing_because": _cut(savings.nothing_because)}
 
 
 def _cut(text: str) -> str:

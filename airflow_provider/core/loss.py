@@ -11,12 +11,17 @@ said, because its key tells vertex, layout and content. Two things are not:
   first record of a block, and attempts follow each other by number, so often it is certain that no start is lost: the
   blocks before and after are of one attempt, or of two that follow each other and the second one's start is there.
   Where it is not certain, recovery is abandoned, and the next attempt starts from scratch.
+
+What the driver alone knows (steps, pinned listings, queries, writes) is kept as it was before the loss: each of these
+is compared with what is there before it counts, a step's identity, a listing's files, a commit's files. Only newer
+states are lost. Whoever adds rows then asks :func:`may_be_outdated`, and says that they may be there twice.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from airflow_provider.core.events import VertexInitialized
 
@@ -32,6 +37,41 @@ class Loss:
     block: int
     epoch: int = 0
     first_read: bool = False
+
+
+LOST = "event-store/lost"
+"""The coordinator that remembers a loss."""
+
+
+def state_of_loss(loss: Loss, newest: int) -> dict[str, Any]:
+    """Return what :data:`LOST` remembers: the newest attempt of which records may be lost, and the block.
+
+    :param newest: the newest attempt whose start is known; 0 if none is
+    """
+    return {"attempt": max(1, newest, loss.epoch), "block": loss.block}
+
+
+def attempt_of_loss(coordinators: Mapping[str, Any]) -> int:
+    """Return the newest attempt of which records may be lost; 0 if none are."""
+    state = coordinators.get(LOST)
+    return _number(state, "attempt")
+
+
+def may_be_outdated(coordinators: Mapping[str, Any], known: Mapping[str, Any] | None) -> str:
+    """Return why an output may have been written more often than is known; empty text if it was not.
+
+    :param known: what is remembered of it, ``None`` if nothing is
+    """
+    newest = attempt_of_loss(coordinators)
+    if not newest or (known is not None and _number(known, "attempt") > newest):
+        return ""
+    block = _number(coordinators[LOST], "block")
+    return f"block {block} of the event store is lost, which may have told that an earlier attempt has written it"
+
+
+def _number(state: object, name: str) -> int:
+    value = state.get(name) if isinstance(state, Mapping) else None
+    return value if isinstance(value, int) else 0
 
 
 def first_start_lost(loss: Loss, newest: int) -> int | None:

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable
 
 from airflow_provider.core import events as ev
+from airflow_provider.core.failover import ACTION
 
 
 def sentence(event: ev.JobEvent, name: Callable[[str], str]) -> tuple[int, str] | None:
@@ -29,11 +30,17 @@ def sentence(event: ev.JobEvent, name: Callable[[str], str]) -> tuple[int, str] 
             return logging.INFO, f"recovery point {name(event.vertex)!r}: finished"
         case ev.VertexReused():
             return logging.INFO, f"recovery point {name(event.vertex)!r}: reused as a whole"
+        case ev.VertexReleased():
+            return logging.INFO, f"recovery point {name(event.vertex)!r}: released, because all that reads it is stored"
         case ev.VertexSkipped():
             return logging.WARNING, f"recovery point {event.name!r} skipped because {event.reason}"
         case ev.FailureHandled():
             answer = f"vertices restarted: {len(event.restarted)}" if event.restarted else event.refused
-            return logging.WARNING, f"recovery point {name(event.vertex)!r} failed: {event.error}; {answer}"
+            action = event.vertex.removeprefix(ACTION)
+            failed = action if event.vertex.startswith(ACTION) else f"recovery point {name(event.vertex)!r}"
+            return logging.WARNING, f"{failed} failed: {event.error}; {answer}"
+        case ev.CoordinatorSnapshot(coordinator=source, state={"reason": str(reason)}) if source.startswith("source/"):
+            return logging.WARNING, f"{source}: pinned anew within the attempt: {reason}"
         case ev.CoordinatorSnapshot():
             return logging.INFO, f"{event.coordinator}: kept"
         case ev.JobFinished():

@@ -116,9 +116,16 @@ class RecoveryOptions(_Options):
     overhead_budget: float = _option(
         number(0, 1e9),
         "0.1",
-        "Seconds that auto mode may spend on copying map outputs for one second of computing, and a retry on waiting "
-        "for executors for one second that it saves",
+        "Seconds that auto mode may spend on copying map outputs for one second of computing, a retry on waiting "
+        "for executors for one second that it saves, and a driver on looking for what may go for one second that it "
+        "runs",
         common=True,
+    )
+    source_version: str = _option(
+        TEXT,
+        "",
+        "Which state all sources are in that tell no version (JDBC, an RDD): a retry, of whoever, reuses what was made "
+        "of them where the text is the same",
     )
     sinks: str = _option(
         one_of("once", "repeat"),
@@ -181,7 +188,7 @@ class RecoveryOptions(_Options):
     failover_strategy: str = _option(
         one_of("region", "full"),
         "region",
-        "What is restarted inside the application when a checkpoint fails; full: everything",
+        "What is restarted inside the application when a Spark job fails; full: everything",
         flink="jobmanager.execution.failover-strategy",
     )
     restart_strategy: str = _option(

@@ -1,6 +1,6 @@
 """The states of a job's partitions in one attempt, and the moves between them that are legal.
 
-    (none) ──start──▶ IN_PROGRESS ──finish──▶ FINISHED ──release──▶ RELEASED
+    (none) ──start──▶ IN_PROGRESS ──finish──▶ FINISHED ──release──▶ RELEASED ◀── finish, once the attempt is over
       ▲ └─────────────────adopt─────────────────▲ │                    │
       └──────fail, reset───────────┴──────────────┘      start again ──┘
 
@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import enum
 import threading
-from collections import Counter
 from collections.abc import Iterable
 
 from airflow_provider.core.errors import REPORT_IT, IllegalMove
@@ -49,11 +48,6 @@ class PartitionTracker:
         with self._lock:
             return self._states.get(vertex, {}).get(index)
 
-    def count(self) -> Counter[PartitionState]:
-        """Return how many partitions are in each state."""
-        with self._lock:
-            return Counter(state for states in self._states.values() for state in states.values())
-
     def start(self, vertex: str, indexes: Iterable[int]) -> None:
         """The vertex is initialised: those of its partitions that are not finished are in progress now."""
         with self._lock:
@@ -76,13 +70,13 @@ class PartitionTracker:
     def finish(self, vertex: str, index: int) -> bool:
         """A partition of this attempt is stored; saying it twice is harmless.
 
-        :returns: whether it counts; ``False`` if the attempt is inactive, and it is released at once
+        :returns: whether it counts; ``False`` if the attempt is inactive, or the vertex is released: then this is, too
         :raises IllegalMove: it was not in progress
         """
         with self._lock:
             states = self._states.get(vertex, {})
             state = states.get(index)
-            if state is PartitionState.RELEASED and not self._active:
+            if state is PartitionState.RELEASED:
                 return False
             if state not in (PartitionState.IN_PROGRESS, PartitionState.FINISHED):
                 raise _illegal("finished", vertex, index, state)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from airflow_provider.core.committed_output import doubts
@@ -38,6 +38,7 @@ class VertexReport:
     :ivar because: why the newest attempt computed what an earlier one had stored under this name, one phrase each
     :ivar would_reuse: partitions that a retry would reuse now
     :ivar would_save: task time that it would save with them
+    :ivar released: its partitions were deleted while the job ran, because all that reads it is committed
     """
 
     name: str
@@ -57,11 +58,14 @@ class VertexReport:
     because: list[str] = field(default_factory=list)
     would_reuse: int = 0
     would_save: float = 0.0
+    released: bool = False
 
 
 @dataclass(frozen=True)
 class AttemptReport:
     """One attempt; times are seconds since the Unix epoch, ``None`` for an end that was never recorded.
+
+    The fields but for ``state`` are those of :class:`airflow_provider.core.graph.Attempt`.
 
     :ivar unrecoverable: it failed in a way that no retry can help
     :ivar restarts: how often something was restarted inside the application
@@ -98,6 +102,8 @@ class JobReport:
 
     :ivar restarts: how often recovery was abandoned and the job began from scratch
     :ivar doubts: writes whose rows may be there twice, one sentence each
+    :ivar bytes_held: stored bytes of all partitions now, or when the newest attempt ended
+    :ivar most_bytes_held: the most that there were at one time
     :ivar retry: what a retry would save now
     :ivar returned: ``{"value": …}`` that a task function has returned in the newest attempt, if that has succeeded
     """
@@ -116,6 +122,8 @@ class JobReport:
     retry: RetrySavings = field(default_factory=RetrySavings)
     returned: dict[str, Any] | None = None
     doubts: list[str] = field(default_factory=list)
+    bytes_held: int = 0
+    most_bytes_held: int = 0
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain dictionaries and lists, ready for JSON and XCom."""
@@ -138,19 +146,8 @@ def build_report(job: str, graph: ExecutionGraph) -> JobReport:
         state=str(newest.state) if newest else "NONE",
         attempts=[
             AttemptReport(
-                epoch=attempt.epoch,
+                **{item.name: getattr(attempt, item.name) for item in fields(AttemptReport) if item.name != "state"},
                 state=str(attempt.state) if attempt.state.terminal or attempt is newest else LOST,
-                started_at=attempt.started_at,
-                ended_at=attempt.ended_at,
-                application_id=attempt.application_id,
-                host=attempt.host,
-                fresh=attempt.fresh,
-                reason=attempt.reason,
-                error=attempt.error,
-                abandoned=attempt.abandoned,
-                unrecoverable=attempt.unrecoverable,
-                restarts=attempt.restarts,
-                store_retries=attempt.store_retries,
             )
             for _, attempt in sorted(graph.attempts.items())
         ],
@@ -165,6 +162,8 @@ def build_report(job: str, graph: ExecutionGraph) -> JobReport:
         retry=retry_savings(graph, because),
         returned=_returned(graph),
         doubts=doubts(graph.coordinators),
+        bytes_held=graph.held,
+        most_bytes_held=graph.most_held,
     )
 
 
@@ -204,11 +203,11 @@ def _vertex_report(vertex: Vertex, epoch: int, would_reuse: int, would_save: flo
         partitions=vertex.initialized.parallelism,
         reused=len(reused),
         computed=len(computed),
-        missing=len(vertex.missing),
+        missing=0 if vertex.released else len(vertex.missing),
         reached=epoch in vertex.reached_by,
         finished=vertex.finished,
         rows=sum(p.rows for p in vertex.partitions.values()),
-        bytes=sum(p.bytes for p in vertex.partitions.values()),
+        bytes=vertex.bytes,
         task_seconds=round(sum(p.duration for p in computed), 3),
         task_seconds_saved=round(sum(p.duration for p in reused), 3),
         storing_seconds=vertex.storing_seconds.get(epoch, 0.0),
@@ -216,41 +215,30 @@ def _vertex_report(vertex: Vertex, epoch: int, would_reuse: int, would_save: flo
         because=list(vertex.initialized.because) if vertex.initialized.epoch == epoch else [],
         would_reuse=would_reuse,
         would_save=round(would_save, 3),
+        released=vertex.released,
     )
+
+
+def _name_and_fate(vertex: VertexReport) -> str:
+    return vertex.name + (" (released)" if vertex.released else "" if vertex.reached else " (not reached)")
 
 
 def format_report(report: JobReport) -> str:
     """Return the report as a few lines of text with an aligned table."""
-    header = (
-        "recovery point",
-        "partitions",
-        "reused",
-        "computed",
-        "missing",
-        "rows",
-        "MiB",
-        "task s",
-        "storing",
-        "task s saved",
-        "retry saves",
-    )
-
-    rows = [
-        (
-            vertex.name + ("" if vertex.reached else " (not reached)"),
-            f"{vertex.partitions:,}",
-            f"{vertex.reused:,}",
-            f"{vertex.computed:,}",
-            f"{vertex.missing:,}",
-            f"{vertex.rows:,}",
-            f"{vertex.bytes / 2**20:,.1f}",
-            f"{vertex.task_seconds:,.1f}",
-            f"{vertex.storing_seconds:,.1f}",
-            f"{vertex.task_seconds_saved:,.1f}",
-            f"{vertex.would_save:,.1f}",
-        )
-        for vertex in report.vertices
-    ]
+    columns: dict[str, Callable[[VertexReport], str]] = {
+        "recovery point": _name_and_fate,
+        "partitions": lambda vertex: f"{vertex.partitions:,}",
+        "reused": lambda vertex: f"{vertex.reused:,}",
+        "computed": lambda vertex: f"{vertex.computed:,}",
+        "missing": lambda vertex: f"{vertex.missing:,}",
+        "rows": lambda vertex: f"{vertex.rows:,}",
+        "MiB": lambda vertex: f"{vertex.bytes / 2**20:,.1f}",
+        "task s": lambda vertex: f"{vertex.task_seconds:,.1f}",
+        "storing": lambda vertex: f"{vertex.storing_seconds:,.1f}",
+        "task s saved": lambda vertex: f"{vertex.task_seconds_saved:,.1f}",
+        "retry saves": lambda vertex: f"{vertex.would_save:,.1f}",
+    }
+    rows = [[cell(vertex) for cell in columns.values()] for vertex in report.vertices]
     newest = report.attempts[-1].epoch if report.attempts else 0
     lines = [f"Job {report.job}: {report.state} in attempt {newest}"]
     for attempt in report.attempts:
@@ -259,7 +247,7 @@ def format_report(report: JobReport) -> str:
         again = f", restarted {times} inside the application" if attempt.restarts else ""
         lines.append(f"  attempt {attempt.epoch}: {attempt.state}{again}{f' ({note})' if note else ''}")
     if rows:
-        lines += [f"  {line}" for line in aligned([header, *rows])]
+        lines += [f"  {line}" for line in aligned([[*columns], *rows])]
     lines += [
         f"  {vertex.name} computed again: {'; '.join(vertex.because)}" for vertex in report.vertices if vertex.because
     ]
@@ -268,6 +256,10 @@ def format_report(report: JobReport) -> str:
         lines.append(f"  starts from scratch because recovery had to be abandoned: {report.restarts}")
     lines += [f"  warning: {doubt}" for doubt in report.doubts]
     lines += [f"  note: {problem}" for problem in report.problems]
+    if report.most_bytes_held:
+        held, most = (f"{size / 2**20:,.1f} MiB" for size in (report.bytes_held, report.most_bytes_held))
+        ended = report.state in (JobState.FINISHED, JobState.FAILED)
+        lines.append(f"{'Held' if ended else 'Holds'} {held} {'at its end' if ended else 'now'}, {most} at the most.")
     lines.append(
         f"Reused {report.partitions_reused:,} partitions ({report.bytes_reused / 2**20:,.1f} MiB), "
         f"computed {report.partitions_computed:,}; saved {report.task_seconds_saved:,.1f} s of task time."

@@ -56,6 +56,9 @@ class RunRequest:
         again. -1 where the operator did not say, which is believed
     :ivar run: tells the DAG run from others of its name (see :mod:`airflow_provider.core.job`); empty text if
         that is not known
+    :ivar series: the same for attempts of which each is an automatic retry of the last one; empty text if that is not
+        known
+    :ivar automatic_retry: whether it continues the last attempt's series (only when not supervised)
     :ivar secret_parts: what of the arguments Airflow masks
     :ivar supervised: an operator acknowledges success and releases the partitions; otherwise the runner does
     :ivar keep_partitions: leave the partitions in place after success (only when not supervised)
@@ -71,6 +74,8 @@ class RunRequest:
     previous_lost: int = 0
     previous_beat: int = -1
     run: str = ""
+    series: str = ""
+    automatic_retry: bool = False
     secret_parts: tuple[SecretPart, ...] = ()
     supervised: bool = False
     keep_partitions: bool = False
@@ -99,6 +104,10 @@ class RunRequest:
             line.append(f"--previous-beat={self.previous_beat}")
         if self.run:
             line.append(f"--dag-run={self.run}")
+        if self.series:
+            line.append(f"--series={self.series}")
+        if self.automatic_retry:
+            line.append("--automatic-retry")
         if self.secret_parts:
             line.append(f"--secret-parts={','.join(map(str, self.secret_parts))}")
         if self.supervised:
@@ -151,6 +160,14 @@ def add_run_arguments(parser: argparse.ArgumentParser, *, everything: bool = Fal
     group.add_argument("--previous-lost", type=int, default=0, metavar="EPOCH", help=argparse.SUPPRESS)
     group.add_argument("--previous-beat", type=int, default=-1, metavar="NUMBER", help=argparse.SUPPRESS)
     group.add_argument("--dag-run", default="", metavar="MARK", help=argparse.SUPPRESS)
+    group.add_argument("--series", default="", metavar="NAME", help=argparse.SUPPRESS)
+    group.add_argument(
+        "--automatic-retry",
+        action="store_true",
+        help="Nobody has asked for new data: keep what was finished over sources that tell no version (JDBC, RDDs)"
+        if everything
+        else argparse.SUPPRESS,
+    )
     group.add_argument("--secret-parts", type=_secret_parts, default=(), metavar="PARTS", help=argparse.SUPPRESS)
     group.add_argument("--supervised", action="store_true", help=argparse.SUPPRESS)
     # One positional for both: a separate one for the script would swallow a "--" among its arguments.
@@ -203,6 +220,8 @@ def run_request(arguments: argparse.Namespace) -> RunRequest:
         previous_lost=arguments.previous_lost,
         previous_beat=arguments.previous_beat,
         run=arguments.dag_run,
+        series=arguments.series,
+        automatic_retry=arguments.automatic_retry,
         secret_parts=arguments.secret_parts,
         supervised=arguments.supervised,
         keep_partitions=arguments.keep_partitions,

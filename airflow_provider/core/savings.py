@@ -16,12 +16,13 @@ from airflow_provider.core.graph import ExecutionGraph, JobState, Vertex
 from airflow_provider.core.quantities import seconds_text
 
 SUPERSEDED = "another recovery point of its name has taken its place"
+RELEASED = "all that reads it is committed"
 NOT_WHOLE = "it is not deterministic, and not all of it is stored"
 
 
 @dataclass(frozen=True)
 class RetrySavings:
-    """What a retry would reuse now, over all recovery points but superseded ones.
+    """What a retry would reuse now, over all recovery points but those that are superseded or released.
 
     :ivar partitions: how many there are, stored or not
     :ivar map_outputs: how many of these are map outputs of shuffles
@@ -50,6 +51,8 @@ def not_reusable(graph: ExecutionGraph, discarded: str = "") -> Mapping[str, str
         told = graph.vertices[identity].initialized
         if need is Need.RELEASE:
             found[identity] = SUPERSEDED
+        elif graph.vertices[identity].released:
+            found[identity] = RELEASED
         elif afresh:
             found[identity] = afresh
         elif not told.deterministic and not graph.vertices[identity].finished:
@@ -72,7 +75,7 @@ def retry_savings(graph: ExecutionGraph, because: Mapping[str, str], discarded: 
     partitions = map_outputs = found = size = 0
     seconds = 0.0
     for identity, vertex in graph.vertices.items():
-        if because.get(identity) == SUPERSEDED:
+        if because.get(identity) in (SUPERSEDED, RELEASED):
             continue
         partitions += vertex.initialized.parallelism
         map_outputs += vertex.initialized.parallelism if vertex.initialized.rule == SHUFFLE else 0

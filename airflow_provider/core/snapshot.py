@@ -31,6 +31,7 @@ MANY_BLOCKS = 100
 """… or once a replay would have to fetch so many blocks."""
 
 _OF_THE_JOB = ("base_epoch", "problems", "abandoned", "gap", "coordinators")
+_MOST_HELD = "most_held"
 
 
 def is_due(*, new: int, held: int, blocks: int, elapsed: float, min_pause: float, vertex_ended: bool) -> bool:
@@ -57,7 +58,7 @@ def graph_size(graph: ExecutionGraph) -> int:
 
 def encode_graph(graph: ExecutionGraph) -> list[str]:
     """Return *graph* as lines of JSON: the job, its attempts, its vertices, in the graph's order."""
-    job = {name: getattr(graph, name) for name in _OF_THE_JOB}
+    job = {name: getattr(graph, name) for name in (*_OF_THE_JOB, _MOST_HELD)}
     attempts = ({**_plain(attempt), "kind": "attempt"} for attempt in graph.attempts.values())
     vertices = ({**_vertex(vertex), "kind": "vertex"} for vertex in graph.vertices.values())
     return [_line({**job, "kind": "job"}), *map(_line, attempts), *map(_line, vertices)]
@@ -85,10 +86,12 @@ def decode_graph(lines: Iterable[str]) -> ExecutionGraph:
                 vertex = _read_vertex(record)
                 graph.vertices[vertex.initialized.vertex] = vertex
                 graph.claimed += vertex.initialized.parallelism
+                graph.held += vertex.bytes
                 if graph.claimed > MOST_PARTITIONS_OF_JOB:
                     raise EventFormatError(f"A snapshot claims more than {MOST_PARTITIONS_OF_JOB} partitions.")
             else:
                 raise EventFormatError(f"A snapshot holds a record of the kind {kind!r}.")
+        graph.most_held = max(int(job.get(_MOST_HELD, 0)), graph.held)  # older releases do not say it
     except (LookupError, ValueError, TypeError, AttributeError) as error:
         raise EventFormatError(f"A snapshot cannot be read: {error!r}") from error
     return graph
@@ -113,6 +116,7 @@ def _vertex(vertex: Vertex) -> dict[str, Any]:
         "initialized": encode_event(vertex.initialized),
         "finished": vertex.finished,
         "has_finished": vertex.has_finished,
+        "released": vertex.released,
         "reached_by": sorted(vertex.reached_by),
         "storing_seconds": list(vertex.storing_seconds.items()),
         "partitions": [
@@ -141,6 +145,7 @@ def _read_vertex(record: dict[str, Any]) -> Vertex:
         partitions,
         record["finished"],
         record["has_finished"],
+        released=record.get("released", False),
         reached_by=set(record["reached_by"]),
         storing_seconds=dict(record.get("storing_seconds", [])),
     )

@@ -8,7 +8,7 @@ property holds is never repeated, in case somebody wrote a secret there; no opti
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
 from airflow_provider.core.errors import ConfigurationError
@@ -21,9 +21,9 @@ LOCATION = ("event_store", "aws_conn_id")
 """Settings that say where the event store is, and are no options of a driver."""
 
 
-def option_names() -> set[str]:
-    """Return the names of all options."""
-    return {item.name for group in (RecoveryOptions, StorageOptions) for item in fields(group)}
+def known_settings() -> set[str]:
+    """Return the names of all settings."""
+    return {*LOCATION, *RecoveryOptions.declared(), *StorageOptions.declared()}
 
 
 def conf_settings(conf: Mapping[str, Any]) -> dict[str, Any]:
@@ -39,10 +39,10 @@ def with_conf(request: RunRequest, conf: Mapping[str, Any]) -> RunRequest:
         event store than the one that the job was started for
     """
     given = {name.replace("-", "_"): value for name, value in conf_settings(conf).items() if value not in (None, "")}
-    if unknown := sorted(given.keys() - option_names() - set(LOCATION)):
+    if unknown := sorted(given.keys() - known_settings()):
         raise ConfigurationError(
             f"Spark's conf has the unknown property {CONF_PREFIX}{unknown[0]}.",
-            remedy=f"Known options: {', '.join(sorted(option_names() | set(LOCATION)))}.",
+            remedy=f"Known options: {', '.join(sorted(known_settings()))}.",
         )
     elsewhere = str(given.get("event_store", request.event_store)).strip()
     if elsewhere.rstrip("/") != request.event_store.rstrip("/"):
@@ -52,11 +52,11 @@ def with_conf(request: RunRequest, conf: Mapping[str, Any]) -> RunRequest:
         )
     return replace(
         request,
-        options=RecoveryOptions.from_mapping(_of(RecoveryOptions, given), base=request.options),
-        storage=StorageOptions.from_mapping(_of(StorageOptions, given), base=request.storage),
+        options=RecoveryOptions.from_mapping(settings_of(RecoveryOptions, given), base=request.options),
+        storage=StorageOptions.from_mapping(settings_of(StorageOptions, given), base=request.storage),
     )
 
 
-def _of(group: type[RecoveryOptions | StorageOptions], values: Mapping[str, Any]) -> dict[str, Any]:
-    names = {item.name for item in fields(group)}
-    return {name: value for name, value in values.items() if name in names}
+def settings_of(group: type[RecoveryOptions | StorageOptions], settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings that are options of a group."""
+    return {name: settings[name] for name in group.declared() if name in settings}

@@ -22,6 +22,11 @@ READS = "reads"
 """What is remembered of a write under this name are the vertices whose rows it writes."""
 
 
+def is_written(state: object) -> bool:
+    """Whether what is remembered of an output says that it is written, so that a retry leaves it out."""
+    return isinstance(state, Mapping) and state.get("status") == WRITTEN
+
+
 @dataclass(frozen=True)
 class UnfinishedWrite:
     """A write that was about to begin.
@@ -40,6 +45,7 @@ class UnfinishedWrite:
     :ivar reads: the vertices whose rows it writes
     :ivar watched: whether nothing of it is there before Spark's name of it is stored
     :ivar writes: Spark's names of it, UUIDs, as far as they are known
+    :ivar failed: Spark's names of its tries before in the same attempt, of which tasks may have been about to commit
     """
 
     title: str
@@ -56,6 +62,7 @@ class UnfinishedWrite:
     writes: tuple[str, ...] = ()
     of_a_batch: bool = False
     reads: tuple[str, ...] = ()
+    failed: tuple[str, ...] = ()
 
     @classmethod
     def from_state(cls, state: object) -> Self | None:
@@ -78,13 +85,15 @@ class UnfinishedWrite:
                 writes=tuple(str(name) for name in state["writes"]),
                 of_a_batch=bool(state.get("of_a_batch")),
                 reads=tuple(str(vertex) for vertex in state.get(READS, ())),
+                failed=tuple(str(name) for name in state.get("failed", ())),
             )
         except (KeyError, TypeError, ValueError):
             return None
 
     def to_state(self) -> dict[str, Any]:
         """Return plain JSON."""
-        return {"status": WRITING, **asdict(self), "writes": list(self.writes), READS: list(self.reads)}
+        names = {"writes": list(self.writes), "failed": list(self.failed)}
+        return {"status": WRITING, **asdict(self), **names, READS: list(self.reads)}
 
     def addition(self) -> dict[str, Any]:
         """Return what is remembered beside its commit, to take its rows back by; nothing if it replaces rows, or if a

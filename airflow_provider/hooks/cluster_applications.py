@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from airflow_provider.airflow import order
 from airflow_provider.airflow.deployment import manager
 from airflow_provider.airflow.driver import end_driver
 from airflow_provider.airflow.mark import LABEL
@@ -119,22 +120,19 @@ def end_attempt(
         end_application(application, mark, hook, log)
 
 
-def end_remembered(kind: str, name: str, conn_id: str, mark: str, log: logging.Logger) -> None:
+def end_remembered(told: order.Application, mark: str, log: logging.Logger) -> None:
     """Ask the cluster manager to end an application of which a deferred task remembers this; if it does, and can.
 
     Only a help: the job has been cancelled in the event store. This one is quicker, and frees what a driver still waits
     for that has not begun.
 
-    :param kind: see :func:`airflow_provider.airflow.deployment.manager`
-    :param name: as upstream's durable mode writes it: a YARN application, or ``namespace:pod``
-    :param conn_id: the ``spark`` connection
     :param mark: the job's in the cluster manager
     """
-    application = remembered_application(kind, name)
+    application = remembered_application(told.manager, told.external_id)
     if application is None:
         return
     try:
-        hook = SparkRecoveryHook(conn_id=conn_id, deploy_mode="cluster")
+        hook = SparkRecoveryHook(conn_id=told.conn_id, deploy_mode="cluster")
     except Exception as error:  # noqa: BLE001 - whatever is wrong with the connection, the driver is fenced
         log.warning("The cluster manager cannot be asked to end %s: %s", application, error)
         return

@@ -6,37 +6,29 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
-from functools import cached_property
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import requests
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
-from airflow.providers.common.compat.sdk import AirflowNotFoundException, mask_secret
 
-from airflow_provider.airflow.aws import AwsAccess
-from airflow_provider.airflow.connection_form import told
 from airflow_provider.airflow.deployment import manager, require_deployment
-from airflow_provider.airflow.deployment_name import deployment_name
 from airflow_provider.airflow.detached import start_detached
 from airflow_provider.airflow.driver_bundle import build_bundle
-from airflow_provider.airflow.mark import job_mark, marked, usual_tags
+from airflow_provider.airflow.mark import marked, usual_tags
 from airflow_provider.airflow.masking import secret_parts
-from airflow_provider.airflow.recovery_settings import SECRET, RecoverySettings, merge_settings
+from airflow_provider.airflow.recovery_connection import CONN_TYPE, DEFAULT_CONN_ID, RecoveryConnection
 from airflow_provider.airflow.user_application import require_pyspark, ship
-from airflow_provider.core.errors import ConfigurationError, RecoveryError
+from airflow_provider.core.errors import ConfigurationError
 from airflow_provider.core.job import JobId
-from airflow_provider.core.option_types import parse_flag
-from airflow_provider.core.options import INTEGRITY_SECRET, StorageOptions
+from airflow_provider.core.options import INTEGRITY_SECRET
 from airflow_provider.core.run_request import RunRequest
-from airflow_provider.core.spark_conf import conf_settings
-from airflow_provider.storage.checks import check_steps
-from airflow_provider.storage.uris import open_store
 
 if TYPE_CHECKING:
     import logging
 
+    from airflow_provider.airflow.recovery_settings import RecoverySettings
     from airflow_provider.airflow.renewing import Loan
     from airflow_provider.storage.object_store import ObjectStore
 
@@ -49,18 +41,38 @@ YARN_EXIT_CODE = re.compile(r"User application exited with(?: status)? (\d+)")
 """How YARN's diagnostics tell a driver's exit code."""
 
 
+@dataclass(frozen=True)
+class NextAttempt:
+    """What an attempt is told that is about to be submitted.
+
+    :ivar fresh: why nothing may be reused; empty text to resume
+    :ivar previous_lost: newest epoch that has been watched and found lost, so that the driver need not watch it
+    :ivar previous_beat: number of that one's last heartbeat; -1 if it is not known
+    :ivar run: tells the DAG run from others of the same name (see :mod:`airflow_provider.core.job`)
+    :ivar series: the same for tries that Airflow starts by itself (see :mod:`airflow_provider.airflow.series`)
+    """
+
+    job: JobId
+    fresh: str = ""
+    previous_lost: int = 0
+    previous_beat: int = -1
+    run: str = ""
+    series: str = ""
+
+
 class SparkRecoveryHook(SparkSubmitHook):
     """Submit PySpark applications that a retry can resume; all of ``SparkSubmitHook``'s parameters work.
 
     :param recovery_conn_id: connection of type ``spark_recovery``: event store and options
     :param event_store: event store for this job in place of the connection's
     :param recovery_options: options for this job over the connection's
-    :param run_options: options that whoever started this run has given, over all others
+    :ivar recovery: where the job's state is kept, and how it is recovered
+    :ivar driver_error: the runner's own last line about what is wrong; empty text if it wrote none
     """
 
     conn_name_attr = "recovery_conn_id"
-    default_conn_name = "spark_recovery_default"
-    conn_type = "spark_recovery"
+    default_conn_name = DEFAULT_CONN_ID
+    conn_type = CONN_TYPE
     hook_name = "Spark Recovery"
 
     def __init__(
@@ -69,41 +81,23 @@ class SparkRecoveryHook(SparkSubmitHook):
         recovery_conn_id: str = default_conn_name,
         event_store: str | None = None,
         recovery_options: dict[str, Any] | None = None,
-        run_options: dict[str, str] | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
-        self._set_recovery(recovery_conn_id, event_store, recovery_options, run_options)
+        self._begin(RecoveryConnection(recovery_conn_id, event_store, recovery_options, self._conf))
 
-    def _set_recovery(
-        self,
-        recovery_conn_id: str,
-        event_store: str | None,
-        recovery_options: dict[str, Any] | None,
-        run_options: dict[str, str] | None,
-    ) -> None:
-        self.recovery_conn_id = recovery_conn_id
-        self._event_store = event_store
-        self._recovery_options = recovery_options or {}
-        self._run_options = run_options or {}
-        self._attempt: dict[str, Any] | None = None
+    def _begin(self, recovery: RecoveryConnection) -> None:
+        self.recovery = recovery
+        self._attempt: NextAttempt | None = None
         self._output: Path | None = None
         self._lent: dict[str, str] | None = None
         self._loan: Loan | None = None
         self.submitted = False
-        self._driver_error = ""
+        self.driver_error = ""
         self._driver_exit_code: int | None = None
 
     @classmethod
-    def adopt(
-        cls,
-        hook: SparkSubmitHook,
-        *,
-        recovery_conn_id: str,
-        event_store: str | None,
-        recovery_options: dict[str, Any] | None,
-        run_options: dict[str, str] | None = None,
-    ) -> SparkRecoveryHook:
+    def adopt(cls, hook: SparkSubmitHook, recovery: RecoveryConnection) -> SparkRecoveryHook:
         """Return a recovery hook with everything that *hook* was given.
 
         ``SparkSubmitOperator`` makes its hook in one method that names every parameter; adopting that hook keeps
@@ -111,18 +105,8 @@ class SparkRecoveryHook(SparkSubmitHook):
         """
         adopted = cls.__new__(cls)
         adopted.__dict__.update(hook.__dict__)
-        adopted._set_recovery(recovery_conn_id, event_store, recovery_options, run_options)
+        adopted._begin(recovery)
         return adopted
-
-    @classmethod
-    def of_store(
-        cls, *, recovery_conn_id: str, event_store: str, recovery_options: dict[str, Any] | None = None
-    ) -> SparkRecoveryHook:
-        """Return a hook that knows the event store alone: it asks for no Spark connection, and submits nothing."""
-        hook = cls.__new__(cls)
-        hook._conf = {}
-        hook._set_recovery(recovery_conn_id, event_store, recovery_options, None)
-        return hook
 
     @classmethod
     def get_ui_field_behaviour(cls) -> dict[str, Any]:
@@ -139,101 +123,22 @@ class SparkRecoveryHook(SparkSubmitHook):
 
         return form_widgets()
 
-    # -- settings and store -----------------------------------------------------------------------------------------
-
-    @cached_property
+    @property
     def settings(self) -> RecoverySettings:
-        """The connection's settings, under the operator's, under those among Spark's conf, under the run's.
+        """Where jobs keep their state, and how they are recovered.
 
         :raises ConfigurationError: the connection is missing or something in it cannot be used
         """
-        own = {**self._recovery_options, "event_store": self._event_store}
-        connection = self._connection_values()
-        secret = str(connection.pop(SECRET, None) or "").strip()
-        settings = merge_settings(
-            (f"the connection {self.recovery_conn_id!r}", connection),
-            ("the operator", own),
-            ("the Spark conf", conf_settings(self._conf)),
-            ("the run's conf", self._run_options),
-        )
-        for part in filter(None, (text.strip() for text in secret.split(","))):
-            mask_secret(part)
-        options = replace(settings.options, deployment=settings.options.deployment or deployment_name())
-        return replace(settings, options=options, integrity_secret=secret)
-
-    @cached_property
-    def enabled(self) -> bool:
-        """Whether jobs are recorded and recovered; where the job itself says no, no connection is needed.
-
-        :raises ConfigurationError: see :attr:`settings`
-        """
-        own = {**self._recovery_options, **conf_settings(self._conf)}
-        said = own.get("enabled")
-        if said not in (None, "") and not parse_flag(said, "enabled"):
-            return False
-        return self.settings.options.enabled
-
-    def _connection_values(self) -> dict[str, Any]:
-        try:
-            connection = self.get_connection(self.recovery_conn_id)
-        except AirflowNotFoundException as error:
-            if self._event_store and self.recovery_conn_id == self.default_conn_name:
-                return {}  # the operator says all that is needed; a connection named on purpose must be there
-            raise ConfigurationError(
-                f"The connection {self.recovery_conn_id!r} does not exist.",
-                remedy=f"Create it: airflow connections add {self.recovery_conn_id} --conn-type {self.conn_type} "
-                '--conn-extra \'{"event_store": "s3://bucket/prefix", "aws_conn_id": "aws_default"}\'',
-            ) from error
-        if connection.conn_type != self.conn_type:
-            raise ConfigurationError(
-                f"The connection {self.recovery_conn_id!r} is of type {connection.conn_type!r}.",
-                remedy=f"Recovery needs a connection of type {self.conn_type!r}.",
-            )
-        return dict(connection.extra_dejson)
-
-    @cached_property
-    def storage(self) -> StorageOptions:
-        """How the store is reached: our own settings, then what the AWS connection says of S3."""
-        own = self.settings.storage
-        return own if self._aws is None else type(own).from_mapping(own.given(), base=self._aws.storage_defaults)
-
-    @cached_property
-    def store(self) -> ObjectStore:
-        """The object store, with the AWS connection's credentials if one is named. Nothing is sent to it yet."""
-        session = self._aws.session if self._aws is not None else None
-        secret = self.settings.integrity_secret
-        return open_store(self.settings.event_store, self.storage, session=session, integrity_secret=secret)
-
-    @cached_property
-    def _aws(self) -> AwsAccess | None:
-        name = self.settings.aws_conn_id
-        if not name or not self.settings.event_store.startswith("s3:"):
-            return None
-        return AwsAccess(name, self.recovery_conn_id, self.settings.storage.region)
+        return self.recovery.settings
 
     @property
-    def location(self) -> dict[str, Any]:
-        """Where the job's state is, for the recovery page: plain values, no secret, and no address but the store's."""
-        return {
-            "recovery_conn_id": self.recovery_conn_id,
-            "event_store": self.settings.event_store,
-            "timeout": self.settings.options.previous_worker_recovery_timeout,
-            "history_server": str(self._conf.get("spark.yarn.historyServer.address") or ""),
-            "own_settings": ", ".join(self._own_settings()),
-        }
-
-    def _own_settings(self) -> list[str]:
-        """Return the names of the task's own settings without which the connection leads to another store."""
-        shared = {name.replace("-", "_"): str(value or "") for name, value in self._connection_values().items()}
-        used = {"aws_conn_id": self.settings.aws_conn_id, "endpoint_url": self.settings.storage.endpoint_url}
-        return [name for name, value in used.items() if (value or "") != shared.get(name, "").strip()]
+    def store(self) -> ObjectStore:
+        """The event store. Nothing is sent to it yet."""
+        return self.recovery.store
 
     def test_connection(self) -> tuple[bool, str]:
         """Try everything that recovery needs of the store: for the *Test* button of the connection form."""
-        try:
-            return told(self.store.uri, [*check_steps(self.store)])
-        except RecoveryError as error:
-            return False, str(error)
+        return self.recovery.test()
 
     # -- submitting -------------------------------------------------------------------------------------------------
 
@@ -269,31 +174,13 @@ class SparkRecoveryHook(SparkSubmitHook):
         answer.raise_for_status()
         return str(answer.json()["app"].get("applicationTags") or "").split(",")
 
-    def mark_of(self, job: JobId) -> str:
-        """Return the mark that applications of *job* bear in the cluster manager."""
-        return job_mark(self.settings.event_store, job)
-
     def add_py_file(self, path: str) -> None:
         """Send one more file along with ``--py-files``."""
         self._py_files = _listed(path, self._py_files)
 
-    def prepare(
-        self, job: JobId, *, fresh: str = "", previous_lost: int = 0, previous_beat: int = -1, run: str = ""
-    ) -> None:
-        """Make the next :meth:`submit` an attempt at *job*.
-
-        :param fresh: why nothing may be reused; empty text to resume
-        :param previous_lost: newest epoch that has been watched and found lost, so that the driver need not watch it
-        :param previous_beat: number of that one's last heartbeat; -1 if it is not known
-        :param run: tells the DAG run from others of the same name (see :mod:`airflow_provider.core.job`)
-        """
-        self._attempt = {
-            "job": job,
-            "fresh": fresh,
-            "previous_lost": previous_lost,
-            "previous_beat": previous_beat,
-            "run": run,
-        }
+    def prepare(self, attempt: NextAttempt) -> None:
+        """Make the next :meth:`submit` an attempt at a job."""
+        self._attempt = attempt
         if self.cluster_mode and not self._connection["deploy_mode"] and not self._yarn_track_via_rm_api:
             # Upstream overlooks the conf: it would take any end of a driver pod for a success, and capture no id.
             self._connection["deploy_mode"] = "cluster"
@@ -303,7 +190,7 @@ class SparkRecoveryHook(SparkSubmitHook):
         self.submitted = True
         if self._attempt is None:
             return super().submit(application, **kwargs)
-        with self._wrapped(application) as runner:
+        with self._wrapped(application, self._attempt) as runner:
             if self._output is None:
                 with self._credentials_lent():
                     return super().submit(runner, **kwargs)
@@ -312,7 +199,7 @@ class SparkRecoveryHook(SparkSubmitHook):
 
     def _start_detached(self, runner: str, output: Path) -> None:
         """Start a driver that nobody waits for, and what renews its credentials."""
-        loan = self._loan = self._aws.loan() if self._aws is not None else None
+        loan = self._loan = self.recovery.aws.loan() if self.recovery.aws is not None else None
         self._lent = loan.environment if loan is not None else None
         try:
             command = self._build_spark_submit_command(runner)
@@ -333,10 +220,10 @@ class SparkRecoveryHook(SparkSubmitHook):
     @contextmanager
     def _credentials_lent(self) -> Iterator[None]:
         """Renew the credentials of a driver of this machine while the block runs."""
-        if self._aws is None or self.cluster_mode:
+        if self.recovery.aws is None or self.cluster_mode:
             yield
             return
-        with self._aws.lent_to_driver() as self._lent:
+        with self.recovery.aws.lent_to_driver() as self._lent:
             try:
                 yield
             finally:
@@ -372,7 +259,7 @@ class SparkRecoveryHook(SparkSubmitHook):
         self._process_spark_submit_log(lines)
 
     @contextmanager
-    def _wrapped(self, application: str) -> Iterator[str]:
+    def _wrapped(self, application: str, attempt: NextAttempt) -> Iterator[str]:
         """Put the runner in the place of the application while the block runs."""
         bundle = build_bundle()
         shipped = ship(application, cluster_mode=self.cluster_mode)
@@ -383,9 +270,9 @@ class SparkRecoveryHook(SparkSubmitHook):
             arguments=arguments,
             secret_parts=secret_parts(arguments),
             options=self.settings.options,
-            storage=self.storage,
+            storage=self.recovery.storage,
             supervised=True,
-            **(self._attempt or {}),
+            **vars(attempt),
         )
         own = self._application_args, self._py_files, self._files
         self._application_args = request.to_arguments()
@@ -411,11 +298,6 @@ class SparkRecoveryHook(SparkSubmitHook):
             return self._driver_exit_code or self._spark_exit_code
         return self._submit_sp.returncode if self._submit_sp is not None else None
 
-    @property
-    def driver_error(self) -> str:
-        """The runner's own last line about what is wrong; empty text if it wrote none."""
-        return self._driver_error
-
     def _process_spark_submit_log(self, itr: Iterator[Any]) -> None:
         super()._process_spark_submit_log(self._listen(itr))
 
@@ -423,7 +305,7 @@ class SparkRecoveryHook(SparkSubmitHook):
         """Pass the lines on, and note what the runner says of itself and what YARN says of it."""
         for line in lines:
             if said := _RUNNER_ERROR.search(line):
-                self._driver_error = said[1].strip()
+                self.driver_error = said[1].strip()
             elif code := YARN_EXIT_CODE.search(line):
                 self._driver_exit_code = int(code[1])
             yield line
@@ -433,7 +315,7 @@ class SparkRecoveryHook(SparkSubmitHook):
             return super()._build_spark_submit_command(application)
         kind, environment = manager(self._connection["master"]), {**os.environ, **(self._env_vars or {})}
         tags = usual_tags(self._properties_file, self._connection["spark_binary"], environment)
-        self._conf = marked(self._conf, kind, self.mark_of(self._attempt["job"]), tags)
+        self._conf = marked(self._conf, kind, self.recovery.mark_of(self._attempt.job), tags)
         if self.cluster_mode:
             self.log.info("The driver and its executors reach the event store with their own role.")
             if self.settings.integrity_secret:
@@ -445,7 +327,7 @@ class SparkRecoveryHook(SparkSubmitHook):
         log = cast("logging.Logger", self.log)
         credentials = self._lent
         if credentials is None:
-            credentials = self._aws.driver_environment(log) if self._aws is not None else {}
+            credentials = self.recovery.aws.driver_environment(log) if self.recovery.aws is not None else {}
         secret = self.settings.integrity_secret
         sealing = {INTEGRITY_SECRET: secret} if secret else {}
         self._env = {_HASH_SEED: "0", **credentials, **(self._env or {}), **sealing}

@@ -11,7 +11,7 @@ from airflow_provider.core.graph import ExecutionGraph
 from airflow_provider.core.run_request import RunRequest
 from airflow_provider.core.takeover import Decision, StartAfresh, decide
 from airflow_provider.storage.claims import Claim, Claims
-from airflow_provider.storage.event_store import JobEventLog
+from airflow_provider.storage.event_log import JobEventLog
 from airflow_provider.storage.inspection import look_at_last
 from airflow_provider.storage.liveness import Life, Liveness, wait_for_end
 from airflow_provider.storage.object_store import ObjectStore

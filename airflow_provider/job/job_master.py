@@ -3,21 +3,21 @@
 The name is Flink's: the part of a job that owns its execution graph and its recovery. The order of the steps carries
 the safety: the claim fences all earlier attempts; the first block is written only when the previous driver is gone or
 has stopped; a vertex counts as finished only when its events are confirmed; the end is recorded before anybody hears
-of it. How each step is done is told in ``claiming``, ``reconciling``, ``recording`` and ``survivors``.
+of it. How each step is done is told in ``claiming``, ``ownership``, ``reconciling``, ``recording`` and ``survivors``.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Mapping
-from contextlib import AbstractContextManager, nullcontext, suppress
-from typing import Any
+from collections.abc import Callable, Collection
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, TypedDict
 
 from airflow_provider.core import events as ev
 from airflow_provider.core.classify import Need, classify
-from airflow_provider.core.errors import Fenced, OwnershipUnconfirmed, RecoveryError, StoreError
-from airflow_provider.core.failover import FailureHandlingResult, handle_failure
+from airflow_provider.core.errors import OwnershipUnconfirmed, RecoveryError
+from airflow_provider.core.failover import FailureHandlingResult, handle_failure, kept_shuffles
 from airflow_provider.core.failure import Cause
 from airflow_provider.core.faults import (
     AFTER_COORDINATOR_SNAPSHOT,
@@ -29,21 +29,21 @@ from airflow_provider.core.faults import (
     BEFORE_VERTEX_FINISHED,
     fault_point,
 )
-from airflow_provider.core.graph import RESTART_STRATEGY, ExecutionGraph, JobState, Vertex
+from airflow_provider.core.graph import RESTART_STRATEGY, JobState, Vertex
 from airflow_provider.core.partition_tracker import PartitionTracker
 from airflow_provider.core.partitions import StoredPartition, finished_event
+from airflow_provider.core.readers import needed_no_more, shuffles_of_written_outputs
 from airflow_provider.core.report import build_report, format_report
 from airflow_provider.core.restart_strategy import RestartMemory, restart_strategy
 from airflow_provider.core.run_request import RunRequest
 from airflow_provider.core.takeover import StartAfresh, Succeed
 from airflow_provider.job.claiming import decide_alone, read_graph, wait_for_previous
+from airflow_provider.job.ownership import OwnedJob
 from airflow_provider.job.reconciling import reconcile
-from airflow_provider.job.recording import JobRecord
 from airflow_provider.job.survivors import Survivors
+from airflow_provider.job.unneeded import Unneeded
 from airflow_provider.storage.acknowledgement import take_notice
 from airflow_provider.storage.cancelling import refuse_cancelled
-from airflow_provider.storage.claims import Claims
-from airflow_provider.storage.heartbeat import Heartbeat
 from airflow_provider.storage.object_store import ObjectStore, requests_repeated
 from airflow_provider.storage.partition_store import PartitionStore
 from airflow_provider.storage.processes import Process
@@ -51,14 +51,15 @@ from airflow_provider.storage.processes import Process
 log = logging.getLogger(__name__)
 
 
-class JobMaster:
-    """The driver's hold on its job.
+class _Stamp(TypedDict):
+    """What all events say: who, and when."""
 
-    :param request: what to run
-    :param store: the object store that it names
-    :param on_fenced: called once, from any thread, with the epoch that took over; should end the process
-    :param jvm: the driver's JVM, as far as there is one
-    """
+    epoch: int
+    at: float
+
+
+class JobMaster(OwnedJob):
+    """What a driver asks of its job, and tells of it. It is made as :class:`OwnedJob` is."""
 
     def __init__(
         self,
@@ -67,37 +68,21 @@ class JobMaster:
         on_fenced: Callable[[int], None],
         jvm: Callable[[], Process | None] = lambda: None,
     ) -> None:
-        self.request = request
-        self.store = store
-        self.prefix = request.job.prefix
         self._tracker = PartitionTracker()
 
         def fenced(newer: int) -> None:
             self._tracker.deactivate()
             on_fenced(newer)
 
-        self._record = JobRecord(request, store, fenced)
+        super().__init__(request, store, fenced, jvm)
         self._partitions = PartitionStore(store, self.prefix)
         self._survivors = Survivors(store, self.prefix, self.partitions_reset)
+        self._unneeded = Unneeded(self._partitions, self._record)
         self._succeeded = False
-        self._waited_for = 0
-        """The outage that a write has waited for to its patience's end."""
-        self._jvm = jvm
-        self._heartbeat: Heartbeat | None = None
 
     @property
-    def graph(self) -> ExecutionGraph:
-        """Everything known of the job."""
-        return self._record.graph
-
-    @property
-    def epoch(self) -> int:
-        """The number of this attempt."""
-        return self._record.epoch
-
-    def keep_secret(self, conf: Mapping[str, str]) -> None:
-        """Leave the secrets among Spark's properties out of all that is recorded from now on."""
-        self._record.keep_secret(conf)
+    def _now(self) -> _Stamp:
+        return {"epoch": self.epoch, "at": time.time()}
 
     # -- beginning ------------------------------------------------------------------------------------------------
 
@@ -117,20 +102,7 @@ class JobMaster:
             if isinstance(decision, StartAfresh):
                 fresh = decision.reason
 
-        lease = self.request.options.lease
-        claim = Claims(self.store, self.prefix).claim(lease, self.request.run, self.request.options.deployment)
-        self._record.epoch = claim.epoch
-        log.info("Attempt %d of job %s: CREATED. Event store: %s", claim.epoch, self.request.job, self.store.uri)
-        self._heartbeat = Heartbeat(
-            self.store,
-            self.prefix,
-            claim,
-            lease.interval,
-            self._record.fence,
-            patience=self.request.options.ownership_timeout,
-            jvm=self._jvm,
-        )
-        self._heartbeat.start()
+        claim = self._claim()
         try:
             if self.request.supervised:
                 refuse_cancelled(self.store, self.prefix, claim, self.request.previous_lost)
@@ -143,66 +115,28 @@ class JobMaster:
         return True
 
     def _reconcile(self) -> None:
-        self._record.add(ev.JobStateChanged(epoch=self.epoch, at=time.time(), state=JobState.RECONCILING))
+        self._record.add(ev.JobStateChanged(**self._now, state=JobState.RECONCILING))
         if self.epoch > 1:
             log.info("Attempt %d: RECONCILING", self.epoch)
             reconcile(self.graph, self.epoch, self._survivors, self._tracker, self.partitions_reset)
-        self._record.add(ev.JobStateChanged(epoch=self.epoch, at=time.time(), state=JobState.RUNNING))
+            self.release_shuffles()
+        self._record.add(ev.JobStateChanged(**self._now, state=JobState.RUNNING))
         log.info("Attempt %d: RUNNING", self.epoch)
 
     # -- what the checkpoints ask and tell ----------------------------------------------------------------------
 
-    @property
-    def usable(self) -> bool:
-        """Whether the store records; while it does not, the job goes on without recovery."""
-        return self._record.usable
-
-    def check(self) -> None:
-        """Raise :class:`Fenced` if a newer attempt is known to own the job."""
-        self._record.check()
-
-    def check_now(self) -> None:
-        """Make sure that this attempt owns the job, before something is committed outside of the store.
-
-        Costs no request while the lease lasts; after that it waits for the store. What was to be recorded before is
-        waited for in any case, once in an outage, so that a retry knows of all that this attempt writes.
-
-        :raises Fenced: a newer attempt owns the job
-        :raises OwnershipUnconfirmed: the store did not say so within ``ownership_timeout``
-        """
-        self.check()
-        if self._heartbeat is not None:
-            self._ask(self._heartbeat.confirm)
-        outage = self._record.outage
-        if outage and outage != self._waited_for and not self._record.flush(self.request.options.ownership_timeout):
-            self._waited_for = outage
-
-    def owned_for(self) -> float:
-        """Return for how many seconds this attempt certainly owns the job; not positive if that is not certain now."""
-        return self._heartbeat.left if self._heartbeat is not None else 0.0
-
-    def check_after(self) -> None:
-        """Find out, if the lease ran out while something was written, whether a newer attempt has begun meanwhile. Asks
-        the store once; that it does not answer says nothing.
-
-        :raises Fenced: a newer attempt owns the job
-        """
-        self.check()
-        if self._heartbeat is not None and self._heartbeat.lapsed:
-            with suppress(StoreError):
-                self._ask(self._heartbeat.check)
-
-    def _ask(self, whose_job: Callable[[], None]) -> None:
-        """Ask who owns the job, and record that it is a newer attempt."""
-        try:
-            whose_job()
-        except Fenced as error:
-            self._record.fence(int(str(error.ids["newer"])))
-            raise
-
     def vertex(self, identity: str) -> Vertex | None:
         """Return what is known of a vertex."""
         return self.graph.vertices.get(identity)
+
+    @property
+    def tells_retries(self) -> bool:
+        """Whether a later attempt can tell that it is an automatic retry of this one."""
+        return bool(self.graph.attempts[self.epoch].series)
+
+    def only_retried_since(self, epoch: int) -> bool:
+        """Whether this attempt certainly is an automatic retry of *epoch*, or of one that was."""
+        return self.graph.only_retried_since(epoch)
 
     def optional(self, identity: str) -> bool:
         """Whether all that is known to read the vertex is finished, so that it is not computed for its own sake."""
@@ -227,11 +161,7 @@ class JobMaster:
         """Record the Spark application of this attempt."""
         self._record.add(
             ev.SparkApplicationStarted(
-                epoch=self.epoch,
-                at=time.time(),
-                application_id=application_id,
-                ui_url=ui_url,
-                default_parallelism=parallelism,
+                **self._now, application_id=application_id, ui_url=ui_url, default_parallelism=parallelism
             )
         )
 
@@ -244,15 +174,19 @@ class JobMaster:
         self._tracker.start(event.vertex, range(event.parallelism))
         self._record.flush()
 
-    def partition_finished(self, partition: StoredPartition) -> None:
+    def partition_finished(self, partition: StoredPartition, *, again: bool = False) -> None:
         """Record a stored partition; saying it twice is harmless.
 
         One that arrives when the attempt is over is released at once: deleted if the job has succeeded; kept if it has
         failed, because the next attempt can use it; left alone if the attempt is fenced, because its owner may have
         found and used it already, and sweeps what it does not need.
+
+        :param again: Spark has run this task before, which may have stored something without saying so
         """
         vertex = self.graph.vertices[partition.vertex]
         with self._record.lock:
+            if again:
+                self._unneeded.ran_again(partition.vertex)
             if partition.epoch < self.epoch:
                 self._tracker.adopt(partition.vertex, partition.index)
             elif not self._tracker.finish(partition.vertex, partition.index):
@@ -260,11 +194,17 @@ class JobMaster:
                 self._release_late(partition)
                 return
             if partition.index in vertex.partitions:
+                if vertex.partitions[partition.index].key != partition.key:
+                    self.partition_replaced(partition)
                 return
             if partition.epoch == self.epoch:
                 self._survivors.add(partition)
             self._record.add(finished_event(partition, self.epoch, time.time()))
         fault_point(AFTER_PARTITION_EVENT)
+
+    def partition_replaced(self, partition: StoredPartition) -> None:
+        """Another object counts for a stored partition, or will: this one goes when the vertex is stored."""
+        self._unneeded.replace(partition.vertex, [partition])
 
     def _release_late(self, partition: StoredPartition) -> None:
         if not self._succeeded or self.request.keep_partitions:
@@ -276,13 +216,13 @@ class JobMaster:
 
     def partitions_reset(self, identity: str, indexes: tuple[int, ...], reason: str) -> None:
         """Record that partitions are computed again, with the reason; no indexes means all."""
-        self._record.add(
-            ev.PartitionsReset(epoch=self.epoch, at=time.time(), vertex=identity, indexes=indexes, reason=reason)
-        )
+        self._record.add(ev.PartitionsReset(**self._now, vertex=identity, indexes=indexes, reason=reason))
         self._tracker.forget(identity, indexes)
 
     def partitions_recomputed(self, identity: str, indexes: tuple[int, ...], reason: str) -> None:
         """Record that partitions were computed again, whose new objects are about to be stored."""
+        with self._record.lock:
+            self._unneeded.replace(identity, self._survivors.forget(identity, indexes))
         self.partitions_reset(identity, indexes, reason)
         self._tracker.start(identity, indexes)
 
@@ -303,8 +243,7 @@ class JobMaster:
         with finishing or nullcontext():
             self._record.add(
                 ev.VertexFinished(
-                    epoch=self.epoch,
-                    at=time.time(),
+                    **self._now,
                     vertex=identity,
                     layout=self.graph.vertices[identity].initialized.layout,
                     upstream_seconds=round(upstream_seconds, 3),
@@ -313,16 +252,59 @@ class JobMaster:
             )
         confirmed = self._record.flush(self.request.options.ownership_timeout)
         fault_point(AFTER_VERTEX_FINISHED)
+        with self._record.lock:
+            kept = {record.key for record in self.graph.vertices[identity].partitions.values()}
+            self._unneeded.stored(identity, kept)
         return confirmed
 
     def vertex_reused(self, identity: str) -> None:
         """Record that all of a vertex was kept."""
         layout = self.graph.vertices[identity].initialized.layout
-        self._record.add(ev.VertexReused(epoch=self.epoch, at=time.time(), vertex=identity, layout=layout))
+        self._record.add(ev.VertexReused(**self._now, vertex=identity, layout=layout))
 
     def vertex_skipped(self, name: str, reason: str) -> None:
         """Record that a recovery point stores nothing, and why."""
-        self._record.add(ev.VertexSkipped(epoch=self.epoch, at=time.time(), name=name, reason=reason))
+        self._record.add(ev.VertexSkipped(**self._now, name=name, reason=reason))
+
+    # -- what goes while the job runs ---------------------------------------------------------------------------------
+
+    def needed_no_more(self) -> list[str]:
+        """Return the stored vertices of the script that all known readers need no more."""
+        with self._record.lock:
+            return [] if self.request.keep_partitions else needed_no_more(self.graph)
+
+    def release(self, identity: str) -> bool:
+        """Let a vertex go that the script can name no more; return whether that is still right."""
+        with self._record.lock:
+            right = identity in self.needed_no_more()
+            if right:
+                self._unneeded.add(self._released(identity))
+            return right
+
+    def release_shuffles(self) -> list[str]:
+        """Let the kept shuffles go that a retry needs no more; return which ones these are."""
+        with self._record.lock:
+            found = [] if self.request.keep_partitions else shuffles_of_written_outputs(self.graph)
+            for identity in found:
+                self._unneeded.add(self._released(identity))
+            return found
+
+    def _released(self, identity: str) -> list[StoredPartition]:
+        """Record that nothing needs a vertex any more; return its objects."""
+        vertex = self.graph.vertices[identity]
+        if vertex.missing:
+            self._tracker.forget(identity, vertex.missing)
+        self._tracker.release(identity)
+        self._record.add(ev.VertexReleased(**self._now, vertex=identity))
+        log.info("%s: released, because all that reads it is stored", vertex.initialized.name)
+        return self._survivors.forget(identity)
+
+    def delete_unneeded(self) -> None:
+        """Delete what nothing needs any more, once the store has confirmed that this is recorded.
+
+        :raises Fenced: a newer attempt owns the job
+        """
+        self._unneeded.delete(self.owned_for())
 
     # -- failures ---------------------------------------------------------------------------------------------------
 
@@ -331,19 +313,28 @@ class JobMaster:
         self._survivors.discard(self.graph, partition.vertex, [partition])
         return partition.vertex in self.graph.vertices
 
-    def start_over(self, identity: str, reason: str) -> None:
-        """Give up all partitions of a vertex."""
-        self._survivors.forget(identity)
+    def start_over(self, identity: str, reason: str) -> list[StoredPartition]:
+        """Give up all partitions of a vertex; return what of them is in the store, under whichever layout."""
+        stored = self._survivors.forget(identity)
         self.partitions_reset(identity, (), reason)
+        return stored
+
+    def delete_vertex(self, identity: str, reason: str) -> None:
+        """Give up all partitions of a vertex, and delete what of them is in the store.
+
+        :raises StoreError: they cannot be deleted
+        """
+        self._partitions.delete(self.start_over(identity, reason))
 
     def failed_vertex(
         self, identity: str, error: str, causes: Collection[Cause], lost: Collection[str], reached: Collection[str]
     ) -> FailureHandlingResult:
         """Decide what is restarted after a failure; what the restart strategy counts is in the store before that.
 
+        :param identity: what has failed: a vertex, or an action
         :param error: it, in one line
         :param lost: vertices of which stored partitions cannot be read any more
-        :param reached: vertices that this attempt has come to, in that order
+        :param reached: recovery points that this attempt has come to, in that order
         """
         with self._record.lock:
             result = handle_failure(
@@ -352,7 +343,7 @@ class JobMaster:
                 error,
                 causes,
                 lost=lost,
-                reached=reached,
+                reached=(*reached, *kept_shuffles(self.graph, self.epoch)),
                 failover_strategy=self.request.options.failover_strategy,
                 restart_strategy=restart_strategy(self.request.options),
                 memory=RestartMemory.from_json(self.graph.coordinators.get(RESTART_STRATEGY, {})),
@@ -360,8 +351,7 @@ class JobMaster:
             )
             self._record.add(
                 ev.FailureHandled(
-                    epoch=self.epoch,
-                    at=time.time(),
+                    **self._now,
                     vertex=identity,
                     error=error,
                     restarted=result.vertices_to_restart,
@@ -409,14 +399,14 @@ class JobMaster:
 
     def note(self, name: str, state: dict[str, Any]) -> None:
         """Record what the driver alone knows, without waiting for the store."""
-        self._record.add(ev.CoordinatorSnapshot(epoch=self.epoch, at=time.time(), coordinator=name, state=state))
+        self._record.add(ev.CoordinatorSnapshot(**self._now, coordinator=name, state=state))
 
     # -- end --------------------------------------------------------------------------------------------------------
 
     def finished(self) -> None:
         """Record the success; without an operator also acknowledge it and release the partitions."""
         fault_point(BEFORE_JOB_FINISHED)
-        self._record.add(ev.JobFinished(epoch=self.epoch, at=time.time(), store_retries=requests_repeated()))
+        self._record.add(ev.JobFinished(**self._now, store_retries=requests_repeated()))
         confirmed = self._record.flush(self.request.options.ownership_timeout)
         fault_point(AFTER_JOB_FINISHED)
         self._succeeded = confirmed
@@ -434,13 +424,7 @@ class JobMaster:
         :param unrecoverable: no retry can help until somebody changes something
         """
         self._record.add(
-            ev.JobFailed(
-                epoch=self.epoch,
-                at=time.time(),
-                error=error,
-                unrecoverable=unrecoverable,
-                store_retries=requests_repeated(),
-            )
+            ev.JobFailed(**self._now, error=error, unrecoverable=unrecoverable, store_retries=requests_repeated())
         )
         self._record.flush()
         self._end(JobState.FAILED)
@@ -463,11 +447,3 @@ class JobMaster:
         self._record.close()
         if self._heartbeat is not None:
             self._heartbeat.stop(state)
-
-    def stop_heartbeat(self, state: str) -> None:
-        """Write the last heartbeat of a driver that stops in *state*; never raises."""
-        if self._heartbeat is not None:
-            try:
-                self._heartbeat.stop(state)
-            except RecoveryError as error:
-                log.warning("The last heartbeat could not be written: %s", error)

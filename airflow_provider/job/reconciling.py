@@ -39,7 +39,9 @@ def reconcile(
     for identity in superseded:
         if graph.vertices[identity].partitions:
             reset(identity, (), "released: another vertex has taken its place")
-    survivors.sweep(epoch, superseded)
+    # What is released may still be deleted by the driver that has recorded it, so nothing relies on what is left.
+    released = [identity for identity, vertex in graph.vertices.items() if vertex.released]
+    survivors.sweep(epoch, [*superseded, *released])
     for identity, vertex in graph.vertices.items():
         for index in vertex.partitions:
             tracker.adopt(identity, index)

@@ -10,6 +10,7 @@ import logging
 import os
 import threading
 import time
+import uuid
 from collections.abc import Callable, Mapping
 from typing import cast
 
@@ -92,6 +93,7 @@ class JobRecord:
                 application=self._request.application.rsplit("/", 1)[-1],
                 host=claim.host,
                 another_run=bool(others),
+                series=self._series(graph),
             )
             return cast("AttemptStarted", redacted_event(started, self._secrets))
 
@@ -119,6 +121,13 @@ class JobRecord:
             )
         elif own.fresh:
             log.info("Attempt %d starts afresh: %s.", self.epoch, own.reason)
+
+    def _series(self, graph: ExecutionGraph) -> str:
+        """Return what this attempt has in common with those of which it is an automatic retry."""
+        if self._request.supervised or self._request.series:
+            return self._request.series
+        last = graph.newest.series if graph.newest is not None and self._request.automatic_retry else ""
+        return last or uuid.uuid4().hex
 
     def _of_another_run(self, graph: ExecutionGraph) -> int:
         """Return the newest attempt that has recorded its start, if that was for another DAG run of the same name, else

@@ -6,7 +6,7 @@ Knows no Spark.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from airflow_provider.core.errors import RecoveryError
 from airflow_provider.core.graph import ExecutionGraph
@@ -41,16 +41,15 @@ class Survivors:
         self._given_up = [p for found in survivors.values() for p in found if p.epoch < graph.base_epoch]
         self._found = {vertex: [p for p in found if p.epoch >= graph.base_epoch] for vertex, found in survivors.items()}
 
-    def sweep(self, epoch: int, superseded: Iterable[str]) -> None:
+    def sweep(self, epoch: int, unneeded: Iterable[str]) -> None:
         """Delete what earlier attempts than *epoch* left and nobody can use, and abort their unfinished uploads.
 
         Their drivers are gone and fenced, so nothing of this is at work; what executors that outlive them store later
         is swept when the job ends. A store that refuses costs only room.
 
-        :param superseded: vertices whose place others have taken
+        :param unneeded: vertices whose place others have taken, and those that are released
         """
-        useless = [*self._given_up, *(p for vertex in superseded for p in self._found.get(vertex, ()))]
-        self._found = {vertex: found for vertex, found in self._found.items() if vertex not in set(superseded)}
+        useless = [*self._given_up, *(p for vertex in unneeded for p in self._found.pop(vertex, ()))]
         self._given_up = []
         try:
             self._partitions.delete(useless)
@@ -95,9 +94,12 @@ class Survivors:
         """A partition of this attempt is stored."""
         self._found.setdefault(partition.vertex, []).append(partition)
 
-    def forget(self, identity: str) -> None:
-        """All partitions of a vertex are computed again, whatever is stored of it."""
-        self._found.pop(identity, None)
+    def forget(self, identity: str, indexes: Collection[int] = ()) -> list[StoredPartition]:
+        """Whatever is stored of partitions is not used any more; returns what that is. No indexes means all."""
+        found = self._found.pop(identity, [])
+        if indexes:
+            self._found[identity] = [partition for partition in found if partition.index not in indexes]
+        return [partition for partition in found if not indexes or partition.index in indexes]
 
     def discard(self, graph: ExecutionGraph, identity: str, damaged: list[StoredPartition]) -> None:
         """Never use damaged partitions again, neither here nor in a later attempt."""

@@ -70,7 +70,7 @@ class SparkRecoveryDecoratedOperator(DecoratedOperator, SparkRecoveryOperator):
 
     def _get_hook(self) -> SparkRecoveryHook:
         hook = super()._get_hook()
-        if not hook.enabled:  # then nothing else brings the driver's side along, which calls the function
+        if not hook.recovery.enabled:  # then nothing else brings the driver's side along, which calls the function
             hook.add_py_file(str(build_bundle().package))
         return hook
 

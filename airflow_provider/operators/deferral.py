@@ -23,7 +23,6 @@ from airflow_provider.airflow.order import FAILED, FINISHED, SILENT, UNCLAIMED, 
 from airflow_provider.airflow.supervisor import JobSupervisor
 from airflow_provider.core.errors import ConfigurationError
 from airflow_provider.core.job import JobId, is_another_deployment
-from airflow_provider.core.options import RecoveryOptions
 from airflow_provider.hooks.cluster_applications import end_remembered
 from airflow_provider.operators.conclusion import explain, failed_elsewhere, succeed
 from airflow_provider.storage.cancelling import cancel, cancel_unclaimed
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
     from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator as _Submitting
     from airflow.providers.common.compat.sdk import Context
 
+    from airflow_provider.airflow.recovery_connection import RecoveryConnection
     from airflow_provider.hooks.spark_recovery import SparkRecoveryHook
 else:
     _Submitting = object
@@ -44,6 +44,8 @@ _CLAIM_WITHIN = 60.0
 """Seconds for which a driver may be on its way before the cluster manager is asked about it."""
 _LONGEST = 600.0
 """Most seconds between two such questions."""
+_LOOK_EVERY = 1.5
+"""Heartbeats between two looks of the trigger: each costs two requests, so that 15 s make less than 0.2 a second."""
 _LAST_OUTPUT = 20.0
 """Most seconds to wait for the end of a process whose driver has told of its end, so that all its output is read."""
 _POLL = 0.5
@@ -123,25 +125,25 @@ class Deferring(_Submitting):
         else:
             self._external_id = str(external_id)
 
-    def _defer_attached(self, hook: SparkRecoveryHook, job: JobId, epoch: int) -> NoReturn:
+    def _defer_attached(self, recovery: RecoveryConnection, job: JobId, epoch: int) -> NoReturn:
         """Hand over a driver that another try has started."""
-        self._hand_over(hook, job, Deferral(after=epoch - 1, attached=True, since=time.time()), epoch)
+        self._hand_over(recovery, job, Deferral(after=epoch - 1, attached=True, since=time.time()), epoch)
 
-    def _defer_submitted(self, hook: SparkRecoveryHook, store_hook: SparkRecoveryHook, job: JobId, after: int) -> None:
+    def _defer_submitted(self, hook: SparkRecoveryHook, recovery: RecoveryConnection, job: JobId, after: int) -> None:
         """Hand over a driver that has just been started; returns only if there is nothing to wait for.
 
-        :param hook: the one that has submitted; *store_hook* is the one that knows the store
+        :param hook: the one that has submitted
         :raises AirflowException: a driver of this machine has ended before it claimed the job
         """
         deferral = Deferral(after=after, since=time.time(), application=self._application(hook))
         epoch = 0
         if self._output is not None:
-            epoch, read = self._await_claim(hook, store_hook, job, after, Output(self._output))
+            epoch, read = self._await_claim(hook, recovery, job, after, Output(self._output))
             deferral = replace(deferral, output=str(self._output), output_read=read, host=socket.gethostname())
             self.log.info("The driver runs detached from this task; its output: %s on %s", self._output, deferral.host)
         elif not (hook.submitted or self._external_id):
             return  # upstream's durable mode knows that the application has succeeded
-        self._hand_over(store_hook, job, deferral, epoch)
+        self._hand_over(recovery, job, deferral, epoch)
 
     def _application(self, hook: SparkRecoveryHook) -> Application:
         if not hook.cluster_mode:
@@ -150,18 +152,18 @@ class Deferring(_Submitting):
         return Application(manager(hook._connection["master"]), name, self._conn_id)
 
     def _await_claim(
-        self, hook: SparkRecoveryHook, store_hook: SparkRecoveryHook, job: JobId, after: int, output: Output
+        self, hook: SparkRecoveryHook, recovery: RecoveryConnection, job: JobId, after: int, output: Output
     ) -> tuple[int, int]:
         """Wait until a driver of this machine has claimed the job; return its epoch and how much of its output is read.
 
         :raises AirflowException: it ended before, or has not come that far in time
         """
-        claims, process = Claims(store_hook.store, job.prefix), hook._submit_sp
+        claims, process = Claims(recovery.store, job.prefix), hook._submit_sp
         assert process is not None  # noqa: S101 - it has just been started
         deadline = time.monotonic() + self.start_timeout
         while True:
             ended = process.poll()
-            claimed = _claimed(claims, after + 1, store_hook)
+            claimed = _claimed(claims, after + 1, recovery)
             hook.relay(output.lines(to_the_end=ended is not None and not claimed))
             if claimed:
                 return after + 1, output.offset
@@ -173,20 +175,20 @@ class Deferring(_Submitting):
                 raise _never_began(self.start_timeout)
             time.sleep(_POLL)
 
-    def _hand_over(self, hook: SparkRecoveryHook, job: JobId, deferral: Deferral, epoch: int) -> NoReturn:
+    def _hand_over(self, recovery: RecoveryConnection, job: JobId, deferral: Deferral, epoch: int) -> NoReturn:
         """Defer."""
-        options, settings = hook.settings.options, hook.settings
+        options, settings = recovery.settings.options, recovery.settings
         over = {name: str(value) for name, value in settings.storage.given().items()}
         longer = min(2.0**deferral.waits, _LONGEST / _CLAIM_WITHIN)
         order = Order(
             job=str(job),
             event_store=settings.event_store,
-            recovery_conn_id=hook.recovery_conn_id,
+            recovery_conn_id=recovery.conn_id,
             settings={**over, **({"aws_conn_id": settings.aws_conn_id} if settings.aws_conn_id else {})},
             epoch=epoch,
             after=deferral.after,
             timeout=options.previous_worker_recovery_timeout * longer,
-            pause=look_every(options),
+            pause=options.heartbeat_interval * _LOOK_EVERY,
             claim_within=min(_CLAIM_WITHIN * longer, self.start_timeout),
             deployment=options.deployment,
             application=deferral.application,
@@ -253,13 +255,12 @@ class Deferring(_Submitting):
         if outcome.kind == UNCLAIMED:
             if time.time() - deferral.since > self.start_timeout:
                 cancel_unclaimed(hook.store, job.prefix, deferral.after, hook.settings.options.deployment)
-                told = deferral.application
-                end_remembered(told.manager, told.external_id, told.conn_id, hook.mark_of(job), self._task_log)
+                end_remembered(deferral.application, hook.recovery.mark_of(job), self._task_log)
                 raise _never_began(self.start_timeout)
             self.log.info("No driver has claimed the job yet; waiting on.")
         else:
             self.log.warning("%s, but it is still at work; waiting on.", outcome.message or "The driver is silent")
-        self._hand_over(hook, job, replace(deferral, waits=deferral.waits + 1), outcome.epoch)
+        self._hand_over(hook.recovery, job, replace(deferral, waits=deferral.waits + 1), outcome.epoch)
 
     def _word(self, context: Context, hook: SparkRecoveryHook, job: JobId, outcome: Outcome, deferral: Deferral) -> str:
         """Return what is known of a driver that is silent: active, succeeded or ended; empty text if nothing is."""
@@ -318,7 +319,7 @@ class Deferring(_Submitting):
     def _timed_out(self, hook: SparkRecoveryHook, job: JobId) -> None:
         """End the driver, as a time-out does that is noticed in a worker."""
         newest = Claims(hook.store, job.prefix).newest()
-        if newest is None or newest.cancels or not _is_own(newest, hook):
+        if newest is None or newest.cancels or not _is_own(newest, hook.recovery):
             return
         self.log.info("The task has timed out; ending attempt %d.", newest.epoch)
         cancel(hook.store, job.prefix, newest.epoch)
@@ -326,19 +327,14 @@ class Deferring(_Submitting):
             end_driver(newest, self._task_log)
 
 
-def _claimed(claims: Claims, epoch: int, hook: SparkRecoveryHook) -> bool:
+def _claimed(claims: Claims, epoch: int, recovery: RecoveryConnection) -> bool:
     """Whether a driver of this deployment, or one that is told to go, holds the epoch."""
     claim = claims.get(epoch) if claims.taken(epoch) else None
-    return claim is not None and _is_own(claim, hook)
+    return claim is not None and _is_own(claim, recovery)
 
 
-def _is_own(claim: Claim, hook: SparkRecoveryHook) -> bool:
-    return not is_another_deployment(claim.deployment, hook.settings.options.deployment)
-
-
-def look_every(options: RecoveryOptions) -> float:
-    """Seconds between two looks: a look costs two requests, so that 15 s make less than 0.2 a second."""
-    return options.heartbeat_interval * 1.5
+def _is_own(claim: Claim, recovery: RecoveryConnection) -> bool:
+    return not is_another_deployment(claim.deployment, recovery.settings.options.deployment)
 
 
 def read_start_timeout(value: timedelta | float) -> float:

@@ -14,8 +14,10 @@ from airflow.providers.common.compat.sdk import AirflowException, AirflowFailExc
 
 from airflow_provider.airflow.deployment import require_tracking
 from airflow_provider.airflow.order import Outcome
+from airflow_provider.airflow.recovery_connection import RecoveryConnection
 from airflow_provider.airflow.recovery_settings import run_options
 from airflow_provider.airflow.retries import lost_between_tries
+from airflow_provider.airflow.series import series_of
 from airflow_provider.airflow.supervisor import Ending, JobSupervisor
 from airflow_provider.core.errors import RecoveryError
 from airflow_provider.core.job import JobId, run_mark
@@ -26,11 +28,12 @@ from airflow_provider.hooks.cluster_applications import (
     end_attempt,
     remembered_application,
 )
-from airflow_provider.hooks.spark_recovery import SparkRecoveryHook
+from airflow_provider.hooks.spark_recovery import NextAttempt, SparkRecoveryHook
 from airflow_provider.links.recovery_links import LINKS
 from airflow_provider.operators.conclusion import explain, failed_elsewhere, succeed
 from airflow_provider.operators.deferral import Deferral, Deferring, default_deferrable, read_start_timeout
 from airflow_provider.operators.publication import publish
+from airflow_provider.storage.checks import check_store
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
@@ -53,6 +56,7 @@ class SparkRecoveryOperator(Deferring, SparkSubmitOperator):
     :param event_store: event store for this task in place of the connection's (templated)
     :param resume: ``auto`` or ``never`` (start afresh at every try), in place of the connection's (templated); a run
         whose conf has ``{"spark_recovery": {"resume": "never"}}`` overrides it
+    :param source_version: which state sources are in that tell no version (JDBC, an RDD), ``{{ ds }}`` say (templated)
     :param recovery_options: further options by name, in place of the connection's, for example
         ``{"previous_worker_recovery_timeout": "2 min", "enabled": False}`` (templated)
     :param deferrable: hold no worker while the job runs: the triggerer follows it in the event store. By default
@@ -65,6 +69,7 @@ class SparkRecoveryOperator(Deferring, SparkSubmitOperator):
         *SparkSubmitOperator.template_fields,
         "event_store",
         "resume",
+        "source_version",
         "recovery_options",
     )
 
@@ -76,6 +81,7 @@ class SparkRecoveryOperator(Deferring, SparkSubmitOperator):
         recovery_conn_id: str = SparkRecoveryHook.default_conn_name,
         event_store: str | None = None,
         resume: str | None = None,
+        source_version: str | None = None,
         recovery_options: dict[str, Any] | None = None,
         deferrable: bool | None = None,
         start_timeout: timedelta | float = timedelta(hours=6),
@@ -85,6 +91,7 @@ class SparkRecoveryOperator(Deferring, SparkSubmitOperator):
         self.recovery_conn_id = recovery_conn_id
         self.event_store = event_store
         self.resume = resume
+        self.source_version = source_version
         self.recovery_options = recovery_options
         self.deferrable = default_deferrable() if deferrable is None else deferrable
         self.start_timeout = read_start_timeout(start_timeout)
@@ -92,21 +99,24 @@ class SparkRecoveryOperator(Deferring, SparkSubmitOperator):
         self._run_options: dict[str, str] = {}
         self._end_attached: Callable[[], None] | None = None
         self._killed = False
-        self._next_attempt: dict[str, Any] | None = None
+        self._next_attempt: NextAttempt | None = None
 
     def _get_hook(self) -> SparkRecoveryHook:
-        hook = SparkRecoveryHook.adopt(
-            super()._get_hook(),
-            recovery_conn_id=self.recovery_conn_id,
-            event_store=self.event_store,
-            recovery_options={**(self.recovery_options or {}), **({"resume": self.resume} if self.resume else {})},
-            run_options=self._run_options,
-        )
+        own = {**(self.recovery_options or {}), **self._own_options}
+        made = super()._get_hook()
+        recovery = RecoveryConnection(self.recovery_conn_id, self.event_store, own, made._conf, self._run_options)
+        hook = SparkRecoveryHook.adopt(made, recovery)
         if self._next_attempt is not None:
-            hook.prepare(**self._next_attempt)
+            hook.prepare(self._next_attempt)
         if not self._waits:
             hook.do_not_wait(self._output)
         return hook
+
+    @property
+    def _own_options(self) -> dict[str, str]:
+        """Options that are parameters of their own."""
+        given = {"resume": self.resume, "source_version": self.source_version}
+        return {name: value for name, value in given.items() if value}
 
     @cached_property
     def _task_log(self) -> logging.Logger:
@@ -120,7 +130,7 @@ class SparkRecoveryOperator(Deferring, SparkSubmitOperator):
         """
         with _in_airflows_terms():
             hook = self._hook_for(context)
-            if not hook.enabled:
+            if not hook.recovery.enabled:
                 super().execute(context)
                 return None
             hook.require_recoverable(self.application)
@@ -162,13 +172,14 @@ class SparkRecoveryOperator(Deferring, SparkSubmitOperator):
     def _execute(
         self, context: Context, hook: SparkRecoveryHook, lost: int = 0, beat: int = -1
     ) -> dict[str, Any] | None:
-        self.aws_event_store = "" if hook.storage.endpoint_url else hook.settings.event_store
-        publish(self, context["ti"], hook.location, self._task_log)
-        hook.store.check()
-        options = hook.settings.options
+        recovery = hook.recovery
+        self.aws_event_store = "" if recovery.storage.endpoint_url else recovery.settings.event_store
+        publish(self, context["ti"], recovery.location, self._task_log)
+        check_store(recovery.store)
+        options = recovery.settings.options
         if problem := lost_between_tries(self, options.retention):
             self.log.warning(problem)
-        supervisor = JobSupervisor(hook.store, job_of(context), options, self._task_log, mark_of(context))
+        supervisor = JobSupervisor(recovery.store, job_of(context), options, self._task_log, mark_of(context))
         supervisor.last_beat = beat
         last = supervisor.last_attempt(lost)
         decision = decide(last, options.resume)
@@ -193,11 +204,11 @@ class SparkRecoveryOperator(Deferring, SparkSubmitOperator):
     def _attach(self, context: Context, hook: SparkRecoveryHook, supervisor: JobSupervisor, epoch: int) -> Ending:
         self.log.info("Attempt %d is at work; attaching to it, submitting nothing.", epoch)
         if self.deferrable:
-            self._defer_attached(hook, job_of(context), epoch)
+            self._defer_attached(hook.recovery, job_of(context), epoch)
         claim = supervisor.claim(epoch)
         if claim is None:
             return Ending.LOST
-        remembered, mark = self._remembered_id(context), hook.mark_of(job_of(context))
+        remembered, mark = self._remembered_id(context), hook.recovery.mark_of(job_of(context))
 
         def end() -> None:
             application = application_of(
@@ -234,13 +245,14 @@ class SparkRecoveryOperator(Deferring, SparkSubmitOperator):
             if last_epoch:
                 self._end_waiting_job(context, hook)
             self._forget_external_job(context, also_a_waiting_one=last_epoch > 0)
-        self._next_attempt = {
-            "job": job_of(context),
-            "fresh": decision.reason if fresh and last_epoch else "",
-            "previous_lost": last_epoch,
-            "previous_beat": supervisor.last_beat,
-            "run": mark_of(context),
-        }
+        self._next_attempt = NextAttempt(
+            job_of(context),
+            decision.reason if fresh and last_epoch else "",
+            last_epoch,
+            supervisor.last_beat,
+            mark_of(context),
+            series_of(context, self.retries),
+        )
         self._hook = None
         if self.deferrable:
             self._do_not_wait(hook, job_of(context))
@@ -249,7 +261,8 @@ class SparkRecoveryOperator(Deferring, SparkSubmitOperator):
             with supervisor.narrating(last_epoch) if wait else contextlib.nullcontext():
                 super().execute(context)
             if self.deferrable:
-                self._defer_submitted(cast("SparkRecoveryHook", self._hook), hook, job_of(context), last_epoch)
+                submitting = cast("SparkRecoveryHook", self._hook)
+                self._defer_submitted(submitting, hook.recovery, job_of(context), last_epoch)
         except (AirflowFailException, RecoveryError):
             raise
         except Exception as failure:
@@ -272,7 +285,7 @@ class SparkRecoveryOperator(Deferring, SparkSubmitOperator):
 
         One that succeeded before anybody claimed the job ran for something else: another run, or before a clearing.
         """
-        never_claimed = self._next_attempt is not None and not self._next_attempt["previous_lost"]
+        never_claimed = self._next_attempt is not None and not self._next_attempt.previous_lost
         return super().is_job_succeeded(status) and not never_claimed
 
     def poll_until_complete(self, external_id: Any, context: Context) -> None:
@@ -301,7 +314,7 @@ class SparkRecoveryOperator(Deferring, SparkSubmitOperator):
             self.log.warning("What became of %s cannot be told: %s", application, error)
             return
         if waits:
-            end_application(application, hook.mark_of(job_of(context)), hook, self._task_log)
+            end_application(application, hook.recovery.mark_of(job_of(context)), hook, self._task_log)
 
     def _forget_external_job(self, context: Context, *, also_a_waiting_one: bool = True) -> None:
         """Keep upstream's durable mode from taking the last run's application for this one.

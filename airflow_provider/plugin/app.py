@@ -120,24 +120,17 @@ def create_app() -> FastAPI:
             return HTMLResponse(stated_address(target.url))
         return RedirectResponse(target.url, status.HTTP_303_SEE_OTHER)
 
-    @app.post(
-        "/api/discard",
-        dependencies=[Depends(may_change), Depends(action_logging(event="spark_recovery.discard"))],
-    )
-    def discard_job(
-        task: Task, user: User, session: SessionDep, attempt: Annotated[int, Body(embed=True, ge=1)]
-    ) -> JSONResponse:
-        return _give_up(jobs, task, str(user.get_name()), session, attempt, delete=False)
+    def button(name: str, *, delete: bool) -> None:
+        @app.post(
+            f"/api/{name}", dependencies=[Depends(may_change), Depends(action_logging(event=f"spark_recovery.{name}"))]
+        )
+        def press(
+            task: Task, user: User, session: SessionDep, attempt: Annotated[int, Body(embed=True, ge=1)]
+        ) -> JSONResponse:
+            return _give_up(jobs, task, str(user.get_name()), session, attempt, delete=delete)
 
-    @app.post(
-        "/api/release",
-        dependencies=[Depends(may_change), Depends(action_logging(event="spark_recovery.release"))],
-    )
-    def release_job(
-        task: Task, user: User, session: SessionDep, attempt: Annotated[int, Body(embed=True, ge=1)]
-    ) -> JSONResponse:
-        return _give_up(jobs, task, str(user.get_name()), session, attempt, delete=True)
-
+    button("discard", delete=False)
+    button("release", delete=True)
     return app
 
 

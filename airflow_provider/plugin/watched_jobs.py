@@ -11,15 +11,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from airflow_provider.airflow.recovery_connection import RecoveryConnection
 from airflow_provider.core.errors import AccessDenied, JobAlreadyRunning, RecoveryError, StoreUnavailable
-from airflow_provider.core.graph import ExecutionGraph
 from airflow_provider.core.history import JobHistory
 from airflow_provider.core.job import JobId
 from airflow_provider.core.job_view import job_view
-from airflow_provider.hooks.spark_recovery import SparkRecoveryHook
 from airflow_provider.plugin.location import Location
 from airflow_provider.storage.claims import Claim, Claims
-from airflow_provider.storage.discarding import Discard, discard, discard_in_force, release
+from airflow_provider.storage.discarding import Discard, discard, discard_in_force
 from airflow_provider.storage.event_log import JobEventLog
 from airflow_provider.storage.follower import JobFollower
 from airflow_provider.storage.liveness import Life, Liveness
@@ -82,19 +81,15 @@ class WatchedJob:
         self._follower = JobFollower(
             JobEventLog(store, job.prefix),
             before=lambda event: self._history.observe(event, self._follower.graph),
-            begin=self._begin,
+            begin=lambda _: self._history.clear(),
         )
         self._liveness: Liveness | None = None
-        self._newest: Claim | None = None
         self._viewed = -1
         self._rests_until = 0.0
         self._view: dict[str, Any] | None = None
         self._seen: Seen | None = None
         self._looked_at = 0.0
         self._failure: tuple[float, RecoveryError] | None = None
-
-    def _begin(self, graph: ExecutionGraph) -> None:
-        self._history.clear()
 
     def look(self, *, anew: bool = False) -> Seen:
         """Return how the job stands; what is younger than a second is not looked up again.
@@ -133,7 +128,7 @@ class WatchedJob:
         return failed or now - self.made_at >= _LIFE
 
     def _look(self, *, anew: bool) -> Seen:
-        self._newest = self._claims.newest()
+        newest = self._claims.newest()
         self._follower.read()
         graph = self._follower.graph
         began = time.monotonic()
@@ -145,13 +140,13 @@ class WatchedJob:
         attempt = graph.newest
         application_id = attempt.application_id if attempt is not None else ""
         ui_url = attempt.ui_url if attempt is not None and not attempt.state.terminal else ""
-        if self._newest is None:
+        if newest is None:
             return Seen(self._view, "none", 0, "", None, application_id=application_id, ui_url=ui_url)
-        epoch = self._newest.epoch
-        liveness = self._liveness_of(self._newest)
+        epoch = newest.epoch
+        liveness = self._liveness_of(newest)
         pulse = _PULSES.get(liveness.look(), liveness.word)
         found = discard_in_force(self.store, self._job.prefix, graph, before=epoch + 1)
-        return Seen(self._view, pulse, epoch, self._newest.host, found, liveness.patience, application_id, ui_url)
+        return Seen(self._view, pulse, epoch, newest.host, found, liveness.patience, application_id, ui_url)
 
 
 class WatchedJobs:
@@ -203,13 +198,11 @@ class WatchedJobs:
                 raise JobAlreadyRunning(
                     f"Attempt {newest.epoch} has begun since the page was loaded.", remedy="Look at it first."
                 )
-            if delete:
-                made, deleted = release(watched.store, job.prefix, by=by, timeout=location.timeout, life=watched.life)
-            else:
-                deleted = 0
-                made = discard(watched.store, job.prefix, by=by, timeout=location.timeout, life=watched.life)
+            given_up = discard(
+                watched.store, job.prefix, by=by, timeout=location.timeout, delete=delete, life=watched.life
+            )
             watched.look(anew=True)
-            return made, deleted
+            return given_up
 
     @contextmanager
     def _turn(self, location: Location, until: float | None = None) -> Iterator[None]:
@@ -266,7 +259,7 @@ def open_location(location: Location) -> ObjectStore:
             remedy="Put them into a connection of the task's own (recovery_conn_id).",
         )
     try:
-        return SparkRecoveryHook.of_store(recovery_conn_id=name, event_store=location.event_store).store
+        return RecoveryConnection(name, location.event_store).store
     except RecoveryError:
         raise
     except Exception as error:

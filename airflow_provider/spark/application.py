@@ -9,12 +9,17 @@ from __future__ import annotations
 
 import threading
 import weakref
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider.spark.identity.functions import FunctionReader
+from airflow_provider.spark.jvm.live_plans import LivePlans
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from airflow_provider.spark.identity.pinned_source import PinnedSource
     from airflow_provider.spark.identity.recovery_point import RecoveryPoint
     from airflow_provider.spark.jvm.class_shapes import ClassShape
     from airflow_provider.spark.jvm.commit_gate import CommitGate
@@ -30,9 +35,17 @@ class ApplicationState:
     :ivar shapes: class of the JVM → what it holds
     :ivar cached: number of a cached frame's plan → what stands for the frame in all attempts
     :ivar points: vertex → the recovery point as the script reached it
-    :ivar left: vertices that are partly lost, and are completed as soon as another one that reads them is computed
+    :ivar plans: the frames that read stored vertices
+    :ivar left: vertices that are lost in part, or released, and are completed as soon as another one that reads them is
+        computed
     :ivar refused: vertex → the failure after which it is not restarted, for all threads that wait for it
     :ivar recomputed: vertices that a failover has computed again, so that older DataFrames read what is gone
+    :ivar sources: pinned sources that the script has come to, by the name of their coordinator
+    :ivar resets: how often sources were pinned anew in the middle of the attempt
+    :ivar outdated: vertices that have read files which were pinned before that
+    :ivar again: vertex → comes to its recovery point once more, as the script did
+    :ivar renewed: outdated vertex → token of the one that has taken its place
+    :ivar looks: how often the script has looked at rows of DataFrames, or has written some
     :ivar lack: what its executors lack, empty text for nothing; ``None`` as long as they were not asked
     :ivar gates: the gate before the commits of its file writes; ``None`` if there can be none; empty while nobody asked
     :ivar functions: tells Python functions apart
@@ -44,9 +57,16 @@ class ApplicationState:
     shapes: dict[str, ClassShape] = field(default_factory=dict)
     cached: dict[int, str] = field(default_factory=dict)
     points: dict[str, RecoveryPoint] = field(default_factory=dict)
+    plans: LivePlans = field(default_factory=LivePlans)
     left: set[str] = field(default_factory=set)
     refused: dict[str, Exception] = field(default_factory=dict)
     recomputed: set[str] = field(default_factory=set)
+    sources: dict[str, PinnedSource] = field(default_factory=dict)
+    resets: int = 0
+    outdated: set[str] = field(default_factory=set)
+    again: dict[str, Callable[[], DataFrame]] = field(default_factory=dict)
+    renewed: dict[str, str] = field(default_factory=dict)
+    looks: int = 0
     lack: str | None = None
     gates: list[CommitGate | None] = field(default_factory=list)
 

@@ -24,6 +24,8 @@ class Kind(enum.Enum):
     QUERY = enum.auto()
     """A DataFrame's own query runs. All methods that return rows come to one of these."""
     COUNT = enum.auto()
+    SHOW = enum.auto()
+    """A DataFrame tells something of its rows by a query that nobody can see."""
     TO_RDD = enum.auto()
     CACHE = enum.auto()
     """A DataFrame is marked to be cached."""

@@ -8,15 +8,18 @@ from __future__ import annotations
 import itertools
 import threading
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from airflow_provider.core.errors import ConfigurationError
 from airflow_provider.core.executions import Executions
+from airflow_provider.core.partitions import incarnation
+from airflow_provider.core.rounds import Rounds
 from airflow_provider.core.vertex_token import vertex_identity
 from airflow_provider.spark.application import ApplicationState, CurrentApplication
+from airflow_provider.spark.calls import WRITES, Call, Kind, Proceed
 from airflow_provider.spark.identity.draws import Draws
 from airflow_provider.spark.identity.notes import notes
 from airflow_provider.spark.jvm.commit_gate import CommitGate, commit_gate
@@ -28,6 +31,22 @@ if TYPE_CHECKING:
     from airflow_provider.core.partitions import StoredPartition
     from airflow_provider.job.job_master import JobMaster
     from airflow_provider.spark.calls import Stages
+
+
+class KeptShuffles(Protocol):
+    """What auto mode does where something is restarted inside the application."""
+
+    def failed(self, execution: Any) -> None:
+        """A query of this thread has failed, and is about to run again.
+
+        :param execution: its ``QueryExecution``; ``None`` if it is not known
+        """
+
+    def give_up(self, vertices: Collection[str]) -> None:
+        """Put none of these shuffles back any more that were kept until now."""
+
+    def restoring(self) -> AbstractContextManager[None]:
+        """Let the query that this thread runs inside begin with what this attempt has kept until now, too."""
 
 
 @dataclass
@@ -42,7 +61,10 @@ class RecoveryContext:
     :ivar purposes: what the queries of the script's threads are for
     :ivar cached: fingerprint of a frame that calls functions, and what it was cached for → how often the script has
         cached it; ``None`` if that is not known any more
+    :ivar given_out: vertices that a retry reads whatever is committed, because an action has given rows of them
+    :ivar rounds: of the thread that lets go what is needed no more
     :ivar failing_over: held by the thread that handles a failure
+    :ivar shuffles: what auto mode keeps; ``None`` without it
     :ivar hadoop_root: the event store's root as Hadoop's file systems write it
     """
 
@@ -55,13 +77,21 @@ class RecoveryContext:
     executions: Executions = field(default_factory=Executions)
     purposes: Purposes = field(default_factory=Purposes)
     cached: Counter[tuple[str, str]] | None = field(default_factory=Counter)
+    given_out: set[str] = field(default_factory=set)
+    rounds: Rounds = field(default_factory=Rounds)
     failing_over: Any = field(default_factory=threading.RLock)
+    shuffles: KeptShuffles | None = None
     lock: Any = field(default_factory=threading.RLock)
 
     def __post_init__(self) -> None:
         self._application = CurrentApplication()
         self.occurrences = Occurrences(self.purposes)
         self.state_files = StateFiles(self.master.store, self.master.prefix)
+
+    @property
+    def source_version(self) -> str:
+        """The version that the job's options give for all sources that tell none; empty text if they give none."""
+        return self.master.request.options.source_version
 
     @property
     def application(self) -> ApplicationState:
@@ -77,8 +107,13 @@ class RecoveryContext:
             return gates[0]
 
     def notes(self) -> Stages:
-        """Note what the script's DataFrames do not tell."""
-        return notes(lambda: self.application, self.draws)
+        """Note what the script's DataFrames do not tell, and that the script looks at rows, or writes some."""
+        return {**notes(lambda: self.application, self.draws), **dict.fromkeys(_LOOKS, self._look)}
+
+    def _look(self, call: Call, proceed: Proceed) -> Any:
+        if call.kind is not Kind.SQL or not _is_query(call.argument(0, "sqlQuery")):
+            self.application.looks += 1
+        return proceed()
 
     def purpose(self, cached: int | None = None) -> str | None:
         """Return what a query of this thread is for, or what stands for a cached frame: it may be read for several
@@ -114,6 +149,10 @@ class RecoveryContext:
                 self.called[vertex] = next(each for each in itertools.chain([wanted], free) if each not in taken)
             return self.called[vertex], vertex
 
+    def incarnations(self, vertices: Collection[str]) -> dict[str, str]:
+        """Return what each of some vertices is made of now that this attempt has come to."""
+        return {each: incarnation(stored.key for stored in self.done[each].values()) for each in tuple(vertices)}
+
     def hide(self, vertex: str) -> None:
         """Take the names of what a complete vertex was made of, which this attempt does not look at."""
         pending = [vertex]
@@ -124,6 +163,13 @@ class RecoveryContext:
                 if hidden is not None and upstream not in self.called:
                     self.called[upstream] = hidden.initialized.name
                     pending.append(upstream)
+
+
+_LOOKS = {*WRITES, Kind.QUERY, Kind.COUNT, Kind.TO_RDD, Kind.CACHE, Kind.SQL}
+
+
+def _is_query(text: object) -> bool:
+    return isinstance(text, str) and text.lstrip().lower().startswith("select")
 
 
 def numbered(name: str, position: int) -> str:

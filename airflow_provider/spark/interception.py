@@ -47,6 +47,7 @@ _TABLE = (
     _Methods(_FRAME, "DataFrame", ("randomSplit",), Kind.SPLIT),
     _Methods(_FRAME, "DataFrame", ("collect", "_collect_as_arrow", "toLocalIterator", "tail"), Kind.QUERY),
     _Methods(_FRAME, "DataFrame", ("count",), Kind.COUNT),
+    _Methods(_FRAME, "DataFrame", ("show", "isEmpty"), Kind.SHOW),
     _Methods(_FRAME, "DataFrame", ("rdd",), Kind.TO_RDD),
     _Methods(_FRAME, "DataFrame", ("cache", "persist"), Kind.CACHE),
     _Methods(

@@ -13,9 +13,11 @@ import runpy
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from airflow_provider.core.causes import causes, one_line, unreadable_partitions
 from airflow_provider.core.errors import ConfigurationError, Fenced, JvmLost, RecoveryError
@@ -29,6 +31,10 @@ from airflow_provider.core.run_request import (
     parse_run_arguments,
 )
 from airflow_provider.core.spark_conf import with_conf
+
+if TYPE_CHECKING:
+    from airflow_provider.spark.context import RecoveryContext
+    from airflow_provider.spark.sinks.once import SinksOnce
 
 log = logging.getLogger(__name__)
 
@@ -115,16 +121,11 @@ def _run(request: RunRequest, application: Path, conf: Mapping[str, str]) -> int
     :param conf: Spark's properties as they were submitted
     """
     from airflow_provider.job.job_master import JobMaster
-    from airflow_provider.spark.auto.mode import auto_mode
-    from airflow_provider.spark.context import RecoveryContext, recovering
-    from airflow_provider.spark.interception import intercepted
+    from airflow_provider.spark.context import RecoveryContext
     from airflow_provider.spark.jvm.driver_jvm import driver_jvm
     from airflow_provider.spark.jvm.session_settings import settings_of_script
     from airflow_provider.spark.jvm.watched_jvm import WatchedJvm
     from airflow_provider.spark.points.reading import hadoop_root, lost_the_store
-    from airflow_provider.spark.sinks.fence import confirmed, confirmed_commits
-    from airflow_provider.spark.sinks.once import SinksOnce
-    from airflow_provider.spark.sinks.take_back import OutputAttempt
     from airflow_provider.storage.uris import open_store
 
     if os.environ.get(FAULT):
@@ -138,18 +139,8 @@ def _run(request: RunRequest, application: Path, conf: Mapping[str, str]) -> int
         return 0
     watched = WatchedJvm(request.options.jvm_timeout, partial(_stop_without_jvm, master))
     context = RecoveryContext(master, hadoop_root(store.uri))
-    output = OutputAttempt(master)
-    sinks = SinksOnce(context, output)
-    # First, because sinks are looked at, and remains are removed, by the owner, and the script goes on when the end of
-    # its write is recorded; last, because restoring takes time.
-    owned, owning = confirmed(master.check_now, master.check_after), confirmed(master.check_now)
-    commits = confirmed_commits(context)
     try:
-        with (
-            recovering(context),
-            auto_mode(context) as auto,
-            intercepted(owned, sinks.stages(), *auto, output.stages(), owning, commits, context.notes()),
-        ):
+        with recovered(context) as sinks:
             error = run_script(application, request.arguments, master.check)
         if error is not None:
             _show(error)
@@ -173,6 +164,33 @@ def _run(request: RunRequest, application: Path, conf: Mapping[str, str]) -> int
     except Fenced:
         _stop_fenced(master)
     return EXIT_FAILED
+
+
+@contextmanager
+def recovered(context: RecoveryContext) -> Iterator[SinksOnce]:
+    """Let the calls of the script that runs inside pass everything that recovery does about them."""
+    from airflow_provider.spark.auto.mode import auto_mode
+    from airflow_provider.spark.context import recovering
+    from airflow_provider.spark.interception import intercepted
+    from airflow_provider.spark.points.releasing import releasing
+    from airflow_provider.spark.points.restarted_actions import restarted_actions
+    from airflow_provider.spark.sinks.fence import confirmed, confirmed_commits
+    from airflow_provider.spark.sinks.once import SinksOnce
+    from airflow_provider.spark.sinks.take_back import OutputAttempt
+
+    master, output = context.master, OutputAttempt(context.master)
+    sinks, again = SinksOnce(context, output), restarted_actions(context)
+    # First, because sinks are looked at, and remains are removed, by the owner, and the script goes on when the end of
+    # its write is recorded; last, because restoring takes time. What runs again is restored again.
+    owned, owning = confirmed(master.check_now, master.check_after), confirmed(master.check_now)
+    commits = confirmed_commits(context)
+    with (
+        recovering(context),
+        auto_mode(context) as auto,
+        releasing(context) as readers,
+        intercepted(owned, sinks.stages(), again, *auto, output.stages(), owning, commits, context.notes(), readers),
+    ):
+        yield sinks
 
 
 def run_script(application: Path, arguments: Sequence[str], check: Callable[[], None]) -> BaseException | None:

@@ -13,9 +13,8 @@ import logging
 from airflow_provider.core.errors import RecoveryError
 from airflow_provider.core.report import JobReport
 from airflow_provider.storage.claims import Claims
+from airflow_provider.storage.clearing import release_all
 from airflow_provider.storage.object_store import ObjectStore
-from airflow_provider.storage.partition_store import PartitionStore
-from airflow_provider.storage.state_files import StateFiles
 
 
 def take_notice(store: ObjectStore, prefix: str, report: JobReport, log: logging.Logger, *, keep: bool = False) -> None:
@@ -31,8 +30,7 @@ def take_notice(store: ObjectStore, prefix: str, report: JobReport, log: logging
     epoch = report.attempts[-1].epoch
     if not keep:
         try:
-            PartitionStore(store, prefix).release(up_to=epoch)
-            StateFiles(store, prefix).release(up_to=epoch)
+            release_all(store, prefix, up_to=epoch)
         except RecoveryError as error:
             log.warning("The job succeeded, but its partitions could not be released: %s", error)
     try:

@@ -17,7 +17,7 @@ import logging
 from airflow_provider.core.errors import CorruptObject, Fenced, ObjectNotFound, StoreError
 from airflow_provider.core.job import is_another_deployment
 from airflow_provider.storage.claims import Claim, Claims
-from airflow_provider.storage.heartbeat import ALIVE, heartbeat_key
+from airflow_provider.storage.heartbeat import ALIVE, Beat, heartbeat_key
 from airflow_provider.storage.object_store import ObjectStore
 
 log = logging.getLogger(__name__)
@@ -85,8 +85,8 @@ def refuse_cancelled(store: ObjectStore, prefix: str, claim: Claim, submitted_af
 
 def _has_ended(store: ObjectStore, prefix: str, epoch: int) -> bool:
     try:
-        return str(json.loads(store.get(heartbeat_key(prefix, epoch)))["state"]) != ALIVE
-    except (ObjectNotFound, CorruptObject, ValueError, KeyError, TypeError):
+        return Beat.parse(store.get(heartbeat_key(prefix, epoch))).state != ALIVE
+    except (ObjectNotFound, CorruptObject):
         return False
 
 

@@ -25,6 +25,7 @@ from airflow_provider.core.errors import CorruptObject, JobOfAnotherDeployment, 
 from airflow_provider.core.job import is_another_deployment
 from airflow_provider.core.lease import Lease
 from airflow_provider.storage.checks import ignores_create_only
+from airflow_provider.storage.keys import numbers_in
 from airflow_provider.storage.object_store import ObjectStore, already_there
 from airflow_provider.storage.processes import Process, machine, start_of
 from airflow_provider.storage.sealing import refuse_sealed
@@ -196,13 +197,9 @@ class Claims:
     def get(self, epoch: int) -> Claim | None:
         """Return the claim of *epoch*, ``None`` if there is none."""
         try:
-            return self._read(epoch)
+            return self._parsed(epoch, self._store.get)
         except ObjectNotFound:
             return None
-
-    def driver_before(self, epoch: int) -> Claim | None:
-        """Return the newest claim before *epoch* that a driver holds, ``None`` if there is none."""
-        return next(self.drivers_before(epoch), None)
 
     def drivers_before(self, epoch: int, down_to: int = 1) -> Iterator[Claim]:
         """Yield the claims before *epoch* that drivers hold, the newest first; one listing, then a request each.
@@ -239,21 +236,8 @@ class Claims:
         """Whether :meth:`acknowledge` was called for *epoch*."""
         return self._store.exists(self._ack_key(epoch))
 
-    def acknowledgement(self, epoch: int) -> dict[str, Any] | None:
-        """Return the report that was acknowledged, ``None`` if there is none that can be read."""
-        try:
-            report = json.loads(self._store.get(self._ack_key(epoch)))
-        except (ObjectNotFound, CorruptObject, ValueError):
-            return None
-        return report if isinstance(report, dict) else None
-
     def _epochs(self) -> list[int]:
-        folder = f"{self._prefix}/claims/"
-        names = [info.key.removeprefix(folder).removesuffix(".json") for info in self._store.list(folder)]
-        return [int(name) for name in names if name.isascii() and name.isdigit()]
-
-    def _read(self, epoch: int) -> Claim:
-        return self._parsed(epoch, self._store.get)
+        return numbers_in(self._store, f"{self._prefix}/claims/")
 
     def _parsed(self, epoch: int, read: Callable[[str], bytes]) -> Claim:
         key = self._key(epoch)

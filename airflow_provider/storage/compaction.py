@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterable
 
 from airflow_provider.core.errors import RecoveryError
 from airflow_provider.core.faults import AFTER_SNAPSHOT, BEFORE_SNAPSHOT, fault_point
@@ -32,14 +31,14 @@ class Compactor:
 
     A failing store costs the snapshot, never the job: the blocks tell the same.
 
-    :param good: number of the newest snapshot that was read and found good; 0 if there is none
+    :ivar good: number of the newest snapshot that was read and found good; 0 if there is none
     """
 
-    def __init__(self, store: ObjectStore, prefix: str, good: int = 0) -> None:
+    def __init__(self, store: ObjectStore, prefix: str) -> None:
         self._store = store
         self._snapshots = Snapshots(store, prefix)
         self._log = JobEventLog(store, prefix)
-        self._good = good
+        self.good = 0
         self._offered: Snapshot | None = None
         self._closing = False
         self._changed = threading.Condition()
@@ -98,15 +97,12 @@ class Compactor:
         return True
 
     def _delete_superfluous(self, snapshot: Snapshot) -> None:
-        previous, self._good = self._good, snapshot.number
+        """Delete what the one before *snapshot* stands for: older snapshots first, so that none lacks its blocks."""
+        previous, self.good = self.good, snapshot.number
         if previous:
-            self._delete_before(previous, snapshot.fences)
-
-    def _delete_before(self, number: int, fences: Iterable[int]) -> None:
-        """Delete what the snapshot *number* makes superfluous: older snapshots first, so that none lacks its blocks."""
-        self._snapshots.delete(older for older in self._snapshots.numbers() if older < number)
-        kept = set(fences)
-        self._log.delete(block for block in self._log.numbers() if block < number and block not in kept)
+            self._snapshots.delete(older for older in self._snapshots.numbers() if older < previous)
+            old = (block for block in self._log.numbers() if block < previous)
+            self._log.delete(block for block in old if block not in snapshot.fences)
 
 
 def _told(error: Exception) -> str:

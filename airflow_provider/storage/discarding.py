@@ -28,11 +28,11 @@ from airflow_provider.core.errors import (
 )
 from airflow_provider.core.graph import ExecutionGraph
 from airflow_provider.storage.claims import Claim, Claims
+from airflow_provider.storage.clearing import release_all
 from airflow_provider.storage.event_log import JobEventLog
+from airflow_provider.storage.keys import numbers_in
 from airflow_provider.storage.liveness import Life, Liveness
 from airflow_provider.storage.object_store import ObjectStore
-from airflow_provider.storage.partition_store import PartitionStore
-from airflow_provider.storage.state_files import StateFiles
 
 FOLDER = "discards"
 
@@ -86,19 +86,28 @@ def discard_in_force(store: ObjectStore, prefix: str, graph: ExecutionGraph, bef
     if recorded == before - 1:
         return find_discard(store, prefix, recorded)
     # Epochs may have gaps of any size, so that they are not asked for one by one.
-    epochs = [epoch for epoch in _epochs(store, prefix) if recorded <= epoch < before]
+    epochs = [epoch for epoch in numbers_in(store, f"{prefix}/{FOLDER}/") if recorded <= epoch < before]
     return find_discard(store, prefix, max(epochs)) if epochs else None
 
 
 def discard(
-    store: ObjectStore, prefix: str, *, by: str, timeout: float, life: Callable[[Claim], Life] | None = None
-) -> Discard:
-    """Let the next attempt start afresh; nothing is deleted. Again is harmless: the first one stays.
+    store: ObjectStore,
+    prefix: str,
+    *,
+    by: str,
+    timeout: float,
+    delete: bool = False,
+    life: Callable[[Claim], Life] | None = None,
+) -> tuple[Discard, int]:
+    """Let the next attempt start afresh; return how many stored partitions were deleted, too.
 
-    Takes as long as a driver may be silent by its claim if the newest attempt did not say how it ended.
+    Again is harmless: the first one stays. Takes as long as a driver may be silent by its claim if the newest attempt
+    did not say how it ended.
 
     :param by: who wants it, for people
     :param timeout: seconds that a heartbeat must stand still at least before its driver counts as lost
+    :param delete: delete the stored partitions and files at once. What is told of the job, its events and attempts,
+        stays until it is collected as garbage
     :param life: of somebody who has watched the newest attempt and does not want to wait
     :raises ConfigurationError: nobody has ever claimed the job
     :raises JobAlreadyRunning: a driver is at work, may be, or has begun at the same moment; nothing that it needs was
@@ -136,29 +145,7 @@ def discard(
             remedy="See in its log whether it starts afresh; if it does not, end it and try again.",
             epoch=newest.epoch + 1,
         )
-    return made
-
-
-def release(
-    store: ObjectStore, prefix: str, *, by: str, timeout: float, life: Callable[[Claim], Life] | None = None
-) -> tuple[Discard, int]:
-    """Discard, and delete the stored partitions and files at once; return how many partitions were deleted.
-
-    What is told of the job, its events and attempts, stays until it is collected as garbage.
-
-    :raises RecoveryError: see :func:`discard`
-    """
-    made = discard(store, prefix, by=by, timeout=timeout, life=life)
-    partitions = PartitionStore(store, prefix).release(up_to=made.epoch)
-    StateFiles(store, prefix).release(up_to=made.epoch)
-    return made, partitions
-
-
-def _epochs(store: ObjectStore, prefix: str) -> list[int]:
-    """Return the attempts of which something was discarded. One listing."""
-    folder = f"{prefix}/{FOLDER}/"
-    names = [info.key.removeprefix(folder).removesuffix(".json") for info in store.list(folder)]
-    return [int(name) for name in names if name.isascii() and name.isdigit()]
+    return made, release_all(store, prefix, up_to=made.epoch) if delete else 0
 
 
 def _key(prefix: str, epoch: int) -> str:

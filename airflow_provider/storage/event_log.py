@@ -15,6 +15,7 @@ from airflow_provider.core.graph import ExecutionGraph
 from airflow_provider.core.line_fold import LineFold
 from airflow_provider.core.loss import Loss
 from airflow_provider.storage.blocks import Block, decode_block, fold_block
+from airflow_provider.storage.keys import numbers_in
 from airflow_provider.storage.object_store import ObjectStore
 from airflow_provider.storage.sealing import NOT_SEALED, refuse_sealed
 from airflow_provider.storage.snapshots import Snapshot, Snapshots
@@ -33,9 +34,6 @@ class LoggedEvents:
     :ivar next_block: number of the first block that is not written yet
     :ivar problems: one sentence for each block that was not, or not wholly, used
     :ivar lost_blocks: their numbers; events are missing there, among them perhaps a reset
-    :ivar newest_epoch: highest epoch that wrote a block; 0 if none did
-    :ivar newest_owner: whose claim that was; empty if only a snapshot tells of it
-    :ivar fences: blocks that must never be deleted: the first of each attempt, and what cannot be read
     :ivar losses: before which of the events records are lost, by its position, and what is known of them
     :ivar snapshot: what stands for the blocks before the first one read; ``None`` if there are none
     :ivar untrusted: whether there are blocks, and not one of them has a seal that holds
@@ -45,11 +43,8 @@ class LoggedEvents:
     next_block: int
     problems: list[str] = field(default_factory=list)
     lost_blocks: list[int] = field(default_factory=list)
-    newest_epoch: int = 0
-    fences: frozenset[int] = frozenset()
     losses: list[tuple[int, Loss]] = field(default_factory=list)
     snapshot: Snapshot | None = None
-    newest_owner: str = ""
     untrusted: bool = False
 
     def base(self) -> ExecutionGraph:
@@ -61,18 +56,6 @@ class LoggedEvents:
             graph.note(problem)
         return graph
 
-    def replay(self) -> ExecutionGraph:
-        """Return the graph that snapshot and events tell, with what is wrong with the store among its problems."""
-        graph = self.base()
-        losses = deque(self.losses)
-        with no_collection():
-            for position in range(len(self.events) + 1):
-                while losses and losses[0][0] == position:
-                    graph.lose(losses.popleft()[1])
-                if position < len(self.events):
-                    graph.apply(self.events[position])
-        return graph
-
 
 R = TypeVar("R", LoggedEvents, "Replayed")
 
@@ -82,6 +65,9 @@ class Replayed:
     """All that is known of a job, and where its event store ends; the words are those of :class:`LoggedEvents`.
 
     :ivar graph: with what is wrong with the store among its problems
+    :ivar newest_epoch: highest epoch that wrote a block; 0 if none did
+    :ivar newest_owner: whose claim that was; empty if only a snapshot tells of it
+    :ivar fences: blocks that must never be deleted: the first of each attempt, and what cannot be read
     :ivar snapshot: number of the snapshot that the replay began with; 0 if with the first block
     """
 
@@ -116,7 +102,7 @@ class JobEventLog:
         """
         if from_block > 1 and self.block(from_block) is None:
             return LoggedEvents([], from_block)
-        return self._blocks(from_block, [number for number in self.numbers() if number >= from_block])
+        return self._events(_Tally(from_block, self.numbers()))
 
     def load(self) -> LoggedEvents:
         """Return the newest good snapshot and the events after it, for those who want to see each of them.
@@ -125,53 +111,45 @@ class JobEventLog:
 
         :raises StoreError: the store cannot be read; damaged snapshots and blocks are no error but problems
         """
-        snapshot, problems, logged = self._newest(self._read)
-        newest = max([logged.newest_epoch, *(snapshot.graph.attempts if snapshot is not None else ())])
-        return replace(
-            logged,
-            problems=[*problems, *logged.problems],
-            newest_epoch=newest,
-            newest_owner=logged.newest_owner if logged.newest_epoch == newest else "",
-            fences=logged.fences | (snapshot.fences if snapshot is not None else frozenset()),
-            snapshot=snapshot,
-        )
+
+        def events(snapshot: Snapshot | None, wrong: list[str], tally: _Tally) -> LoggedEvents:
+            logged = self._events(tally)
+            return replace(logged, problems=[*wrong, *logged.problems], snapshot=snapshot)
+
+        return self._newest(events)
 
     def replay(self) -> Replayed:
-        """Return all that is known of the job, as ``load().replay()`` would, with no event in memory for long.
+        """Return all that is known of the job, as the fold of :meth:`load`, with no event in memory for long.
 
         The same requests as :meth:`load`; blocks are applied while the next ones are fetched.
 
         :raises StoreError: the store cannot be read; damaged snapshots and blocks are no error but problems
         """
-        _, _, replayed = self._newest(self._replay)
-        return replayed
+        return self._newest(self._replay)
 
-    def _newest(
-        self, read: Callable[[Snapshot | None, list[str], list[int]], R]
-    ) -> tuple[Snapshot | None, list[str], R]:
-        """Have *read* read the blocks behind the newest good snapshot; return the snapshot, problems and the answer.
+    def _newest(self, read: Callable[[Snapshot | None, list[str], _Tally], R]) -> R:
+        """Have *read* read the blocks behind the newest good snapshot.
 
-        :param read: called with the snapshot, what is wrong with newer ones, and the numbers of the blocks
+        :param read: called with the snapshot, what is wrong with newer ones, and the blocks
         """
         snapshots = Snapshots(self._store, self._prefix)
         for last in (*[False] * (_TRIES - 1), True):
             numbers = snapshots.numbers()
             snapshot, problems = snapshots.newest(numbers)
             start = snapshot.number if snapshot is not None else 1
-            found = read(snapshot, problems, [number for number in self.numbers() if number >= start])
+            found = read(snapshot, problems, _Tally(start, self.numbers()))
             # A driver at work deletes blocks once a newer snapshot holds them: then that one is to be read.
             if last or not found.lost_blocks or snapshots.numbers() == numbers:
-                return snapshot, problems, found
+                return found
         raise AssertionError("the last try returns")
 
-    def _replay(self, snapshot: Snapshot | None, wrong: list[str], present: list[int]) -> Replayed:
+    def _replay(self, snapshot: Snapshot | None, wrong: list[str], tally: _Tally) -> Replayed:
         graph = snapshot.graph if snapshot is not None else ExecutionGraph()
-        tally = _Tally(snapshot.number if snapshot is not None else 1, present)
         newest = max(graph.attempts, default=0)
         noted, graph.problems = graph.problems, []
         fold = LineFold(graph)
         with no_collection():
-            for number, data in zip(tally.numbers, self._bodies(present, tally.numbers), strict=True):
+            for number, data in self._bodies(tally):
                 block = data if isinstance(data, Block) else fold_block(data, self._prefix, number, fold.fold)
                 if tally.add(number, block):
                     graph.lose(loss_of(number, block))
@@ -192,17 +170,16 @@ class JobEventLog:
             snapshot.number if snapshot is not None else 0,
         )
 
-    def _bodies(self, present: list[int], numbers: Iterable[int]) -> Iterator[bytes | Block]:
-        """Yield the blocks of *numbers*, as :meth:`_body` does; a few are fetched ahead."""
-        there = set(present)
-        with ThreadPoolExecutor(max(1, min(_READERS, len(present)))) as pool:
-            ahead: deque[Future[bytes | Block] | None] = deque()
-            for number in numbers:
-                ahead.append(pool.submit(self._body, number) if number in there else None)
+    def _bodies(self, tally: _Tally) -> Iterator[tuple[int, bytes | Block]]:
+        """Yield each block's number, and the block as :meth:`_body` has it; a few are fetched ahead."""
+        with ThreadPoolExecutor(max(1, min(_READERS, len(tally.present)))) as pool:
+            ahead: deque[tuple[int, Future[bytes | Block] | None]] = deque()
+            for number in tally.numbers:
+                ahead.append((number, pool.submit(self._body, number) if number in tally.present else None))
                 if len(ahead) > _READERS:
-                    yield _result(ahead.popleft())
+                    yield _fetched(*ahead.popleft())
             while ahead:
-                yield _result(ahead.popleft())
+                yield _fetched(*ahead.popleft())
 
     def _body(self, number: int) -> bytes | Block:
         """Return a block's bytes, or what is known of one that is not there or cannot be trusted."""
@@ -215,9 +192,7 @@ class JobEventLog:
 
     def numbers(self) -> list[int]:
         """Return the numbers of all blocks, in order. One listing."""
-        folder = f"{self._prefix}/events/"
-        numbers = (_number(info.key.removeprefix(folder)) for info in self._store.list(folder))
-        return sorted({number for number in numbers if number is not None})
+        return sorted({number for number in numbers_in(self._store, f"{self._prefix}/events/", ".jsonl") if number > 0})
 
     def replaced(self, number: int) -> bool:
         """Whether a snapshot holds what block *number* told, so that it may have been deleted. One listing."""
@@ -227,30 +202,16 @@ class JobEventLog:
         """Delete blocks; see ``storage.compaction`` for which may be."""
         self._store.delete([self.key(number) for number in numbers])
 
-    def _read(self, snapshot: Snapshot | None, _: list[str], present: list[int]) -> LoggedEvents:
-        return self._blocks(snapshot.number if snapshot is not None else 1, present)
-
-    def _blocks(self, start: int, present: list[int]) -> LoggedEvents:
-        tally = _Tally(start, present)
+    def _events(self, tally: _Tally) -> LoggedEvents:
         events: list[JobEvent] = []
         losses: list[tuple[int, Loss]] = []
         with no_collection():
-            for number, data in zip(tally.numbers, self._bodies(present, tally.numbers), strict=True):
+            for number, data in self._bodies(tally):
                 block = data if isinstance(data, Block) else decode_block(data, self._prefix, number)
                 events.extend(block.events)
                 if tally.add(number, block):
                     losses.append((len(events), loss_of(number, block)))
-        return LoggedEvents(
-            events,
-            tally.next_block,
-            tally.problems,
-            tally.lost,
-            tally.newest,
-            frozenset(tally.fences),
-            losses,
-            newest_owner=tally.owner,
-            untrusted=tally.untrusted,
-        )
+        return LoggedEvents(events, tally.next_block, tally.problems, tally.lost, losses, untrusted=tally.untrusted)
 
     def block(self, number: int) -> Block | None:
         """Return one block, ``None`` if it does not exist."""
@@ -265,9 +226,15 @@ class JobEventLog:
 
 
 class _Tally:
-    """What is learnt of blocks beside their events; the words are those of :class:`LoggedEvents`."""
+    """What is learnt of blocks beside their events; the words are those of :class:`Replayed`.
 
-    def __init__(self, start: int, present: list[int]) -> None:
+    :param start: the first that is read
+    :param stored: the numbers of those that are there
+    """
+
+    def __init__(self, start: int, stored: list[int]) -> None:
+        present = [number for number in stored if number >= start]
+        self.present = frozenset(present)
         self.next_block = present[-1] + 1 if present else start
         self.numbers = range(start, self.next_block)
         self._problems: list[str] = []
@@ -312,8 +279,8 @@ UNSEALED = Block(None, problem=f"it is {NOT_SEALED}", sealed=False)
 """What is known of a block whose seal is missing or wrong."""
 
 
-def _result(future: Future[bytes | Block] | None) -> bytes | Block:
-    return future.result() if future is not None else _MISSING
+def _fetched(number: int, future: Future[bytes | Block] | None) -> tuple[int, bytes | Block]:
+    return number, future.result() if future is not None else _MISSING
 
 
 def loss_of(number: int, block: Block) -> Loss:
@@ -325,8 +292,3 @@ def describe(number: int, block: Block) -> str:
     """Return one sentence about what is wrong with a block and how much of it is used."""
     used = f"its first {block.used} events are used" if block.used else "nothing of it is used"
     return f"block {number} is damaged or foreign, {block.problem}; {used}"
-
-
-def _number(name: str) -> int | None:
-    stem = name.removesuffix(".jsonl")
-    return int(stem) if stem != name and stem.isascii() and stem.isdigit() and int(stem) > 0 else None

@@ -36,11 +36,9 @@ from airflow_provider.core.options import RecoveryOptions
 from airflow_provider.storage.blocks import Block, BlockHeader, decode_block, encode_block
 from airflow_provider.storage.claims import Claim, Claims
 from airflow_provider.storage.compaction import Compactor
-from airflow_provider.storage.event_log import UNSEALED, JobEventLog, LoggedEvents, describe, loss_of
+from airflow_provider.storage.event_log import UNSEALED, JobEventLog, describe, loss_of
 from airflow_provider.storage.object_store import ObjectStore, already_there
 from airflow_provider.storage.snapshots import Snapshot, Snapshots
-
-__all__ = ["JobEventLog", "JobEventWriter", "LoggedEvents"]
 
 log = logging.getLogger(__name__)
 
@@ -57,6 +55,10 @@ class JobEventWriter:
         (seconds that an event waits at most); nothing pending, nothing written
     :param on_fenced: called once, in the writer thread, with the epoch of the newer owner
     :param on_broken: called once, in the writer thread, with the error that ended the recording for good
+    :ivar fenced_by: the attempt that has written a block in the place of this one's, ``None`` if none has
+    :ivar away: why events wait in memory, ``None`` while the store takes them
+    :ivar outages: how often the store has stopped to take events, up to now
+    :ivar blocks: number of the next block, which grows by one with each that is stored
     """
 
     def __init__(
@@ -76,13 +78,13 @@ class JobEventWriter:
         self._on_fenced = on_fenced
         self._on_broken = on_broken
         self._log = JobEventLog(store, prefix)
-        self._next_block = 1
+        self.blocks = 1
         self._fences: frozenset[int] = frozenset()
-        self._compactor: Compactor | None = None
+        self._compactor = Compactor(store, prefix)
         self._broken: StoreError | None = None
-        self._away: StoreError | None = None
-        self._outages = 0
-        self._fenced_by: int | None = None
+        self.away: StoreError | None = None
+        self.outages = 0
+        self.fenced_by: int | None = None
         # Everything below is guarded by the condition.
         self._changed = threading.Condition()
         self._pending: deque[tuple[float, str]] = deque()
@@ -103,21 +105,6 @@ class JobEventWriter:
         """What ended the recording, ``None`` while it goes on."""
         return self._broken
 
-    @property
-    def fenced_by(self) -> int | None:
-        """The attempt that has written a block in the place of this one's, ``None`` if none has."""
-        return self._fenced_by
-
-    @property
-    def away(self) -> StoreError | None:
-        """Why events wait in memory, ``None`` while the store takes them."""
-        return self._away
-
-    @property
-    def outages(self) -> int:
-        """How often the store has stopped to take events, up to now."""
-        return self._outages
-
     def begin(self, make_first: Callable[[ExecutionGraph], AttemptStarted]) -> ExecutionGraph:
         """Read the store, write this attempt's first block behind all others, and start the writer thread.
 
@@ -129,21 +116,21 @@ class JobEventWriter:
         graph = self._write_first(make_first)
         # A driver at work may have deleted the number's block between our reading and our writing; then this one stands
         # in the past, where nobody reads. Only numbers below a snapshot are ever deleted.
-        while max(Snapshots(self._store, self._prefix).numbers(), default=0) > self._next_block:
+        while max(Snapshots(self._store, self._prefix).numbers(), default=0) > self.blocks:
             graph = self._write_first(make_first)
-        self._fences |= {self._next_block}
-        self._next_block += 1
+        self._fences |= {self.blocks}
+        self.blocks += 1
         self._running = True
         self._thread.start()
         return graph
 
     def _write_first(self, make_first: Callable[[ExecutionGraph], AttemptStarted]) -> ExecutionGraph:
-        """Read the store and write the first block, which then is number ``_next_block``, behind all that is there."""
+        """Read the store and write the first block, which then is number ``blocks``, behind all that is there."""
         logged = self._log.replay()
         self._refuse_newer(logged.newest_epoch, logged.newest_owner)
         graph = logged.graph
-        self._next_block, self._fences = logged.next_block, logged.fences
-        self._compactor = Compactor(self._store, self._prefix, logged.snapshot)
+        self.blocks, self._fences = logged.next_block, logged.fences
+        self._compactor.good = logged.snapshot
         fault_point(BEFORE_FIRST_EVENT)
         epochs = {logged.newest_epoch}
         while True:
@@ -156,12 +143,12 @@ class JobEventWriter:
             for event in taken.events:
                 graph.apply(event)
             if taken.problem:
-                graph.note(describe(self._next_block, taken))
-                graph.lose(loss_of(self._next_block, taken))
+                graph.note(describe(self.blocks, taken))
+                graph.lose(loss_of(self.blocks, taken))
             if taken.header is None or taken.header.epoch not in epochs:
-                self._fences |= {self._next_block}
+                self._fences |= {self.blocks}
                 epochs |= {taken.header.epoch} if taken.header is not None else set()
-            self._next_block += 1
+            self.blocks += 1
         graph.apply(first)
         return graph
 
@@ -185,14 +172,9 @@ class JobEventWriter:
         It is written in the background, once all of that is stored.
         """
         with self._changed:
-            if not self._stopped and not self._closing and self._away is None:
+            if not self._stopped and not self._closing and self.away is None:
                 self._marked.append((self._appended, graph))
                 self._offer_snapshot()
-
-    @property
-    def blocks(self) -> int:
-        """Number of the next block, which grows by one with each that is stored."""
-        return self._next_block
 
     def flush(self, patience: float = 0.0) -> bool:
         """Wait until everything appended so far is stored (Flink's ``cutBlock``).
@@ -208,7 +190,7 @@ class JobEventWriter:
             def ended() -> bool:
                 return self._stored >= target or self._stopped or not self._running
 
-            self._changed.wait_for(lambda: ended() or self._away is not None)
+            self._changed.wait_for(lambda: ended() or self.away is not None)
             if patience > 0:
                 self._changed.wait_for(ended, patience)
             return self._stored >= target and self._broken is None
@@ -222,16 +204,15 @@ class JobEventWriter:
             return
         if self._thread.is_alive():
             self._thread.join()
-        if self._compactor is not None:  # also when recording has stopped: it may be at a snapshot that came before
-            self._compactor.close()
+        self._compactor.close()  # also when recording has stopped: it may be at a snapshot that came before
 
     @property
     def _stopped(self) -> bool:
-        return self._broken is not None or self._fenced_by is not None
+        return self._broken is not None or self.fenced_by is not None
 
     def _put(self, batch: list[str]) -> Block | None:
         """Write the next block. Returns ``None`` if it is stored, else the block that has its number."""
-        number = self._next_block
+        number = self.blocks
         header = BlockHeader(self._prefix, number, self._claim.epoch, self._claim.owner, len(batch))
         body, key = encode_block(header, batch), self._log.key(number)
         try:
@@ -256,9 +237,9 @@ class JobEventWriter:
                     raise
                 pause = min(2 * pause, _LONGEST_PAUSE)
                 continue
-            if self._away is not None:
+            if self.away is not None:
                 with self._changed:
-                    self._away, waiting = None, len(batch) + len(self._pending)
+                    self.away, waiting = None, len(batch) + len(self._pending)
                 log.warning(
                     "The event store answers again after %.0f s; %d events that have waited are stored.",
                     time.monotonic() - since,
@@ -271,9 +252,9 @@ class JobEventWriter:
         with self._changed:
             if self._closing or self._pending_bytes > _MOST_WAITING:
                 return False
-            first = self._away is None
-            self._outages += first
-            self._away = error
+            first = self.away is None
+            self.outages += first
+            self.away = error
             self._changed.notify_all()
         if first:
             log.warning(
@@ -315,7 +296,7 @@ class JobEventWriter:
                     return
                 fault_point(AFTER_FLUSH)
                 with self._changed:
-                    self._next_block += 1
+                    self.blocks += 1
                     self._stored += len(batch)
                     self._offer_snapshot()
                     self._changed.notify_all()
@@ -342,8 +323,7 @@ class JobEventWriter:
         """Hand over the snapshot whose events are all stored; the next block is the first that it does not hold."""
         while self._marked and self._marked[0][0] == self._stored:
             _, graph = self._marked.popleft()
-            if self._compactor is not None:
-                self._compactor.offer(Snapshot(self._next_block, graph, self._fences))
+            self._compactor.offer(Snapshot(self.blocks, graph, self._fences))
 
     def _seconds_until_due(self) -> float | None:
         if not self._pending:
@@ -374,13 +354,13 @@ class JobEventWriter:
             newer = newest.epoch if newest and newest.epoch > self._claim.epoch else 0
         if not newer:
             raise StoreError(
-                f"Block {self._next_block} of {self._prefix} in {self._store.uri} is taken by something that no newer "
+                f"Block {self.blocks} of {self._prefix} in {self._store.uri} is taken by something that no newer "
                 f"attempt has written ({taken.problem or 'it belongs to an older one'}).",
                 remedy="Give every event store a place that nothing else writes to.",
-                key=self._log.key(self._next_block),
+                key=self._log.key(self.blocks),
             )
         with self._changed:
-            self._fenced_by = newer
+            self.fenced_by = newer
             self._pending.clear()
             self._marked.clear()
             self._changed.notify_all()

@@ -22,11 +22,10 @@ from urllib.parse import quote
 
 from airflow_provider.core.errors import ConfigurationError
 from airflow_provider.core.faults import WITHIN_MULTIPART_UPLOAD, fault_point
-from airflow_provider.storage.checks import check_store
 from airflow_provider.storage.directories import Folder, copy_exclusively, in_folder, walk
 from airflow_provider.storage.file_errors import NOTHING_THERE, file_errors
 from airflow_provider.storage.keys import check_key, check_prefix
-from airflow_provider.storage.object_store import ObjectInfo, Readable, every
+from airflow_provider.storage.object_store import ObjectInfo, ObjectStore, Readable, every
 
 T = TypeVar("T")
 
@@ -37,7 +36,7 @@ _NO_HARD_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, er
 _CHUNK = 8 * 1024**2
 
 
-class FileObjectStore:
+class FileObjectStore(ObjectStore):
     """Objects as files below *root*; directories are made when something is written and removed when empty.
 
     :param root: absolute path; it need not exist yet
@@ -57,15 +56,12 @@ class FileObjectStore:
         return file_uri(self._root)
 
     def put_new(self, key: str, body: bytes) -> None:
-        """See :class:`ObjectStore`."""
         self._create(key, lambda file: file.write(body), _link)
 
     def put(self, key: str, body: bytes) -> None:
-        """See :class:`ObjectStore`."""
         self._create(key, lambda file: file.write(body), _replace)
 
     def upload(self, key: str, path: Path, through: Callable[[BinaryIO], Readable] | None = None) -> None:
-        """See :class:`ObjectStore`."""
         with path.open("rb") as file:
             source = through(file) if through else file
 
@@ -78,15 +74,13 @@ class FileObjectStore:
             self._create(key, copy, _replace)
 
     def share(self, key: str, path: Path) -> None:
-        """See :class:`ObjectStore`."""
-
         def link(folder: Folder, name: str) -> None:
             os.link(path, name, dst_dir_fd=folder.descriptor, follow_symlinks=False)
 
         with file_errors(self._root, "write", key):
             try:
                 with self._unfinished(key, link) as (unfinished, _):
-                    self._give_name(key, lambda target: _replace(unfinished, target)).folder.close()
+                    self._give_name(key, lambda target: _replace(unfinished, target)).close()
                     return
             except OSError as error:
                 if error.errno not in _NO_HARD_LINKS:
@@ -94,7 +88,6 @@ class FileObjectStore:
         self.upload(key, path)
 
     def borrow(self, key: str, path: Path) -> None:
-        """See :class:`ObjectStore`."""
         with file_errors(self._root, "read", key), self._folder_of(key) as folder:
             name = _name(key)
             folder.status(name)
@@ -112,19 +105,16 @@ class FileObjectStore:
         self.download(key, path)
 
     def get(self, key: str) -> bytes:
-        """See :class:`ObjectStore`."""
         with file_errors(self._root, "read", key), self._folder_of(key) as folder, folder.open(_name(key)) as file:
             return file.read()
 
     def download(self, key: str, path: Path) -> None:
-        """See :class:`ObjectStore`."""
         with file_errors(self._root, "read", key), self._folder_of(key) as folder:
             source = folder.open(_name(key))
         with source, path.open("wb") as target:
             shutil.copyfileobj(source, target, _CHUNK)
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
-        """See :class:`ObjectStore`."""
         folder = check_prefix(prefix).rpartition("/")[0]
         if folder.partition("/")[0] == TEMPORARY:
             return
@@ -139,7 +129,6 @@ class FileObjectStore:
                     yield info
 
     def delete(self, keys: Iterable[str]) -> None:
-        """See :class:`ObjectStore`."""
         for key in keys:
             with file_errors(self._root, "delete", key), suppress(*NOTHING_THERE), self._folder_of(key) as folder:
                 folder.remove(_name(key))
@@ -175,7 +164,6 @@ class FileObjectStore:
         return len(pending)
 
     def exists(self, key: str) -> bool:
-        """See :class:`ObjectStore`."""
         with file_errors(self._root, "read", key):
             try:
                 with self._folder_of(key) as folder:
@@ -186,10 +174,6 @@ class FileObjectStore:
                 if error.errno == errno.ENAMETOOLONG:
                     return False
                 raise
-
-    def check(self) -> None:
-        """See :class:`ObjectStore`."""
-        check_store(self)
 
     def path_of(self, key: str) -> Path:
         """Return where the object *key* is, or would be, on this machine.
@@ -215,7 +199,7 @@ class FileObjectStore:
                 fill(file)
                 file.flush()
                 os.fsync(file.fileno())
-            with self._give_name(key, lambda target: name(unfinished, target)).folder as folder:
+            with self._give_name(key, lambda target: name(unfinished, target)) as folder:
                 folder.flush()
 
     @contextmanager
@@ -232,11 +216,9 @@ class FileObjectStore:
                 with suppress(OSError):
                     folder.remove(name)
 
-    def _give_name(self, key: str, give: Callable[[_Place], None]) -> _Place:
-        """Let *give* make the object; return where it is, its folder still open."""
-        name = _name(key)
-        folder, _ = in_folder(self._root, _folders(key), lambda target: give(_Place(target, name)), self._mode())
-        return _Place(folder, name)
+    def _give_name(self, key: str, give: Callable[[_Place], None]) -> Folder:
+        """Let *give* make the object; return its folder, still open."""
+        return in_folder(self._root, _folders(key), lambda target: give(_Place(target, _name(key))), self._mode())[0]
 
 
 @dataclass(frozen=True)

@@ -60,8 +60,9 @@ class JobFollower:
             elif logged.lost_blocks:
                 # Mostly they are no loss: a snapshot has replaced them between two looks, and is to be read.
                 logged = self._anew(self._events.load())
-            elif logged.problems:
-                self._note(logged.problems)
+            else:
+                for problem in logged.problems:
+                    self.graph.note(problem)
         self._next_block = logged.next_block
         if logged.events or logged.problems:
             self.version += 1
@@ -89,10 +90,6 @@ class JobFollower:
     def _peek(self) -> bool:
         due = self._peek_every > 0 and self._idle % self._peek_every == 0
         return due and self._events.replaced(self._next_block)
-
-    def _note(self, problems: list[str]) -> None:
-        for problem in problems:
-            self.graph.note(problem)
 
     def _fold(self, logged: LoggedEvents) -> None:
         losses = deque(logged.losses)

@@ -20,6 +20,7 @@ from airflow_provider.core.job import JOB_FOLDER
 from airflow_provider.core.options import RecoveryOptions
 from airflow_provider.storage.claims import Claims
 from airflow_provider.storage.heartbeat import Heartbeat, heartbeat_key
+from airflow_provider.storage.keys import number_of
 from airflow_provider.storage.liveness import Life, Liveness
 from airflow_provider.storage.object_store import ObjectInfo, ObjectStore
 
@@ -128,9 +129,9 @@ def remove_job(store: ObjectStore, job: StoredJob, options: RecoveryOptions) -> 
         keys = sorted(
             (info.key for info in found if info.key not in own), key=lambda key: (_rank(key, job.prefix), key)
         )
-        for batch in _batches(keys):
+        for start in range(0, len(keys), _BATCH):
             heartbeat.check()
-            store.delete(batch)
+            store.delete(keys[start : start + _BATCH])
     except Fenced:
         return False
     finally:
@@ -173,14 +174,13 @@ def collect(
 
 
 def _job(prefix: str, found: Sequence[ObjectInfo]) -> StoredJob:
-    claims = [info.key.removeprefix(f"{prefix}/claims/").removesuffix(".json") for info in found]
-    epochs = [int(stem) for stem in claims if stem.isascii() and stem.isdigit()]
+    epochs = (number_of(info.key, f"{prefix}/claims/", ".json") for info in found)
     return StoredJob(
         prefix,
         objects=len(found),
         bytes=sum(info.size for info in found),
         modified_at=max(info.modified_at for info in found),
-        epoch=max(epochs, default=0),
+        epoch=max((epoch for epoch in epochs if epoch is not None), default=0),
         acknowledged=any(info.key.startswith(f"{prefix}/acks/") for info in found),
     )
 
@@ -188,7 +188,3 @@ def _job(prefix: str, found: Sequence[ObjectInfo]) -> StoredJob:
 def _rank(key: str, prefix: str) -> int:
     folder = key.removeprefix(f"{prefix}/").partition("/")[0]
     return _ORDER.index(folder) if folder in _ORDER else 0
-
-
-def _batches(keys: Sequence[str]) -> Iterator[Sequence[str]]:
-    return (keys[start : start + _BATCH] for start in range(0, len(keys), _BATCH))

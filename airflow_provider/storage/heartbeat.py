@@ -112,7 +112,6 @@ class Heartbeat:
         self._sent_at: float | None = None
         """When the beat was sent that is not confirmed yet."""
         self._failing = False
-        self._ended = False
         # Everything below is guarded by the condition.
         self._changed = threading.Condition()
         self._confirmed_at: float | None = None
@@ -218,10 +217,9 @@ class Heartbeat:
         Waits for a beat under way, which the store's time-outs bound, because it must not overwrite the last word. A
         store error is logged: without the last word an observer just has to wait for its time-out.
         """
-        if self._ended:
-            return
-        self._ended = True
         with self._changed:
+            if self._ending:
+                return
             self._ending = True
             self._changed.notify_all()
         if self._thread.is_alive() and self._thread is not threading.current_thread():

@@ -10,7 +10,7 @@ from airflow_provider.core.job import JobId
 from airflow_provider.core.takeover import LastAttempt
 from airflow_provider.storage.claims import Claim, Claims
 from airflow_provider.storage.discarding import discard_in_force
-from airflow_provider.storage.event_store import JobEventLog
+from airflow_provider.storage.event_log import JobEventLog
 from airflow_provider.storage.object_store import ObjectStore
 
 

@@ -1,8 +1,9 @@
-"""What a key may look like, the same for every store, so that a job can move from one to another."""
+"""What a key may look like, the same for every store, so that a job can move from one to another; numbers as names."""
 
 from __future__ import annotations
 
 from airflow_provider.core.errors import ConfigurationError
+from airflow_provider.storage.object_store import ObjectStore
 
 
 def check_key(key: str) -> str:
@@ -27,3 +28,15 @@ def check_prefix(prefix: str) -> str:
     if prefix:
         check_key(prefix.removesuffix("/") or "/")
     return prefix
+
+
+def number_of(key: str, folder: str, suffix: str) -> int | None:
+    """Return the number between *folder*, with its slash, and *suffix*; ``None`` for any other key."""
+    stem = key.removeprefix(folder).removesuffix(suffix)
+    return int(stem) if stem.isascii() and stem.isdigit() and key == f"{folder}{stem}{suffix}" else None
+
+
+def numbers_in(store: ObjectStore, folder: str, suffix: str = ".json") -> list[int]:
+    """Return the numbers by which the objects of *folder* are named. One listing."""
+    found = (number_of(info.key, folder, suffix) for info in store.list(folder))
+    return [number for number in found if number is not None]

@@ -60,7 +60,8 @@ class Liveness:
         """The last one that was seen."""
         self._store = store
         self._key = heartbeat_key(prefix, claim.epoch)
-        self._patience = max(claim.terms.silence, timeout)
+        self.patience = max(claim.terms.silence, timeout)
+        """Seconds for which the heartbeat must stand still before the driver counts as lost."""
         self._clock = clock
         self._body: bytes | None = None
         self._looked = self._moved = False
@@ -70,11 +71,6 @@ class Liveness:
     def word(self) -> str:
         """What the driver said of its end; empty text if it said nothing."""
         return "" if self.beat.state == ALIVE else self.beat.state
-
-    @property
-    def patience(self) -> float:
-        """Seconds for which the heartbeat must stand still before the driver counts as lost."""
-        return self._patience
 
     def look(self) -> Life:
         """Look once, with one request.
@@ -105,23 +101,24 @@ class Liveness:
             return Life.STOPPED
         if process_is_gone(self.claim):
             return Life.GONE
-        if (read_at if began is None else began) - self._since >= self._patience:
+        if (read_at if began is None else began) - self._since >= self.patience:
             return Life.SILENT
         return Life.ALIVE if self._moved else Life.WATCHING
 
-    def wait(self, poll: float | None = None) -> Life:
+    def wait(self) -> Life:
         """Look until it is known whether the driver lives: as soon as its heartbeat moves, or after its silence.
 
-        :param poll: seconds between two looks
         :raises StoreError: the store cannot be read
         """
         while (life := self.look()) is Life.WATCHING:
-            time.sleep(self._pause(poll))
+            time.sleep(self.pause)
         return life
 
-    def _pause(self, poll: float | None = None) -> float:
-        left = self._since + self._patience - self._clock()
-        return max(0.0, min(poll or min(_SLOWEST_POLL, self._patience / _LOOKS), left))
+    @property
+    def pause(self) -> float:
+        """Seconds until it is worth while to look again."""
+        left = self._since + self.patience - self._clock()
+        return max(0.0, min(_SLOWEST_POLL, self.patience / _LOOKS, left))
 
     def end_what_is_left(self, log: logging.Logger) -> bool:
         """End a driver that is over, and its JVM, where they are of this machine; SIGKILL also ends what is paused.
@@ -181,4 +178,4 @@ def wait_for_end(watched: Sequence[Liveness], log: logging.Logger) -> None:
         if not still:
             return
         left = still
-        time.sleep(min(liveness._pause() for liveness in left))
+        time.sleep(min(liveness.pause for liveness in left))

@@ -41,7 +41,10 @@ def every(_: str) -> bool:
 
 
 class ObjectStore(Protocol):
-    """A flat name space of byte strings below one root. Keys use ``/`` and never begin or end with it."""
+    """A flat name space of byte strings below one root. Keys use ``/`` and never begin or end with it.
+
+    Stores derive from it, so that what is said here is not said again.
+    """
 
     @property
     def uri(self) -> str:
@@ -68,12 +71,14 @@ class ObjectStore(Protocol):
         A hard link where file systems allow it, else :meth:`upload`. It need not be flushed to the disk: whoever reads
         it checks its content. *key* must be unique.
         """
+        self.upload(key, path)
 
     def borrow(self, key: str, path: Path) -> None:
         """Write an object's content to a local file that nobody will change, as cheaply as the store can.
 
         :raises ObjectNotFound: there is none
         """
+        self.download(key, path)
 
     def get(self, key: str) -> bytes:
         """Return an object's content. :raises ObjectNotFound: there is none."""
@@ -92,12 +97,6 @@ class ObjectStore(Protocol):
 
     def exists(self, key: str) -> bool:
         """Whether there is an object under *key*."""
-
-    def check(self) -> None:
-        """Try what recovery needs (create, read, list, create-only, delete) below the root.
-
-        :raises StoreError: the first thing that does not work, with its remedy
-        """
 
 
 def already_there(store: ObjectStore, key: str) -> bytes:

@@ -6,7 +6,7 @@ Objects are written once; one that turns out damaged gets a marker beside it and
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from airflow_provider.core.errors import CorruptObject, ObjectExists
@@ -102,26 +102,42 @@ class PartitionStore:
         except ObjectExists:
             return
 
-    def release(self, vertices: Iterable[str] | None = None, *, up_to: int | None = None) -> int:
-        """Delete the partitions of *vertices*, of all by default, and abort unfinished uploads among them.
+    def release(self, up_to: int) -> int:
+        """Delete the partitions of attempt *up_to* and earlier ones, and abort their unfinished uploads.
 
-        :param up_to: only what this attempt and earlier ones wrote, so that a later one which may be at work is left
-            alone; foreign objects go in any case
+        A later attempt, which may be at work, is left alone; foreign objects go in any case.
+
         :returns: how many partitions were deleted
         """
-        folder = f"{self._prefix}/{FOLDER}/"
-        prefixes = [folder] if vertices is None else [f"{folder}{vertex}/" for vertex in vertices]
-        partitions = 0
-        for prefix in prefixes:
-            keys = [info.key for info in self._store.list(prefix) if self._written(info.key, up_to)]
-            # Markers last: an object whose marker is gone would count as sound.
-            markers = [key for key in keys if key.endswith(_CORRUPT)]
-            objects = [key for key in keys if not key.endswith(_CORRUPT)]
-            self._store.delete(objects)
-            self._store.delete(markers)
-            partitions += sum(not key.endswith(_BLOCKS) for key in objects)
-            self._store.abort_uploads(prefix, lambda key: self._written(key, up_to))
-        return partitions
+        listed = self._store.list(f"{self._prefix}/{FOLDER}/")
+        keys = [info.key for info in listed if self._written(info.key, up_to)]
+        # Markers last: an object whose marker is gone would count as sound.
+        markers = [key for key in keys if key.endswith(_CORRUPT)]
+        objects = [key for key in keys if not key.endswith(_CORRUPT)]
+        self._store.delete(objects)
+        self._store.delete(markers)
+        self.abort_uploads(up_to)
+        return sum(not key.endswith(_BLOCKS) for key in objects)
+
+    def release_beside(self, vertex: str, kept: Collection[str], epoch: int, task: int) -> int:
+        """Delete what tasks of attempt *epoch* have stored of a vertex beside what is *kept*, and abort their
+        unfinished uploads; return how many partitions were deleted.
+
+        :param kept: keys below the job's prefix
+        :param task: the newest task that counts: later ones may be at work
+        """
+
+        def useless(key: str) -> bool:
+            relative = key.removeprefix(f"{self._prefix}/").removesuffix(_CORRUPT).removesuffix(_BLOCKS)
+            partition = StoredPartition.from_key(relative, 0)
+            earlier = partition is not None and partition.epoch == epoch and partition.task <= task
+            return earlier and relative not in kept
+
+        folder = f"{self._prefix}/{FOLDER}/{vertex}/"
+        keys = [info.key for info in self._store.list(folder) if useless(info.key)]
+        self._store.delete(keys)
+        self._store.abort_uploads(folder, useless)
+        return sum(not key.endswith((_BLOCKS, _CORRUPT)) for key in keys)
 
     def delete(self, partitions: Iterable[StoredPartition]) -> None:
         """Delete single partitions."""
@@ -132,11 +148,11 @@ class PartitionStore:
         """Abort the unfinished uploads of attempt *up_to* and earlier ones; return how many there were."""
         return self._store.abort_uploads(f"{self._prefix}/{FOLDER}/", lambda key: self._written(key, up_to))
 
-    def _written(self, key: str, up_to: int | None) -> bool:
+    def _written(self, key: str, up_to: int) -> bool:
         """Whether *key* was written by *up_to* or an earlier attempt, or is no partition at all."""
         relative = key.removeprefix(f"{self._prefix}/").removesuffix(_CORRUPT).removesuffix(_BLOCKS)
         partition = StoredPartition.from_key(relative, 0)
-        return up_to is None or partition is None or partition.epoch <= up_to
+        return partition is None or partition.epoch <= up_to
 
     def _key(self, partition: StoredPartition) -> str:
         return f"{self._prefix}/{partition.key}"

@@ -77,13 +77,13 @@ class Process:
             self.send(signal.SIGKILL)
         return self.wait(patience)
 
-    def wait(self, patience: float) -> bool:
-        """Wait until it has ended; whether it has within *patience* seconds."""
+    def wait(self, patience: float, poll: float = _POLL) -> bool:
+        """Wait until it has ended; whether it has within *patience* seconds. It is looked at every *poll* seconds."""
         deadline = time.monotonic() + patience
         while not self.is_gone():
             if time.monotonic() >= deadline:
                 return False
-            time.sleep(_POLL)
+            time.sleep(poll)
         return True
 
 
@@ -95,7 +95,7 @@ def process(pid: int) -> Process | None:
 
 def jvm(pid: int) -> Process | None:
     """Return the JVM that has this id now, ``None`` if it is none. An orphan's new parent is none, say."""
-    return process(pid) if _read(pid, "comm").strip() == b"java" else None
+    return process(pid) if told_of(pid, "comm").strip() == b"java" else None
 
 
 def start_of(pid: int) -> int | None:
@@ -129,7 +129,7 @@ def jvm_above(pid: int) -> Process | None:
 
 def jvms_of(driver: Process) -> list[Process]:
     """Return the JVMs of a Python driver that lives: those that it has started, and the one that has started it."""
-    above = jvm_above(driver.pid) if _GATEWAY in _read(driver.pid, "environ") else None
+    above = jvm_above(driver.pid) if _GATEWAY in told_of(driver.pid, "environ") else None
     found = [made for made in (*map(jvm, process_tree(driver.pid)[1:]), above) if made is not None]
     return found if not driver.is_gone() else []
 
@@ -144,7 +144,8 @@ def process_tree(pid: int) -> list[int]:
     return tree
 
 
-def _read(pid: int, name: str) -> bytes:
+def told_of(pid: int, name: str) -> bytes:
+    """Return what the kernel tells of a process in the file *name* of ``/proc``; nothing if it is gone or hidden."""
     try:
         return Path(f"/proc/{pid}/{name}").read_bytes()
     except OSError:

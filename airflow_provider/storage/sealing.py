@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, BinaryIO, Self
 
 from airflow_provider.core.errors import ConfigurationError, CorruptObject
 from airflow_provider.core.options import INTEGRITY_SECRET
-from airflow_provider.storage.checks import check_store
 from airflow_provider.storage.object_store import ObjectInfo, ObjectStore, Readable, every
 
 if TYPE_CHECKING:
@@ -87,11 +86,11 @@ def refuse_sealed(body: bytes, key: str) -> bytes:
     )
 
 
-class SealedStore:
-    """An object store in which every object is sealed; see :class:`ObjectStore`. Sizes are those of the content.
+class SealedStore(ObjectStore):
+    """An object store in which every object is sealed. Sizes are those of the content.
 
     Reading raises ``CorruptObject`` for an object whose seal is missing or wrong. That an object *exists* needs no
-    seal.
+    seal. What is shared or borrowed is a copy: who can write to the store must not reach a file that Spark reads.
 
     :param plain: holds the objects with their seals
     """
@@ -106,30 +105,15 @@ class SealedStore:
         return self.plain.uri
 
     def put_new(self, key: str, body: bytes) -> None:
-        """See :class:`ObjectStore`."""
         self.plain.put_new(key, self._sealed(key, body))
 
     def put(self, key: str, body: bytes) -> None:
-        """See :class:`ObjectStore`."""
         self.plain.put(key, self._sealed(key, body))
 
     def upload(self, key: str, path: Path, through: Callable[[BinaryIO], Readable] | None = None) -> None:
-        """See :class:`ObjectStore`."""
         self.plain.upload(key, path, lambda file: _Sealing(through(file) if through else file, self._seal, key))
 
-    def share(self, key: str, path: Path) -> None:
-        """Store a copy: who can write to the store must not reach a file that Spark reads."""
-        self.upload(key, path)
-
-    def borrow(self, key: str, path: Path) -> None:
-        """Read a copy, for the same reason."""
-        self.download(key, path)
-
     def get(self, key: str) -> bytes:
-        """See :class:`ObjectStore`.
-
-        :raises CorruptObject: its seal is missing or wrong
-        """
         body = self.plain.get(key)
         content = body[:-SEAL_SIZE]
         if not self._seal.holds(key, hashlib.sha256(content).digest(), body[-SEAL_SIZE:]):
@@ -137,10 +121,6 @@ class SealedStore:
         return content
 
     def download(self, key: str, path: Path) -> None:
-        """See :class:`ObjectStore`.
-
-        :raises CorruptObject: its seal is missing or wrong; nothing is left at *path*
-        """
         self.plain.download(key, path)
         if not self.is_sealed(key, path):
             path.unlink()
@@ -157,25 +137,17 @@ class SealedStore:
             return self._seal.holds(key, digest.digest(), file.read())
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
-        """See :class:`ObjectStore`."""
         for info in self.plain.list(prefix):
             yield ObjectInfo(info.key, max(0, info.size - SEAL_SIZE), info.modified_at)
 
     def delete(self, keys: Iterable[str]) -> None:
-        """See :class:`ObjectStore`."""
         self.plain.delete(keys)
 
     def abort_uploads(self, prefix: str, which: Callable[[str], bool] = every) -> int:
-        """See :class:`ObjectStore`."""
         return self.plain.abort_uploads(prefix, which)
 
     def exists(self, key: str) -> bool:
-        """See :class:`ObjectStore`."""
         return self.plain.exists(key)
-
-    def check(self) -> None:
-        """See :class:`ObjectStore`."""
-        check_store(self)
 
     def _sealed(self, key: str, body: bytes) -> bytes:
         return body + self._seal.tail(key, hashlib.sha256(body).digest())

@@ -24,6 +24,7 @@ from airflow_provider.core.errors import (
 from airflow_provider.core.graph import ExecutionGraph
 from airflow_provider.core.snapshot import decode_graph, encode_graph
 from airflow_provider.storage.blocks import checked, checksummed
+from airflow_provider.storage.keys import numbers_in
 from airflow_provider.storage.object_store import ObjectStore
 from airflow_provider.storage.private_files import temporary_folder
 from airflow_provider.storage.sealing import NOT_SEALED
@@ -107,9 +108,7 @@ class Snapshots:
 
     def numbers(self) -> list[int]:
         """Return the numbers of all snapshots, newest first. One listing of a folder that holds a few objects."""
-        folder = f"{self._prefix}/{FOLDER}/"
-        stems = [info.key.removeprefix(folder).removesuffix(".jsonl") for info in self._store.list(folder)]
-        return sorted((int(stem) for stem in stems if stem.isascii() and stem.isdigit()), reverse=True)
+        return sorted(numbers_in(self._store, f"{self._prefix}/{FOLDER}/", ".jsonl"), reverse=True)
 
     def read(self, number: int) -> Snapshot:
         """Return a snapshot.

@@ -33,7 +33,7 @@ def open_store(
     session: boto3.Session | None = None,
     integrity_secret: str = "",
 ) -> ObjectStore:
-    """Return the store at *uri*. Nothing is sent to it yet; :meth:`ObjectStore.check` does that.
+    """Return the store at *uri*. Nothing is sent to it yet; ``storage.checks`` does that.
 
     :param uri: ``s3://bucket/prefix`` or ``file:///absolute/path``
     :param session: where credentials come from instead of boto3's own chain; ``s3://`` only

@@ -7,17 +7,14 @@ computing it, so files are checked whole.
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 from airflow_provider.core.partitions import StoredPartition
 from airflow_provider.storage.files import FileObjectStore
 from airflow_provider.storage.object_store import ObjectStore
+from airflow_provider.storage.partition_store import file_checksum
 from airflow_provider.storage.sealing import SealedStore
-
-_CHUNK = 4 * 2**20
 
 
 def find_damaged(store: ObjectStore, prefix: str, partitions: Iterable[StoredPartition]) -> list[StoredPartition]:
@@ -31,18 +28,12 @@ def find_damaged(store: ObjectStore, prefix: str, partitions: Iterable[StoredPar
         key = f"{prefix}/{partition.key}"
         path = plain.path_of(key)
         try:
-            return store.is_sealed(key, path) if isinstance(store, SealedStore) else _is_sound(path, partition)
+            if isinstance(store, SealedStore):
+                return store.is_sealed(key, path)
+            return file_checksum(path) == partition.checksum
         except OSError:
             return False
 
     with ThreadPoolExecutor(max_workers=4) as pool:
         sound = pool.map(is_sound, checked)
         return [partition for partition, good in zip(checked, sound, strict=True) if not good]
-
-
-def _is_sound(path: Path, partition: StoredPartition) -> bool:
-    checksum = 0
-    with path.open("rb") as file:
-        while chunk := file.read(_CHUNK):
-            checksum = zlib.crc32(chunk, checksum)
-    return f"{checksum:08x}" == partition.checksum

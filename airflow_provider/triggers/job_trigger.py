@@ -18,12 +18,12 @@ from airflow_provider.airflow.driver import end_driver
 from airflow_provider.airflow.following import JobWatch
 from airflow_provider.airflow.mark import job_mark
 from airflow_provider.airflow.order import UNREADABLE, Order, Outcome
+from airflow_provider.airflow.recovery_connection import RecoveryConnection
 from airflow_provider.airflow.renewed_store import RenewedStore
 from airflow_provider.airflow.threads import Pace, in_thread
 from airflow_provider.core.errors import ConfigurationError
 from airflow_provider.core.job import JobId
 from airflow_provider.hooks.cluster_applications import end_remembered
-from airflow_provider.hooks.spark_recovery import SparkRecoveryHook
 from airflow_provider.storage.cancelling import cancel, cancel_unclaimed
 from airflow_provider.storage.claims import same_machine
 
@@ -113,17 +113,13 @@ class SparkRecoveryTrigger(BaseTrigger):
             self._trigger_log.warning("The job cannot be followed, trying again: %s", state.outcome.exception())
 
     def _open(self) -> ObjectStore:
-        hook = SparkRecoveryHook.of_store(
-            recovery_conn_id=self._order.recovery_conn_id,
-            event_store=self._order.event_store,
-            recovery_options=dict(self._order.settings),
-        )
-        return hook.store
+        order = self._order
+        return RecoveryConnection(order.recovery_conn_id, order.event_store, order.settings).store
 
     def _cancel(self) -> None:
         """Fence the driver, then end it by whatever is within reach."""
         order, job = self._order, JobId.parse(self._order.job)
-        prefix, told, mark = job.prefix, order.application, job_mark(order.event_store, job)
+        prefix = job.prefix
         epoch = self._watch.epoch if self._watch is not None and self._watch.epoch else order.epoch
         store = self._open()
         claim = (
@@ -133,7 +129,7 @@ class SparkRecoveryTrigger(BaseTrigger):
             self._trigger_log.info(
                 "Attempt %d is fenced: it ends at its next heartbeat, wherever it runs.", claim.epoch
             )
-        end_remembered(told.manager, told.external_id, told.conn_id, mark, self._trigger_log)
+        end_remembered(order.application, job_mark(order.event_store, job), self._trigger_log)
         if claim is not None and same_machine(claim):
             end_driver(claim, self._trigger_log)
 

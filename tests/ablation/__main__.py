@@ -8,6 +8,7 @@ import sys
 from tests.ablation.ablate import ablate, read_results, write_results
 from tests.ablation.mechanism_table import RECOVERY, with_table
 from tests.ablation.rows import ROWS
+from tests.support.quick_python import keep_no_more
 
 
 def main() -> int:
@@ -19,6 +20,7 @@ def main() -> int:
     unknown = sorted(set(given.row) - {row.number for row in ROWS})
     if unknown:
         parser.error(f"there is no row {unknown[0]}")
+    keep_no_more()  # modules are changed within a second
     rows = [row for row in ROWS if row.number in given.row or not given.row]
     proved = given.table or ablate(rows, say)
     known = {switch.digest for row in ROWS for switch in row.switches}

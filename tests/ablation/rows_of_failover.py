@@ -36,13 +36,15 @@ FAILOVER = (
                 ("core/test_executions.py::test_a_cancelled_execution_has_not_failed",),
             ),
         ),
-        missing="RECONCILING of a task: no task of Spark outlives its driver; executions of actions and kept shuffles",
+        missing="RECONCILING of a task: no task of Spark outlives its driver; executions of actions and kept shuffles: their "
+        "states are Spark's, and a restart cancels none of them",
     ),
     Row(
         21,
         "`handleTaskFailure` gives `FailureHandlingResult(verticesToRestart, delay, error, global)`",
-        "the same shape, recorded before the restart; the region is then computed inside the application",
-        ("core/failover.py", "spark/points/restarting.py"),
+        "the same shape, recorded before the restart; the region is then computed inside the application, also where an action "
+        "has failed: a query or a write of which nothing has come to anybody",
+        ("core/failover.py", "spark/points/restarting.py", "spark/points/restarted_actions.py", "spark/sinks/tries.py"),
         (
             Switch(
                 "every failure ends the attempt",
@@ -62,8 +64,9 @@ FAILOVER = (
                 error="PySparkException",
             ),
         ),
-        missing="a restart of everything inside the application: what `is_global` tells ends the attempt, and the next one "
-        "deals with it from the top",
+        missing="a restart of what `is_global` tells (drawn rows are lost from which others are derived), and of an action of "
+        "which something may have come to the script or the world outside: that ends the attempt, and the next one deals "
+        "with it from the top",
     ),
     Row(
         22,
@@ -91,8 +94,8 @@ FAILOVER = (
         23,
         "`RestartAll` and `RestartPipelinedRegion`",
         "`full` and `region`; a region lies between two materialised boundaries, so it is one vertex, and an input that "
-        "cannot be read pulls in its producer",
-        ("core/failover.py",),
+        "cannot be read pulls in its producer; an action is one, too. `full` takes in the shuffles that auto mode has kept",
+        ("core/failover.py", "spark/auto/mode.py"),
         (
             Switch(
                 "there is no `full`",
@@ -113,8 +116,8 @@ FAILOVER = (
                 ("core/test_failover.py::test_an_input_that_cannot_be_read_pulls_in_its_producer",),
             ),
         ),
-        missing="kept shuffles are in no region, and `full` leaves them as they are: each belongs to an action or an "
-        "output, and these are not restarted inside the application",
+        missing="a kept shuffle as a region of its own: Spark runs map tasks again whose outputs are lost; `full` leaves "
+        "running actions of other threads as they are",
     ),
     Row(
         24,
@@ -256,21 +259,60 @@ FAILOVER = (
         27,
         "`notifyCoordinatorsAboutTaskFailure` and `subtaskReset`: a source hands its splits out again",
         "a retry compares the pinned files of a source with what is there: where one is gone or was changed, the listing "
-        "is pinned anew, and what reads it starts over",
-        ("spark/api/source.py",),
+        "is pinned anew, and what reads it starts over. A `checkpoint` that finds that out in the middle of an attempt "
+        "does the same at once, and tells the script (`on_reset`)",
+        ("spark/api/source.py", "spark/points/pinned_sources.py"),
         (
             Switch(
                 "a pin is kept whatever has become of its files",
                 (
                     Edit(
                         "spark/api/source.py",
-                        "    if gone := sorted(set(pinned) - set(listed)):\n",
-                        "    if gone := sorted(set(pinned) - set(pinned)):\n",
+                        "    if gone := what_is_gone(pinned, listed):\n",
+                        "    if gone := what_is_gone(pinned, pinned):\n",
                     ),
                 ),
                 ("spark/test_finished_tasks.py::test_a_pin_that_cannot_be_kept_is_renewed[changed]",),
             ),
+            Switch(
+                "it is left to the next attempt",
+                (
+                    Edit(
+                        "spark/points/restarting.py",
+                        "if resets := to_reset(context, point.df) if file_gone(causes(error)) else {}:",
+                        "if resets := {}:",
+                    ),
+                ),
+                (
+                    "spark/test_source_resets.py::test_a_source_is_pinned_anew_in_the_middle_of_an_attempt",
+                    "spark/test_source_resets.py::test_what_has_read_the_source_is_computed_again",
+                ),
+                error="Py4JJavaError",
+            ),
+            Switch(
+                "the script is not told",
+                (
+                    Edit(
+                        "spark/points/pinned_sources.py",
+                        "        _tell(application.sources[name], said)\n",
+                        "        pass\n",
+                    ),
+                ),
+                ("spark/test_source_resets.py::test_a_script_that_is_told_has_looked_at_its_own_risk",),
+            ),
+            Switch(
+                "rows of the old files may be elsewhere",
+                (
+                    Edit(
+                        "spark/points/pinned_sources.py",
+                        "    if source.on_reset is None and application.looks != source.looks:\n",
+                        "    if False:\n",
+                    ),
+                ),
+                ("spark/test_source_resets.py::test_what_may_be_elsewhere_already_takes_another_attempt[rows]",),
+            ),
         ),
-        missing="the same in the middle of an attempt, and a hook of the user's that is told",
+        missing="the same where a script has looked at rows and does not want to be told, where something is cached, and "
+        "in auto mode: there the next attempt does it, from the top",
     ),
 )

@@ -10,8 +10,8 @@ FINISHED_TASKS = (
     Row(
         28,
         "a checkpoint of the running tasks; finished ones are marked finished, and never run again",
-        "a vertex, step or streaming query that has finished is not run again, however often the rest restarts; a snapshot "
-        "may be taken at any mixture",
+        "a vertex, step or streaming query that has finished is not run again, however often the rest restarts, unless it "
+        "has another identity; a snapshot may be taken at any mixture",
         ("spark/api/step.py", "spark/api/streaming.py", "spark/points/recover.py"),
         (
             Switch(
@@ -31,6 +31,17 @@ FINISHED_TASKS = (
                 (f"{_FINISHED}::test_a_query_that_finished_is_not_started_again_and_one_that_ran_goes_on",),
             ),
             Switch(
+                "an edited query counts as the same",
+                (
+                    Edit(
+                        "spark/api/streaming.py",
+                        'if opaque or known.get("identity") in (None, "", identity):',
+                        "if True:",
+                    ),
+                ),
+                (f"{_FINISHED}::test_an_edited_query_runs_again",),
+            ),
+            Switch(
                 "a vertex is computed at each attempt",
                 (
                     Edit(
@@ -48,8 +59,8 @@ FINISHED_TASKS = (
     Row(
         29,
         "an operator in a checkpoint is fully finished, partially finished or running, which is validated on restore",
-        "the same three; a history in which a vertex has finished and one that it reads never had is not resumed: a fresh "
-        "start that says so",
+        "the same three; a history in which a vertex has finished, in full or in part, and one that it reads never had in "
+        "full is not resumed: a fresh start that says so",
         ("core/classify.py", "job/recording.py"),
         (
             Switch(
@@ -58,12 +69,25 @@ FINISHED_TASKS = (
                 ("core/test_finished.py::test_what_is_fully_finished_reads_only_what_was",),
             ),
             Switch(
+                "a part of a vertex may come before what it reads",
+                (
+                    Edit(
+                        "core/classify.py",
+                        "        if status is FinishedStatus.RUNNING:\n",
+                        "        if status is not FinishedStatus.FULLY_FINISHED:\n",
+                    ),
+                ),
+                (
+                    "core/test_finished.py::test_what_is_partially_finished_reads_only_what_was",
+                    "spark/test_job_master.py::test_a_history_that_cannot_be_true_abandons_recovery[part]",
+                ),
+            ),
+            Switch(
                 "nobody asks before an attempt resumes",
                 (Edit("job/recording.py", " or contradiction(graph)", ""),),
                 ("spark/test_job_master.py::test_a_history_that_cannot_be_true_abandons_recovery",),
             ),
         ),
-        missing="the second rule, for a vertex that is partially finished",
     ),
     Row(
         30,
@@ -87,8 +111,8 @@ FINISHED_TASKS = (
                 (
                     Edit(
                         "spark/points/recover.py",
-                        "    if not deterministic:\n        token += ",
-                        "    if False:\n        token += ",
+                        "        if not deterministic:\n            token += ",
+                        "        if False:\n            token += ",
                     ),
                 ),
                 ("spark/test_random_pipelines.py::test_what_was_derived_from_lost_random_numbers_goes_with_them",),

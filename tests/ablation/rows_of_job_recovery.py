@@ -253,7 +253,7 @@ JOB_RECOVERY = (
                 (
                     Edit(
                         "job/job_master.py",
-                        "        self._record.add(ev.JobStateChanged(epoch=self.epoch, at=time.time(), state=JobState.RECONCILING))\n",
+                        "        self._record.add(ev.JobStateChanged(**self._now, state=JobState.RECONCILING))\n",
                         "",
                     ),
                 ),
@@ -265,8 +265,10 @@ JOB_RECOVERY = (
         11,
         "snapshots of operator coordinators, at least 3 min apart or at a vertex's end",
         "snapshots of the whole graph and of what the driver alone knows (pinned listings, results of steps, states of "
-        "queries, counters of restarts), when a vertex ends or after the pause; a replay starts from the newest good one",
-        ("core/snapshot.py", "storage/snapshots.py"),
+        "queries, counters of restarts), when a vertex ends or after the pause; a replay starts from the newest good one. A "
+        "block that is lost, or of a newer format, costs what it held, and where rows may therefore be added again a "
+        "warning says so",
+        ("core/snapshot.py", "storage/snapshots.py", "core/loss.py"),
         (
             Switch(
                 "a replay reads all blocks",
@@ -289,6 +291,31 @@ JOB_RECOVERY = (
                 (Edit("core/snapshot.py", '"gap", "coordinators")', '"gap")'),),
                 ("core/test_snapshot.py::test_what_coordinators_know_is_kept",),
             ),
+            Switch(
+                "a lost block costs all that the driver alone knows",
+                (
+                    Edit(
+                        "core/graph.py",
+                        "        self.coordinators[LOST] = state_of_loss(loss, newest)\n",
+                        "        self.coordinators.clear()\n        self.coordinators[LOST] = state_of_loss(loss, newest)\n",
+                    ),
+                ),
+                (
+                    "core/test_loss.py::test_what_is_lost_costs_what_it_held",
+                    "spark/test_lost_blocks.py::test_what_is_known_is_not_done_again",
+                ),
+            ),
+            Switch(
+                "nobody says that rows may be there twice",
+                (
+                    Edit(
+                        "spark/sinks/unknown_sinks.py",
+                        "        why = may_be_outdated(self._master.graph.coordinators, known)\n",
+                        '        why = ""\n',
+                    ),
+                ),
+                ("spark/test_lost_blocks.py::test_rows_may_not_be_there_twice",),
+            ),
         ),
     ),
     Row(
@@ -307,24 +334,72 @@ JOB_RECOVERY = (
     Row(
         13,
         "a coordinator without snapshots: an unfinished vertex resets all its tasks, a finished one is restarted whole once",
-        "what reads a source that tells no version (JDBC, an RDD) has no identity, so it is never reused, unless the "
-        "script vouches for it with `version=`",
-        ("spark/jvm/sources.py", "spark/points/recover.py"),
+        "what reads a source that tells no version (JDBC, an RDD) starts over if it is unfinished. What has finished is "
+        "kept whole for attempts that Airflow starts by itself, and read anew when somebody has cleared the task, or "
+        "nobody can tell. The option `source_version`, or `version=`, vouches for it: then it is as any other",
+        ("airflow/series.py", "core/graph.py only_retried_since", "spark/points/recover.py", "spark/jvm/sources.py"),
         (
             Switch(
                 "an RDD counts as the same whatever it holds",
                 (
                     Edit(
                         "spark/jvm/sources.py",
-                        'return _rows(known) if known else _opaque("an RDD cannot be fingerprinted")',
+                        'return _rows(known) if known else replace(_opaque("an RDD cannot be fingerprinted"), made=rdd)',
                         'return _rows(known or "any")',
                     ),
                 ),
                 ("spark/test_checkpoint.py::test_an_rdd_is_never_reused",),
             ),
+            Switch(
+                "what has finished is read anew by each attempt",
+                (
+                    Edit(
+                        "spark/points/recover.py",
+                        "    return same if context.master.tells_retries else ()\n",
+                        "    return ()\n",
+                    ),
+                ),
+                (
+                    "spark/test_unversioned_sources.py::"
+                    "test_what_was_finished_is_kept_for_automatic_retries_alone[jdbc]",
+                ),
+            ),
+            Switch(
+                "each attempt counts as Airflow's own",
+                (
+                    Edit(
+                        "core/graph.py",
+                        '        return len(series) == 1 and "" not in series\n',
+                        "        return True\n",
+                    ),
+                ),
+                (
+                    "core/test_graph.py::test_automatic_retries_are_known_by_their_series",
+                    "spark/test_unversioned_sources.py::"
+                    "test_what_was_finished_is_kept_for_automatic_retries_alone[jdbc]",
+                ),
+            ),
+            Switch(
+                "a clearing is not seen",
+                (
+                    Edit(
+                        "airflow/series.py",
+                        '    cleared = getattr(context.get("dag_run"), "clear_number", None)\n',
+                        "    cleared = 0\n",
+                    ),
+                ),
+                ("airflow_side/test_series.py::test_a_clearing_begins_another_series",),
+            ),
+            Switch(
+                "a version does not count",
+                (Edit("spark/identity/plan_identity.py", "        if asked and version:\n", "        if False:\n"),),
+                ("spark/test_unversioned_sources.py::test_with_a_version_it_is_an_ordinary_source[jdbc]",),
+                error="KeyError",
+            ),
         ),
-        missing="a *finished* vertex over such a source is not kept either, because nothing tells whether a retry is "
-        "Airflow's own or somebody has cleared the task to read the source anew",
+        missing="shuffles of auto mode over such a source are computed again; a source of another kind "
+        "than a JDBC table, a table of Spark's second interface, or an RDD of Python functions over rows of the driver "
+        "cannot be described, and is not kept",
     ),
     Row(
         14,
@@ -441,7 +516,8 @@ JOB_RECOVERY = (
     Row(
         17,
         "a missing partition is a region failover from its producer",
-        "a stored partition that cannot be read is given up, and its own vertex computes it again before the reader",
+        "a stored partition that cannot be read is given up, and its own vertex computes it again before the reader: another "
+        "recovery point, a query or a write",
         ("spark/points/restarting.py",),
         (
             Switch(
@@ -453,7 +529,8 @@ JOB_RECOVERY = (
                 error="Py4JJavaError",
             ),
         ),
-        missing="outside of `checkpoint` such a failure fails the attempt, and the next one computes what is missing",
+        missing="the same for a statement of SQL, whose text is read anew, and where the rows are drawn: the next attempt "
+        "computes what is missing",
     ),
     Row(
         18,
@@ -498,8 +575,8 @@ JOB_RECOVERY = (
                 (
                     Edit(
                         "storage/acknowledgement.py",
-                        "            PartitionStore(store, prefix).release(up_to=epoch)\n",
-                        "",
+                        "            release_all(store, prefix, up_to=epoch)\n",
+                        "            pass\n",
                     ),
                 ),
                 ("storage/test_acknowledgement.py::test_partitions_go_before_the_success_is_noted",),

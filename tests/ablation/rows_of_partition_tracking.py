@@ -10,9 +10,15 @@ PARTITION_TRACKING = (
     Row(
         32,
         "`ResultPartitionTable`: in progress, finished, released; failing removes",
-        "a tracker of each attempt's partitions with these states, which threads share; an illegal move is an error",
-        ("core/partition_tracker.py",),
+        "a tracker of each attempt's partitions with these states, which threads share; an illegal move is an error. A "
+        "vertex is released while the job runs (35), which is recorded before its objects go, or when the job has ended",
+        ("core/partition_tracker.py", "job/unneeded.py"),
         (
+            Switch(
+                "objects go before the store knows that they are released",
+                (Edit("job/unneeded.py", "if owned > 0 and self._record.flush():", "if owned > 0:"),),
+                (f"{_MASTER}::test_a_vertex_is_released_in_the_store_before_its_objects_go",),
+            ),
             Switch(
                 "what never began may finish",
                 (
@@ -37,14 +43,13 @@ PARTITION_TRACKING = (
                 ("core/test_partition_tracker.py::test_every_move_from_every_state",),
             ),
         ),
-        missing="a vertex that is released while the job runs: nothing of the product asks the tracker for that, "
-        "partitions go when the job has ended",
     ),
     Row(
         33,
         "partitions that finish when the job was cancelled are released at once (the flag `isActive`)",
         "a partition that comes after the attempt's success is deleted; after its failure it is kept for the next one; a "
-        "fenced attempt leaves it to the owner",
+        "fenced attempt leaves it to the owner. What comes from an execution that was cancelled goes when its successor is "
+        "stored",
         ("core/partition_tracker.py", "job/job_master.py partition_finished"),
         (
             Switch(
@@ -55,15 +60,32 @@ PARTITION_TRACKING = (
                     f"{_MASTER}::test_a_partition_that_comes_after_success_is_released",
                 ),
             ),
+            Switch(
+                "the result of a cancelled execution stays",
+                (
+                    Edit(
+                        "spark/points/materialize.py",
+                        "                if not counts:\n                    self.master.partition_replaced(partition)\n",
+                        "                if not counts:\n",
+                    ),
+                ),
+                (f"{_MASTER}::test_the_result_of_a_cancelled_execution_goes_when_its_successor_is_stored",),
+            ),
         ),
     ),
     Row(
         34,
         "the job manager is lost: partitions in progress are left to their tasks, finished ones are released unless "
         "recovery is on",
-        "the driver is lost: finished partitions are kept for the retention; uploads in progress are aborted",
-        ("job/survivors.py",),
+        "the driver is lost: finished partitions are kept for the retention; uploads in progress are aborted. A task is "
+        "lost: what it has stored, and its upload in progress, go when its successor is stored",
+        ("job/survivors.py", "job/unneeded.py"),
         (
+            Switch(
+                "what a failed task has stored stays",
+                (Edit("job/unneeded.py", "            if vertex in self._ran_again:\n", "            if False:\n"),),
+                (f"{_MASTER}::test_what_a_failed_task_has_stored_goes_when_its_successor_is_stored",),
+            ),
             Switch(
                 "uploads in progress stay",
                 (Edit("job/survivors.py", "aborted = self._partitions.abort_uploads(epoch - 1)", "aborted = 0"),),
@@ -79,10 +101,69 @@ PARTITION_TRACKING = (
     Row(
         35,
         "a worker closes its connection to the job manager only when its partitions are released",
-        "a job's objects go only when nobody is at work on it: whoever removes it claims it first, and stops at a newer "
-        "claim",
-        ("storage/garbage.py",),
+        "while the job runs a stored vertex goes when all that reads it is committed and the script can name it no more, "
+        "and a kept shuffle when the output that it was for is written; a driver that may be fenced deletes nothing. All of "
+        "a job's objects go only when nobody is at work on it: whoever removes it claims it first, and stops at a newer claim",
+        ("spark/points/releasing.py", "core/readers.py", "job/unneeded.py", "storage/garbage.py"),
         (
+            Switch(
+                "nothing goes while the job runs",
+                (
+                    Edit(
+                        "job/job_master.py",
+                        "return [] if self.request.keep_partitions else needed_no_more(self.graph)",
+                        "return []",
+                    ),
+                ),
+                (
+                    "spark/test_releasing.py::test_a_chain_is_found_again_by_its_last_one",
+                    "spark/test_ten_steps.py::test_a_job_of_ten_steps_never_holds_more_than_three_steps_data",
+                ),
+            ),
+            Switch(
+                "what the script can still name goes",
+                (
+                    Edit("spark/points/releasing.py", "in filter(plans.dropped, wanted):", "in wanted:"),
+                    Edit(
+                        "spark/points/releasing.py",
+                        "application.plans.dropped(vertex) and vertex not in",
+                        "vertex not in",
+                    ),
+                ),
+                ("spark/test_releasing.py::test_what_the_script_can_read_or_a_retry_asks_for_stays[view]",),
+            ),
+            Switch(
+                "what an action has given rows of goes",
+                (Edit("spark/points/releasing.py", "        given_out(context, call.owner)\n", "        pass\n"),),
+                ("spark/test_releasing.py::test_what_the_script_can_read_or_a_retry_asks_for_stays[counted]",),
+            ),
+            Switch(
+                "what could not be made again goes",
+                (
+                    Edit(
+                        "core/readers.py",
+                        "vertex.finished and told.deterministic and GIVEN not in told.parts",
+                        "vertex.finished",
+                    ),
+                ),
+                ("core/test_readers.py::test_what_could_not_be_made_again_as_it_is_stays",),
+            ),
+            Switch(
+                "a kept shuffle stays until the job ends",
+                (
+                    Edit(
+                        "job/job_master.py",
+                        "found = [] if self.request.keep_partitions else shuffles_of_written_outputs(self.graph)",
+                        "found = list[str]()",
+                    ),
+                ),
+                ("spark/auto/test_releasing_shuffles.py::test_what_was_kept_for_an_output_goes_when_that_is_written",),
+            ),
+            Switch(
+                "a driver that may be fenced deletes",
+                (Edit("job/unneeded.py", "if owned > 0 and self._record.flush():", "if self._record.flush():"),),
+                (f"{_MASTER}::test_an_attempt_that_cannot_confirm_that_it_owns_the_job_deletes_nothing",),
+            ),
             Switch(
                 "whoever holds the job is pushed aside",
                 (
@@ -105,6 +186,7 @@ PARTITION_TRACKING = (
                 ("storage/test_garbage.py::test_a_driver_that_comes_during_a_removal_stops_it",),
             ),
         ),
-        missing="consumers that release what they have read while the job runs",
+        missing="a graph of which all consumers are known from the start: what the script has had rows of by an action, "
+        "what is not deterministic, and what only the script knows the version of, stay until the job has ended",
     ),
 )

@@ -20,6 +20,7 @@ from tests.airflow_side.executing import Connect, claims, operator, submits, yar
 from tests.airflow_side.worker import TASK_INSTANCE
 from tests.support.driver import JOBS
 from tests.support.quick_jvm import QUICK_JVM
+from tests.support.quick_python import quick_airflow
 
 
 @pytest.fixture(autouse=True)
@@ -68,6 +69,7 @@ class Tries:
     def environment(self) -> dict[str, str]:
         return {
             **os.environ,
+            **quick_airflow(),
             "AIRFLOW_HOME": str(self.folder / "airflow"),
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
             "PYSPARK_PYTHON": self.python,

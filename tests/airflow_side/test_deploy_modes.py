@@ -24,6 +24,7 @@ from typing import Any
 import pytest
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
 
+from airflow_provider.airflow import order
 from airflow_provider.airflow.deployment import manager, require_deployment
 from airflow_provider.airflow.mark import job_mark
 from airflow_provider.core import events as ev
@@ -38,7 +39,7 @@ from airflow_provider.hooks.cluster_applications import (
     end_remembered,
     remembered_application,
 )
-from airflow_provider.hooks.spark_recovery import SparkRecoveryHook
+from airflow_provider.hooks.spark_recovery import NextAttempt, SparkRecoveryHook
 from airflow_provider.operators.spark_recovery import SparkRecoveryOperator
 from airflow_provider.storage.claims import Claims
 from airflow_provider.storage.event_store import JobEventWriter
@@ -158,7 +159,7 @@ def built(hook: SparkRecoveryHook, script: str, monkeypatch: pytest.MonkeyPatch)
         return [sys.executable, "-c", "print('Exit code: 0')"]
 
     monkeypatch.setattr(hook, "_build_spark_submit_command", record)
-    hook.prepare(JOB)
+    hook.prepare(NextAttempt(JOB))
     hook.submit(script)
     return commands[0]
 
@@ -579,11 +580,11 @@ def test_a_deferred_task_leaves_somebody_elses_application_alone(
     """The triggerer asks the same question before it ends what was remembered."""
     log, mark = logging.getLogger("test"), job_mark("file:///store", JOB)
     cluster = Manager(kind, server, "ACTIVE", job_mark("file:///store", OTHER))
-    end_remembered(kind, REMEMBERED[kind], "spark_default", mark, log)
+    end_remembered(order.Application(kind, REMEMBERED[kind], "spark_default"), mark, log)
     assert cluster.ended == []
     assert "is not ended" in caplog.text
     cluster = Manager(kind, server, "ACTIVE", mark)
-    end_remembered(kind, REMEMBERED[kind], "spark_default", mark, log)
+    end_remembered(order.Application(kind, REMEMBERED[kind], "spark_default"), mark, log)
     assert cluster.ended == [REMEMBERED[kind]]
 
 
@@ -595,7 +596,7 @@ def test_the_pod_that_was_looked_at_is_the_pod_that_is_deleted(
     mark = job_mark("file:///store", JOB)
     cluster = Manager("k8s", server, "ACTIVE", mark)
     server.replaced_when_seen = True
-    end_remembered("k8s", REMEMBERED["k8s"], "spark_default", mark, logging.getLogger("test"))
+    end_remembered(order.Application("k8s", REMEMBERED["k8s"], "spark_default"), mark, logging.getLogger("test"))
     assert cluster.ended == []
     assert "could not be ended" in caplog.text
 

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.support.quick_jvm import QUICK_JVM
+from tests.support.quick_python import quick_airflow
 
 # Five Spark drivers, one after the other.
 pytestmark = [pytest.mark.process, pytest.mark.integration, pytest.mark.timeout(600)]
@@ -43,6 +44,7 @@ def runs(out: Path) -> dict[str, Any]:
     )
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW_", "AWS_", "SPARK_"))},
+        **quick_airflow(),
         "AIRFLOW_HOME": str(out / "airflow"),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
         "AIRFLOW__CORE__DAGS_FOLDER": str(DAGS),

@@ -12,6 +12,7 @@ import pytest
 
 from airflow_provider.storage.claims import Claims
 from airflow_provider.storage.files import FileObjectStore
+from tests.support.quick_python import quick_airflow
 
 DAGS = Path(__file__).parents[2] / "dags"
 
@@ -28,6 +29,7 @@ def test_the_maintenance_dag_deletes_what_is_older_than_the_connections_retentio
     connection = {"conn_type": "spark_recovery", "extra": {"event_store": store.uri, "retention": "2 h"}}
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith("AIRFLOW_")},
+        **quick_airflow(),
         "AIRFLOW_HOME": str(tmp_path / "airflow"),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
         "AIRFLOW__CORE__DAGS_FOLDER": str(DAGS),

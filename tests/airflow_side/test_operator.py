@@ -17,7 +17,7 @@ import pytest
 
 from airflow_provider.core.options import INTEGRITY_SECRET
 from airflow_provider.storage.claims import Claim, Claims, process_is_gone
-from airflow_provider.storage.event_store import JobEventLog
+from airflow_provider.storage.event_log import JobEventLog
 from airflow_provider.storage.private_files import private_folder
 from tests.airflow_side.conftest import Tries, xcom
 from tests.support.driver import JOBS

@@ -23,7 +23,7 @@ from airflow_provider.core.graph import JobState
 from airflow_provider.core.options import StorageOptions
 from airflow_provider.storage import lent_credentials, private_files
 from airflow_provider.storage.claims import Claims
-from airflow_provider.storage.event_store import JobEventLog
+from airflow_provider.storage.event_log import JobEventLog
 from airflow_provider.storage.lent_credentials import LENT_CREDENTIALS
 from airflow_provider.storage.private_files import KEPT, sweep
 from airflow_provider.storage.processes import Process, process

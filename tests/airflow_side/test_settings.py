@@ -10,9 +10,10 @@ import pytest
 from airflow.providers_manager import ProvidersManager
 
 import airflow_provider
-from airflow_provider.airflow.recovery_settings import SECRET, known_settings
+from airflow_provider.airflow.recovery_settings import SECRET
 from airflow_provider.core.errors import ConfigurationError
 from airflow_provider.core.options import RecoveryOptions, StorageOptions
+from airflow_provider.core.spark_conf import known_settings
 from airflow_provider.hooks.spark_recovery import SparkRecoveryHook
 from airflow_provider.provider_info import get_provider_info
 from tests.airflow_side.executing import Connect
@@ -87,12 +88,13 @@ def test_a_connection_that_is_named_on_purpose_must_exist() -> None:
 
 def test_a_job_that_is_not_recovered_needs_no_connection() -> None:
     """``enabled=false``, from the operator or Spark's conf, is enough to submit the plain way."""
-    assert not SparkRecoveryHook(recovery_options={"enabled": False}).enabled
-    assert not SparkRecoveryHook(conf={"spark.recovery.enabled": "no"}, recovery_options={"enabled": True}).enabled
+    assert not SparkRecoveryHook(recovery_options={"enabled": False}).recovery.enabled
+    hook = SparkRecoveryHook(conf={"spark.recovery.enabled": "no"}, recovery_options={"enabled": True})
+    assert not hook.recovery.enabled
     with pytest.raises(ConfigurationError, match="does not exist"):
-        _ = SparkRecoveryHook(recovery_options={"enabled": True}).enabled
+        _ = SparkRecoveryHook(recovery_options={"enabled": True}).recovery.enabled
     with pytest.raises(ConfigurationError, match="'perhaps'"):
-        _ = SparkRecoveryHook(recovery_options={"enabled": "perhaps"}).enabled
+        _ = SparkRecoveryHook(recovery_options={"enabled": "perhaps"}).recovery.enabled
 
 
 def test_airflow_discovers_the_provider() -> None:

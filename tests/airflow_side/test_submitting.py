@@ -19,13 +19,14 @@ from airflow.sdk._shared.secrets_masker import reset_secrets_masker
 from airflow_provider.airflow.driver_bundle import build_bundle
 from airflow_provider.airflow.masking import masked
 from airflow_provider.airflow.order import UNREADABLE, Outcome
+from airflow_provider.airflow.recovery_connection import RecoveryConnection
 from airflow_provider.airflow.user_application import ShippedApplication, ship
 from airflow_provider.core.errors import ConfigurationError
 from airflow_provider.core.job import JobId
 from airflow_provider.core.options import INTEGRITY_SECRET
 from airflow_provider.core.report import build_report
 from airflow_provider.core.run_request import EXIT_CONFIGURATION, RunRequest, parse_run_arguments
-from airflow_provider.hooks.spark_recovery import SparkRecoveryHook
+from airflow_provider.hooks.spark_recovery import NextAttempt, SparkRecoveryHook
 from airflow_provider.job.job_master import JobMaster
 from airflow_provider.storage.files import FileObjectStore
 from airflow_provider.storage.inspection import inspect_job
@@ -53,7 +54,7 @@ def submitted(hook: SparkRecoveryHook, script: str, monkeypatch: pytest.MonkeyPa
         return [sys.executable, "-c", ""]
 
     monkeypatch.setattr(hook, "_build_spark_submit_command", record)
-    hook.prepare(ODD_JOB, **attempt)
+    hook.prepare(NextAttempt(ODD_JOB, **attempt))
     hook.submit(script)
     return commands[0]
 
@@ -129,13 +130,13 @@ def test_the_integrity_secret_reaches_the_driver_through_its_environment_only(
 ) -> None:
     """Not by command line, conf, XCom or a setting that is shown; a driver elsewhere has to bring its own."""
     masked = list[str]()
-    monkeypatch.setattr("airflow_provider.hooks.spark_recovery.mask_secret", masked.append)
+    monkeypatch.setattr("airflow_provider.airflow.recovery_connection.mask_secret", masked.append)
     connect("spark_default", "spark", host="yarn", extra={"deploy-mode": mode})
     connect("spark_recovery_default", "spark_recovery", extra={"event_store": "file:///s", "integrity_secret": SECRETS})
     hook = SparkRecoveryHook()
     command = submitted(hook, str(script), monkeypatch)
     log = capsys.readouterr().out
-    shown = [*command, repr(hook._conf), repr(hook.settings), repr(hook.location), log]
+    shown = [*command, repr(hook._conf), repr(hook.settings), repr(hook.recovery.location), log]
     secrets = SECRETS.split(", ")
     assert [text for text in shown for secret in secrets if secret in text] == []
     assert (hook._env or {}).get(INTEGRITY_SECRET) == (SECRETS if mode == "client" else None)
@@ -199,12 +200,12 @@ def test_an_integrity_secret_where_many_see_it_is_refused(connect: Connect, plac
     """It belongs into the connection; the error does not repeat it."""
     connect("spark_recovery_default", "spark_recovery", extra={"event_store": "file:///s"})
     given: dict[str, Any] = {
-        "the operator": {"recovery_options": {"integrity_secret": SECRETS}},
+        "the operator": {"options": {"integrity_secret": SECRETS}},
         "the Spark conf": {"conf": {"spark.recovery.integrity_secret": SECRETS}},
         "the run's conf": {"run_options": {"integrity_secret": SECRETS}},
     }
     with pytest.raises(ConfigurationError, match=f"{place} has the integrity secret.*connection") as error:
-        _ = SparkRecoveryHook(**given[place]).settings
+        _ = RecoveryConnection(**given[place]).settings
     assert "5ea1" not in str(error.value)
 
 
@@ -278,7 +279,7 @@ def test_the_credentials_of_a_profile(
     )
     hook = SparkRecoveryHook(env_vars={"AWS_DEFAULT_REGION": "us-east-1"})
     submitted(hook, str(script), monkeypatch)
-    assert hook.storage.region == "eu-south-2"
+    assert hook.recovery.storage.region == "eu-south-2"
     assert hook._env == {
         "PYTHONHASHSEED": "0",
         "SPARK_RECOVERY_AWS_ACCESS_KEY_ID": "AKIDPROFILE",
@@ -317,7 +318,7 @@ def test_a_connection_without_keys_leaves_the_driver_to_the_machines_own(
     hook = SparkRecoveryHook()
     submitted(hook, str(script), monkeypatch)
     assert hook._env == {"PYTHONHASHSEED": "0"}
-    assert (hook.storage.region, hook.storage.addressing_style) == ("eu-west-1", "path")
+    assert (hook.recovery.storage.region, hook.recovery.storage.addressing_style) == ("eu-west-1", "path")
 
 
 def test_without_an_attempt_it_is_plain_spark_submit(connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -349,7 +350,7 @@ def test_spark_submit_is_missing(
     connect("spark_recovery_default", "spark_recovery", extra={"event_store": f"file://{tmp_path}/s"})
     monkeypatch.setenv("PATH", str(tmp_path))
     hook = SparkRecoveryHook()
-    hook.prepare(ODD_JOB)
+    hook.prepare(NextAttempt(ODD_JOB))
     with pytest.raises(ConfigurationError, match=r"'spark-submit' is not on the worker's PATH.*pip install pyspark"):
         hook.submit(str(script))
 
@@ -379,7 +380,7 @@ def test_what_the_driver_says_is_heard(
     monkeypatch.setattr(
         hook, "_build_spark_submit_command", lambda _: [sys.executable, "-c", f"print({chr(10).join(lines)!r})"]
     )
-    hook.prepare(ODD_JOB)
+    hook.prepare(NextAttempt(ODD_JOB))
     hook.submit(str(script))
     assert (hook.driver_error, hook.exit_code) == (error, code)
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import sysconfig
 import venv
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.airflow_side.conftest import airflow_home, connect
+from tests.cluster.orders import write_orders
 from tests.support.s3_gateway import S3Server
 from tests.support.standalone import StandaloneCluster, standalone_cluster
 
@@ -32,6 +34,12 @@ def plain_python(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = tmp_path_factory.mktemp("plain") / "venv"
     venv.create(folder, symlinks=True)
     return str(folder / "bin" / "python")
+
+
+@pytest.fixture(scope="session")
+def orders(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the jobs shuffle."""
+    return write_orders(tmp_path_factory.mktemp("orders"))
 
 
 @pytest.fixture(scope="module")

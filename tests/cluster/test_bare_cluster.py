@@ -11,24 +11,20 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pyspark
 import pytest
 
 from airflow_provider.airflow.driver_bundle import build_bundle
 from airflow_provider.core import faults
-from airflow_provider.core.partitions import MAP_OUTPUT
+from tests.cluster.orders import AUTO, check_rows, killed_and_retried, settings
 from tests.support.driver import SPARK_SETTINGS, DriverHarness
 from tests.support.s3_gateway import S3Server
-from tests.support.standalone import EXECUTOR_SETTINGS, StandaloneCluster, standalone_cluster
+from tests.support.standalone import StandaloneCluster, standalone_cluster
 
 pytestmark = [pytest.mark.process, pytest.mark.integration]
 
 JOBS = Path(__file__).parent / "jobs"
 HOME = Path(pyspark.__file__).parent
-FILES = 24
-AUTO = {"recovery-points": "auto", "keep-partitions": "", "overhead-budget": "1e6"}
 
 
 @dataclass
@@ -64,39 +60,6 @@ def running_cluster(tmp_path_factory: pytest.TempPathFactory, machines: dict[str
         yield cluster
 
 
-@pytest.fixture(scope="module")
-def orders(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """12,000 orders of 300 customers, one file for each map task."""
-    source = tmp_path_factory.mktemp("orders")
-    for part in range(FILES):
-        rows = range(part * 500, part * 500 + 500)
-        table = pa.table({"customer": [row * 7919 % 300 for row in rows], "amount": [row % 97 for row in rows]})
-        pq.write_table(table, source / f"part-{part:02}.parquet")
-    return source
-
-
-def check_rows(orders: Path, target: Path) -> pa.Table:
-    """Check the job's rows by Arrow; return them."""
-    expected = pq.read_table(orders).group_by("customer").aggregate([("amount", "sum"), ("amount", "max")])
-    found = pq.read_table(target).sort_by("customer")
-    columns = zip(("customer", "amount_sum", "amount_max"), ("customer", "total", "most"), strict=True)
-    assert all(expected.sort_by("customer")[one].to_pylist() == found[other].to_pylist() for one, other in columns)
-    return found
-
-
-def settings(cluster: StandaloneCluster) -> dict[str, str]:
-    return {
-        "spark.master": cluster.url,
-        "spark.scheduler.mode": "FAIR",
-        "spark.cores.max": "2",
-        "spark.scheduler.minRegisteredResourcesRatio": "1.0",  # of these: both executors have map outputs
-        "spark.sql.shuffle.partitions": "1",  # the other core is free for copying
-        "spark.sql.files.maxPartitionBytes": "4000",
-        "spark.sql.files.openCostInBytes": "4000",
-        **EXECUTOR_SETTINGS,
-    }
-
-
 @pytest.fixture(params=["file", "s3"])
 def driver(
     request: pytest.FixtureRequest, tmp_path: Path, cluster: StandaloneCluster, machines: dict[str, str], moto: S3Server
@@ -124,21 +87,12 @@ def test_shuffles_of_a_killed_driver_are_put_back(driver: DriverHarness, orders:
 
     What came with the job is unpacked where S3 asks for it, once for all processes; nobody's boto3 appears.
     """
-    target, gate = driver.folder / "out", driver.folder / "gate"
-    arguments = [str(orders), str(target), str(gate)]
-    first = driver.run(JOBS / "no_packages.py", *arguments, fault=f"{faults.AFTER_PARTITION_EVENT}@2", options=AUTO)
-    assert first.code == 128 + signal.SIGKILL, first.log
-    stored = driver.partitions("shuffle~28customer~29")
-    assert len(stored) >= 2
-    assert all(partition.suffix == MAP_OUTPUT for partition in stored)
-    gate.touch()
-    second = driver.run(JOBS / "no_packages.py", *arguments, options=AUTO)
-    assert second.code == 0, second.log
-    reused = f"{len(stored)} map outputs put back, {FILES - len(stored)} to compute"
-    assert f"shuffle(customer): {reused}" in second.log
-    assert " WARNING spark-recovery: " not in first.log + second.log
-    assert set(check_rows(orders, target)["lacks"].to_pylist()) == {"boto3 pandas pyarrow"}
-    assert "DRIVER lacks boto3 pandas pyarrow" in second.log
+    job = killed_and_retried(driver, orders, JOBS / "no_packages.py", killed=128 + signal.SIGKILL)
+    assert job.put_back in job.second.log
+    assert "FetchFailed" not in job.second.log
+    assert " WARNING spark-recovery: " not in job.first.log + job.second.log
+    assert set(check_rows(orders, job.target)["lacks"].to_pylist()) == {"boto3 pandas pyarrow"}
+    assert "DRIVER lacks boto3 pandas pyarrow" in job.second.log
     on_s3 = driver.event_store.startswith("s3:")
     assert len([*temporary.glob("airflow-provider-spark-recovery-*/dependencies-*")]) == on_s3
 

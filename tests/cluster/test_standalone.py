@@ -16,13 +16,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider.core import faults
 from airflow_provider.core.options import StorageOptions
-from airflow_provider.core.partitions import MAP_OUTPUT, StoredPartition
+from airflow_provider.core.partitions import StoredPartition
 from airflow_provider.storage.claims import Claim, Claims, process_is_gone
 from airflow_provider.storage.object_store import ObjectStore
 from airflow_provider.storage.partition_store import PartitionStore
@@ -30,6 +29,7 @@ from airflow_provider.storage.processes import process_tree
 from airflow_provider.storage.uris import open_store
 from tests.airflow_side.conftest import Tries, xcom
 from tests.airflow_side.executing import Connect
+from tests.cluster.orders import check_rows, killed_and_retried, settings
 from tests.support.driver import DriverHarness
 from tests.support.quick_jvm import QUICK_JVM
 from tests.support.s3_gateway import S3Server
@@ -317,52 +317,17 @@ def alive(pid: int) -> bool:
         return False
 
 
+@pytest.mark.walk
 def test_shuffle_files_are_put_back_on_other_executors(
-    tmp_path: Path, cluster: StandaloneCluster, bare_python: str
+    tmp_path: Path, cluster: StandaloneCluster, bare_python: str, orders: Path
 ) -> None:
     """Two executors store what their map tasks have written; the next driver's executors read it as their own.
 
     An executor whose only core a reducer holds copies nothing meanwhile: some of its map outputs are computed again.
     """
-    source, target = tmp_path / "orders", tmp_path / "out"
-    source.mkdir()
-    for part in range(24):
-        rows = range(part * 500, part * 500 + 500)
-        table = pa.table({"customer": [row * 7919 % 300 for row in rows], "amount": [row % 97 for row in rows]})
-        pq.write_table(table, source / f"part-{part:02}.parquet")
-    settings = {
-        "spark.master": cluster.url,
-        "spark.scheduler.mode": "FAIR",
-        "spark.cores.max": "2",
-        "spark.scheduler.minRegisteredResourcesRatio": "1.0",  # of these: both executors have map outputs
-        "spark.sql.shuffle.partitions": "1",  # the other core is free for copying
-        "spark.sql.adaptive.coalescePartitions.enabled": "false",
-        "spark.sql.files.maxPartitionBytes": "4000",
-        "spark.sql.files.openCostInBytes": "4000",
-        **EXECUTOR_SETTINGS,
-    }
-    driver = DriverHarness(
-        tmp_path, f"file://{tmp_path}/store", environment={"PYSPARK_PYTHON": bare_python}, settings=settings
-    )
-    options = {"keep-partitions": "", "overhead-budget": "1e6", "recovery-points": "auto"}
-    gate = tmp_path / "gate"
-    arguments = [str(source), str(target), str(gate)]
-    # Few enough for the executor without the reducer, which copies its own: it may have come late and run few tasks.
-    first = driver.run("held_reducers.py", *arguments, fault=f"{faults.AFTER_PARTITION_EVENT}@2", options=options)
-    assert first.code == -signal.SIGKILL, first.log
-    stored = driver.partitions("shuffle~28customer~29")
-    assert len(stored) >= 2
-    assert all(partition.suffix == MAP_OUTPUT for partition in stored)
-    gate.touch()
-    second = driver.run("held_reducers.py", *arguments, options=options)
-    assert second.code == 0, second.log
-    maps = stored[0].parallelism
-    reused = f"{len(stored)} map outputs put back, {maps - len(stored)} to compute"
-    assert f"shuffle(customer): {reused}" in second.log
-    assert "FetchFailed" not in second.log
-    everything = pa.concat_tables(pq.read_table(file) for file in sorted(source.iterdir()))
-    totals = everything.group_by("customer").aggregate([("amount", "sum"), ("amount", "max")]).sort_by("customer")
-    got = pq.read_table(target).sort_by("customer")
-    assert [column.to_pylist() for column in got.columns] == [
-        totals[name].to_pylist() for name in ("customer", "amount_sum", "amount_max")
-    ]
+    environment = {"PYSPARK_PYTHON": bare_python}
+    driver = DriverHarness(tmp_path, f"file://{tmp_path}/store", environment=environment, settings=settings(cluster))
+    job = killed_and_retried(driver, orders)
+    assert job.put_back in job.second.log
+    assert "FetchFailed" not in job.second.log
+    check_rows(orders, job.target)

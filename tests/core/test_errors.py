@@ -11,6 +11,7 @@ from airflow_provider.core.errors import (
     JvmLost,
     OwnershipUnconfirmed,
     RecoveryError,
+    ResetFailed,
     StoreUnavailable,
 )
 
@@ -35,5 +36,6 @@ def test_there_is_one_hierarchy_and_it_says_what_is_worth_another_try() -> None:
         ClaimsLost,
         JvmLost,
         OwnershipUnconfirmed,
+        ResetFailed,
         StoreUnavailable,
     ]

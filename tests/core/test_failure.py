@@ -6,7 +6,7 @@ import pytest
 
 from airflow_provider.core.causes import causes, one_line, unreadable_partitions
 from airflow_provider.core.errors import ConfigurationError
-from airflow_provider.core.failure import Cause, UnrecoverableError, unrecoverable
+from airflow_provider.core.failure import Cause, UnrecoverableError, file_gone, unrecoverable
 
 KEY = "partitions/v-1/l/00001.e1.t1.r1.cabcdef01.ms1.parquet"
 
@@ -119,3 +119,40 @@ def test_unreadable_partitions_are_named_only_where_the_object_is_to_blame() -> 
     assert unreadable_partitions(RuntimeError(f"[FAILED_READ_FILE.NO_HINT] file:///x/{KEY}, again {KEY}")) == [KEY]
     assert unreadable_partitions(RuntimeError(f"errors.CorruptObject: {KEY} has another size")) == [KEY]
     assert unreadable_partitions(RuntimeError(f"errors.StoreUnavailable: {KEY}")) == []
+
+
+class Py4JJavaError(Exception):
+    pass
+
+
+_JOB = "An error occurred while calling o9.x.\n: org.apache.spark.SparkException: {first}\n\tat x.y(Z.scala)\n{cause}"
+_ABORTED = "Job aborted due to stage failure: Task 0 in stage 1.0 failed 1 times, most recent failure: Lost task 0.0: "
+_TIP = "It is possible the underlying files have been updated."
+
+
+@pytest.mark.parametrize(
+    ("first", "cause", "gone"),
+    [
+        (  # Spark 3.5
+            _ABORTED + "org.apache.spark.SparkFileNotFoundException: File file:/a.parquet does not exist",
+            f"Caused by: org.apache.spark.SparkFileNotFoundException: File file:/a.parquet does not exist\n{_TIP}",
+            True,
+        ),
+        (  # Spark 4
+            f"{_ABORTED}org.apache.spark.SparkException: [FAILED_READ_FILE.FILE_NOT_EXIST] Encountered error while "
+            f"reading file file:///a.parquet. File does not exist. {_TIP} SQLSTATE: KD001",
+            "Caused by: org.apache.spark.SparkException: [FAILED_READ_FILE.FILE_NOT_EXIST] Encountered error",
+            True,
+        ),
+        ("Job aborted.", "Caused by: java.io.FileNotFoundException: File file:/a.parquet does not exist", True),
+        (
+            f"{_ABORTED}org.apache.spark.SparkException: [FAILED_READ_FILE.NO_HINT] Encountered error",
+            "Caused by: java.lang.RuntimeException: FileNotFoundException is what this is not",
+            False,
+        ),
+        ("Job aborted.", "Caused by: java.lang.IllegalStateException: x", False),
+    ],
+)
+def test_a_file_that_is_gone(first: str, cause: str, gone: bool) -> None:
+    """In the words of each version of Spark."""
+    assert file_gone(causes(Py4JJavaError(_JOB.format(first=first, cause=cause)))) is gone

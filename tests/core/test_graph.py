@@ -273,3 +273,25 @@ def test_whatever_a_zombie_adds_the_graph_of_the_newest_is_the_same(data: st.Dat
         graph.apply(event)
     assert graph.vertices == clean.vertices
     assert graph.newest == clean.newest
+
+
+@pytest.mark.parametrize(
+    ("series", "since", "retried"),
+    [
+        ({1: "a", 2: "a", 3: "a"}, 1, True),
+        ({1: "a", 2: "a", 3: "a"}, 3, True),
+        ({1: "a", 2: "b", 3: "b"}, 1, False),
+        ({1: "a", 2: "b", 3: "b"}, 2, True),
+        ({1: "a", 2: "b", 3: "a"}, 1, False),
+        ({1: "", 2: "", 3: ""}, 1, False),
+        ({1: "a", 3: "a"}, 1, False),
+        ({}, 1, False),
+    ],
+)
+def test_automatic_retries_are_known_by_their_series(series: dict[int, str], since: int, retried: bool) -> None:
+    """An attempt of another series, of none, or of which nothing is recorded breaks it: somebody may have asked for new
+    data. A snapshot knows it, too; a history of an older release has none.
+    """
+    graph = replay(start(epoch, series=name) for epoch, name in series.items())
+    assert graph.only_retried_since(since) is retried
+    assert decode_graph(encode_graph(graph)).only_retried_since(since) is retried

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from airflow_provider.core import events as ev
 from airflow_provider.core.graph import MOST_PROBLEMS, ExecutionGraph
-from airflow_provider.core.loss import Loss, first_start_lost, not_determined
+from airflow_provider.core.loss import LOST, Loss, first_start_lost, may_be_outdated, not_determined
 from airflow_provider.core.report import build_report, format_report
 from airflow_provider.core.snapshot import decode_graph, encode_graph
 from tests.core.examples import PLAUSIBLE, done, end, start, state_of
@@ -137,10 +137,73 @@ def test_no_more_problems_are_told_than_anybody_reads() -> None:
     assert "more such problems" in graph.problems[-1]
 
 
+def tells(coordinator: str, state: str, epoch: int = 1) -> ev.CoordinatorSnapshot:
+    """What a coordinator has recorded: with ``write`` and ``status`` it may stand for a committed write."""
+    told = {"status": "WRITTEN", "attempt": epoch, "write": state, "title": "t", "location": "l", "created": False}
+    return ev.CoordinatorSnapshot(epoch=epoch, coordinator=coordinator, state={**told, "table": ""})
+
+
+told = st.builds(tells, st.sampled_from(["step/a", "source/b", "sink/c", "streaming/d"]), st.sampled_from("uvw"))
+
+
+@given(st.lists(told, max_size=6), st.lists(told, max_size=4), st.lists(told, max_size=4))
+def test_what_is_lost_costs_what_it_held(
+    before: list[ev.JobEvent], lost: list[ev.JobEvent], behind: list[ev.JobEvent]
+) -> None:
+    """Whatever the records that are gone: what a coordinator has recorded before them or behind them is known, and
+    what only they held is not made up.
+    """
+    whole, kept = fold(start(1), *before, *lost, *behind), fold(start(1), *before, Loss(3, epoch=1), *behind)
+    touched = {event.coordinator for event in lost if isinstance(event, ev.CoordinatorSnapshot)}
+    touched -= {event.coordinator for event in behind if isinstance(event, ev.CoordinatorSnapshot)}
+    without = fold(start(1), *before, *behind).coordinators
+    assert {name: kept.coordinators.get(name) for name in whole.coordinators} == {
+        name: without.get(name) if name in touched else state for name, state in whole.coordinators.items()
+    }
+    assert kept.coordinators.keys() == without.keys() | {LOST}
+
+
+@pytest.mark.parametrize(
+    ("loss", "known", "doubt"),
+    [
+        (None, None, False),
+        (Loss(7, epoch=2), None, True),
+        (Loss(7, epoch=2), {"attempt": 2}, True),
+        (Loss(7, epoch=2), {"attempt": 3}, False),
+        (Loss(7), {"attempt": 2}, True),
+        (Loss(7), {"attempt": 3}, False),
+        (Loss(7), {"attempt": "rubbish"}, True),
+    ],
+)
+def test_what_may_have_been_written_since(loss: Loss | None, known: dict[str, object] | None, doubt: bool) -> None:
+    """An output of which nothing is known, or what an attempt has recorded that may have recorded more."""
+    graph = fold(start(1), start(2), *([loss] if loss is not None else []), start(3))
+    why = may_be_outdated(graph.coordinators, known)
+    assert bool(why) == doubt
+    assert not doubt or "block 7 of the event store is lost" in why
+
+
+@pytest.mark.parametrize(
+    ("ends", "fresh", "left"),
+    [
+        ([Loss(3, epoch=1)], start(2, fresh=True), {LOST}),
+        ([Loss(3, epoch=1), ev.JobFailed(epoch=1, error="boom")], start(2, fresh=True), {LOST, "sink/a"}),
+        ([Loss(3, epoch=1), ev.JobFinished(epoch=1)], start(2, fresh=True), set()),
+        ([Loss(3, epoch=1), start(2)], start(3, fresh=True), {LOST, "sink/a"}),
+        ([Loss(3, epoch=1), start(2)], start(3, fresh=True, another_run=True), set()),
+        ([ev.JobFinished(epoch=1), Loss(3, epoch=2)], start(3, fresh=True, abandoned=True), {LOST}),
+    ],
+)
+def test_a_fresh_start_behind_a_loss(ends: list[ev.JobEvent | Loss], fresh: ev.JobEvent, left: set[str]) -> None:
+    """It takes back what an attempt has written that certainly did not succeed, and knows that there may be more."""
+    graph = fold(start(1), tells("sink/a", "u"), *ends, fresh)
+    assert graph.coordinators.keys() - {"restart-strategy"} == left
+
+
 losses = st.builds(Loss, st.integers(1, 9), st.integers(0, 3), st.booleans())
 
 
-@given(st.lists(st.sampled_from(PLAUSIBLE) | losses, max_size=40), st.integers(0, 40))
+@given(st.lists(st.sampled_from(PLAUSIBLE) | losses | told, max_size=40), st.integers(0, 40))
 def test_a_snapshot_after_a_loss_is_exact_too(history: list[ev.JobEvent | Loss], cut: int) -> None:
     """What was given up, and what still may have to be, is part of it."""
     graph = decode_graph(encode_graph(fold(*history[:cut])))

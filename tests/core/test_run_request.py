@@ -53,6 +53,8 @@ _text = st.text(max_size=12) | st.sampled_from(
         storage=any_storage_options.filter(lambda options: "--" not in vars(options).values()),
         fresh=_text.filter(lambda text: text != "--"),
         previous_lost=st.integers(0, 10**6),
+        series=st.sampled_from(["", "airflow-0-2-2"]),
+        automatic_retry=st.booleans(),
         supervised=st.booleans(),
         keep_partitions=st.booleans(),
     )

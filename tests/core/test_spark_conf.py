@@ -10,7 +10,7 @@ from airflow_provider.core.errors import ConfigurationError
 from airflow_provider.core.job import JobId
 from airflow_provider.core.options import RecoveryOptions, StorageOptions
 from airflow_provider.core.run_request import RunRequest
-from airflow_provider.core.spark_conf import conf_settings, option_names, with_conf
+from airflow_provider.core.spark_conf import LOCATION, conf_settings, known_settings, with_conf
 
 REQUEST = RunRequest(
     "s3://bucket/prefix",
@@ -67,5 +67,5 @@ def test_another_event_store_is_refused() -> None:
 def test_every_option_can_be_a_property() -> None:
     """None is forgotten."""
     every = {field.name for group in (RecoveryOptions, StorageOptions) for field in fields(group)}
-    assert option_names() == every
+    assert known_settings() == every | {*LOCATION}
     assert conf_settings({f"spark.recovery.{name}": "x" for name in every}).keys() == every

@@ -14,11 +14,10 @@ from airflow_provider.cli.demo.demo_processes import (
     Processes,
     all_processes,
     command_of,
-    descendants_of,
-    parent_of,
     wait_until,
 )
 from airflow_provider.cli.demo.requirements import check_requirements, find_dags, java_version
+from airflow_provider.storage.processes import process_tree
 
 STUBBORN_GRANDCHILD = """
 import signal, subprocess, sys, time
@@ -42,7 +41,7 @@ def test_stop_ends_also_what_left_its_process_group_and_ignores_sigterm(tmp_path
     try:
         child = processes.start("child", [sys.executable, str(script)])
         wait_until("the grandchild", lambda: "up" in processes.log("child").read_text(), timeout=30)
-        (grandchild,) = descendants_of(child.pid)
+        (_, grandchild) = process_tree(child.pid)
         assert os.getsid(grandchild) != os.getsid(child.pid)
 
         processes.stop()
@@ -77,12 +76,6 @@ def test_a_service_that_ends_is_noticed(tmp_path: Path) -> None:
 
     with pytest.raises(DemoError, match="service has ended with exit code 0"):
         processes.check()
-
-
-def test_the_parent_of_this_process_is_found() -> None:
-    """Process relations are read from /proc, and a process that is gone has no parent."""
-    assert parent_of(os.getpid()) == os.getppid()
-    assert parent_of(2**22 + 1) == 0
 
 
 def test_waiting_in_vain_names_what_was_waited_for() -> None:

@@ -14,6 +14,7 @@ from tests.differential.cases import (
     errors,
     functions,
     libraries,
+    newer,
     programs,
     sql,
     writing,
@@ -23,11 +24,11 @@ Maker = Callable[[Random], Case]
 
 FAMILIES: dict[str, Maker] = {
     name: maker
-    for module in (programs, sql, functions, draws, caches, writing, errors, driver_side_work, libraries)
+    for module in (programs, sql, functions, draws, caches, writing, errors, driver_side_work, libraries, newer)
     for name, maker in module.FAMILIES.items()
 }
 WEIGHTS = {
-    "program": 38,
+    "program": 34,
     "sql": 13,
     "sql_ordered": 4,
     "sql_near": 2,
@@ -45,6 +46,7 @@ WEIGHTS = {
     "statistics": 2,
     "learning": 1,
     "pandas": 1,
+    "newer": 4,
 }
 """How often each family is chosen, out of about a hundred."""
 

@@ -2,28 +2,51 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from airflow_provider.cli.demo.demo_processes import DemoError, Processes, descendants_of, free_port, send, wait_until
-from airflow_provider.cli.demo.local_airflow import LocalAirflow, airflow_environment
+from airflow_provider.cli.demo.demo_processes import DemoError, Processes, free_port, send, wait_until
+from airflow_provider.cli.demo.local_airflow import LocalAirflow, airflow_environment, task_path
 from airflow_provider.core.graph import ExecutionGraph
 from airflow_provider.core.job import JobId
 from airflow_provider.storage.claims import Claim, Claims, process_is_gone
 from airflow_provider.storage.event_log import JobEventLog
 from airflow_provider.storage.object_store import ObjectStore
+from airflow_provider.storage.processes import process_tree
 from airflow_provider.storage.uris import open_store
 from tests.support.quick_jvm import QUICK_JVM
+from tests.support.quick_python import quick_airflow
 
 LONG = 500.0
 """Seconds for anything that is waited for; a busy machine takes its time."""
 
 QUICK_CONF = {"spark.ui.enabled": "false", "spark.driver.extraJavaOptions": f"-Dlog4j2.level=warn {QUICK_JVM}"}
+
+
+class StagedAirflow(LocalAirflow):
+    """With the buttons that a person has in the UI, and the processes of its components."""
+
+    def __init__(self, processes: Processes) -> None:
+        super().__init__(processes)
+        self.components: dict[str, subprocess.Popen[bytes]] = {}
+
+    def start_component(self, component: str) -> subprocess.Popen[bytes]:
+        self.components[component] = super().start_component(component)
+        return self.components[component]
+
+    def mark(self, dag_id: str, run_id: str, task_id: str, state: str) -> None:
+        self.call("PATCH", task_path(dag_id, run_id, task_id), {"new_state": state})
+
+    def clear(self, dag_id: str, run_id: str, task_id: str) -> None:
+        wanted = {"dry_run": False, "dag_run_id": run_id, "task_ids": [task_id], "only_failed": False}
+        self.call("POST", f"/api/v2/dags/{dag_id}/clearTaskInstances", wanted)
 
 
 @dataclass
@@ -33,7 +56,7 @@ class Stage:
     :ivar work: everything that it and its jobs write
     """
 
-    airflow: LocalAirflow
+    airflow: StagedAirflow
     work: Path
 
     def run(self, dag: str, task: str, conf: Mapping[str, str]) -> TaskRun:
@@ -165,23 +188,24 @@ def airflow_stage(
     for name, text in dag_files.items():
         (dags / name).write_text(text)
     recovery = {"event_store": f"file://{work}/events", "previous_worker_recovery_timeout": recovery_timeout}
+    known = {
+        "spark_default": {"conn_type": "spark", "host": "local[2]"},
+        "spark_recovery_default": {"conn_type": "spark_recovery", "extra": recovery},
+        **(connections or {}),
+    }
     environment = {
         **airflow_environment(work, dags, free_port()),
+        **quick_airflow(),
         "SPARK_CONF_DIR": str(spark),
         "AIRFLOW__CORE__DAGBAG_IMPORT_TIMEOUT": "300",  # many tasks import the DAG file at once, on two busy cores
+        "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "3600",  # they do not change
+        **{f"AIRFLOW_CONN_{name.upper()}": json.dumps(connection) for name, connection in known.items()},
         **(settings or {}),
     }
     processes = Processes(work / "logs", environment)
     try:
-        airflow = LocalAirflow(processes)
+        airflow = StagedAirflow(processes)
         airflow.run("airflow-db", "db", "migrate")
-        airflow.add_connections(
-            {
-                "spark_default": {"conn_type": "spark", "host": "local[2]"},
-                "spark_recovery_default": {"conn_type": "spark_recovery", "extra": recovery},
-                **(connections or {}),
-            }
-        )
         airflow.start(first_dag)
         yield Stage(airflow, work)
     finally:
@@ -190,4 +214,4 @@ def airflow_stage(
 
 def kill_everything(pid: int) -> None:
     """SIGKILL for a process and all that it has started, as when a machine is switched off: no goodbye."""
-    send(signal.SIGKILL, [pid, *descendants_of(pid)])
+    send(signal.SIGKILL, process_tree(pid))

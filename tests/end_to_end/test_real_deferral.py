@@ -77,7 +77,7 @@ def test_deferred_tasks_outlive_the_triggerer_and_end_with_their_drivers(scene: 
     first.wait_for("deferred")
     driver = first.claim(1)
     assert not process_is_gone(driver)
-    slots = scene.stage.airflow.pool("default_pool")
+    slots = scene.stage.airflow.call("GET", "/api/v2/pools/default_pool")
     assert (slots["deferred_slots"], slots["running_slots"]) == (1, 0)
     wait_until("the trigger to follow", lambda: "Following attempt 1" in first.logs("*trigger*"), timeout=LONG)
 

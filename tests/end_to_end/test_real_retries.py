@@ -11,9 +11,10 @@ from urllib.parse import quote, urlencode
 import pytest
 from selenium.webdriver.common.by import By
 
-from airflow_provider.cli.demo.demo_processes import command_of, parent_of, send, wait_until
+from airflow_provider.cli.demo.demo_processes import command_of, send, wait_until
 from airflow_provider.core.options import StorageOptions
 from airflow_provider.storage.claims import process_is_gone
+from airflow_provider.storage.processes import lineage
 from airflow_provider.storage.uris import open_store
 from tests.end_to_end.jobs import check_answer, gated_job, write_orders
 from tests.end_to_end.stage import LONG, QUICK_CONF, Stage, TaskRun, airflow_stage
@@ -142,7 +143,9 @@ def scene(tmp_path_factory: pytest.TempPathFactory, s3_gateway: S3Server) -> Ite
         "AIRFLOW__CORE__PARALLELISM": "12",
         "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "30",
         "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT_DETECTION_INTERVAL": "2",
-        "AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "5",
+        "AIRFLOW__SCHEDULER__SCHEDULER_HEARTBEAT_SEC": "2",
+        "AIRFLOW__SCHEDULER__SCHEDULER_HEALTH_CHECK_THRESHOLD": "20",
+        "AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "2",
     }
     text = DAG_FILE.replace("SOURCE", str(source)).replace("CONF", repr(QUICK_CONF))
     with airflow_stage(folder, {"jobs.py": text}, "retried", connections=connections, settings=settings) as stage:
@@ -196,7 +199,7 @@ def test_marked_failed(scene: Scene) -> None:
     run = scene.begin("by_hand")
     run.wait_in_the_middle()
     claim = run.claim(1)
-    jvm = parent_of(claim.pid)
+    jvm = lineage(claim.pid)[1]
     assert "SparkSubmit" in command_of(jvm)
     scene.stage.airflow.mark(run.dag, run.run_id, TASK, "failed")
     wait_until("the driver to be gone", lambda: process_is_gone(claim), timeout=LONG)
@@ -273,7 +276,7 @@ def test_ten_jobs_at_once_on_one_bucket(scene: Scene, s3_gateway: S3Server) -> N
     for run in runs:
         check_answer(run.target)
         query = urlencode({"dag_id": run.dag, "run_id": run.run_id})
-        (told,) = scene.stage.airflow.get(f"/spark-recovery/api/run?{query}")["jobs"]
+        (told,) = scene.stage.airflow.call("GET", f"/spark-recovery/api/run?{query}")["jobs"]
         assert (told["problem"], told["view"]["state"]) == ("", "FINISHED")
         assert (told["view"]["reused"], told["view"]["computed"]) == run.counts()
 
@@ -281,11 +284,11 @@ def test_ten_jobs_at_once_on_one_bucket(scene: Scene, s3_gateway: S3Server) -> N
 def kill_worker(driver: int) -> None:
     """SIGKILL for the processes of Airflow's that watch a driver, not for it nor for the scheduler above them."""
     watching = []
-    pid = parent_of(driver)
-    while "airflow scheduler" not in command_of(pid):
+    for pid in lineage(driver)[1:]:
+        if "airflow scheduler" in command_of(pid):
+            break
         assert pid > 1
         if "airflow" in command_of(pid).split()[0]:
             watching.append(pid)
-        pid = parent_of(pid)
     assert watching
     send(signal.SIGKILL, watching)

@@ -22,6 +22,7 @@ from airflow_provider.core.run_request import RunRequest
 from airflow_provider.storage.object_store import ObjectStore
 from airflow_provider.storage.uris import open_store
 from tests.plugin.auth import PASSWORD, USERS
+from tests.support.quick_python import quick_airflow
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -149,7 +150,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW_", "AWS_", "SPARK_"))},
         "PATH": f"{folder / 'bin'}:{Path(sys.executable).parent}:{os.environ['PATH']}",
-        "PYTHONPATH": str(ROOT),
+        **quick_airflow(ROOT),
         "DRIVER_ORDERS": str(orders),
         "AIRFLOW_HOME": str(folder / "airflow"),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",

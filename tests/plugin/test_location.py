@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 from airflow.models import import_all_models
+from airflow.providers.common.compat.sdk import BaseHook
 from sqlalchemy import Engine, create_engine, insert
 from sqlalchemy.orm import Session
 
+from airflow_provider.airflow.recovery_connection import RecoveryConnection
 from airflow_provider.core.errors import ConfigurationError, RecoveryError
-from airflow_provider.hooks.spark_recovery import SparkRecoveryHook
 from airflow_provider.plugin.access import RunRef
 from airflow_provider.plugin.location import LOCATION_KEY, parse_location, read_run
 from airflow_provider.plugin.watched_jobs import open_location
@@ -127,13 +128,13 @@ def connections(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.Monke
 def test_the_page_asks_for_the_tasks_connection_and_no_other(connections: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Not for ``spark_default``, which is not the page's affair, however broken that is."""
     asked: list[str] = []
-    get = SparkRecoveryHook.get_connection
+    get = BaseHook.get_connection
 
     def note(conn_id: str) -> Any:
         asked.append(conn_id)
         return get(conn_id)
 
-    connections.setattr(SparkRecoveryHook, "get_connection", staticmethod(note))
+    connections.setattr(BaseHook, "get_connection", staticmethod(note))
     broken = {"conn_type": "spark", "host": "yarn", "extra": {"spark-binary": "none-of-these"}}
     connections.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(broken))
     location = parse_location({"recovery_conn_id": "own", "event_store": f"file://{tmp_path}/store"})
@@ -164,8 +165,7 @@ def test_a_store_that_the_connection_does_not_lead_to_is_not_opened(
     connections: pytest.MonkeyPatch, own: dict[str, str], says: str
 ) -> None:
     """A task reaches its store by settings of its own: with the connection alone that would be another store."""
-    hook = SparkRecoveryHook.of_store(recovery_conn_id="own", event_store="s3://b/p", recovery_options=own)
-    told = json.loads(json.dumps(hook.location))
+    told = json.loads(json.dumps(RecoveryConnection("own", "s3://b/p", own).location))
     assert "elsewhere" not in json.dumps(told)
     location = parse_location(told)
     assert location is not None

@@ -15,6 +15,7 @@ from airflow_provider.job.job_master import JobMaster
 from airflow_provider.spark.context import RecoveryContext, recovering
 from airflow_provider.spark.interception import intercepted
 from airflow_provider.spark.points.reading import hadoop_root
+from airflow_provider.spark.runner import recovered
 from airflow_provider.storage.inspection import inspect_job
 from airflow_provider.storage.uris import open_store
 from tests.support.stores import WatchedStore
@@ -27,6 +28,7 @@ class Attempts:
     :ivar options: recovery options, as text
     :ivar fresh: why the next attempts reuse nothing; empty if they resume
     :ivar run: tells the next attempts' DAG run from others of its name
+    :ivar series: the same for attempts that are automatic retries of each other
     :ivar before: what the store does before an operation with a key; it may raise
     """
 
@@ -34,6 +36,7 @@ class Attempts:
     options: dict[str, str] = field(default_factory=dict)
     fresh: str = ""
     run: str = ""
+    series: str = ""
     before: Callable[[str, str], None] | None = None
 
     def request(self) -> RunRequest:
@@ -45,6 +48,7 @@ class Attempts:
             supervised=True,
             fresh=self.fresh,
             run=self.run,
+            series=self.series,
             previous_lost=10**6,
         )
 
@@ -56,16 +60,25 @@ class Attempts:
     @contextmanager
     def attempt(self) -> Iterator[RecoveryContext]:
         """An attempt that ends without having finished the job, so that the next one resumes it."""
+        with self._claimed() as context, recovering(context), intercepted(context.notes()):
+            yield context
+
+    @contextmanager
+    def script(self) -> Iterator[RecoveryContext]:
+        """Such an attempt, in which calls pass all that those of a script pass, with a watching thread in auto mode."""
+        with self._claimed() as context, recovered(context):
+            yield context
+
+    @contextmanager
+    def _claimed(self) -> Iterator[RecoveryContext]:
         request = self.request()
         store = open_store(request.event_store, request.storage)
         if self.before is not None:
             store = WatchedStore(store, self.before)
         master = JobMaster(request, store, on_fenced=lambda _: None)
         assert master.start()
-        context = RecoveryContext(master, hadoop_root(store.uri))
         try:
-            with recovering(context), intercepted(context.notes()):
-                yield context
+            yield RecoveryContext(master, hadoop_root(store.uri))
         finally:
             master.failed("the test ends the attempt here")
 

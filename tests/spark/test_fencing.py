@@ -16,7 +16,7 @@ from airflow_provider.core.events import AttemptStarted, JobEvent, JobFinished
 from airflow_provider.core.job import JobId
 from airflow_provider.core.run_request import EXIT_FENCED
 from airflow_provider.storage.cancelling import cancel
-from airflow_provider.storage.event_store import JobEventLog
+from airflow_provider.storage.event_log import JobEventLog
 from airflow_provider.storage.heartbeat import heartbeat_key
 from airflow_provider.storage.uris import open_store
 from tests.support.driver import DriverHarness

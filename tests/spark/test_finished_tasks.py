@@ -301,10 +301,11 @@ def test_a_query_that_finished_is_not_started_again_and_one_that_ran_goes_on(
     folder.mkdir()
     for part in range(3):
         pq.write_table(pa.table({"id": [part]}), folder / f"{part}.parquet")
-    starts = []
+    log = tmp_path / "starts"
 
     def start(location: str, dies_after: int = 10) -> Any:
-        starts.append(location)
+        with log.open("a") as file:
+            file.write(f"{location}\n")
 
         def write(batch: DataFrame, number: int) -> None:
             if number >= dies_after:
@@ -323,8 +324,103 @@ def test_a_query_that_finished_is_not_started_again_and_one_that_ran_goes_on(
             assert told["batches"] == 3
             assert json.loads(json.dumps(told)) == told
             assert sorted(row.id for row in spark.read.parquet(str(target)).collect()) == [0, 1, 2]
+    starts = log.read_text().splitlines()
     assert len(starts) == 2
     assert len(set(starts)) == 1
+
+
+class Copying:
+    """A query that copies a folder, in a script that can be edited."""
+
+    def __init__(self, spark: SparkSession, folder: Path) -> None:
+        self.spark, self.source, self.target, self.log = spark, folder / "in", folder / "out", folder / "starts"
+        self.source.mkdir()
+        pq.write_table(pa.table({"id": [1, 2]}), self.source / "a.parquet")
+
+    def start(self, factor: int, held: object = None) -> Any:
+        """Return what starts it; *factor* is part of its code, as it were."""
+        spark, source, target, log = self.spark, str(self.source), f"{self.target}/{factor}", str(self.log)
+
+        def start(location: str) -> Any:
+            with open(log, "a") as file:
+                file.write(f"{location}\n")
+            stream = spark.readStream.schema("id long").parquet(source).selectExpr(f"id * {factor} AS id")
+            writer = stream.writeStream.option("checkpointLocation", location).trigger(availableNow=True)
+            return (held, writer.start(target))[1]
+
+        return start
+
+    def ids(self, factor: int) -> list[int]:
+        return sorted(row.id for row in self.spark.read.parquet(f"{self.target}/{factor}").collect())
+
+    @property
+    def starts(self) -> list[str]:
+        return self.log.read_text().splitlines() if self.log.exists() else []
+
+
+@pytest.fixture
+def copying(spark: SparkSession, tmp_path: Path) -> Copying:
+    return Copying(spark, tmp_path)
+
+
+def test_an_edited_query_runs_again(attempts: Attempts, copying: Copying, caplog: pytest.LogCaptureFixture) -> None:
+    """From the beginning, with a checkpoint location that none had before, each time that its function has changed
+    since it finished; the log says so.
+    """
+    caplog.set_level(logging.INFO)
+    for number, factor in enumerate((1, 1, 3, 3, 1), start=1):
+        with attempts.attempt():
+            assert streaming("copy", copying.start(factor))["batches"] == 1
+        assert len(copying.starts) == (number + 1) // 2
+        assert copying.ids(factor) == [factor, 2 * factor]
+    assert len(set(copying.starts)) == 3
+    assert (
+        "streaming/copy: finished in attempt 1, but its function has changed: it runs from the beginning" in caplog.text
+    )
+
+
+def test_a_query_that_was_edited_while_it_ran_goes_on(attempts: Attempts, copying: Copying) -> None:
+    """The usual fix of a query that has failed: its checkpoint is kept."""
+
+    def dies(location: str) -> Any:
+        copying.start(1)(location).awaitTermination()
+        raise RuntimeError("the driver dies")
+
+    with attempts.attempt(), pytest.raises(RuntimeError, match="the driver dies"):
+        streaming("copy", dies)
+    with attempts.attempt():
+        streaming("copy", copying.start(3))
+    assert len(copying.starts) == 2
+    assert len(set(copying.starts)) == 1
+
+
+def test_a_query_of_which_nobody_can_say_whether_it_was_edited_counts_as_the_same(
+    attempts: Attempts, copying: Copying, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    """One that holds an open file, unless a version stands for it; and one of which an older release has recorded no
+    identity.
+    """
+    caplog.set_level(logging.INFO)
+    with (tmp_path / "f").open("w") as handle:
+        for factor in (1, 3):
+            with attempts.attempt():
+                streaming("copy", copying.start(factor, handle))
+                streaming("versioned", copying.start(factor, handle), version=str(factor))
+    assert len(copying.starts) == 3
+    assert "streaming/copy: whether its function has changed cannot be told" in caplog.text
+    result = {"id": "x", "batches": 7}
+    with attempts.attempt() as context:
+        context.master.remember("streaming/old", {"status": "FINISHED", "attempt": 1, "result": result})
+        assert streaming("old", copying.start(5)) == result
+
+
+def test_two_queries_of_one_name_are_two_queries(attempts: Attempts, copying: Copying) -> None:
+    """Each has its own location and its own end."""
+    for _ in range(2):
+        with attempts.attempt():
+            for factor in (1, 3):
+                streaming("copy", copying.start(factor))
+    assert len(set(copying.starts)) == len(copying.starts) == 2
 
 
 def test_a_query_has_to_be_returned(attempts: Attempts) -> None:

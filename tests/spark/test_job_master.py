@@ -6,13 +6,14 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from airflow_provider.core.errors import AccessDenied, Fenced, StoreError, StoreUnavailable
 from airflow_provider.core.events import JobStateChanged, PartitionsReset, VertexInitialized
-from airflow_provider.core.executions import Executions
+from airflow_provider.core.executions import Executions, ExecutionState
 from airflow_provider.core.job import JobId
 from airflow_provider.core.options import RecoveryOptions
 from airflow_provider.core.partitions import StoredPartition
@@ -20,6 +21,7 @@ from airflow_provider.core.report import build_report
 from airflow_provider.core.run_request import RunRequest
 from airflow_provider.job.job_master import JobMaster
 from airflow_provider.spark.points.materialize import _Collector
+from airflow_provider.storage.blocks import encode_block
 from airflow_provider.storage.claims import Claims
 from airflow_provider.storage.event_log import JobEventLog
 from airflow_provider.storage.event_store import JobEventWriter
@@ -27,6 +29,7 @@ from airflow_provider.storage.files import FileObjectStore
 from airflow_provider.storage.heartbeat import Heartbeat
 from airflow_provider.storage.inspection import inspect_job
 from airflow_provider.storage.partition_store import PartitionStore
+from airflow_provider.storage.snapshots import Snapshots
 from tests.support.stores import WatchedStore
 
 JOB = JobId(("dag", "run", "task", "-1"))
@@ -46,7 +49,9 @@ class Driver:
         self.partitions = PartitionStore(self.store, JOB.prefix)
 
     @contextmanager
-    def attempt(self, fresh: str = "", *, supervised: bool = True) -> Iterator[JobMaster]:
+    def attempt(
+        self, fresh: str = "", *, supervised: bool = True, automatic_retry: bool = False
+    ) -> Iterator[JobMaster]:
         request = RunRequest(
             f"file://{self.folder}/store",
             JOB,
@@ -54,6 +59,7 @@ class Driver:
             options=self.options,
             fresh=fresh,
             supervised=supervised,
+            automatic_retry=automatic_retry,
             previous_lost=10**6,
         )
         master = JobMaster(request, self.store, on_fenced=lambda _: None)
@@ -119,6 +125,15 @@ class Driver:
     def damage(self, block: int) -> None:
         self.store.put(JobEventLog(self.store, JOB.prefix).key(block), b"rubbish")
 
+    def from_a_newer_release(self, block: int) -> None:
+        """Let a block hold an event that this release does not know."""
+        log = JobEventLog(self.store, JOB.prefix)
+        found = log.block(block)
+        assert found is not None
+        assert found.header is not None
+        header = replace(found.header, records=1)
+        self.store.put(log.key(block), encode_block(header, ['{"at":0.0,"epoch":1,"type":"Unheard","version":1}']))
+
 
 @pytest.fixture
 def driver(tmp_path: Path) -> Driver:
@@ -157,7 +172,7 @@ def test_a_vertex_is_finished_only_when_the_store_has_its_events(driver: Driver)
     refused = driver.refuse_events()
     with driver.attempt() as master:
         driver.compute(master, "v-f", 0, 1)
-        assert JobEventLog(driver.store, JOB.prefix).load().replay().vertices["v-f"].finished
+        assert JobEventLog(driver.store, JOB.prefix).replay().graph.vertices["v-f"].finished
         driver.compute(master, "w-f", 0)
         master.partition_finished(driver.put("w-f", 1, master.epoch))
         refused.append("the bucket is gone")
@@ -195,16 +210,45 @@ def test_a_late_report_of_an_overtaken_execution_is_ignored(driver: Driver) -> N
         assert master.graph.vertices["v-f"].partitions[0].key == again.key
 
 
-def test_a_history_that_cannot_be_true_abandons_recovery(driver: Driver, caplog: pytest.LogCaptureFixture) -> None:
-    """A vertex has finished and one that it reads never had: nothing is reused, and the log says which two."""
+@pytest.mark.parametrize(("stored", "extent"), [((0, 1), ""), ((1,), " in part")], ids=["full", "part"])
+def test_a_history_that_cannot_be_true_abandons_recovery(
+    driver: Driver, caplog: pytest.LogCaptureFixture, stored: tuple[int, ...], extent: str
+) -> None:
+    """A vertex has finished, in full or in part, and one that it reads never had: nothing is reused, and the log says
+    which two.
+    """
     with driver.attempt() as master:
         driver.compute(master, "a-f", 0)
-        driver.compute(master, "b-f", 0, 1, upstream=("a-f",))
+        driver.compute(master, "b-f", *stored, upstream=("a-f",))
     with caplog.at_level("ERROR", "airflow_provider"), driver.attempt() as master:
         assert (master.survivors("a-f"), master.survivors("b-f")) == ({}, {})
-    assert "RECOVERY ABANDONED: b-f has finished, but a-f, which it reads, never has." in caplog.text
+    assert f"RECOVERY ABANDONED: b-f has finished{extent}, but a-f, which it reads, never has." in caplog.text
     assert driver.stored() == {}
     assert build_report("job", inspect_job(driver.store, JOB)).restarts == 1
+
+
+def test_a_producer_that_was_reset_since_is_no_reason_to_give_up(driver: Driver) -> None:
+    """It had finished when its reader began; since then a restart has reset it, or a partition of it is lost."""
+    with driver.attempt() as master:
+        driver.compute(master, "a-f", 0, 1)
+        driver.compute(master, "b-f", 0, upstream=("a-f",))
+        master.start_over("a-f", "restarted after a failure")
+        driver.compute(master, "a-f", 0)
+    driver.partitions.delete([p for p in driver.partitions.survivors()["a-f"] if p.index == 0])
+    with driver.attempt() as master:
+        assert set(master.survivors("b-f")) == {0}
+        assert not build_report("job", master.graph).restarts
+
+
+def test_a_run_by_hand_is_an_automatic_retry_only_if_it_says_so(driver: Driver) -> None:
+    """Else somebody wants new data; an operator says it itself, or nothing."""
+    for retry in (True, False, True, True):
+        with driver.attempt(supervised=False, automatic_retry=retry) as master:
+            assert master.tells_retries
+    assert [master.only_retried_since(epoch) for epoch in (1, 2, 3, 4)] == [False, True, True, True]
+    with driver.attempt(automatic_retry=True) as master:
+        assert not master.tells_retries
+        assert not master.only_retried_since(4)
 
 
 def test_a_lost_block_of_the_last_attempt_costs_nothing_that_is_deterministic(driver: Driver) -> None:
@@ -298,6 +342,135 @@ def test_a_partition_that_comes_after_failure_is_kept(driver: Driver) -> None:
         assert set(master.survivors("v-f")) == {0, 1}
 
 
+def chain(driver: Driver, master: JobMaster) -> None:
+    """``a`` ← ``b``, both finished."""
+    driver.compute(master, "a-f", 0, 1)
+    driver.compute(master, "b-f", 0, 1, upstream=("a-f",))
+
+
+def deleted(master: JobMaster) -> None:
+    """Let what may go be deleted, by an attempt that knows that it owns the job."""
+    master.check_now()
+    master.delete_unneeded()
+
+
+def test_a_vertex_is_released_in_the_store_before_its_objects_go(driver: Driver) -> None:
+    """As long as the store does not record, nothing is deleted; a retry calls nothing lost, and needs nothing of it."""
+    refused = driver.refuse_events()
+    with driver.attempt() as master:
+        chain(driver, master)
+        assert master.needed_no_more() == ["a-f"]
+        assert not master.release("b-f")
+        refused.append("the bucket is gone")
+        assert master.release("a-f")
+        deleted(master)
+        assert sorted(driver.stored()) == ["a-f", "b-f"]
+    refused.clear()
+    with driver.attempt() as master:
+        assert master.release("a-f")
+        deleted(master)
+        assert sorted(driver.stored()) == ["b-f"]
+        assert inspect_job(driver.store, JOB).vertices["a-f"].released
+    with driver.attempt() as master:
+        assert (master.survivors("a-f"), master.optional("a-f")) == ({}, True)
+        told = [event for event in JobEventLog(driver.store, JOB.prefix).read().events if event.epoch == master.epoch]
+        assert not [event for event in told if isinstance(event, PartitionsReset)]
+        driver.compute(master, "a-f", 0, 1)  # something needs it all the same
+        deleted(master)
+        assert set(master.survivors("a-f")) == {0, 1}
+    assert driver.stored()["a-f"] == [(0, 3), (1, 3)]
+
+
+def test_what_a_killed_driver_has_released_and_not_deleted_is_swept(driver: Driver) -> None:
+    """Nothing relies on it: the driver may have been about to delete it."""
+    with driver.attempt() as master:
+        chain(driver, master)
+        assert master.release("a-f")
+    assert sorted(driver.stored()) == ["a-f", "b-f"]
+    with driver.attempt() as master:
+        assert sorted(driver.stored()) == ["b-f"]
+        assert master.survivors("a-f") == {}
+
+
+def test_a_fenced_attempt_deletes_nothing(driver: Driver) -> None:
+    """Its owner may rely on what the fenced one has released and the store has not recorded."""
+    with driver.attempt() as zombie:
+        chain(driver, zombie)
+        assert zombie.release("a-f")
+        with driver.attempt() as owner:
+            assert set(owner.survivors("a-f")) == {0, 1}
+            with pytest.raises(Fenced):
+                zombie.delete_unneeded()
+            assert driver.stored()["a-f"] == [(0, 1), (1, 1)]
+
+
+def test_an_attempt_that_cannot_confirm_that_it_owns_the_job_deletes_nothing(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may have a successor; it deletes when it knows that it has none."""
+    with driver.attempt() as master:
+        chain(driver, master)
+        assert master.release("a-f")
+        with monkeypatch.context() as away:
+            away.setattr(Heartbeat, "left", property(lambda _: 0.0))
+            master.delete_unneeded()
+            assert sorted(driver.stored()) == ["a-f", "b-f"]
+        deleted(master)
+        assert sorted(driver.stored()) == ["b-f"]
+
+
+def test_what_a_failed_task_has_stored_goes_when_its_successor_is_stored(driver: Driver) -> None:
+    """Objects and uploads of tasks that failed, or were overtaken; what a later task is storing is left alone."""
+    with driver.attempt() as master:
+        driver.compute(master, "v-f")
+        for task in (1, 9):
+            driver.put("v-f", 0, master.epoch, task)
+        folder = driver.folder / "store" / ".tmp" / JOB.prefix / "partitions" / "v-f" / "l"
+        folder.mkdir(parents=True, exist_ok=True)
+        for task in (2, 9):
+            (folder / f"000001-of-000002.e1.t{task}.r1.c00000000.ms1.parquet.half").write_bytes(b"half")
+        master.partition_finished(driver.put("v-f", 0, master.epoch, 3), again=True)
+        deleted(master)
+        assert len(driver.stored()["v-f"]) == 3
+        master.partition_finished(driver.put("v-f", 1, master.epoch, 4))
+        master.vertex_finished("v-f")
+        deleted(master)
+        assert sorted((p.index, p.task) for p in driver.partitions.survivors()["v-f"]) == [(0, 3), (0, 9), (1, 4)]
+        assert [path.name.split(".")[2] for path in folder.iterdir()] == ["t9"]
+
+
+def test_the_result_of_a_cancelled_execution_goes_when_its_successor_is_stored(driver: Driver) -> None:
+    """It comes late, from a task that nobody waits for; until then it stays, as there is nothing else."""
+    executions = Executions()
+    with driver.attempt() as master:
+        driver.compute(master, "v-f")
+        cancelled = executions.begin("v-f")
+        executions.move(cancelled, ExecutionState.SCHEDULED)
+        executions.cancel(["v-f"])
+        late = _Collector(master, "v", partial(executions.reporting, cancelled))
+        late.take(driver.put("v-f", 0, master.epoch, task=1).key, 1, "")
+        deleted(master)
+        assert len(driver.stored()["v-f"]) == 1
+        for index in (0, 1):
+            master.partition_finished(driver.put("v-f", index, master.epoch, task=2))
+        master.vertex_finished("v-f")
+        deleted(master)
+        assert {p.task for p in driver.partitions.survivors()["v-f"]} == {2}
+
+
+def test_map_outputs_that_spark_has_made_anew_replace_those_that_are_stored(driver: Driver) -> None:
+    """Once the vertex is stored again, the old ones are read by nobody."""
+    with driver.attempt() as master:
+        driver.compute(master, "v-f", 0, 1)
+        master.partitions_recomputed("v-f", (0,), "Spark has run these map tasks again")
+        master.partition_finished(driver.put("v-f", 0, master.epoch, task=5))
+        deleted(master)
+        assert len(driver.stored()["v-f"]) == 3
+        master.vertex_finished("v-f")
+        deleted(master)
+        assert sorted((p.index, p.task) for p in driver.partitions.survivors()["v-f"]) == [(0, 5), (1, 0)]
+
+
 def test_a_fenced_attempt_leaves_what_arrives_to_the_owner(driver: Driver) -> None:
     """The owner may have found and used it already; the fenced one records nothing and deletes nothing."""
     with driver.attempt() as zombie:
@@ -364,6 +537,32 @@ def test_a_loss_is_dealt_with_once(driver: Driver) -> None:
     with driver.attempt():
         pass
     assert JobEventLog(driver.store, JOB.prefix).load().lost_blocks == []
+
+
+@pytest.mark.parametrize("harm", ["damaged", "newer"])
+def test_a_lost_block_costs_what_it_held(driver: Driver, harm: str) -> None:
+    """What a snapshot or an intact block knows of steps, sources and sinks is still known, and what a later snapshot
+    knows of what was lost.
+    """
+    with driver.attempt() as master:
+        master.remember("step/kept", {"attempt": 1, "result": 1})
+        driver.compute(master, "v-f", 0, 1)  # its end takes a snapshot
+        master.remember("sink/kept", {"attempt": 1, "status": "WRITTEN"})
+        master.remember("step/lost", {"attempt": 1, "result": 2})
+        last = JobEventLog(driver.store, JOB.prefix).numbers()[-1]
+        master.remember("source/kept", {"attempt": 1})
+    assert Snapshots(driver.store, JOB.prefix).numbers()
+    if harm == "damaged":
+        driver.damage(last)
+    else:
+        driver.from_a_newer_release(last)
+    with driver.attempt() as master:
+        known = {name: master.coordinator(name) is not None for name in ("step/kept", "sink/kept", "source/kept")}
+        assert known == dict.fromkeys(known, True)
+        assert master.coordinator("step/lost") is None
+        master.remember("step/lost", {"attempt": 2, "result": 3})
+    with driver.attempt() as master:
+        assert master.coordinator("step/lost") == {"attempt": 2, "result": 3}
 
 
 def test_no_secret_of_sparks_configuration_is_recorded(tmp_path: Path) -> None:

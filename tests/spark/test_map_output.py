@@ -74,6 +74,18 @@ def test_what_is_put_back_is_what_was_written(tmp_path: Path, chunks: list[bytes
     assert not list(Path(new.paths[0]).rglob("shuffle_*"))
 
 
+def test_what_an_executor_has_left_is_stored_by_another(tmp_path: Path) -> None:
+    """The files are read where they lie; of its other directories, and checksums, the service has left nothing."""
+    store, left, own = partition_store(tmp_path), local_dirs(tmp_path, "a", "b"), local_dirs(tmp_path, "x")
+    tasks = (MapOutput(shuffle=5, task=number) for number in range(100))
+    output = next(each for each in tasks if {left.directory(each.index), left.directory(each.data)} == {tmp_path / "b"})
+    write(left, output, b"rows", [1, 3])
+    (tmp_path / "a").rmdir()
+    partition = store_map_output(store, own, output, PLACE, WRITTEN, seconds=1.5, left=left)
+    assert partition is not None
+    assert restore_map_output(store, own, partition, NEW).sizes == (1, 3)
+
+
 def test_the_room_that_counts_is_on_the_disk_that_the_file_goes_to(tmp_path: Path, small_disk: Path) -> None:
     """Of an executor's disks, Spark looks for a file on a certain one; if that is full, nothing is put there."""
     store, old = partition_store(tmp_path), local_dirs(tmp_path, "a")

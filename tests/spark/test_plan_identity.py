@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from airflow_provider.spark.identity.plan_identity import PlanDescription, PlanReader
+from airflow_provider.spark.identity.plan_identity import PlanDescription, read_plan
 from airflow_provider.spark.jvm.determinism import NOT_DETERMINISTIC
 from airflow_provider.spark.jvm.known_classes import OPAQUE
 from airflow_provider.spark.jvm.scala import items
@@ -26,8 +26,8 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 @pytest.fixture
 def describe(spark: SparkSession) -> Callable[[DataFrame], PlanDescription]:
-    reader = PlanReader(spark, Learnt())
-    return lambda df: reader.read(df._jdf.queryExecution().analyzed())
+    learnt = Learnt()
+    return lambda df: read_plan(spark, learnt, df._jdf.queryExecution().analyzed())
 
 
 def identity(description: PlanDescription) -> tuple[str, ...]:

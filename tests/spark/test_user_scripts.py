@@ -15,7 +15,7 @@ import pytest
 from airflow_provider.core import faults
 from airflow_provider.core.events import JobFailed
 from airflow_provider.core.job import JobId
-from airflow_provider.storage.event_store import JobEventLog
+from airflow_provider.storage.event_log import JobEventLog
 from airflow_provider.storage.uris import open_store
 from tests.spark.killed_jobs import KILLED
 from tests.support.driver import DriverHarness

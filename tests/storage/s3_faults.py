@@ -8,6 +8,7 @@ import pytest
 
 from airflow_provider.core.errors import RecoveryError
 from airflow_provider.core.options import StorageOptions
+from airflow_provider.storage.checks import check_store
 from airflow_provider.storage.retry import RetryPolicy
 from airflow_provider.storage.s3.s3_store import S3ObjectStore
 from tests.storage.conftest import BUCKET
@@ -26,7 +27,7 @@ def s3_store(endpoint: str, bucket: str = BUCKET, *, retry: RetryPolicy | None =
 
 def failed_check(store: S3ObjectStore) -> RecoveryError:
     with pytest.raises(RecoveryError) as caught:
-        store.check()
+        check_store(store)
     assert "testsecret" not in str(caught.value)
     return caught.value
 

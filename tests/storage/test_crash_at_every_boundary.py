@@ -18,7 +18,7 @@ import pytest
 from airflow_provider.core import faults
 from airflow_provider.core.graph import ExecutionGraph, JobState
 from airflow_provider.core.options import StorageOptions
-from airflow_provider.storage.event_store import JobEventLog
+from airflow_provider.storage.event_log import JobEventLog
 from airflow_provider.storage.object_store import ObjectStore
 from airflow_provider.storage.partition_store import PartitionStore
 from airflow_provider.storage.uris import open_store
@@ -83,7 +83,7 @@ class PlainDriver:
         }
 
     def graph(self) -> ExecutionGraph:
-        return JobEventLog(self.store, JOB.prefix).load().replay()
+        return JobEventLog(self.store, JOB.prefix).replay().graph
 
     @property
     def store(self) -> ObjectStore:

@@ -26,9 +26,10 @@ PROGRAM = """
 import sys
 sys.path.append(sys.argv[1])
 from airflow_provider.core.options import StorageOptions
+from airflow_provider.storage.checks import check_store
 from airflow_provider.storage.uris import open_store
 store = open_store(sys.argv[2], StorageOptions(endpoint_url=sys.argv[3], addressing_style="path"))
-store.check()
+check_store(store)
 import botocore, tenacity
 print(botocore.__file__, tenacity.__file__)
 """
@@ -175,7 +176,8 @@ def test_files_need_nothing(package: Path, temporary: Path) -> None:
     program = (
         "import sys; sys.path.append(sys.argv[1])\n"
         "import airflow_provider.job.job_master, airflow_provider.spark.runner\n"
-        "from airflow_provider.storage.uris import open_store; open_store(sys.argv[2]).check()"
+        "from airflow_provider.storage.checks import check_store\n"
+        "from airflow_provider.storage.uris import open_store; check_store(open_store(sys.argv[2]))"
     )
     said(bare(program, temporary, str(package), store))
     assert [*temporary.iterdir()] == []

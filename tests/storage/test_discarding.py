@@ -15,7 +15,7 @@ from airflow_provider.job.claiming import decide_alone, read_graph
 from airflow_provider.job.job_master import JobMaster
 from airflow_provider.storage.cancelling import refuse_cancelled
 from airflow_provider.storage.claims import Claim, Claims, claim_key
-from airflow_provider.storage.discarding import discard, discard_in_force, find_discard, release
+from airflow_provider.storage.discarding import discard, discard_in_force, find_discard
 from airflow_provider.storage.files import FileObjectStore
 from airflow_provider.storage.heartbeat import Heartbeat
 from airflow_provider.storage.inspection import look_at_last
@@ -79,9 +79,9 @@ def test_a_driver_at_work_is_left_alone(store: ObjectStore) -> None:
     beat = Heartbeat(store, JOB.prefix, claim, 0.05, lambda _: None)
     beat.start()
     try:
-        for refuse in (discard, release):
+        for delete in (False, True):
             with pytest.raises(JobAlreadyRunning, match=r"Attempt 1 is at work .* End it first"):
-                refuse(store, JOB.prefix, by="ann", timeout=30)
+                discard(store, JOB.prefix, by="ann", timeout=30, delete=delete)
     finally:
         beat.stop("FAILED")
     assert find_discard(store, JOB.prefix, 1) is None
@@ -97,7 +97,7 @@ def test_a_driver_that_begins_at_the_same_moment_keeps_its_partitions(files: Fil
             Claims(files, JOB.prefix).claim()
 
     with pytest.raises(JobAlreadyRunning, match="Attempt 2 has begun at the same moment"):
-        release(WatchedStore(files, claim_first), JOB.prefix, by="ann", timeout=5)
+        discard(WatchedStore(files, claim_first), JOB.prefix, by="ann", timeout=5, delete=True)
     assert stored_by(files) == {1}
 
 
@@ -119,11 +119,11 @@ def test_a_driver_that_had_decided_to_resume_sees_the_discard_all_the_same(
 def test_release_deletes_what_was_discarded_and_nothing_else(store: ObjectStore, tmp_path: Path) -> None:
     """The partitions and files of those attempts go; the story of the job stays, and again is harmless."""
     fail_after(store, tmp_path, "a", "b")
-    made, partitions = release(store, JOB.prefix, by="ann", timeout=5)
+    made, partitions = discard(store, JOB.prefix, by="ann", timeout=5, delete=True)
     assert (made.epoch, made.by, partitions) == (1, "ann", 2 * PARTITIONS)
     assert stored_by(store) == set()
     assert list(store.list(f"{JOB.prefix}/events/")) != []
-    again, none = release(store, JOB.prefix, by="bob", timeout=5)
+    again, none = discard(store, JOB.prefix, by="bob", timeout=5, delete=True)
     assert (again.by, none) == ("ann", 0)
     run_job(store, REQUEST, tmp_path / "computed")
     assert stored_by(store) == {2}

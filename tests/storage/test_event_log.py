@@ -11,7 +11,7 @@ from airflow_provider.core.errors import (
     StoreUnavailable,
 )
 from airflow_provider.storage.blocks import BlockHeader, decode_block, encode_block
-from airflow_provider.storage.event_store import JobEventLog
+from airflow_provider.storage.event_log import JobEventLog
 from airflow_provider.storage.files import FileObjectStore
 from tests.storage.conftest import PREFIX
 from tests.storage.writing_attempts import Attempt, block_key, block_keys, names
@@ -50,7 +50,7 @@ def test_the_newest_epoch_is_the_highest(files: FileObjectStore) -> None:
     """Also where an older attempt's block stands behind, which only a store without create-only writes could do."""
     for number, epoch in enumerate([1, 3, 2], start=1):
         files.put_new(block_key(number), encode_block(BlockHeader(PREFIX, number, epoch, "o", 0), []))
-    assert JobEventLog(files, PREFIX).read().newest_epoch == 3
+    assert JobEventLog(files, PREFIX).replay().newest_epoch == 3
 
 
 def test_a_torn_block_gives_the_lines_before_the_tear(recorded: FileObjectStore) -> None:

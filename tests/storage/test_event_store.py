@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from airflow_provider.core.events import AttemptStarted, JobStateChanged, VertexSkipped
 from airflow_provider.core.graph import ExecutionGraph, JobState
 from airflow_provider.core.options import RecoveryOptions
-from airflow_provider.storage.event_store import JobEventLog
+from airflow_provider.storage.event_log import JobEventLog
 from airflow_provider.storage.files import FileObjectStore
 from airflow_provider.storage.object_store import ObjectStore
 from tests.storage.conftest import PREFIX, wait_until
@@ -34,7 +34,7 @@ def test_what_is_flushed_is_read_back_in_order(store: ObjectStore) -> None:
     assert attempt.writer.flush()
     logged = JobEventLog(store, PREFIX).read()
     assert names(logged.events) == ["AttemptStarted", "event 1", "event 2", "event 3"]
-    assert (logged.next_block, logged.problems, logged.lost_blocks, logged.newest_epoch) == (4, [], [], 1)
+    assert (logged.next_block, logged.problems, logged.lost_blocks) == (4, [], [])
     assert block_keys(store) == [block_key(1), block_key(2), block_key(3)]
     attempt.writer.close()
 
@@ -42,7 +42,7 @@ def test_what_is_flushed_is_read_back_in_order(store: ObjectStore) -> None:
 def test_an_empty_store_reads_as_nothing(store: ObjectStore) -> None:
     """A job that was never started has no events and begins at block 1."""
     logged = JobEventLog(store, PREFIX).read()
-    assert (logged.events, logged.next_block, logged.problems, logged.newest_epoch) == ([], 1, [], 0)
+    assert (logged.events, logged.next_block, logged.problems) == ([], 1, [])
 
 
 def test_the_next_attempt_begins_with_all_that_was_recorded(store: ObjectStore) -> None:

@@ -11,7 +11,7 @@ import pytest
 from airflow_provider.core.errors import Fenced
 from airflow_provider.core.events import AttemptStarted
 from airflow_provider.core.graph import ExecutionGraph
-from airflow_provider.storage.event_store import JobEventLog
+from airflow_provider.storage.event_log import JobEventLog
 from airflow_provider.storage.files import FileObjectStore
 from airflow_provider.storage.object_store import ObjectStore
 from tests.storage.conftest import PREFIX, wait_until
@@ -37,7 +37,7 @@ def test_a_zombie_is_fenced_by_its_successors_first_block(store: ObjectStore) ->
     assert successor.writer.flush()
     successor.writer.close()
     assert zombie.fenced == [2]
-    assert zombie.writer._fenced_by == 2
+    assert zombie.writer.fenced_by == 2
     assert zombie.broken == []
     logged = JobEventLog(store, PREFIX).read()
     assert names(logged.events) == ["AttemptStarted", "event 1", "AttemptStarted", "event 4"]

@@ -23,6 +23,7 @@ from airflow_provider.core.errors import (
     ObjectNotFound,
     StoreError,
 )
+from airflow_provider.storage.checks import check_store
 from airflow_provider.storage.files import FileObjectStore
 
 
@@ -113,7 +114,7 @@ def test_an_unwritable_root_is_named_with_its_user(tmp_path: Path, request: pyte
         assert f"uid {os.geteuid()}" in caught.value.remedy
         assert "name another directory" in caught.value.remedy
     with pytest.raises(AccessDenied):
-        store.check()
+        check_store(store)
 
 
 def test_a_missing_root_below_an_unwritable_one_is_denied(tmp_path: Path, request: pytest.FixtureRequest) -> None:
@@ -123,7 +124,7 @@ def test_a_missing_root_below_an_unwritable_one_is_denied(tmp_path: Path, reques
             folder.chmod(0o755)
     request.getfixturevalue("nobody")
     with pytest.raises(AccessDenied) as caught:
-        FileObjectStore(tmp_path / "new" / "store").check()
+        check_store(FileObjectStore(tmp_path / "new" / "store"))
     assert str(tmp_path / "new" / "store") in caught.value.message
 
 

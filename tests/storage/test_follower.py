@@ -31,7 +31,7 @@ def test_a_look_takes_what_is_new(store: ObjectStore) -> None:
     assert names(seen) == ["AttemptStarted", "event 1"]
     assert sizes == [0, 1]
     assert follower.version > version
-    assert follower.graph.attempts.keys() == JobEventLog(store, PREFIX).load().replay().attempts.keys()
+    assert follower.graph.attempts.keys() == JobEventLog(store, PREFIX).replay().graph.attempts.keys()
     attempt.writer.close()
 
 
@@ -57,7 +57,7 @@ def test_a_lost_block_is_a_problem_of_the_graph(files: FileObjectStore) -> None:
     follower.read()
     files.put(block_key(2), b"damaged")
     follower.read()
-    replayed = JobEventLog(files, PREFIX).load().replay()
+    replayed = JobEventLog(files, PREFIX).replay().graph
     assert (follower.graph.gap, follower.graph.abandoned) == (replayed.gap, replayed.abandoned)
     assert follower.graph.problems == replayed.problems != []
 

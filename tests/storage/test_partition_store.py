@@ -117,19 +117,17 @@ def test_foreign_objects_are_nobodys_partitions(files: FileObjectStore, source: 
     assert partitions.survivors() == {"flights-1a2b": [_partition()]}
 
 
-def test_release_deletes_what_it_is_told_and_counts_partitions(store: ObjectStore, source: Path) -> None:
-    """Some vertices, then all; markers go too but do not count; claims and events stay."""
+def test_release_deletes_and_counts_partitions(store: ObjectStore, source: Path) -> None:
+    """Markers go too but do not count; claims and events stay."""
     partitions = PartitionStore(store, PREFIX)
     store.put_new(f"{PREFIX}/claims/00000001.json", b"{}")
     for index in range(3):
         partitions.put(_partition(index), source)
         partitions.put(_partition(index, "flights-1a2b2"), source)
     partitions.mark_corrupt(_partition(2))
-    assert partitions.release(["flights-1a2b", "unknown"]) == 3
-    assert list(partitions.survivors()) == ["flights-1a2b2"]
-    assert partitions.release([]) == 0
-    assert partitions.release() == 3
-    assert partitions.release() == 0
+    assert partitions.release(up_to=1) == 6
+    assert partitions.survivors() == {}
+    assert partitions.release(up_to=1) == 0
     assert [info.key for info in store.list("")] == [f"{PREFIX}/claims/00000001.json"]
 
 
@@ -175,7 +173,7 @@ def test_a_release_cut_short_never_revives_a_damaged_partition(files: FileObject
                 left = PartitionStore(self.store, PREFIX).survivors()
                 assert 1 not in [p.index for ps in left.values() for p in ps]
 
-    assert PartitionStore(OneByOne(files), PREFIX).release() == 4
+    assert PartitionStore(OneByOne(files), PREFIX).release(up_to=1) == 4
     assert len(deleted) == 5
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from airflow_provider.core.errors import AccessDenied, RecoveryError
 from airflow_provider.core.options import RecoveryOptions, StorageOptions
+from airflow_provider.storage.checks import check_store
 from airflow_provider.storage.garbage import collect
 from airflow_provider.storage.s3.s3_store import S3ObjectStore
 from tests.storage.plain_driver import LARGE, is_right, request_for, run_job
@@ -90,7 +91,7 @@ def use(guest: Guest, folder: Path, *, padding: int = 0) -> list[RecoveryError]:
 
     store = guest.store("spark-recovery")
     request = request_for(f"s3://{BUCKET}/spark-recovery", {})
-    attempt(store.check)
+    attempt(lambda: check_store(store))
     attempt(lambda: _right(run_job(store, request, folder / "log", padding)))
     attempt(lambda: store.get("theirs"))
     attempt(lambda: store.exists("missing"))

@@ -20,6 +20,7 @@ from airflow_provider.core.errors import (
     StoreUnavailable,
 )
 from airflow_provider.core.options import StorageOptions
+from airflow_provider.storage.checks import check_store
 from airflow_provider.storage.s3.s3_store import S3ObjectStore
 from tests.storage.conftest import BUCKET
 from tests.storage.s3_faults import FAST, failed_check, fault_name, s3_store
@@ -46,7 +47,12 @@ def test_wrong_keys_are_denied_and_told(s3_gateway: S3Server, key: str, secret: 
     store = S3ObjectStore(
         BUCKET, "x", StorageOptions(endpoint_url=s3_gateway.endpoint), session=boto3.Session(key, secret), retry=FAST
     )
-    for operation in (store.check, lambda: store.get("a"), lambda: list(store.list("")), lambda: store.delete(["a"])):
+    for operation in (
+        lambda: check_store(store),
+        lambda: store.get("a"),
+        lambda: list(store.list("")),
+        lambda: store.delete(["a"]),
+    ):
         with pytest.raises(AccessDenied) as caught:
             operation()
         assert "Correct the access key and the secret key" in caught.value.remedy
@@ -141,13 +147,13 @@ def test_missing_credentials_say_where_they_come_from(
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
     store = S3ObjectStore(BUCKET, "x", StorageOptions(endpoint_url=moto.endpoint, region="us-east-1"))
     with pytest.raises(AccessDenied, match="no usable credentials") as caught:
-        store.check()
+        check_store(store)
     assert f"s3://{BUCKET}/x/" in caught.value.message
     assert "AWS_ACCESS_KEY_ID" in caught.value.remedy
     assert "aws_conn_id" in caught.value.remedy
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "half")
     with pytest.raises(ConfigurationError, match="missing: AWS_SECRET_ACCESS_KEY"):
-        S3ObjectStore(BUCKET, "x", StorageOptions(endpoint_url=moto.endpoint, region="us-east-1")).check()
+        check_store(S3ObjectStore(BUCKET, "x", StorageOptions(endpoint_url=moto.endpoint, region="us-east-1")))
 
 
 @pytest.mark.parametrize("code", ["ExpiredToken", "InvalidToken", "RequestExpired"])
@@ -214,7 +220,7 @@ def test_https_works_with_the_ca_bundle_and_says_so_without(moto: S3Server, cert
         assert proxy.endpoint in error.message
         assert "ca_bundle" in error.remedy
         assert proxy.requests == []
-        s3_store(proxy.endpoint, ca_bundle=str(certificate)).check()
+        check_store(s3_store(proxy.endpoint, ca_bundle=str(certificate)))
         assert proxy.requests
 
 

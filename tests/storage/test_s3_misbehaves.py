@@ -11,7 +11,7 @@ import time
 import pytest
 
 from airflow_provider.core.errors import RecoveryError
-from airflow_provider.storage.event_store import JobEventLog
+from airflow_provider.storage.event_log import JobEventLog
 from airflow_provider.storage.s3 import s3_client
 from tests.storage.conftest import ACCESS
 from tests.storage.plain_driver import JOB, PARTITIONS, VERTICES, is_right
@@ -51,7 +51,7 @@ def test_each_third_request_fails(job: Job, quiet: int, fault: Fault, method: st
     job.proxy.fault = every(3, fault, method)
     assert is_right(job.run())
     assert len(job.proxy.requests) <= 3 * quiet
-    graph = JobEventLog(job.store(), JOB.prefix).load().replay()
+    graph = JobEventLog(job.store(), JOB.prefix).replay().graph
     assert all(vertex.finished for vertex in graph.vertices.values())
 
 

@@ -15,8 +15,9 @@ import pytest
 from airflow_provider.core.errors import ConfigurationError, CorruptObject, RecoveryError
 from airflow_provider.core.graph import ExecutionGraph
 from airflow_provider.core.options import INTEGRITY_SECRET
+from airflow_provider.storage.checks import check_store
 from airflow_provider.storage.claims import Claims
-from airflow_provider.storage.event_store import JobEventLog
+from airflow_provider.storage.event_log import JobEventLog
 from airflow_provider.storage.files import FileObjectStore, file_uri
 from airflow_provider.storage.liveness import Life, Liveness
 from airflow_provider.storage.object_store import ObjectStore
@@ -89,7 +90,7 @@ def objects(root: Path) -> list[str]:
 def test_what_is_sealed_reads_back(store: ObjectStore, tmp_path: Path) -> None:
     """In every store: small objects, and files of any size, whose bytes and sizes are those that were written."""
     keeping, source, target = sealed(store), tmp_path / "source", tmp_path / "target"
-    keeping.check()
+    check_store(keeping)
     keeping.put_new("small", b"first")
     keeping.put("small", b"second")
     keeping.put("empty", b"")

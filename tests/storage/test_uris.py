@@ -122,9 +122,10 @@ class Block:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 sys.meta_path.insert(0, Block())
 from airflow_provider.core.errors import ConfigurationError
+from airflow_provider.storage.checks import check_store
 from airflow_provider.storage.uris import open_store
 store = open_store(f"file://{sys.argv[2]}/store")
-store.check()
+check_store(store)
 try:
     open_store("s3://bucket/prefix")
 except ConfigurationError as error:
@@ -145,7 +146,8 @@ def test_files_need_no_package_and_s3_says_which_is_missing(package: str, tmp_pa
 def test_botocore_is_imported_only_for_s3(tmp_path: Path) -> None:
     """A driver with a file:// store loads neither botocore nor tenacity."""
     program = (
-        "import sys; from airflow_provider.storage.uris import open_store; open_store(sys.argv[1]).check();"
+        "import sys; from airflow_provider.storage.uris import open_store; from airflow_provider.storage.checks import"
+        " check_store; check_store(open_store(sys.argv[1]));"
         "import airflow_provider.storage.event_store, airflow_provider.storage.partition_store,"
         " airflow_provider.storage.heartbeat, airflow_provider.job.job_master;"
         "print({'boto3', 'botocore', 'tenacity'} & set(sys.modules))"

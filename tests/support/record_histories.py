@@ -95,7 +95,7 @@ def record(kind: str, folder: Path) -> dict[str, object]:
     lines = [encode_event(event) for event in log.read().events]
     lines = [line.replace(str(folder), "/data").replace(socket.gethostname(), "worker-1") for line in lines]
     events = [json.loads(line) for line in lines]
-    return {"kind": kind, "faults": KINDS[kind], "graph": summary(log.read().replay()), "events": events}
+    return {"kind": kind, "faults": KINDS[kind], "graph": summary(log.replay().graph), "events": events}
 
 
 def main(kinds: list[str]) -> None:

@@ -84,6 +84,7 @@ class StandaloneCluster:
 
     :ivar url: ``spark://127.0.0.1:port``
     :ivar environment: what the daemons, and so the executors, have in their environment beside this process's
+    :ivar cores: of each worker
     """
 
     folder: Path
@@ -91,14 +92,16 @@ class StandaloneCluster:
     master: Daemon
     environment: Mapping[str, str]
     workers: list[Daemon] = field(default_factory=list)
+    cores: int = 1
 
     def add_worker(self, environment: Mapping[str, str] | None = None) -> Daemon:
-        """Start one more worker with one core and 1 GiB; it registers in a moment, see :meth:`wait_for_workers`.
+        """Start one more worker with 1 GiB for each core; it registers in a moment, see :meth:`wait_for_workers`.
 
         :param environment: of its own
         """
         number = len(list(self.folder.glob("worker-*.log")))
-        arguments = ["--cores", "1", "--memory", "1g", "--work-dir", str(self.folder / "work"), self.url]
+        size = ["--cores", str(self.cores), "--memory", f"{self.cores}g"]
+        arguments = [*size, "--work-dir", str(self.folder / "work"), self.url]
         worker = _daemon(
             self.folder, f"worker-{number}", "worker.Worker", arguments, {**self.environment, **(environment or {})}
         )
@@ -136,16 +139,17 @@ class StandaloneCluster:
 
 @contextlib.contextmanager
 def standalone_cluster(
-    folder: Path, *, workers: int = 2, environment: Mapping[str, str] | None = None
+    folder: Path, *, workers: int = 2, cores: int = 1, environment: Mapping[str, str] | None = None
 ) -> Iterator[StandaloneCluster]:
     """Run a cluster.
 
     :param folder: for logs and the workers' directories
+    :param cores: of each worker
     :param environment: what workers and their executors have in their environment, beside this process's own
     """
     environment = environment or {}
     master = _daemon(folder, "master", "master.Master", [], environment)
-    cluster = StandaloneCluster(folder, "", master, environment)
+    cluster = StandaloneCluster(folder, "", master, environment, cores=cores)
     try:
         wait_until(lambda: master.said(r"service 'MasterUI' on port (\d+)"), "the master to start", _START_TIMEOUT)
         cluster.url = master.said(r"Starting Spark master at (spark://\S+)")

@@ -74,9 +74,6 @@ class WatchedStore:
         self._called("exists", key)
         return self.store.exists(key)
 
-    def check(self) -> None:
-        self.store.check()
-
 
 def list_of(keys: Iterable[str]) -> list[str]:
     return [*keys]

@@ -17,6 +17,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from airflow_provider.storage.processes import told_of
+
 MARK = "SPARK_RECOVERY_DEMO_RUN"
 
 T = TypeVar("T")
@@ -114,7 +116,7 @@ class Processes:
         for _, process in self._started:
             process.poll()  # reap
         mark = f"{MARK}={self.environment[MARK]}".encode()
-        return [pid for pid in all_processes() if mark in _read(pid, "environ").split(b"\0")]
+        return [pid for pid in all_processes() if mark in told_of(pid, "environ").split(b"\0")]
 
 
 def all_processes() -> list[int]:
@@ -122,26 +124,9 @@ def all_processes() -> list[int]:
     return [int(entry) for entry in os.listdir("/proc") if entry.isdigit()]
 
 
-def parent_of(pid: int) -> int:
-    """Return the pid of a process's parent, 0 if the process is gone."""
-    fields = _read(pid, "stat").rpartition(b") ")[2].split()
-    return int(fields[1]) if len(fields) > 1 and fields[0] != b"Z" else 0
-
-
-def descendants_of(pid: int) -> list[int]:
-    """Return the pids of all living children of *pid*, their children, and so on."""
-    children: dict[int, list[int]] = {}
-    for process in all_processes():
-        children.setdefault(parent_of(process), []).append(process)
-    found = list(children.get(pid, []))
-    for process in found:
-        found += children.get(process, [])
-    return found
-
-
 def command_of(pid: int) -> str:
     """Return a process's command line, empty if it is gone."""
-    return _read(pid, "cmdline").replace(b"\0", b" ").decode("utf-8", "replace")
+    return told_of(pid, "cmdline").replace(b"\0", b" ").decode("utf-8", "replace")
 
 
 def send(number: signal.Signals, pids: Iterable[int]) -> None:
@@ -149,10 +134,3 @@ def send(number: signal.Signals, pids: Iterable[int]) -> None:
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, number)
-
-
-def _read(pid: int, name: str) -> bytes:
-    try:
-        return Path(f"/proc/{pid}/{name}").read_bytes()
-    except OSError:
-        return b""

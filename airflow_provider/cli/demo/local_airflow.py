@@ -79,24 +79,18 @@ class LocalAirflow:
     """Airflow as a user sees it: its command line and its REST API.
 
     :param processes: made with :func:`airflow_environment`
-    :ivar components: the process of each component that was started
     """
 
     def __init__(self, processes: Processes) -> None:
         self._processes = processes
         self._home = Path(processes.environment["AIRFLOW_HOME"])
         self._token = ""
-        self.components: dict[str, subprocess.Popen[bytes]] = {}
         self.url = processes.environment["AIRFLOW__API__BASE_URL"]
-        self._command = shutil.which("airflow", path=processes.environment["PATH"])
-        if self._command is None:
-            raise DemoError(
-                "There is no 'airflow' command beside this Python: pip install 'airflow-provider-spark-recovery[demo]'."
-            )
+        self._command = str(shutil.which("airflow", path=processes.environment["PATH"]))
 
     def run(self, name: str, *arguments: str) -> None:
         """Run an ``airflow`` command to its end. :raises DemoError: it failed"""
-        process = self._processes.start(name, [str(self._command), *arguments])
+        process = self._processes.start(name, [self._command, *arguments])
         self._processes.finish(name, process, BOOT_TIMEOUT)
 
     def add_connections(self, connections: Mapping[str, Mapping[str, Any]]) -> None:
@@ -115,16 +109,14 @@ class LocalAirflow:
 
     def start_component(self, component: str) -> subprocess.Popen[bytes]:
         """Start one of Airflow's components, ``triggerer`` for example, and return its process."""
-        process = self._processes.start(f"airflow-{component}", [str(self._command), component])
-        self.components[component] = process
-        return process
+        return self._processes.start(f"airflow-{component}", [self._command, component])
 
     def trigger(self, dag_id: str, conf: Mapping[str, Any]) -> str:
         """Start a run of the DAG and return its id."""
         run_id = f"manual__{datetime.now(UTC).isoformat()}"
         wanted = {"dag_run_id": run_id, "logical_date": None, "conf": dict(conf)}
         try:
-            self._call("POST", f"/api/v2/dags/{dag_id}/dagRuns", wanted)
+            self.call("POST", f"/api/v2/dags/{dag_id}/dagRuns", wanted)
         except urllib.error.HTTPError as error:
             if error.code != HTTPStatus.CONFLICT:  # an attempt that got no answer has begun it
                 raise
@@ -132,33 +124,16 @@ class LocalAirflow:
 
     def run_state(self, dag_id: str, run_id: str) -> str:
         """Return the state of a run: ``queued``, ``running``, ``success`` or ``failed``."""
-        return str(self._call("GET", f"/api/v2/dags/{dag_id}/dagRuns/{quote(run_id)}")["state"])
+        return str(self.call("GET", f"/api/v2/dags/{dag_id}/dagRuns/{quote(run_id)}")["state"])
 
     def task_instance(self, dag_id: str, run_id: str, task_id: str, map_index: int = -1) -> dict[str, Any]:
         """Return what Airflow tells of a task instance, among it ``state`` and ``try_number``."""
-        return dict(self._call("GET", _path(dag_id, run_id, task_id, map_index)))
-
-    def mark(self, dag_id: str, run_id: str, task_id: str, state: str) -> None:
-        """Mark a task instance ``failed`` or ``success``, as a person does in the UI."""
-        self._call("PATCH", _path(dag_id, run_id, task_id), {"new_state": state})
-
-    def clear(self, dag_id: str, run_id: str, task_id: str) -> None:
-        """Clear a task of a run, which lets it run again, as a person does in the UI."""
-        wanted = {"dry_run": False, "dag_run_id": run_id, "task_ids": [task_id], "only_failed": False}
-        self._call("POST", f"/api/v2/dags/{dag_id}/clearTaskInstances", wanted)
-
-    def pool(self, name: str) -> dict[str, Any]:
-        """Return what Airflow tells of a pool, among it ``running_slots`` and ``deferred_slots``."""
-        return dict(self._call("GET", f"/api/v2/pools/{quote(name)}"))
+        return dict(self.call("GET", task_path(dag_id, run_id, task_id, map_index)))
 
     def xcom(self, dag_id: str, run_id: str, task_id: str, key: str, map_index: int = -1) -> Any:
         """Return a task's XCom value."""
-        path = f"{_path(dag_id, run_id, task_id)}/xcomEntries/{key}?map_index={map_index}"
-        return self._call("GET", f"{path}&deserialize=false&stringify=false")["value"]
-
-    def get(self, path: str) -> Any:
-        """Return what Airflow answers to a request of its user: JSON below *path*."""
-        return self._call("GET", path)
+        path = f"{task_path(dag_id, run_id, task_id)}/xcomEntries/{key}?map_index={map_index}"
+        return self.call("GET", f"{path}&deserialize=false&stringify=false")["value"]
 
     def task_log(self, dag_id: str, run_id: str, task_id: str) -> Path | None:
         """Return the log file of a task's newest try."""
@@ -169,18 +144,18 @@ class LocalAirflow:
     def _log_in(self) -> bool:
         self._processes.check()
         try:
-            self._token = str(self._call("GET", "/auth/token")["access_token"])
+            self._token = str(self.call("GET", "/auth/token")["access_token"])
         except OSError:
             return False
         return True
 
     def _knows(self, dag_id: str) -> bool:
         self._processes.check()
-        errors = self._call("GET", "/api/v2/importErrors")["import_errors"]
+        errors = self.call("GET", "/api/v2/importErrors")["import_errors"]
         if errors:
             raise DemoError(f"Airflow cannot import {errors[0]['filename']}:\n{errors[0]['stack_trace']}")
         try:
-            self._call("GET", f"/api/v2/dags/{dag_id}")
+            self.call("GET", f"/api/v2/dags/{dag_id}")
         except urllib.error.HTTPError as error:
             if error.code == 404:
                 return False
@@ -193,8 +168,10 @@ class LocalAirflow:
         wait=tenacity.wait_random_exponential(multiplier=0.5),
         reraise=True,
     )
-    def _call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
-        """Ask the API; a server's error is asked again, because SQLite lets one component wait for another too long."""
+    def call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
+        """Return what the API answers, JSON. After a server's error it is asked again: SQLite lets one component wait
+        for another too long.
+        """
         headers = {"Content-Type": "application/json"}
         if self._token:
             headers["Authorization"] = f"Bearer {self._token}"
@@ -204,6 +181,7 @@ class LocalAirflow:
             return json.load(response)
 
 
-def _path(dag_id: str, run_id: str, task_id: str, map_index: int = -1) -> str:
+def task_path(dag_id: str, run_id: str, task_id: str, map_index: int = -1) -> str:
+    """Return where the API has a task instance."""
     path = f"/api/v2/dags/{dag_id}/dagRuns/{quote(run_id)}/taskInstances/{task_id}"
     return path if map_index < 0 else f"{path}/{map_index}"

@@ -5,21 +5,16 @@ from __future__ import annotations
 import signal
 from collections.abc import Sequence
 
-from airflow_provider.cli.demo.demo_processes import (
-    DemoError,
-    command_of,
-    descendants_of,
-    parent_of,
-    send,
-    wait_until,
-)
+from airflow_provider.cli.demo.demo_processes import DemoError, command_of, send
 from airflow_provider.core.graph import ExecutionGraph, Vertex
 from airflow_provider.core.job import JobId
 from airflow_provider.core.partitions import StoredPartition
 from airflow_provider.storage.claims import Claim, Claims
-from airflow_provider.storage.event_store import JobEventLog
+from airflow_provider.storage.event_log import JobEventLog
+from airflow_provider.storage.follower import JobFollower
 from airflow_provider.storage.object_store import ObjectStore
 from airflow_provider.storage.partition_store import PartitionStore
+from airflow_provider.storage.processes import lineage, process, process_tree
 
 
 class JobObserver:
@@ -29,19 +24,19 @@ class JobObserver:
     """
 
     def __init__(self, store: ObjectStore, job: JobId) -> None:
-        self._log = JobEventLog(store, job.prefix)
+        self._events = JobFollower(JobEventLog(store, job.prefix))
         self._partitions = PartitionStore(store, job.prefix)
         self._claims = Claims(store, job.prefix)
-        self._next_block = 1
         self._objects: dict[str, StoredPartition] = {}
-        self.graph = ExecutionGraph()
+
+    @property
+    def graph(self) -> ExecutionGraph:
+        """What was known at the last look."""
+        return self._events.graph
 
     def look(self) -> None:
         """Take in what is new."""
-        news = self._log.read(self._next_block)
-        self._next_block = news.next_block
-        for event in news.events:
-            self.graph.apply(event)
+        self._events.read()
         for survivors in self._partitions.survivors().values():
             for partition in survivors:
                 self._objects[partition.key] = partition
@@ -68,18 +63,12 @@ def kill_driver(claim: Claim) -> Sequence[int]:
     The Python workers below them end by themselves when their sockets close; this waits for it, so that nothing is
     stored behind the caller's back.
     """
-    driver, submit = claim.pid, parent_of(claim.pid)
+    driver, submit = claim.pid, (*lineage(claim.pid), 0)[1]
     if "org.apache.spark.deploy.SparkSubmit" not in command_of(submit):
         raise DemoError(f"Process {driver}, which claimed the job, is no child of spark-submit.")
-    family = [submit, *descendants_of(submit)]
+    family = [found for pid in process_tree(submit) if (found := process(pid)) is not None]
     send(signal.SIGKILL, [submit, driver])
-
-    def all_gone() -> bool:
-        return not any(parent_of(pid) for pid in family)
-
-    try:
-        wait_until("the killed driver's workers to end", all_gone, timeout=5)
-    except DemoError:
-        send(signal.SIGKILL, [pid for pid in family if parent_of(pid)])
-        wait_until("the killed driver's workers to end", all_gone, timeout=5)
+    for each in family:
+        if not each.wait(5) and not each.kill(5):
+            raise DemoError(f"Process {each.pid}, which the killed driver had started, does not end.")
     return [driver, submit]

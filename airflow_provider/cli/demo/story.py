@@ -15,6 +15,7 @@ from airflow_provider.cli.demo.object_server import REGION, Bucket, bucket_at, e
 from airflow_provider.cli.demo.observation import JobObserver, kill_driver
 from airflow_provider.cli.demo.same_features import differences, features_by_duckdb, features_in
 from airflow_provider.core.job import JobId
+from airflow_provider.core.quantities import aligned
 from airflow_provider.storage.uris import open_store
 
 DAG, TASK, VERTEX = "flights_features", "features", "scored"
@@ -59,7 +60,7 @@ def tell(processes: Processes, work: Path, dags: Path, arguments: argparse.Names
     except DemoError as error:
         raise DemoError(str(error), error.log or airflow.task_log(DAG, run_id, TASK)) from error
     report = airflow.xcom(DAG, run_id, TASK, "return_value")
-    print("\n" + table(report) + "\n")
+    print(f"\n{table(report)}\n")
     scene.check(report, missing)
 
     begun = time.monotonic()
@@ -155,6 +156,7 @@ class Scene:
         wait_until("the scheduler's retry", self._second_try, timeout=TIMEOUT)
         say("Try 2: started by the scheduler")
         wait_until("the end of the DAG run", self._ended, timeout=TIMEOUT)
+        self.observer.look()
         task = self._task()
         if (task["state"], task["try_number"]) != ("success", 2):
             raise DemoError(f"Task {TASK} is in state {task['state']} after try {task['try_number']}.")
@@ -207,6 +209,20 @@ class Scene:
         return self.airflow.task_instance(DAG, self.run_id, TASK)
 
 
+def table(report: Mapping[str, Any]) -> str:
+    """Return what was reused and what was computed, vertex by vertex."""
+    header = ("vertex", "partitions", "reused", "computed", "rows", "task s saved")
+    rows = [
+        (
+            vertex["name"],
+            *(f"{vertex[count]:,}" for count in ("partitions", "reused", "computed", "rows")),
+            f"{vertex['task_seconds_saved']:.1f}",
+        )
+        for vertex in report["vertices"]
+    ]
+    return "\n".join(aligned([header, *rows]))
+
+
 def uninterrupted(processes: Processes, dags: Path, work: Path) -> None:
     """Run the same script with a plain ``spark-submit``."""
     script = str(dags / "flights_features_job.py")
@@ -220,14 +236,3 @@ def same(what: str, rows: list[tuple[Any, ...]], others: list[tuple[Any, ...]]) 
     if found:
         raise DemoError("\n  ".join([f"The result differs from {what}:", *found[:10]]))
     say(f"The result, {len(rows)} rows, equals {what}")
-
-
-def table(report: Mapping[str, Any]) -> str:
-    """Return what was reused and what was computed, vertex by vertex."""
-    header = ("vertex", "partitions", "reused", "computed", "rows", "task s saved")
-    lines = [f"{header[0]:<12}" + "".join(f"{title:>14}" for title in header[1:])]
-    for vertex in report["vertices"]:
-        cells = (vertex["partitions"], vertex["reused"], vertex["computed"], f"{vertex['rows']:,}")
-        saved = f"{vertex['task_seconds_saved']:.1f}"
-        lines.append(f"{vertex['name']:<12}" + "".join(f"{cell:>14}" for cell in (*cells, saved)))
-    return "\n".join(lines)

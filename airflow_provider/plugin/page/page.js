@@ -12,7 +12,9 @@ const VERTEX_STATES = {
   WAITING: ["muted", "○", "not reached yet"],
   INCOMPLETE: ["warn", "◐", "incomplete"],
   SUPERSEDED: ["muted", "↷", "superseded"],
+  RELEASED: ["muted", "✓", "released, because all that reads it is stored"],
 };
+const isGone = (vertex) => ["SUPERSEDED", "RELEASED"].includes(vertex.state);
 
 function attemptState(answer) {
   const state = jobState(answer);
@@ -71,13 +73,13 @@ function announce(answer, state) {
 function figures(answer) {
   const { view } = answer;
   const total = view.partitions;
-  const sum = (name) => view.vertices.filter((vertex) => vertex.state !== "SUPERSEDED").reduce((all, vertex) => all + vertex[name], 0);
+  const sum = (name) => view.vertices.filter((vertex) => !isGone(vertex)).reduce((all, vertex) => all + vertex[name], 0);
   const parts = { r: sum("reused"), c: sum("computed"), l: sum("lost"), m: sum("missing") };
   $("progress-figure").replaceChildren(count(view.stored), make("span", { class: "of" }, ` of ${many(total, "partition")}`));
   const told = bar($("progress-bar"), parts);
   const fate = answer.discard ? " · none of it will be reused" : view.state === "FINISHED" && answer.task.state === "success" ? " · released since" : "";
   const complete = view.vertices.filter((vertex) => vertex.state === "FINISHED").length;
-  $("progress-text").textContent = `${told || "No partitions yet"} · ${complete} of ${many(view.vertices.filter((vertex) => vertex.state !== "SUPERSEDED").length, "recovery point")} complete${fate}`;
+  $("progress-text").textContent = `${told || "No partitions yet"} · ${complete} of ${many(view.vertices.filter((vertex) => !isGone(vertex)).length, "recovery point")} complete · ${size(view.bytes_held)} held, ${size(view.most_bytes_held)} at the most${fate}`;
   $("reused-figure").textContent = count(view.reused);
   $("reused-text").textContent = view.reused ? `${size(view.bytes_reused)} kept from earlier attempts` : "nothing kept from earlier attempts";
   $("saved-figure").textContent = duration(view.task_seconds_saved);
@@ -185,7 +187,7 @@ function node(vertex, [x, y], width, height) {
   const reads = vertex.upstream.length ? `, reads ${many(vertex.upstream.length, "recovery point")}` : "";
   const label = `${vertex.name}: ${word}, ${tally(vertex)}${reads}`;
   const group = svg("g", {
-    class: `node${vertex.state === "SUPERSEDED" ? " faded" : ""}`, tabindex: "0", role: "link", "aria-label": label, "data-node": vertex.id,
+    class: `node${isGone(vertex) ? " faded" : ""}`, tabindex: "0", role: "link", "aria-label": label, "data-node": vertex.id,
     transform: `translate(${x} ${y})`,
   });
   const letters = Math.floor((width - 44) / 7.4);
@@ -259,7 +261,7 @@ function vertices(view) {
 }
 
 function fill(element, vertex, finished) {
-  const faded = vertex.state === "SUPERSEDED" ? " faded" : "";
+  const faded = isGone(vertex) ? " faded" : "";
   element.className = `vertex${faded}`;
   const counts = make("p", { class: "counts" });
   const words = { reused: vertex.shuffle ? "put back" : "reused", computed: "computed", lost: "lost", missing: "not stored" };

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import logging
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from airflow_provider.core.errors import ConfigurationError, CorruptObject, ObjectNotFound, StoreError
+from airflow_provider.core.errors import ConfigurationError, CorruptObject, ObjectNotFound
 from airflow_provider.spark.context import recording, require_name
-from airflow_provider.storage.private_files import temporary_folder
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -18,19 +17,22 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_LISTING = "files.json"
 
-
-def source(name: str, df: DataFrame) -> DataFrame:
+def source(name: str, df: DataFrame, *, on_reset: Callable[[str, str], object] | None = None) -> DataFrame:
     """Return *df* so that a retry reads the files that the first attempt saw, though new ones have arrived since.
 
     Without it a file that arrives between two attempts changes the input, and all that reads it is computed again. A
     pinned file that is gone or was changed cannot be read as it was: then the listing is pinned anew, with a warning,
-    and what reads it starts over. The next run of the DAG is another job and sees everything. Without a recovery
-    context it returns *df* itself.
+    and what reads it starts over. If a :func:`checkpoint` finds that out, in the middle of an attempt, the DataFrame
+    reads the new listing from then on, and so does all that is made of it. The next run of the DAG is another job and
+    sees everything. Without a recovery context it returns *df* itself.
 
     :param name: says which source it is; one name for one source
     :param df: reads one file source, as ``spark.read.parquet(…)`` gives it; columns may be chosen and renamed
+    :param on_reset: called with *name* and the reason whenever the listing was pinned anew in the middle of an attempt:
+        what the script has derived from the old one elsewhere (counts that it has collected, rows that it has written)
+        is its own. Whatever it raises ends the attempt. Without it the listing is not pinned anew in the middle of an
+        attempt that has looked at rows, or written some, since it came here: then the next attempt does that
     :raises ConfigurationError: *df* reads no files, or more than one source
     :raises Fenced: a newer attempt owns the job
 
@@ -40,7 +42,9 @@ def source(name: str, df: DataFrame) -> DataFrame:
     context = recording()
     if context is None:
         return df
-    from airflow_provider.spark.jvm.file_source import FileSource
+    from airflow_provider.spark.identity.pinned_source import PinnedSource
+    from airflow_provider.spark.jvm.file_source import FileSource, Listing
+    from airflow_provider.spark.points.pinned_sources import save_pin
 
     files = FileSource.of(df)
     if files is None:
@@ -49,16 +53,30 @@ def source(name: str, df: DataFrame) -> DataFrame:
             remedy='Give it what spark.read returns, before joins and unions: source("orders", spark.read.parquet(…)).',
         )
     context.master.check()
-    listed = files.listing()
-    pinned = _pinned(context, f"source/{name}", files.place, listed)
+    coordinator, listing = f"source/{name}", files.listing()
+    pinned = _pinned(context, coordinator, files.place, listing.files)
     if pinned is None:
-        _pin(context, f"source/{name}", files.place, listed)
-        pinned = listed
-    return files.restricted_to(pinned)
+        save_pin(context, coordinator, files.place, listing.files)
+        pinned = listing.files
+    application = context.application
+    known = application.sources.get(coordinator)
+    shared = known if known is not None and known.source.place == files.place and known.pinned == pinned else None
+    restricted, index = files.restricted_to(Listing(pinned, listing.partitions), shared.files if shared else None)
+    if shared is not None:
+        shared.on_reset = on_reset or shared.on_reset
+    elif index is not None:
+        if known is not None:  # one name for two sources: both are watched, under names of their own
+            application.sources[f"{coordinator} ({known.source.place})"] = known
+        looks = application.looks
+        application.sources[coordinator] = PinnedSource(coordinator, files, index, pinned, on_reset, looks)
+    return restricted
 
 
 def _pinned(context: RecoveryContext, name: str, place: str, listed: list[PinnedFile]) -> list[PinnedFile] | None:
     """Return the files that an earlier attempt pinned, ``None`` if they have to be pinned now."""
+    from airflow_provider.spark.identity.pinned_source import what_is_gone
+    from airflow_provider.spark.points.pinned_sources import read_pin
+
     known = context.master.coordinator(name)
     if known is None:
         return None
@@ -66,18 +84,12 @@ def _pinned(context: RecoveryContext, name: str, place: str, listed: list[Pinned
         log.info("%s is pinned anew: it reads %s, no longer %s", name, place, known.get("place"))
         return None
     try:
-        pinned = _read(context, known)
+        pinned = read_pin(context, known)
     except (CorruptObject, ObjectNotFound) as error:
         log.warning("%s is pinned anew, because the list of its files cannot be used: %s", name, error)
         return None
-    if gone := sorted(set(pinned) - set(listed)):
-        log.warning(
-            "%s is pinned anew, and what reads it starts over: %d of its %d files are gone or were changed, %s first",
-            name,
-            len(gone),
-            len(pinned),
-            gone[0][0],
-        )
+    if gone := what_is_gone(pinned, listed):
+        log.warning("%s is pinned anew, and what reads it starts over: %s", name, gone)
         return None
     log.info(
         "%s: reading the %d files that attempt %s pinned; %d others have arrived since",
@@ -87,26 +99,3 @@ def _pinned(context: RecoveryContext, name: str, place: str, listed: list[Pinned
         len(listed) - len(pinned),
     )
     return pinned
-
-
-def _pin(context: RecoveryContext, name: str, place: str, listed: list[PinnedFile]) -> None:
-    state: dict[str, Any] = {"place": place, "attempt": context.master.epoch}
-    with temporary_folder() as folder:
-        (folder / _LISTING).write_text(json.dumps(listed))
-        try:
-            state["files"] = context.state_files.save(name, context.master.epoch, folder)
-        except StoreError as error:
-            log.warning("%s could not be pinned; a retry lists it again: %s", name, error)
-            return
-    if context.master.remember(name, state):
-        log.info("%s: %d files pinned", name, len(listed))
-
-
-def _read(context: RecoveryContext, known: dict[str, Any]) -> list[PinnedFile]:
-    with temporary_folder() as folder:
-        context.state_files.load(known.get("files", []), folder)
-        try:
-            listed = json.loads((folder / _LISTING).read_text())
-            return [(str(path), int(size), int(time)) for path, size, time in listed]
-        except (OSError, ValueError, TypeError) as error:
-            raise CorruptObject(f"it cannot be read: {error}") from error

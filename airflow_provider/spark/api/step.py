@@ -73,6 +73,7 @@ class _Step:
         from airflow_provider.spark.identity.step_identity import step_identity
 
         master = self._context.master
+        self._context.application.looks += 1
         identity, opaque = step_identity(self._context, fn, args, self._version)
         self._name = self._context.unique_name(f"step/{self._name}", identity)
         known = master.coordinator(self._name)

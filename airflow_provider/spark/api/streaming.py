@@ -25,16 +25,19 @@ _POLL = 1
 """Seconds between two looks at whether this attempt still owns the job."""
 
 
-def streaming(name: str, start: Callable[[str], StreamingQuery]) -> dict[str, Any]:
+def streaming(name: str, start: Callable[[str], StreamingQuery], *, version: str = "") -> dict[str, Any]:
     """Run a streaming query to its end, with a checkpoint location that belongs to the job.
 
-    A query that has finished is not started again by a retry; one that was running goes on from its own checkpoint, so
-    that with a sink that Spark calls idempotent every row arrives once. Without a recovery context the location is a
-    new local folder, which goes when the query has ended.
+    A query that has finished is not started again by a retry, unless *start* or what it reaches has changed: then it
+    runs from the beginning, with a new checkpoint location. One that was running goes on from its own checkpoint,
+    changed or not, so that with a sink that Spark calls idempotent every row arrives once. Where it cannot be told
+    whether *start* has changed it counts as the same, and the log says so. Without a recovery context the location is
+    a new local folder, which goes when the query has ended.
 
     :param name: says which query it is; one name for one query
     :param start: gets the checkpoint location, starts the query with it and a trigger that ends, and returns it:
         ``writer.option("checkpointLocation", location).trigger(availableNow=True).start(path)``
+    :param version: stands for *start* and what it reaches: the query is the same wherever the text is
     :returns: ``id`` and ``batches`` (number of micro-batches so far, over all attempts), plain JSON
     :raises ConfigurationError: *start* returned no query, or Spark cannot reach the event store
     :raises StreamingQueryException: the query failed
@@ -47,27 +50,48 @@ def streaming(name: str, start: Callable[[str], StreamingQuery]) -> dict[str, An
     if context is None:
         with tempfile.TemporaryDirectory(prefix="spark-recovery-", ignore_cleanup_errors=True) as folder:
             return _run(name, start, folder, lambda: None)
-    master, coordinator = context.master, f"streaming/{name}"
-    known = master.coordinator(coordinator)
-    if known is not None and known.get("status") == "FINISHED":
-        log.info("%s: finished in attempt %s, not started again", coordinator, known.get("attempt"))
-        return dict(known["result"])
-    location = _location(context, name)
+    from airflow_provider.spark.identity.step_identity import step_identity
+
+    master = context.master
+    identity, opaque = step_identity(context, start, (), version)
+    coordinator = context.unique_name(f"streaming/{name}", "" if opaque else identity)
+    known = master.coordinator(coordinator) or {}
+    place = str(known.get("place", ""))
+    if known.get("status") == "FINISHED":
+        if opaque or known.get("identity") in (None, "", identity):
+            log.info("%s: finished in attempt %s, not started again", coordinator, known.get("attempt"))
+            if opaque:
+                log.info("%s: whether its function has changed cannot be told: %s", coordinator, "; ".join(opaque))
+            return dict(known["result"])
+        log.info(
+            "%s: finished in attempt %s, but its function has changed: it runs from the beginning",
+            coordinator,
+            known.get("attempt"),
+        )
+        place = _another_place(place, identity)
+    location = _location(context, f"{coordinator} {place}" if place else coordinator)
     if isinstance(master.store, SealedStore):
         log.warning(
             "%s: its checkpoint is Spark's own and has no seal; the integrity secret does not guard it", coordinator
         )
-    if known is not None:
+    if known.get("status") == "RUNNING":
         log.info("%s: was running in attempt %s; it goes on from its checkpoint", coordinator, known.get("attempt"))
     master.check_now()
-    master.remember(coordinator, {"status": "RUNNING", "attempt": master.epoch})
+    state = {"attempt": master.epoch, "identity": "" if opaque else identity, "place": place}
+    master.remember(coordinator, {"status": "RUNNING", **state})
     result = _run(name, start, location, master.check)
-    if master.remember(coordinator, {"status": "FINISHED", "attempt": master.epoch, "result": result}):
+    if master.remember(coordinator, {"status": "FINISHED", **state, "result": result}):
         log.info("%s: finished after %d micro-batches", coordinator, result["batches"])
     return result
 
 
-def _location(context: RecoveryContext, name: str) -> str:
+def _another_place(place: str, identity: str) -> str:
+    """Return what tells a checkpoint location from those of all earlier runs, and is the same if a record is lost."""
+    runs = place.partition("-")[0]
+    return f"{int(runs) + 1 if runs.isdecimal() else 2}-{identity[:16]}"
+
+
+def _location(context: RecoveryContext, coordinator: str) -> str:
     """Return the checkpoint location: the same for all attempts that resume each other."""
     from pyspark.sql import SparkSession
 
@@ -77,10 +101,10 @@ def _location(context: RecoveryContext, name: str) -> str:
     spark = SparkSession.getActiveSession()
     if spark is not None and not readable_by_jvm(spark, root):
         raise ConfigurationError(
-            f"Spark cannot reach {context.hadoop_root}, where the checkpoint of streaming({name!r}) would be.",
+            f"Spark cannot reach {context.hadoop_root}, where the checkpoint of {coordinator} would be.",
             remedy="Give Spark the file system: for s3:// the package hadoop-aws and credentials for s3a://.",
         )
-    return f"{root}/{FOLDER}/{context.master.graph.base_epoch:08d}/{encode_segment(f'streaming/{name}')}"
+    return f"{root}/{FOLDER}/{context.master.graph.base_epoch:08d}/{encode_segment(coordinator)}"
 
 
 def _run(name: str, start: Callable[[str], StreamingQuery], location: str, check: Callable[[], None]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import functools
 from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider.spark.calls import Call, Kind, Proceed, Stages
+from airflow_provider.spark.calls import Call, Kind, Proceed, Stage, Stages
 from airflow_provider.spark.jvm.adaptive_plan import has_begun, runs_later
 from airflow_provider.spark.jvm.commands import WritingCommand
 from airflow_provider.spark.jvm.execution import in_execution
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def restored_actions(restorer: Restorer) -> Stages:
-    """Let actions begin with what survived."""
+    """Let actions begin with what survived; where nothing has, they go straight on."""
 
     def before_writing(spark: Any, execution: Any) -> bool:
         if not restorer.before(spark, execution):
@@ -68,7 +68,11 @@ def restored_actions(restorer: Restorer) -> Stages:
         with written_through(call.owner, functools.partial(before_writing, spark)):
             return proceed()
 
-    return {Kind.QUERY: own_query, Kind.TO_RDD: to_rdd, Kind.COUNT: count, Kind.SQL: sql, Kind.WRITE: write}
+    def if_wanted(stage: Stage) -> Stage:
+        return lambda call, proceed: stage(call, proceed) if restorer.wanted else proceed()
+
+    stages = {Kind.QUERY: own_query, Kind.TO_RDD: to_rdd, Kind.COUNT: count, Kind.SQL: sql, Kind.WRITE: write}
+    return {kind: if_wanted(stage) for kind, stage in stages.items()}
 
 
 def noted_rdds(watcher: Watcher) -> Stages:

@@ -20,6 +20,7 @@ from airflow_provider.core.causes import one_line
 from airflow_provider.core.errors import RecoveryError
 from airflow_provider.core.partitions import StoredPartition
 from airflow_provider.core.quantities import bytes_text
+from airflow_provider.core.unfinished_write import is_written
 from airflow_provider.spark.auto.origin import ensure_same
 from airflow_provider.spark.auto.shuffle_vertex import ROWS, SIZE, NotKept, ShuffleIdentity, ShuffleVertex, title_of
 from airflow_provider.spark.jvm.exchanges import calls_functions
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from airflow_provider.spark.context import RecoveryContext
     from airflow_provider.spark.jvm.ended_queries import Kind
     from airflow_provider.spark.jvm.exchanges import RunningShuffle
+    from airflow_provider.spark.jvm.left_files import Readers
     from airflow_provider.spark.jvm.map_output_tracker import MapOutputTracker, MapStatus
     from airflow_provider.spark.jvm.occurrences import Turn
     from airflow_provider.spark.jvm.stage_metrics import StageMetrics, StageMetricsReader
@@ -145,10 +147,15 @@ class KeptShuffle:
                 if available == maps and measured.ended >= maps:
                     self._leave_alone(too_high, worth_saying=measured.seconds >= _WORTH_SAYING)
                 return
-            if self._vertex is None and not self._identified():
+            if self._vertex is None and (self._for_written_output or not self._identified()):
                 return
             self._copy(measured)
         self._seal(maps)
+
+    @property
+    def _for_written_output(self) -> bool:
+        """Whether the output that it is for is written, so that a retry leaves out its query."""
+        return bool(self._purpose.recorded) and is_written(self._context.master.coordinator(self._purpose.recorded))
 
     def failed(self, error: Exception) -> None:
         """A look has failed: Spark may be busy, or have forgotten the stage, whose tasks it then knows no more."""
@@ -182,7 +189,9 @@ class KeptShuffle:
             with active_session(self._spark):
                 identity = self._identity(exchange, canonical)
                 self._registry.look_below(dependency)
-                vertex = ShuffleVertex.of(self._context, self._registry, self._spark, exchange, dependency, identity)
+                vertex = ShuffleVertex.of(
+                    self._context, self._registry, self._spark, exchange, dependency, identity, self._purpose
+                )
         except NotYet as reason:
             self._waits = str(reason)
             return False
@@ -196,6 +205,8 @@ class KeptShuffle:
                 known is not None and known.finished and known.initialized.layout == vertex.layout
             ):
                 self.over = True  # the same rows are kept already
+                if known is not None and known.initialized.purposes != self._registry.purposes(vertex.vertex):
+                    vertex.record()  # a retry may need them for this query, too
                 return False
             self._registry.vertices[self.number] = vertex
         self._vertex = vertex
@@ -270,20 +281,23 @@ class KeptShuffle:
             counts = self._counts_of(status, measured)
             if counts is not None:
                 new.append((status, counts))
+        readers = self._tools.readers.of({status.writer for status, _ in new})
+        new = [(status, counts) for status, counts in new if status.writer in readers]
         if not new:
             return
         began = time.monotonic()
         vertex.record()
         place = location(self._context)
-        work: dict[tuple[str, str], list[tuple[Place, MapOutput, Written]]] = defaultdict(list)
+        work: dict[tuple[str, str], list[_Work]] = defaultdict(list)
         for status, counts in new:
             named = Place(
                 vertex.vertex, vertex.layout, status.index, vertex.maps, self._context.master.epoch, status.task
             )
-            work[status.executor, status.host].append((named, MapOutput(vertex.number, status.task), counts))
+            reader, output = readers[status.writer], MapOutput(vertex.number, status.task)
+            work[reader.executor].append((named, output, counts, reader.left))
         seconds = measured.per_task
 
-        def store(dirs: LocalDirs, wanted: Sequence[tuple[Place, MapOutput, Written]]) -> list[_Answer]:
+        def store(dirs: LocalDirs, wanted: Sequence[_Work]) -> list[_Answer]:
             return _store_here(place, dirs, wanted, seconds)
 
         written = {status.index: status for status, _ in new}
@@ -291,7 +305,7 @@ class KeptShuffle:
             partition = StoredPartition.from_key(key, stored)
             if stored == _REFUSED:
                 self._tools.back_off()
-            elif partition is None and executor == written[index].executor:
+            elif partition is None and executor == readers[written[index].writer].executor[0]:
                 self._misses[index] += 1  # else its executor had no core free, and another one was asked
             if partition is None:
                 continue
@@ -331,9 +345,15 @@ class Tools:
     """
 
     def __init__(
-        self, tracker: MapOutputTracker, metrics: StageMetricsReader, cost: CopyingCost, cores: int | None
+        self,
+        tracker: MapOutputTracker,
+        readers: Readers,
+        metrics: StageMetricsReader,
+        cost: CopyingCost,
+        cores: int | None,
     ) -> None:
         self.tracker = tracker
+        self.readers = readers
         self.metrics = metrics
         self.cost = cost
         self.cores = cores
@@ -349,25 +369,26 @@ class Tools:
         return time.monotonic() < self._again
 
 
+_Work = tuple[Place, MapOutput, Written, "LocalDirs | None"]
+"""How a map output is to be named, which it is, what Spark says of it, and where it lies, if that is elsewhere."""
+
 _Answer = tuple[int, str, int, float]
 """Index of a map output, key, bytes, and the seconds that storing it took."""
 
 
-def _store_here(
-    place: StoreLocation, dirs: LocalDirs, wanted: Sequence[tuple[Place, MapOutput, Written]], seconds: float
-) -> list[_Answer]:
-    """Store map outputs of this executor.
+def _store_here(place: StoreLocation, dirs: LocalDirs, wanted: Sequence[_Work], seconds: float) -> list[_Answer]:
+    """Store map outputs of this executor, or of one of its machine that has gone.
 
     Without a key where the files are not here, or not whole; with :data:`_REFUSED` where the store does not take it.
     """
     store, done = place.open(), list[_Answer]()
-    for number, (named, output, written) in enumerate(wanted):
+    for number, (named, output, written, left) in enumerate(wanted):
         began = time.monotonic()
         try:
-            partition = store_map_output(store, dirs, output, named, written, seconds)
+            partition = store_map_output(store, dirs, output, named, written, seconds, left)
         except (RecoveryError, OSError) as error:
             log.warning("Map outputs are not stored now; they are tried again later: %s", error)
-            return [*done, *((refused.index, "", _REFUSED, 0.0) for refused, _, _ in wanted[number:])]
+            return [*done, *((refused.index, "", _REFUSED, 0.0) for refused, *_ in wanted[number:])]
         took = time.monotonic() - began
         if partition is None:
             done.append((named.index, "", 0, took))

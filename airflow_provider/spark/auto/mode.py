@@ -1,14 +1,16 @@
 """Enter auto mode: look on while the script runs, and in a retry put back what survived before its actions run.
 
 An attempt with nothing to put back is plain Spark. Only ``DataFrame.rdd`` is looked at then, to note the query, whose
-shuffles Spark runs without announcing them, and ``DataFrame.cache``, to tell the cached frames apart.
+shuffles Spark runs without announcing them, and ``DataFrame.cache``, to tell the cached frames apart. An action that
+has failed, and runs again in the same attempt, is a retry as well.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from airflow_provider.spark.auto.actions import noted_rdds, restored_actions
 from airflow_provider.spark.auto.cached_frames import noted_caches
@@ -28,10 +30,41 @@ def auto_mode(context: RecoveryContext) -> Iterator[Sequence[Stages]]:
         yield ()
         return
     watcher = Watcher(context)
-    wanted = restorable(context)
-    restored = [restored_actions(Restorer(context, watcher, wanted))] if wanted else []
+    restorer = Restorer(context, watcher, restorable(context))
+    context.shuffles = Shuffles(context, watcher, restorer)
     watcher.start()
     try:
-        yield [noted_rdds(watcher), *restored, noted_caches(context)]  # noted before any of it has run
+        # noted before any of it has run
+        yield [noted_rdds(watcher), restored_actions(restorer), noted_caches(context)]
     finally:
+        context.shuffles = None
         watcher.stop()
+
+
+@dataclass(frozen=True)
+class Shuffles:
+    """What is done about kept shuffles where something is restarted inside the application."""
+
+    context: RecoveryContext
+    watcher: Watcher
+    restorer: Restorer
+
+    def failed(self, execution: Any) -> None:
+        """Keep what a query has shuffled that has failed and runs again; its next try is the time that this one was."""
+        if not self._everything:
+            self.watcher.catch_up()
+        self.context.occurrences.failed(execution)
+
+    def give_up(self, vertices: Collection[str]) -> None:
+        """Put none of these back any more that were kept until now."""
+        application = self.watcher.application()
+        if application is not None:
+            application.give_up(vertices)
+
+    def restoring(self) -> AbstractContextManager[None]:
+        """Let this thread's query inside begin with what this attempt has kept, too, unless all is to run again."""
+        return nullcontext() if self._everything else self.restorer.with_kept()
+
+    @property
+    def _everything(self) -> bool:
+        return self.context.master.request.options.failover_strategy == "full"

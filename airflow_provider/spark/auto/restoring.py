@@ -15,7 +15,7 @@ import functools
 import itertools
 import logging
 import threading
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider.core.causes import one_line
@@ -35,7 +35,7 @@ from airflow_provider.spark.auto.shuffle_vertex import (
 from airflow_provider.spark.jvm.adaptive_plan import AdaptivePlan, adaptive_plans, static_shuffles
 from airflow_provider.spark.jvm.exchanges import BROADCAST_STAGE, SHUFFLE_EXCHANGE, SHUFFLE_STAGE, kind
 from airflow_provider.spark.jvm.execution import micro_batch
-from airflow_provider.spark.jvm.executors import allocates_dynamically, report_shuffle_file
+from airflow_provider.spark.jvm.executors import allocates_dynamically, has_shuffle_service, report_shuffle_file
 from airflow_provider.spark.jvm.map_output_tracker import MapOutputTracker
 from airflow_provider.spark.jvm.occurrences import Numbered, Uncertain
 from airflow_provider.spark.jvm.queries import hash_of
@@ -46,7 +46,7 @@ from airflow_provider.spark.shuffles.map_output import UNKNOWN, MapOutput
 from airflow_provider.spark.shuffles.placing import lay_into_executors
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence, Set
     from contextlib import AbstractContextManager
 
     from airflow_provider.core.partitions import StoredPartition
@@ -59,6 +59,12 @@ log = logging.getLogger(__name__)
 
 _FIRST_TASK = 2**40
 """Map ids of what is put back begin here; those of tasks count from 0."""
+
+
+class _Thread(threading.local):
+    """What a thread's queries may begin with, beside what has survived from earlier attempts."""
+
+    kept: Set[str] = frozenset()
 
 
 def restorable(context: RecoveryContext) -> set[str]:
@@ -80,10 +86,25 @@ class Restorer:
     def __init__(self, context: RecoveryContext, watcher: Watcher, wanted: set[str]) -> None:
         self._context = context
         self._watcher = watcher
-        self._wanted = wanted
+        self._survived = wanted
+        self._thread = _Thread()
         self._lock = threading.Condition()
         self._under_way: set[int] = set()
         self._unable = False
+
+    @property
+    def wanted(self) -> Set[str]:
+        """The vertices of which this thread's queries may begin with what is stored."""
+        return self._survived | self._thread.kept
+
+    @contextmanager
+    def with_kept(self) -> Iterator[None]:
+        """Let this thread's queries inside begin with what this attempt has kept until now, too."""
+        self._thread.kept = restorable(self._context)
+        try:
+            yield
+        finally:
+            self._thread.kept = frozenset()
 
     def before(self, spark: Any, execution: Any, *, in_tasks: bool = True) -> bool:
         """Put back what survived into the plan of a query that has not begun; whether the plan has begun by that.
@@ -106,7 +127,7 @@ class Restorer:
                     self._wait_for({hash_of(spark, execution)})
                     return False
                 settings = QuerySettings(all_settings(spark), in_tasks)
-                plan = _Plan(self._context, application, spark, self._wanted, self._lock, settings, execution)
+                plan = _Plan(self._context, application, spark, self.wanted, self._lock, settings, execution)
                 self._restore(plan, spark, execution)
         except Fenced:
             raise
@@ -152,7 +173,7 @@ class _Plan:
         context: RecoveryContext,
         application: Application,
         spark: Any,
-        wanted: set[str],
+        wanted: Set[str],
         lock: threading.Condition,
         settings: QuerySettings,
         execution: Any,
@@ -267,7 +288,9 @@ class _Plan:
             take = functools.partial(self._take, purpose, exchange, int(dependency.shuffleId()))
             if any_time.occurrence(purpose, take) != identity:
                 raise NotKept("another thread has run a query of its kind meanwhile")
-            vertex = ShuffleVertex.of(self._context, self._registry, self._spark, exchange, dependency, identity)
+            vertex = ShuffleVertex.of(
+                self._context, self._registry, self._spark, exchange, dependency, identity, purpose
+            )
         except (NotKept, Uncertain) as reason:
             log.info("%s runs again: %s", kind(exchange), reason)
             return None
@@ -309,14 +332,14 @@ class _Plan:
         totals: tuple[int, int] | None,
     ) -> None:
         """Let Spark know of what was put back."""
-        reducers, managers = vertex.reducers, self._tracker.places()
+        reducers, places = vertex.reducers, self._tracker.places()
         for (executor, _), output in there.values():
-            if len(output.sizes) != reducers or executor not in managers:
+            if len(output.sizes) != reducers or executor not in places:
                 raise ValueError(f"{vertex.name} has {reducers} reducers, its map outputs {len(output.sizes)}")
-        if allocates_dynamically(self._spark):
+        if allocates_dynamically(self._spark) and not has_shuffle_service(self._spark):
             holders = {executor: _FIRST_TASK + index for index, ((executor, _), _) in there.items()}
             for executor, task in holders.items():
-                report_shuffle_file(self._spark, managers[executor], vertex.number, task)
+                report_shuffle_file(self._spark, places[executor], vertex.number, task)
         # Counted before Spark knows of them: adaptive execution takes a stage without rows for an empty relation, and
         # drops limits that it cannot reach. Too many rows do no harm.
         rows, size = totals or (
@@ -328,8 +351,8 @@ class _Plan:
         self._tracker.register_shuffle(vertex.number, vertex.maps, reducers)
         for index, ((executor, _), output) in there.items():
             task = _FIRST_TASK + index
-            manager, checksum = managers[executor], output.written.checksum
-            self._tracker.register(vertex.number, index, task, manager, output.sizes, checksum)
+            place, checksum = places[executor], output.written.checksum
+            self._tracker.register(vertex.number, index, task, place, output.sizes, checksum)
         for index in there:
             vertex.take(survivors[index], _FIRST_TASK + index)
         with self._registry.lock:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -57,6 +57,11 @@ class Purpose:
 
     name: str | None
     cached: bool = False
+
+    @property
+    def recorded(self) -> str:
+        """The output that it is for alone, by the name of its coordinator; empty text if a retry may need it beside."""
+        return "" if self.cached or self.name is None else self.name
 
 
 @dataclass(frozen=True)
@@ -177,8 +182,8 @@ class ShuffleVertex:
     stored: dict[int, StoredPartition] = field(default_factory=dict)
     tasks: dict[int, int] = field(default_factory=dict)
     sealed: bool = False
-    _recorded: tuple[str, ...] | None = None
-    """The vertices that it reads, as recorded; ``None`` if it is not recorded."""
+    _recorded: tuple[tuple[str, ...], tuple[str, ...]] | None = None
+    """The vertices that it reads, and what it is for, as recorded; ``None`` if it is not recorded."""
 
     @classmethod
     def of(
@@ -189,10 +194,12 @@ class ShuffleVertex:
         exchange: Any,
         dependency: Any,
         identity: ShuffleIdentity,
+        purpose: Purpose,
     ) -> ShuffleVertex:
         """Return the vertex of a shuffle whose tasks are planned.
 
         :param registry: learns what it is
+        :param purpose: what this query of it is for
         :raises NotKept: what its map tasks read cannot be told apart
         """
         rdd = dependency.rdd()
@@ -212,18 +219,24 @@ class ShuffleVertex:
         name, vertex = context.identify(identity.title, identity.fingerprint.digest)
         number = int(dependency.shuffleId())
         metrics, schema = exchange.metrics(), str(exchange.schema().json())
+        known = context.master.vertex(vertex)
+        served = known.initialized.purposes or ("",) if known is not None and known.partitions else ()
+        registry.serve(vertex, (*served, purpose.recorded))
         registry.learn(number, vertex, read_by(identity.fingerprint.parts, context.master.prefix))
         return cls(context, spark, metrics, schema, identity, name, vertex, number, maps, reducers, cut, registry)
 
     def record(self) -> None:
         """Let the next attempt know the vertex, before anything of it is stored."""
         if self._recorded is None:
-            self._record(self._upstream())
+            self._record(self._told())
 
-    def record_inputs(self) -> None:
-        """Record what it reads, if more of that is known now."""
-        if self._recorded is not None and (upstream := self._upstream()) != self._recorded:
-            self._record(upstream)
+    def record_more(self) -> None:
+        """Record what it reads and what it is for, if more of that is known now."""
+        if self._recorded is not None and (told := self._told()) != self._recorded:
+            self._record(told)
+
+    def _told(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        return self._upstream(), self.registry.purposes(self.vertex)
 
     def _upstream(self) -> tuple[str, ...]:
         """Return the vertices that it reads, and those that it is known to have read when it was stored."""
@@ -231,8 +244,8 @@ class ShuffleVertex:
         before = known.initialized.upstream if known is not None else ()
         return tuple(dict.fromkeys((*before, *self.registry.upstream(self.number))))
 
-    def _record(self, upstream: tuple[str, ...]) -> None:
-        self._recorded = upstream
+    def _record(self, told: tuple[tuple[str, ...], tuple[str, ...]]) -> None:
+        self._recorded = told
         self.context.master.vertex_initialized(
             VertexInitialized(
                 epoch=self.context.master.epoch,
@@ -244,10 +257,11 @@ class ShuffleVertex:
                 layout=self.layout,
                 deterministic=True,
                 schema=self.schema,
-                upstream=upstream,
+                upstream=told[0],
                 parts=self.identity.fingerprint.parts,
                 layout_spec=Cut(0, settings_set(self.spark, all_settings(self.spark), *CUTTING_SETTINGS), []).to_spec(),
                 rule=SHUFFLE,
+                purposes=told[1],
             )
         )
 
@@ -292,6 +306,7 @@ class ShuffleRegistry:
     :ivar identities: Spark's shuffle id → the vertex that it is, also where another one's map outputs are kept
     :ivar named: vertex of a shuffle → the recovery points of the script that are read below
     :ivar reads: Spark's shuffle id → those that its tasks read
+    :ivar serves: vertex → what its queries are for, see :attr:`Purpose.recorded`
     """
 
     vertices: dict[int, ShuffleVertex] = field(default_factory=dict)
@@ -299,6 +314,7 @@ class ShuffleRegistry:
     identities: dict[int, str] = field(default_factory=dict)
     named: dict[str, tuple[str, ...]] = field(default_factory=dict)
     reads: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    serves: dict[str, dict[str, None]] = field(default_factory=dict)
     lock: threading.RLock = field(default_factory=threading.RLock)
 
     def look_below(self, dependency: Any) -> None:
@@ -321,7 +337,31 @@ class ShuffleRegistry:
             self.identities[number] = vertex
             vertices = list(self.vertices.values())
         for above in vertices:
-            above.record_inputs()
+            above.record_more()
+
+    def serve(self, vertex: str, purposes: Iterable[str]) -> None:
+        """Learn what queries of a shuffle are for, whichever of them is kept."""
+        with self.lock:
+            self.serves.setdefault(vertex, {}).update(dict.fromkeys(purposes))
+
+    def purposes(self, vertex: str) -> tuple[str, ...]:
+        """Return what the queries of a shuffle are for."""
+        with self.lock:
+            return tuple(self.serves.get(vertex, ()))
+
+    def give_up(self, given_up: Collection[str]) -> list[int]:
+        """Forget that shuffles are kept; return Spark's ids of them."""
+        with self.lock:
+            numbers = [number for number, kept in self.vertices.items() if kept.vertex in given_up]
+            for number in numbers:
+                del self.vertices[number]
+            return numbers
+
+    def forget_purposes(self, released: Collection[str]) -> None:
+        """Forget what released shuffles were kept for: another query may have to keep them again."""
+        with self.lock:
+            for vertex in released:
+                self.serves.pop(vertex, None)
 
     def upstream(self, number: int) -> tuple[str, ...]:
         """Return the vertices that a shuffle reads, through shuffles that are none; nothing if nobody has looked."""

@@ -15,13 +15,15 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider.core.causes import one_line
 from airflow_provider.core.errors import Fenced
+from airflow_provider.core.rounds import Rounds
 from airflow_provider.spark.auto.cost import COPY_RATE, LINK_RATE, CopyingCost
 from airflow_provider.spark.auto.keeping import KeptShuffle, Tools
 from airflow_provider.spark.auto.origin import Origin
 from airflow_provider.spark.auto.shuffle_vertex import NotKept, Purpose, ShuffleRegistry
 from airflow_provider.spark.environment import ship_package
 from airflow_provider.spark.jvm.exchanges import RunningQueries, RunningQuery, is_of_a_stream, shuffles_of
-from airflow_provider.spark.jvm.executors import is_local, on_executors
+from airflow_provider.spark.jvm.executors import executors, is_local, on_executors
+from airflow_provider.spark.jvm.left_files import Readers
 from airflow_provider.spark.jvm.map_output_tracker import MapOutputTracker, not_sparks_own_files
 from airflow_provider.spark.jvm.occurrences import Turn, Uncertain
 from airflow_provider.spark.jvm.queries import WeakCounts, held_weakly, is_stopped, session_of
@@ -30,7 +32,7 @@ from airflow_provider.spark.jvm.stage_metrics import StageMetricsReader
 from airflow_provider.spark.shuffles.map_output import remove_map_output
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence, Set
+    from collections.abc import Collection, Sequence, Set
     from contextlib import AbstractContextManager
 
     from airflow_provider.spark.context import RecoveryContext
@@ -49,6 +51,10 @@ _NOTED = 16
 """So many queries that became RDDs are looked at, the newest ones."""
 _FAILURES = 5
 """Looks in a row that may fail before an application is left alone: a busy JVM answers again."""
+_CATCH_UP = 10.0
+"""Seconds for which a restart waits, at most, until what is there was looked at."""
+_LOOKS_TO_CATCH_UP = 2
+"""What the first of these finds, Spark may not have counted yet."""
 _SHARE = 5
 """A look that takes long is followed by a pause so many times as long, so that looking costs little of a core."""
 
@@ -115,7 +121,7 @@ class Application:
         cores = int(spark.sparkContext.defaultParallelism) if is_local(spark) else None
         self._costly_after = cost.least / cores if cores else 0.0
         self._looked = time.monotonic()
-        self._tools = Tools(MapOutputTracker(spark), StageMetricsReader(spark), cost, cores)
+        self._tools = Tools(MapOutputTracker(spark), Readers(spark), StageMetricsReader(spark), cost, cores)
         self._settings = application_settings(spark)
         self._noted: deque[_Noted] = deque(maxlen=_NOTED)
         self._noting = threading.Lock()
@@ -191,6 +197,14 @@ class Application:
                 raise
             except Exception as error:  # noqa: BLE001 - the others go on
                 kept.failed(error)
+        self._release()
+
+    def _release(self) -> None:
+        """Let go what was kept for outputs that are written now."""
+        released = self._context.master.release_shuffles()
+        if released:
+            self.give_up(released)
+            self.registry.forget_purposes(released)
 
     def _find(self) -> None:
         for execution, origin, own, turn in [*self._noted_queries(), *self._started_queries()]:
@@ -269,6 +283,13 @@ class Application:
                 self._noted = deque((each for each in self._noted if each.held.get() is not None), _NOTED)
         return held
 
+    def give_up(self, vertices: Collection[str]) -> None:
+        """Have nothing to do any more with shuffles of which all that is stored was given up, or is released."""
+        with self._context.occurrences.lock:
+            for number in self.registry.give_up(vertices):
+                if number in self._kept:
+                    self._kept[number].over = True
+
     def leave_alone(self, name: str, reason: str) -> None:
         """Record, once, why a kind of query is not looked at."""
         if name not in self._left_alone:
@@ -285,9 +306,13 @@ class Application:
         with self.registry.lock:
             gone = [number for number in self.registry.put_back if number not in numbers]
             files = [pair for number in gone for pair in self.registry.put_back.pop(number)]
+        if not files:
+            return
+        there = executors(self._spark)  # files of others went with them, or go with the application
         work: dict[tuple[str, str], list[MapOutput]] = defaultdict(list)
         for place, output in files:
-            work[place].append(output)
+            if place in there:
+                work[place].append(output)
         if work:
             on_executors(self._spark, work, _remove_here)
 
@@ -303,7 +328,7 @@ class Watcher:
 
     def __init__(self, context: RecoveryContext) -> None:
         self._context = context
-        self._ended = threading.Event()
+        self._rounds = Rounds()
         self._thread = threading.Thread(target=self._run, name="watch-shuffles", daemon=True)
         self._lock = threading.Lock()
         self._context_seen: Any = None
@@ -312,13 +337,19 @@ class Watcher:
 
     def start(self) -> None:
         """Begin to look."""
+        self._rounds.open()
         self._thread.start()
 
     def stop(self) -> None:
         """Look no more; returns when the last look is over."""
-        self._ended.set()
+        self._rounds.close()
         self._thread.join()
         self._context.occurrences.detach()
+
+    def catch_up(self) -> None:
+        """Return when all that is there now was looked at, or soon: copying it may take long."""
+        for _ in range(_LOOKS_TO_CATCH_UP):
+            self._rounds.wait(self._rounds.ask(), _CATCH_UP / _LOOKS_TO_CATCH_UP)
 
     def application(self) -> Application | None:
         """Return what is known of the application that runs now; ``None`` if none does, or it cannot be watched."""
@@ -341,7 +372,7 @@ class Watcher:
 
     def _run(self) -> None:
         pause, failures = _PAUSE, 0
-        while not self._ended.wait(pause):
+        while (number := self._rounds.begin(pause)) is not None:
             began = time.monotonic()
             try:
                 application = self.application()
@@ -349,6 +380,7 @@ class Watcher:
                     application.look()
                 failures = 0
             except Fenced:
+                self._rounds.close()
                 return
             except Exception as error:
                 failures += 1
@@ -358,6 +390,7 @@ class Watcher:
                         self._application, self._broken = None, True
                     self._give_up(error)
             pause = max(_PAUSE, _SHARE * (time.monotonic() - began))
+            self._rounds.end(number)
 
     def _still_runs(self) -> bool:
         from pyspark import SparkContext

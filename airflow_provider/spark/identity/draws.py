@@ -8,14 +8,19 @@ points is the order of the script as well.
 
 from __future__ import annotations
 
+from typing import Any
+
+from airflow_provider.spark.jvm.scala import Numbers
+
 SMALLEST = 2**32
 """A seed nearer to zero was given by the script: of those drawn from 64 bits, one in two billion is."""
 
 
 class Draws:
-    """The draws of one script, in one attempt."""
+    """The draws of one script, in one attempt; and its sources that tell no version, which are asked once each."""
 
     def __init__(self) -> None:
+        self._places: dict[str, Numbers] = {}
         self._noted: dict[int, int] = {}
         self._met: dict[int, int] = {}
         self._unnamed = 0
@@ -35,6 +40,15 @@ class Draws:
         if left_open and abs(seed) >= SMALLEST:
             return f"draw {self._met.setdefault(seed, len(self._met))} of the analyzer"
         return f"seed {seed}"
+
+    def place(self, spark: Any, asked: str, made: Any) -> int:
+        """Return which source it is, in the order of the script, of those that ask for the same.
+
+        :param made: the JVM's object that stands for it
+        """
+        if asked not in self._places:
+            self._places[asked] = Numbers(spark)
+        return self._places[asked].of(made)
 
     def unnamed(self) -> str:
         """Return what stands for a draw whose seed Spark has not drawn yet."""

@@ -17,7 +17,7 @@ from airflow_provider.core import explain
 from airflow_provider.core.digest import digest
 from airflow_provider.core.redaction import names_a_secret
 from airflow_provider.core.vertex_token import fingerprint_of, name_of
-from airflow_provider.spark.identity.plan_identity import PlanDescription, PlanReader, PythonFunction
+from airflow_provider.spark.identity.plan_identity import PlanDescription, PythonFunction, read_plan
 from airflow_provider.spark.jvm.determinism import varies
 from airflow_provider.spark.jvm.layout import CUTTING_SETTINGS
 from airflow_provider.spark.jvm.queries import analyzed
@@ -74,6 +74,7 @@ class Fingerprint:
     :ivar parts: named parts, to say later what has changed (see :mod:`airflow_provider.core.explain`)
     :ivar upstream: tokens of the recovery points that it reads
     :ivar opaque: why it has no fingerprint; empty if it has
+    :ivar unversioned: those of the reasons that are sources which tell no version, where all else is the same
     :ivar not_deterministic: what makes its rows vary from run to run; empty if nothing does
     :ivar cached: whether it reads what the script has cached
     :ivar literals: texts and numbers in the plan's expressions
@@ -86,6 +87,7 @@ class Fingerprint:
     not_deterministic: tuple[str, ...]
     cached: bool = False
     literals: frozenset[str | int | float] = frozenset()
+    unversioned: tuple[str, ...] = ()
 
 
 def fingerprint(df: DataFrame, context: Known, version: str = "") -> Fingerprint:
@@ -96,10 +98,11 @@ def fingerprint(df: DataFrame, context: Known, version: str = "") -> Fingerprint
     """
     spark = df.sparkSession
     with active_session(spark):
-        described = PlanReader(spark, context).read(analyzed(df), name_draws=True)
+        described = read_plan(spark, context, analyzed(df), name_draws=True)
     named = {f"{explain.PLAN} columns": digest(df.schema.json())[:16]}
     if version:
         named[explain.GIVEN] = version
+        described.sources = [replace(each, identity="opaque") if each.opaque else each for each in described.sources]
     made = _fingerprint(spark, described, all_settings(spark), named)
     return replace(made, opaque=()) if version else made
 
@@ -113,7 +116,7 @@ def drawn_in_cache(df: DataFrame, known: Known) -> tuple[str, ...]:
     spark = df.sparkSession
     with active_session(spark):
         plans = [relation.cacheBuilder().cachedPlan() for relation in cached_below(df)]
-        found = [reason for plan in plans for reason in PlanReader(spark, known).read(plan).not_deterministic]
+        found = [reason for plan in plans for reason in read_plan(spark, known, plan).not_deterministic]
     return tuple(dict.fromkeys(reason for reason in found if varies(reason)))
 
 
@@ -129,8 +132,10 @@ def exchange_fingerprint(
     :param settings: what its query runs with, or ran
     """
     with active_session(spark):
-        exchange = canonical_exchange.canonicalized()
-        described = PlanReader(spark, known).read(exchange)
+        # A canonical form made again has new expressions, which use up ids of the script's next plans.
+        made = canonical_exchange.isCanonicalizedPlan()
+        exchange = canonical_exchange if made else canonical_exchange.canonicalized()
+        described = read_plan(spark, known, exchange)
         named = {f"{explain.SETTING} {name}": value for name, value in shuffle_settings(spark).items()}
     if not settings.in_tasks:
         named[f"{explain.SETTING} of its tasks"] = "defaults"
@@ -139,11 +144,8 @@ def exchange_fingerprint(
 
 def changed_settings(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
     """Return which settings that may change rows are not the same; one without a value is not one at its default."""
-    return sorted(name for name in before.keys() | after.keys() if _differs(name, before, after))
-
-
-def _differs(name: str, before: Mapping[str, str], after: Mapping[str, str]) -> bool:
-    return before.get(name) != after.get(name) and _has_meaning(name)
+    names = before.keys() | after.keys()
+    return sorted(name for name in names if before.get(name) != after.get(name) and _has_meaning(name))
 
 
 def _fingerprint(
@@ -176,7 +178,14 @@ def _fingerprint(
         not_deterministic=tuple(dict.fromkeys(described.not_deterministic)),
         cached=described.cached,
         literals=described.literals,
+        unversioned=_unversioned(described),
     )
+
+
+def _unversioned(described: PlanDescription) -> tuple[str, ...]:
+    """Return why sources are opaque that could be described, if all could that are."""
+    opaque = [source for source in described.sources if source.opaque]
+    return tuple(dict.fromkeys(source.opaque for source in opaque)) if all(source.asked for source in opaque) else ()
 
 
 def _label_functions(functions: list[PythonFunction]) -> dict[str, str]:

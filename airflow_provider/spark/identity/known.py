@@ -36,5 +36,9 @@ class Known(Protocol):
     draws: Draws
 
     @property
+    def source_version(self) -> str:
+        """The version that is given for all sources that tell none; empty text if none is."""
+
+    @property
     def application(self) -> KnownOfApplication:
         """What is known of the Spark application that the script has now."""

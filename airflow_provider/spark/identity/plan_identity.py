@@ -13,23 +13,22 @@ session is not touched.
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider.core import explain
 from airflow_provider.core.digest import digest
 from airflow_provider.spark.identity.functions import FunctionIdentity
-from airflow_provider.spark.jvm.class_shapes import ClassShapes
+from airflow_provider.spark.jvm.class_shapes import ClassShape
 from airflow_provider.spark.jvm.determinism import IN_ORDER, NOT_DETERMINISTIC, OF_FUNCTIONS, OF_PHYSICAL_PLANS
 from airflow_provider.spark.jvm.java_stream import JavaObject, Unreadable, Value, read_stream
-from airflow_provider.spark.jvm.known_classes import (
-    KNOWN_PACKAGES,
-    OPAQUE,
-    UNKNOWN_PACKAGES,
-)
-from airflow_provider.spark.jvm.plan_walk import Item, Number, Open, PlanWalk, Serialized, Text
+from airflow_provider.spark.jvm.known_classes import KNOWN_PACKAGES, OPAQUE, UNKNOWN_PACKAGES
+from airflow_provider.spark.jvm.plan_walk import Item, Number, Open, PlanWalk, Serialized
 from airflow_provider.spark.jvm.queries import current_user
+from airflow_provider.spark.jvm.rdd_lineage import lineage
 from airflow_provider.spark.jvm.sources import Source
 from airflow_provider.spark.jvm.value_digest import ValueDigest, seed_in
 
@@ -89,26 +88,16 @@ class PlanDescription:
     literals: frozenset[str | int | float] = frozenset()
 
 
-class PlanReader:
-    """Reads plans of one session. Cheap to make.
+def read_plan(spark: Any, known: Known, plan: Any, *, name_draws: bool = False) -> PlanDescription:
+    """Return the description of a logical or physical plan, as it is or canonical.
 
-    :param spark: the session
+    The caller sees to it that the session is active in this thread.
+
     :param known: what was learnt of the script
+    :param name_draws: whether a draw that the script left to Spark counts as which draw of the script it is, and not
+        with its seed. Then plans have to be read in the order of the script.
     """
-
-    def __init__(self, spark: Any, known: Known) -> None:
-        self._spark = spark
-        self._known = known
-
-    def read(self, plan: Any, *, name_draws: bool = False) -> PlanDescription:
-        """Return the description of a logical or physical plan, as it is or canonical.
-
-        The caller sees to it that the session is active in this thread.
-
-        :param name_draws: whether a draw that the script left to Spark counts as which draw of the script it is, and
-            not with its seed. Then plans have to be read in the order of the script.
-        """
-        return _Reading(self._spark, self._known, name_draws).read(plan)
+    return _Reading(spark, known, name_draws).read(plan)
 
 
 class _Reading:
@@ -119,9 +108,8 @@ class _Reading:
         self._spark = spark
         self._known = known
         self._application = known.application
-        shapes = ClassShapes(spark, self._application.shapes)
-        self._plan = PlanWalk(spark, self._application.local_data, self._name_seed)
-        self._values = ValueDigest(shapes.of, self._seeds_of)
+        self._plan = PlanWalk(spark, self._application.local_data, self._name_seed, self._described)
+        self._values = ValueDigest(self._shape_of, self._seeds_of)
 
     def read(self, plan: Any) -> PlanDescription:
         try:
@@ -165,8 +153,8 @@ class _Reading:
                 part = digest("values", self._values.digest(values[item.index], positional=item.positional).hex())
             elif isinstance(item, Number):
                 part = digest("number", str(self._values.number("counted", str(item.number).encode())))
-            elif isinstance(item, Text):
-                part = digest("text", item.text)
+            elif isinstance(item, str):
+                part = digest("text", item)
             else:
                 opened, parts = stack.pop()
                 if opened.order == "sorted":
@@ -176,6 +164,13 @@ class _Reading:
                 part = digest("group", opened.text, *parts)
             stack[-1][1].append(part)
         return digest(*stack[0][1])
+
+    def _shape_of(self, name: str) -> ClassShape:
+        """Return what the JVM says of a class, asked once."""
+        shapes = self._application.shapes
+        if name not in shapes:
+            shapes[name] = ClassShape(self._spark, name)
+        return shapes[name]
 
     def _name_seed(self, seed: int | None) -> str:
         """Return what stands for the seed of a sample."""
@@ -196,6 +191,36 @@ class _Reading:
             return {}
         return {holder: self._known.draws.name(seed, left_open=left_open)}
 
+    def _described(self, source: Source) -> Source:
+        """Return what a source is that tells no version: the version that is given for all of them stands for it, or
+        its place in the script does, among those that ask for the same.
+        """
+        if not source.opaque:
+            return source
+        asked = source.asked or self._asked_of_rdd(source.made)
+        version = self._known.source_version if self._name_draws else ""  # of what the script names
+        if asked and version:
+            return Source(f"{explain.TABLE} without a version of its own", version, digest("version", version, asked))
+        if asked and self._name_draws:
+            place = self._known.draws.place(self._spark, asked, source.made)
+            return replace(source, asked=asked, identity=digest("place", asked, str(place)))
+        return replace(source, asked="")
+
+    def _asked_of_rdd(self, rdd: Any) -> str:
+        """Return what an RDD is made of; empty text if that cannot be told."""
+        try:
+            made = lineage(self._spark, rdd) if rdd is not None else None
+        except Exception as error:
+            log.debug("An RDD cannot be looked at", exc_info=error)
+            return ""
+        parts: list[str] = []
+        for kind, value in made or ():
+            function = self._application.functions.read(value) if kind == "PythonRDD" else None
+            if function is not None and (function.opaque or function.draws):
+                return ""
+            parts += [kind, function.digest if function is not None else hashlib.sha256(value).hexdigest()]
+        return digest("rdd", *parts) if parts else ""
+
     # -- what follows ----------------------------------------------------------------------------------------------
 
     def _judge(self, found: PlanDescription) -> None:
@@ -208,8 +233,7 @@ class _Reading:
             if not class_name.startswith(KNOWN_PACKAGES) or class_name.startswith(UNKNOWN_PACKAGES):
                 found.opaque.append(f"{class_name} is not known to recovery")
         for class_name in sorted(self._plan.classes | noted.classes):
-            name = class_name.rsplit(".", 1)[-1].rstrip("$")
-            name = name.removesuffix("Exec")
+            name = class_name.rsplit(".", 1)[-1].rstrip("$").removesuffix("Exec")
             names.add(name)
             if name in OPAQUE:
                 found.opaque.append(f"{OPAQUE[name]} ({name}) cannot be fingerprinted")

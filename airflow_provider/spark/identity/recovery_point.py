@@ -17,6 +17,8 @@ class RecoveryPoint:
 
     :ivar name: as the user gave it, made unique within the attempt
     :ivar vertex: identity of the vertex, ``<encoded name>-<fingerprint>``
+    :ivar unversioned: sources that tell no version, so that it is kept whole, for automatic retries alone
+    :ivar resets: how often sources had been pinned anew when it got its identity
     :ivar not_deterministic: why it can only be kept whole; empty if single partitions may be kept
     """
 
@@ -25,6 +27,8 @@ class RecoveryPoint:
     vertex: str
     fingerprint: Fingerprint
     not_deterministic: tuple[str, ...]
+    resets: int = 0
+    unversioned: tuple[str, ...] = ()
 
     @property
     def title(self) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import MutableMapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -29,12 +28,12 @@ class Field:
 class ClassShape:
     """One class of the JVM.
 
-    :param jvm: py4j's view of it
+    :param spark: the session
     :param name: with its package
     """
 
-    def __init__(self, jvm: Any, name: str) -> None:
-        self._jvm = jvm
+    def __init__(self, spark: Any, name: str) -> None:
+        self._jvm = spark._jvm
         self._name = name
 
     @cached_property
@@ -71,21 +70,3 @@ class ClassShape:
         """Parameters of its constructor, in their order; the first ones are the elements of a case class."""
         reflection = self._jvm.org.apache.spark.sql.catalyst.ScalaReflection
         return tuple(str(reflection.getConstructorParameterNames(self._class).mkString(" ")).split())
-
-
-class ClassShapes:
-    """Asks the JVM for shapes of classes, for each once.
-
-    :param spark: the session
-    :param known: class name → shape, of all that was asked for before
-    """
-
-    def __init__(self, spark: Any, known: MutableMapping[str, ClassShape]) -> None:
-        self._jvm = spark._jvm
-        self._known = known
-
-    def of(self, name: str) -> ClassShape:
-        """Return the shape of the class *name*."""
-        if name not in self._known:
-            self._known[name] = ClassShape(self._jvm, name)
-        return self._known[name]

@@ -15,15 +15,27 @@ import logging
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import Any
 
 from airflow_provider.core.causes import one_line
 from airflow_provider.spark.jvm.compiled import named_class
+from airflow_provider.spark.jvm.scala import sequence_type
 
 log = logging.getLogger(__name__)
 
-_BEGIN, _ABORT, _LEASE = "begin", "abort", "lease"
+_BEGIN, _COMMIT, _ABORT, _LEASE = "begin", "commit", "abort", "lease"
 _NANO = 1e-9
+
+
+@dataclass
+class Watched:
+    """A write, as far as it has come.
+
+    :ivar commits: whether it has asked to commit: something of it may be there
+    """
+
+    commits: bool = False
 
 
 class CommitGate:
@@ -35,14 +47,13 @@ class CommitGate:
         :param owned_for: returns how many seconds the lease still lasts
         :raises Exception: this Spark has no place for it
         """
-        collection = "immutable.Seq" if _scala_version(spark).startswith("2.13") else "Seq"
         self._context = spark._jsc.sc()
         self._thread = threading.local()
         self._owned_for = owned_for
         self._lease = named_class(spark, "LeasedCommits")
         if not self._lease.open(self._context):
             raise LookupError("Spark has no coordinator of commits where it is expected")
-        self._java = named_class(spark, "CommitGate", SEQ=f"scala.collection.{collection}")
+        self._java = named_class(spark, "CommitGate", SEQ=sequence_type(spark))
         if not self._java.open():
             raise LookupError("Spark does not read the setting of the commit protocol as expected")
 
@@ -52,7 +63,9 @@ class CommitGate:
         return bool(getattr(self._thread, "watched", 0))
 
     @contextmanager
-    def watching(self, location: str, began: Callable[[str], object], commits: Callable[[], object]) -> Iterator[None]:
+    def watching(
+        self, location: str, began: Callable[[str], object], commits: Callable[[], object]
+    ) -> Iterator[Watched]:
         """Watch the write to a folder that this thread makes inside, or all of its writes where that is an empty text.
 
         Another thread calls *began* and *commits*. What they raise lets the write fail, and is raised here.
@@ -61,7 +74,7 @@ class CommitGate:
         :param commits: called before all of it is moved to its place, and before one that failed clears away what is
             pending in the folder, of whomever
         """
-        failures: list[BaseException] = []
+        watched, failures = Watched(), list[BaseException]()
         write = self._java.serve(location, self._context)
 
         def answer() -> None:
@@ -71,6 +84,7 @@ class CommitGate:
                     if step == _LEASE:
                         self._tell_lease()
                         continue
+                    watched.commits |= step == _COMMIT
                     try:
                         began(name) if step == _BEGIN else commits()
                     except BaseException as error:  # noqa: BLE001 - raised by the thread that writes
@@ -89,7 +103,7 @@ class CommitGate:
         thread.start()
         self._thread.watched = getattr(self._thread, "watched", 0) + 1
         try:
-            yield
+            yield watched
         except Exception as error:
             if failures:
                 raise failures[0] from error
@@ -130,7 +144,3 @@ def commit_gate(spark: Any, owned_for: Callable[[], float]) -> CommitGate | None
     except Exception as error:  # noqa: BLE001 - files are written as without it
         log.info("Commits of files are not watched: %s", one_line(error))
         return None
-
-
-def _scala_version(spark: Any) -> str:
-    return str(spark._jvm.scala.util.Properties.versionNumberString())

@@ -86,6 +86,11 @@ class EndedQueries:
         """Return the token of a ``QueryExecution``."""
         return int(self._java.token(execution))
 
+    def failed(self) -> int | None:
+        """Return the token of the query that this thread has run last, if it has failed."""
+        token = str(self._java.failed())
+        return int(token) if token else None
+
     def kind(self, exchange: Any) -> Kind:
         """Return the kind of a shuffle that calls functions."""
         key, title = str(self._java.key(exchange)).split(":")

@@ -39,21 +39,38 @@ def is_local(spark: Any) -> bool:
     return str(spark.sparkContext.master).startswith("local")
 
 
-def block_managers(spark: Any) -> dict[str, Any]:
-    """Return the block manager of each executor by its id; of a local master the driver's.
+def shuffle_servers(spark: Any) -> dict[str, Any]:
+    """Return by executor what serves the map outputs in its directories, as its own tasks would say: it is
+    ``BlockManager.shuffleServerId`` there.
 
-    That is asked for directly: Spark forgets it for a moment when a shuffle file is lost.
+    That is the executor's block manager, or the external shuffle service of its machine, which asks for the executor
+    whose directories they are; of a local master it is the driver's, asked for directly, because Spark forgets it for a
+    moment when a shuffle file is lost.
     """
-    manager = _block_manager(spark)
+    manager = block_manager(spark)
     if is_local(spark):
-        return {DRIVER: manager.blockManagerId()}
+        return {DRIVER: manager.shuffleServerId()}
     known = {str(place.executorId()): place for place in items(manager.master().getMemoryStatus().keys().toSeq())}
-    return {executor: place for executor, place in known.items() if executor != DRIVER}
+    own = {executor: place for executor, place in known.items() if executor != DRIVER}
+    if not has_shuffle_service(spark):
+        return own
+    server, nowhere = spark._jvm.org.apache.spark.storage.BlockManagerId, spark._jvm.scala.Option.empty()
+    port = manager.shuffleServerId().port()
+    return {executor: server.apply(executor, place.host(), port, nowhere) for executor, place in own.items()}
+
+
+def has_shuffle_service(spark: Any) -> bool:
+    """Whether an external shuffle service serves what executors have written, also when these have gone.
+
+    It is part of YARN's node managers or of standalone workers, the same for all executors of a machine
+    (``spark.shuffle.service.enabled``).
+    """
+    return not is_local(spark) and bool(block_manager(spark).externalShuffleServiceEnabled())
 
 
 def executors(spark: Any) -> list[tuple[str, str]]:
     """Return id and host of each executor."""
-    return sorted((executor, str(place.host())) for executor, place in block_managers(spark).items())
+    return sorted((executor, str(place.host())) for executor, place in shuffle_servers(spark).items())
 
 
 def wait_for_executors(spark: Any, seconds: float) -> int:
@@ -110,7 +127,7 @@ def report_shuffle_file(spark: Any, place: Any, shuffle: int, task: int) -> None
     """
     storage = spark._jvm.org.apache.spark.storage
     block, level = storage.ShuffleDataBlockId(shuffle, task, 0), storage.StorageLevel.DISK_ONLY()
-    _block_manager(spark).master().updateBlockInfo(place, block, level, 0, 0)
+    block_manager(spark).master().updateBlockInfo(place, block, level, 0, 0)
 
 
 def on_executors(
@@ -146,9 +163,9 @@ def _run(
 
     :param parts: work, and where Spark should do it
     """
-    fanout = int(spark._jsc.sc().conf().getInt("spark.diskStore.subDirectories", 64))
+    fanout = fanout_of(spark)
     if is_local(spark):
-        manager = _block_manager(spark).diskBlockManager()
+        manager = block_manager(spark).diskBlockManager()
         dirs = LocalDirs(tuple(str(path) for path in manager.localDirsString()), fanout)
         return [(DRIVER, answer) for own, _ in parts for answer in do(dirs, own)]
 
@@ -167,6 +184,11 @@ def _run(
     return [(ran[number], answer) for *_, number, answer in answers if number in ran]
 
 
+def fanout_of(spark: Any) -> int:
+    """Return how many folders an executor has in each of its directories, see :class:`LocalDirs`."""
+    return int(spark._jsc.sc().conf().getInt("spark.diskStore.subDirectories", 64))
+
+
 def _located(spark: Any, parts: Sequence[tuple[Sequence[Any], list[str]]]) -> Any:
     """Return an RDD with a partition for each part, and the places that it prefers."""
     from pyspark import RDD
@@ -182,7 +204,8 @@ def _located(spark: Any, parts: Sequence[tuple[Sequence[Any], list[str]]]) -> An
     return RDD(rdd.toJavaRDD(), spark.sparkContext, serializer)
 
 
-def _block_manager(spark: Any) -> Any:
+def block_manager(spark: Any) -> Any:
+    """Return the driver's block manager."""
     return of_environment(spark, "blockManager", "org.apache.spark.storage.BlockManager")
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_provider.spark.jvm.compiled import compiled
-from airflow_provider.spark.jvm.executors import block_managers
+from airflow_provider.spark.jvm.executors import shuffle_servers
 from airflow_provider.spark.jvm.reflection import of_environment
 
 _CHECKSUMS_SINCE = (4, 1)
@@ -25,7 +25,7 @@ class MapStatus:
 
     :ivar index: of the map task, 0 … number of map tasks - 1
     :ivar task: Spark's map id, which names the files
-    :ivar executor: the id of the executor that has them
+    :ivar executor: the id of the executor that has written them; it may have gone where a shuffle service serves them
     :ivar host: of that executor
     :ivar checksum: Spark's checksum of the rows; 0 where Spark computes none
     """
@@ -35,6 +35,11 @@ class MapStatus:
     executor: str
     host: str
     checksum: int
+
+    @property
+    def writer(self) -> tuple[str, str]:
+        """Id and host of the executor."""
+        return self.executor, self.host
 
 
 class MapOutputTracker:
@@ -66,8 +71,8 @@ class MapOutputTracker:
         return {status.index: status.task for status in self.statuses(shuffle)}
 
     def places(self) -> dict[str, Any]:
-        """Return the block managers of the application by executor."""
-        return block_managers(self._spark)
+        """Return by executor the location of map outputs that lie in its directories."""
+        return shuffle_servers(self._spark)
 
     def register_shuffle(self, shuffle: int, maps: int, reducers: int) -> None:
         """Make a shuffle known before the scheduler does."""
@@ -76,7 +81,7 @@ class MapOutputTracker:
     def register(self, shuffle: int, index: int, task: int, place: Any, sizes: Sequence[int], checksum: int) -> None:
         """Make a map output known.
 
-        :param place: the block manager that has its files
+        :param place: what serves its files, see :meth:`places`
         :param sizes: bytes for each reducer
         """
         jvm = self._spark._jvm
@@ -100,7 +105,7 @@ def not_sparks_own_files(spark: Any) -> str:
     for name, what in {
         "spark.io.encryption.enabled": "shuffle files are encrypted with a key of this application",
         "spark.shuffle.push.enabled": "shuffle files are merged by another service",
-        "spark.shuffle.service.enabled": "shuffle files are served by another service",
+        "spark.shuffle.useOldFetchProtocol": "shuffle files have the names of Spark 2",
     }.items():
         if conf.getBoolean(name, False):
             return what

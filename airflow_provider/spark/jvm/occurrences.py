@@ -85,6 +85,10 @@ class Occurrences:
         self._purposes = purposes
         self._counts: Counter[tuple[str, Kind]] = Counter()
         self._times: dict[tuple[str, int], str] = {}
+        self._counted: dict[int, list[tuple[Numbered, int]]] = defaultdict(list)
+        """By the token of its query, each shuffle that was counted, and its number among those of its kind."""
+        self._repeated: set[int] = set()
+        """Tokens of queries that have failed and run again."""
         self._doubts: dict[str, set[Kind]] = defaultdict(set)
         self._told: dict[int, str] = {}
         self._told_by_token: dict[int, str] = {}
@@ -193,9 +197,30 @@ class Occurrences:
         """
         with self.lock:
             if (application, number) not in self._times:
+                if shuffle.turn.token in self._repeated:
+                    raise Uncertain(_because("its query has failed, and runs again"))
                 self._times[application, number] = self.next(shuffle)
                 self._counts[shuffle.what, shuffle.kind] += 1
+                self._counted[shuffle.turn.token].append((shuffle, self._counts[shuffle.what, shuffle.kind]))
             return self._times[application, number]
+
+    def failed(self, execution: Any) -> None:
+        """A query of this thread has failed, and runs again: the next try is the time that this one was.
+
+        :param execution: its ``QueryExecution``; ``None`` for the last query of this thread
+        """
+        with self.lock:
+            if self._queries is None:
+                return
+            token = self._queries.token(execution) if execution is not None else self._queries.failed()
+            if token is None:
+                return
+            self._repeated.add(token)
+            for shuffle, number in reversed(self._counted.pop(token, [])):
+                if self._counts[shuffle.what, shuffle.kind] == number:
+                    self._counts[shuffle.what, shuffle.kind] -= 1
+                else:  # another thread has run one of its kind meanwhile
+                    self._doubts[shuffle.purpose].add(shuffle.kind)
 
     def settle(self, count: Count, *, wait: bool = False) -> None:
         """Count the shuffles of queries that have ended; what cannot be counted makes later ones uncertain.
@@ -225,6 +250,8 @@ class Occurrences:
             self._unsettled.clear()
 
     def _settled(self, query: NotedQuery, count: Count) -> bool:
+        if query.token in self._repeated:
+            return True
         possible = self._possible(query)
         if self._left(query) and len(possible) == 1 and not query.of_stream:
             (purpose,) = possible
@@ -267,7 +294,7 @@ class Occurrences:
         for query in (*self._unsettled, *self._unannounced, *running):
             if (
                 self._first <= query.position < shuffle.turn.position
-                and query.token != shuffle.turn.token
+                and query.token not in (shuffle.turn.token, *self._repeated)
                 and any(kind.may_be(shuffle.kind) for kind in self._left(query))
                 and shuffle.purpose in self._possible(query)
             ):

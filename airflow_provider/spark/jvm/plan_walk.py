@@ -60,13 +60,6 @@ def _tables() -> str:
 
 
 @dataclass(frozen=True)
-class Text:
-    """A text that counts."""
-
-    text: str
-
-
-@dataclass(frozen=True)
 class Open:
     """What follows belongs together, until it is closed.
 
@@ -75,13 +68,6 @@ class Open:
 
     text: str
     order: str = ""
-
-
-class Close:
-    """The end of what was opened last."""
-
-
-CLOSE = Close()
 
 
 @dataclass(frozen=True)
@@ -102,7 +88,8 @@ class Serialized:
     positional: bool
 
 
-Item: TypeAlias = Text | Open | Close | Number | Serialized
+Item: TypeAlias = str | Open | Number | Serialized | None
+"""A text that counts, or one of these; ``None`` closes what was opened last."""
 
 
 class PlanWalk:
@@ -111,12 +98,13 @@ class PlanWalk:
     :param spark: the session
     :param local_data: RDD id → digest of the rows that the script gave to ``createDataFrame``
     :param name_seed: the seed of a sample, ``None`` if there is none yet → what stands for it
+    :param described: a source → the same, if it is opaque with an identity that holds in some attempts
     :ivar serialized: what was put aside: a Java list, serialized
     :ivar count: how many values that are
     :ivar classes: names of all nodes, and of expressions that hold plans
     :ivar sources: what its leaves read, in the order of the plan
     :ivar upstream: tokens of the recovery points that it reads
-    :ivar opaque: why it has no identity
+    :ivar opaque: why it has no identity, beside what its sources say
     :ivar cached: whether it reads what the script has cached
     """
 
@@ -125,10 +113,12 @@ class PlanWalk:
         spark: Any,
         local_data: dict[int, str],
         name_seed: Callable[[int | None], str],
+        described: Callable[[Source], Source],
     ) -> None:
         self._walk = compiled(spark, "PlanWalk", _tables)
         self._local_data = local_data
         self._name_seed = name_seed
+        self._described = described
         self.serialized = b""
         self.count = 0
         self.classes: set[str] = set()
@@ -162,7 +152,7 @@ class PlanWalk:
             elif word == "several":
                 yield Open("several", next(words))
             elif word == "close":
-                yield CLOSE
+                yield None
             elif word == "value":
                 yield Serialized(self.count, next(words) == "1")
                 self.count += 1
@@ -170,32 +160,34 @@ class PlanWalk:
                 yield Number(int(next(words)))
             elif word == "seed":
                 seed = next(words)
-                yield Text(self._name_seed(int(seed) if seed else None))
+                yield self._name_seed(int(seed) if seed else None)
             elif word == "vertex":
                 self.upstream.append(next(words).removeprefix(VERTEX_ALIAS))
             elif word == "cached":
                 self.cached = True
-                yield Text("cached")
+                yield "cached"
             elif word == "unseen":
                 self.opaque.append(f"{next(words)} has a {next(words)}, which recovery does not look at")
             elif word == "files":
-                yield self._source(read_files(words))
+                self.sources.append(read_files(words))
+                yield "source"
             elif word == "source":
                 value, holder = walked.source(looked_at)
                 looked_at += 1
-                yield self._source(_READERS[next(words)](value, holder, self._local_data))
-
-    def _source(self, source: Source) -> Item:
-        self.sources.append(source)
-        if source.opaque:
-            self.opaque.append(source.opaque)
-        return Text("source")
+                self.sources.append(self._described(_READERS[next(words)](value, holder, self._local_data)))
+                yield "source"
 
 
 def vertex_token(spark: Any, node: Any) -> str | None:
     """Return the token of the vertex that a node of a logical plan stands for; ``None`` if it stands for none."""
     alias = compiled(spark, "PlanWalk", _tables).vertexBelow(node)
     return None if alias is None else str(alias).removeprefix(VERTEX_ALIAS)
+
+
+def vertices_read_by(df: Any) -> set[str]:
+    """Return the tokens of all vertices that the plan of a frame reads, directly or not."""
+    found = str(compiled(df.sparkSession, "PlanWalk", _tables).vertices(df._jdf.queryExecution().analyzed()))
+    return {alias.removeprefix(VERTEX_ALIAS) for alias in found.splitlines()}
 
 
 def _order(short: str) -> str:

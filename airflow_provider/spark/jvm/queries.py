@@ -82,6 +82,11 @@ def calls_python(df: Any) -> bool:
     return bool(analyzed(df).containsPattern(patterns.PYTHON_UDF()))
 
 
+def observes(df: Any) -> bool:
+    """Whether somebody waits for metrics of rows of a frame."""
+    return "CollectMetrics" in str(analyzed(df).toString())
+
+
 def current_user(spark: Any) -> str:
     """Return the name for which ``current_user()`` stands."""
     return str(spark._jvm.org.apache.spark.util.Utils.getCurrentUserName())
@@ -121,3 +126,8 @@ class WeakCounts:
         number = int(self._counts.getOrDefault(owner, 0)) + 1
         self._counts.put(owner, number)
         return number
+
+
+def caches_anything(spark: Any) -> bool:
+    """Whether Spark has cached a DataFrame or a table, of whichever session of the application."""
+    return not spark._jsparkSession.sharedState().cacheManager().isEmpty()

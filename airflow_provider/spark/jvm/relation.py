@@ -43,6 +43,16 @@ def data_frame(spark: Any, java_frame: Any) -> DataFrame:
     return DataFrame(java_frame, spark)
 
 
+def renewed(df: DataFrame) -> DataFrame:
+    """Return *df* as a query that has not begun: what has failed of an adaptive plan has failed for good."""
+    return dataset(df.sparkSession, df._jdf.queryExecution().analyzed())
+
+
+def lead(df: DataFrame, other: DataFrame) -> None:
+    """Let a frame that the script holds be the query that another one is."""
+    df._jdf = other._jdf
+
+
 def cached_below(df: DataFrame) -> list[Any]:
     """Return what the script has cached and *df* reads, as Spark's ``InMemoryRelation``."""
     pending, found = [df._jdf.queryExecution().withCachedData()], list[Any]()
@@ -72,16 +82,10 @@ def unsliced(df: DataFrame, ranges: Set[int]) -> DataFrame:
     spark: Any = df.sparkSession
     none = spark._jvm.scala.Option.empty()
 
-    def rebuild(node: Any) -> Any:
-        children = list(items(node.children()))
-        if not children and node.getClass().getSimpleName() == "Range":
-            if int(node.output().head().exprId().id()) not in ranges:
-                return node
-            return node.copy(node.start(), node.end(), node.step(), none, node.output(), node.isStreaming())
-        rebuilt = [rebuild(child) for child in children]
-        if all(new is old for new, old in zip(rebuilt, children, strict=True)):
-            return node
-        return node.withNewChildren(to_seq(spark._jvm, rebuilt))
+    def change(node: Any) -> Any:
+        if node.getClass().getSimpleName() != "Range" or int(node.output().head().exprId().id()) not in ranges:
+            return None
+        return node.copy(node.start(), node.end(), node.step(), none, node.output(), node.isStreaming())
 
     plan = df._jdf.queryExecution().analyzed()
     if not ranges or not any(leaf.getClass().getSimpleName() == "Range" for leaf in items(plan.collectLeaves())):
@@ -89,8 +93,56 @@ def unsliced(df: DataFrame, ranges: Set[int]) -> DataFrame:
     if cached_below(df):  # Spark finds what it has cached by its plan
         return df
     try:
-        rebuilt = rebuild(plan)
+        changed = rebuilt(spark, plan, change)
     except RecursionError:  # a plan of a thousand nodes: it is cut as the script has it
+        return df
+    return df if changed is plan else dataset(spark, changed)
+
+
+def rebuilt(spark: Any, node: Any, change: Callable[[Any], Any]) -> Any:
+    """Return a plan with some of its nodes changed; the same object where none is.
+
+    :param change: returns what is put in the place of a node and all below it; ``None`` to look further down
+    """
+    changed = change(node)
+    if changed is not None:
+        return changed
+    children = list(items(node.children()))
+    new = [rebuilt(spark, child, change) for child in children]
+    if all(child is before for child, before in zip(new, children, strict=True)):
+        return node
+    return node.withNewChildren(to_seq(spark._jvm, new))
+
+
+def apart(df: DataFrame) -> DataFrame:
+    """Return *df* with a plan that has aliases of its own for the vertices that it reads.
+
+    Whoever holds it does not hold what tells that the script can still use them (see ``live_plans``).
+    """
+    spark: Any = df.sparkSession
+    logical, jvm = _logical(spark), spark._jvm
+    identifier = jvm.org.apache.spark.sql.catalyst.AliasIdentifier
+
+    def rebuild(node: Any) -> Any:
+        children = list(items(node.children()))
+        rebuilt = [rebuild(child) for child in children]
+        if node.getClass().getSimpleName() == "SubqueryAlias":
+            name = str(node.identifier().name())
+            if name.startswith(VERTEX_ALIAS):
+                alias = logical.SubqueryAlias(identifier(name, to_seq(jvm, [])), rebuilt[0])
+                alias.copyTagsFrom(node)
+                return alias
+        if all(new is old for new, old in zip(rebuilt, children, strict=True)):
+            return node
+        # withNewChildren would keep the old ones, which are equal.
+        copied = node.withNewChildrenInternal(to_seq(jvm, rebuilt).toVector())
+        copied.copyTagsFrom(node)
+        return copied
+
+    plan = df._jdf.queryExecution().analyzed()
+    try:
+        rebuilt = rebuild(plan)
+    except RecursionError:  # a plan of a thousand nodes: what it reads stays as long as the job runs
         return df
     return df if rebuilt is plan else dataset(spark, rebuilt)
 
@@ -187,37 +239,53 @@ def _logical(spark: Any) -> Any:
     return spark._jvm.org.apache.spark.sql.catalyst.plans.logical
 
 
-def with_sources(df: DataFrame, sources: Mapping[str, Callable[[], DataFrame]]) -> DataFrame:
+def vertex_at(df: DataFrame) -> str | None:
+    """Return the token of the vertex that *df* is; ``None`` if it is none."""
+    return vertex_token(df.sparkSession, df._jdf.queryExecution().analyzed())
+
+
+def vertices_below(df: DataFrame) -> list[str]:
+    """Return the tokens of the vertices that *df* reads, but for those inside of subquery expressions."""
+    spark: Any = df.sparkSession
+    pending, found = [df._jdf.queryExecution().analyzed()], dict[str, None]()
+    while pending:
+        node = pending.pop()
+        token = vertex_token(spark, node)
+        if token is None:
+            pending += items(node.children())
+        else:
+            found[token] = None
+    return list(found)
+
+
+def with_sources(
+    df: DataFrame, sources: Mapping[str, Callable[[], DataFrame]], tokens: Mapping[str, str] | None = None
+) -> DataFrame:
     """Return *df* with other sources below the vertices that it reads.
 
     Vertices inside of subquery expressions keep their source: a plan's expressions are not rebuilt.
 
     :param sources: vertex → makes a DataFrame with the same columns by position, another one at each call
+    :param tokens: vertex → the token of the one that takes its place
     """
     spark: Any = df.sparkSession
     logical = _logical(spark)
 
-    def rebuild(node: Any) -> Any:
+    def change(node: Any) -> Any:
         token = vertex_token(spark, node)
-        if token is not None and vertex_of(token) in sources:
-            alias = node.child()
-            plan = sources[vertex_of(token)]()._jdf.queryExecution().analyzed()
-            inner = logical.SubqueryAlias(alias.identifier(), in_the_place_of(spark, alias.child().output(), plan))
-            return node.withNewChildren(to_seq(spark._jvm, [inner]))
-        children = list(items(node.children()))
-        rebuilt = [rebuild(child) for child in children]
-        if all(new is old for new, old in zip(rebuilt, children, strict=True)):
-            return node
-        return node.withNewChildren(to_seq(spark._jvm, rebuilt))
+        if token is None or vertex_of(token) not in sources:
+            return None
+        alias = node.child()
+        plan = sources[vertex_of(token)]()._jdf.queryExecution().analyzed()
+        identifier = alias.identifier()
+        if tokens and vertex_of(token) in tokens:
+            identifier = identifier.copy(VERTEX_ALIAS + tokens[vertex_of(token)], identifier.qualifier())
+        named = logical.Project(renamed(spark, alias.child().output(), plan.output()), plan)
+        return node.withNewChildren(to_seq(spark._jvm, [logical.SubqueryAlias(identifier, named)]))
 
     plan = df._jdf.queryExecution().analyzed()
-    rebuilt = rebuild(plan)
-    return df if rebuilt is plan else dataset(spark, rebuilt)
-
-
-def in_the_place_of(spark: Any, columns: Any, plan: Any) -> Any:
-    """Return *plan* with its columns under the names and identities of *columns*, which it has by position."""
-    return _logical(spark).Project(renamed(spark, columns, plan.output()), plan)
+    changed = rebuilt(spark, plan, change)
+    return df if changed is plan else dataset(spark, changed)
 
 
 def renamed(spark: Any, columns: Any, given: Any) -> Any:

@@ -22,12 +22,31 @@ def has_member(java_object: Any, name: str) -> bool:
     return name in dir(java_object)
 
 
+class Numbers:
+    """Numbers objects of the JVM in the order in which they are met; one is not another that is equal to it."""
+
+    def __init__(self, spark: Any) -> None:
+        self._met = spark._jvm.java.util.IdentityHashMap()
+
+    def of(self, made: Any) -> int:
+        """Return the number of an object, from 0."""
+        if not self._met.containsKey(made):
+            self._met.put(made, self._met.size())
+        return int(self._met.get(made))
+
+
 def to_seq(jvm: Any, values: list[Any]) -> Any:
     """Return a Scala ``Seq`` of JVM objects."""
     java_list = jvm.java.util.ArrayList()
     for value in values:
         java_list.append(value)
     return jvm.org.apache.spark.api.python.PythonUtils.toSeq(java_list)
+
+
+def sequence_type(spark: Any) -> str:
+    """Return the type that Scala sources of Spark mean by ``Seq``."""
+    version = str(spark._jvm.scala.util.Properties.versionNumberString())
+    return f"scala.collection.{'immutable.Seq' if version.startswith('2.13') else 'Seq'}"
 
 
 def companion(package: Any, name: str) -> Any:

@@ -121,15 +121,10 @@ def shuffle_settings(spark: Any) -> dict[str, str]:
     """Return the settings that decide how map outputs are written, each with the value that is in force."""
     configured = spark.sparkContext._conf  # getConf() copies it, setting by setting
     entries = companion(spark._jvm.org.apache.spark.internal.config, "package")
-    return {
-        "spark.shuffle.compress": configured.get("spark.shuffle.compress", _entry(entries.SHUFFLE_COMPRESS())),
-        "spark.io.compression.codec": configured.get(
-            "spark.io.compression.codec", _entry(entries.IO_COMPRESSION_CODEC())
-        ),
-        "spark.serializer": configured.get("spark.serializer", _entry(entries.SERIALIZER())),
-        "spark.shuffle.manager": configured.get("spark.shuffle.manager", _entry(entries.SHUFFLE_MANAGER())),
-    }
-
-
-def _entry(entry: Any) -> str:
-    return str(entry.defaultValueString())
+    declared = (
+        entries.SHUFFLE_COMPRESS(),
+        entries.IO_COMPRESSION_CODEC(),
+        entries.SERIALIZER(),
+        entries.SHUFFLE_MANAGER(),
+    )
+    return {str(entry.key()): configured.get(entry.key(), str(entry.defaultValueString())) for entry in declared}

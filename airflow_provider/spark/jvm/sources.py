@@ -1,4 +1,8 @@
-"""What a leaf of a plan reads, and in which version: files, tables, rows. What has no version is opaque."""
+"""What a leaf of a plan reads, and in which version: files, tables, rows. What has no version is opaque.
+
+Some of that can be described all the same: which table of which database is asked what, or by which code an RDD is
+made. The description says that two leaves ask for the same, not that they get it.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider.core import explain
 from airflow_provider.core.digest import digest
 from airflow_provider.core.file_set import FileSet
+from airflow_provider.core.redaction import names_a_secret, redacted
 from airflow_provider.spark.jvm.scala import has_member, items
 
 if TYPE_CHECKING:
@@ -29,12 +34,16 @@ class Source:
     :ivar value: the part's value, for people
     :ivar identity: digest over everything that decides its rows
     :ivar opaque: why it has no identity; empty if it has
+    :ivar asked: what it asks for, if it is opaque and that can be described; an RDD is described elsewhere
+    :ivar made: the JVM's object that stands for it in all plans of the script
     """
 
     part: str
     value: str
     identity: str
     opaque: str = ""
+    asked: str = ""
+    made: Any = None
 
 
 def read_files(words: Iterator[str]) -> Source:
@@ -53,13 +62,15 @@ def read_table(table: Any, leaf: Any, local_data: dict[int, str]) -> Source:
     """Return what a table, or a relation of something else than files, reads."""
     if leaf.getClass().getSimpleName() == "DataSourceV2Relation":
         return _table(leaf)
-    return _opaque(f"the source {table.getClass().getSimpleName()} has no version to compare")
+    kind = table.getClass().getSimpleName()
+    asked = _query(table) if kind == "JDBCRelation" else ""
+    return _opaque(f"the source {kind} has no version to compare", asked, table)
 
 
 def read_rows(rdd: Any, leaf: Any, local_data: dict[int, str]) -> Source:
     """Return what an RDD holds: known only of rows that the script gave to ``createDataFrame``."""
     known = local_data.get(int(rdd.id()))
-    return _rows(known) if known else _opaque("an RDD cannot be fingerprinted")
+    return _rows(known) if known else replace(_opaque("an RDD cannot be fingerprinted"), made=rdd)
 
 
 def read_scan(scan: Any, leaf: Any, local_data: dict[int, str]) -> Source:
@@ -68,8 +79,21 @@ def read_scan(scan: Any, leaf: Any, local_data: dict[int, str]) -> Source:
     return _opaque(f"the scan {name} of a table cannot be fingerprinted")
 
 
-def _opaque(reason: str) -> Source:
-    return Source("opaque", "", "opaque", reason)
+def _opaque(reason: str, asked: str = "", made: Any = None) -> Source:
+    return Source("opaque", "", "opaque", reason, asked, made)
+
+
+def _query(relation: Any) -> str:
+    """Return what a relation of JDBC asks: the database, the table or the query, and how it is cut. No secret."""
+    options = _options(relation.jdbcOptions().asProperties())
+    parts = [part.toString() for part in items(relation.parts())]
+    return digest("jdbc", relation.schema().json(), json.dumps(options), *parts)
+
+
+def _options(given: Any) -> list[tuple[str, str]]:
+    """Return the options of a Java map, without those that are secret and without the users and passwords of URLs."""
+    pairs = ((str(entry.getKey()), str(entry.getValue())) for entry in given.entrySet().toArray())
+    return sorted((name.lower(), redacted(value, ())) for name, value in pairs if not names_a_secret(name))
 
 
 def _rows(identity: str) -> Source:
@@ -88,7 +112,9 @@ def _table(leaf: Any) -> Source:
         return _listed(table.fileIndex(), how)
     version = table.version() if has_member(table, "version") else None
     if not version:
-        return _opaque(f"the table {name} of {table.getClass().getSimpleName()} tells no version")
+        kept = _options(leaf.options().asCaseSensitiveMap())
+        asked = digest("table", table.getClass().getName(), str(table.name()), json.dumps(kept))
+        return _opaque(f"the table {name} of {table.getClass().getSimpleName()} tells no version", asked, table)
     identity = digest(table.getClass().getName(), str(table.name()), str(version), options)
     return Source(f"{explain.TABLE} {name}", str(version)[:64], identity)
 

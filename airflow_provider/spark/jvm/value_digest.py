@@ -11,8 +11,9 @@ import hashlib
 import struct
 from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
+from airflow_provider.spark.jvm.class_shapes import ClassShape
 from airflow_provider.spark.jvm.java_stream import (
     JavaArray,
     JavaClass,
@@ -39,22 +40,6 @@ PYTHON_FUNCTION = "org.apache.spark.api.python.SimplePythonFunction"
 LAMBDA = "java.lang.invoke.SerializedLambda"
 
 _Walk: TypeAlias = "Generator[tuple[Value, bool], bytes, bytes]"
-
-
-class Shape(Protocol):
-    """What is asked of a class."""
-
-    @property
-    def lazy(self) -> frozenset[str]:
-        """Fields that keep what was computed."""
-
-    @property
-    def parameters(self) -> tuple[str, ...]:
-        """Parameters of the constructor."""
-
-    @property
-    def lost(self) -> frozenset[str]:
-        """Fields that are set once and not written."""
 
 
 @dataclass
@@ -84,7 +69,7 @@ class ValueDigest:
     :param draw_of: an object → fields that hold a drawn seed, with what stands for it
     """
 
-    def __init__(self, shape_of: Callable[[str], Shape], draw_of: Callable[[JavaObject], dict[str, str]]) -> None:
+    def __init__(self, shape_of: Callable[[str], ClassShape], draw_of: Callable[[JavaObject], dict[str, str]]) -> None:
         self.noted = Noted()
         self._shape_of = shape_of
         self._draw_of = draw_of

@@ -6,7 +6,7 @@ Before that, the command of a write to files is made as its ``saveToV1Source`` m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -25,6 +25,17 @@ def written_through(writer: Any, fill: Callable[[Any], bool]) -> Iterator[None]:
         yield
     finally:
         writer._jwrite = writer._jwrite.unwrapped()
+
+
+def write_other_rows(writer: Any, frame: Any, made: Iterable[tuple[str, Sequence[Any], Mapping[str, Any]]]) -> None:
+    """Let a writer of PySpark write the rows of another frame.
+
+    :param made: how it was set up: names of methods, arguments, named arguments
+    """
+    fresh = type(writer)(frame)
+    for setting, given, named in made:
+        getattr(fresh, setting)(*given, **named)
+    writer._df, writer._jwrite = frame, fresh._jwrite
 
 
 class Writing:

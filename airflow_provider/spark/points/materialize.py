@@ -82,20 +82,27 @@ class _Collector:
     storing: float = 0.0
     _last_line: float = 0.0
 
-    def take(self, key: str, size: int, error: str, seconds: float = 0.0, storing: float = 0.0) -> None:
+    def take(
+        self, key: str, size: int, error: str, seconds: float = 0.0, storing: float = 0.0, again: bool = False
+    ) -> None:
         if error:
             if not self.error:
                 self.error = error
                 self.on_error()
             return
         partition = StoredPartition.from_key(key, size)
-        if partition is None or partition.index in self.stored:
+        if partition is None:
+            return
+        if partition.index in self.stored:
+            if self.stored[partition.index].key != key:
+                self.master.partition_replaced(partition)
             return
         try:
             with self.reporting() as counts:
                 if not counts:
+                    self.master.partition_replaced(partition)
                     return
-                self.master.partition_finished(partition)
+                self.master.partition_finished(partition, again=again)
         except Fenced:
             return  # this driver is being stopped; an error here would only fill its log with Spark's stack traces
         self.stored[partition.index] = partition
@@ -186,8 +193,8 @@ def _writing(context: RecoveryContext, point: RecoveryPoint, collector: _Collect
         reports, cast("AccumulatorParam[list[Any]]", Delivering(collector.take))
     )
 
-    def report(key: str, size: int, error: str, seconds: float, storing: float) -> None:
-        accumulator.add([(key, size, error, seconds, storing)])
+    def report(key: str, size: int, error: str, seconds: float, storing: float, again: bool) -> None:
+        accumulator.add([(key, size, error, seconds, storing, again)])
 
     write = partition_writer(location(context), point.vertex, context.master.epoch, _schema(frame), report)
     return frame.mapInArrow(write, MANIFEST_SCHEMA)

@@ -117,13 +117,14 @@ def partition_writer(
     vertex: str,
     epoch: int,
     schema: bytes,
-    report: Callable[[str, int, str, float, float], None],
+    report: Callable[[str, int, str, float, float, bool], None],
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return the function that stores the partition it is given and yields one row of :data:`MANIFEST_SCHEMA`.
 
     :param schema: Arrow schema, serialised, for partitions without rows
-    :param report: called as ``report(key, bytes, error, seconds, storing)`` in the task, with the seconds it took and
-        those of them that went into encoding and storing; reaches the driver as the task ends
+    :param report: called as ``report(key, bytes, error, seconds, storing, again)`` in the task, with the seconds it
+        took, those of them that went into encoding and storing, and whether Spark has run it before; reaches the driver
+        as the task ends
     """
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -147,7 +148,7 @@ def partition_writer(
             raise failure
         error = str(failure) if failure is not None else ""
         key, seconds = "" if error else partition.key, time.monotonic() - started
-        report(key, partition.bytes, error, seconds, seconds - waited.seconds)
+        report(key, partition.bytes, error, seconds, seconds - waited.seconds, context.attemptNumber() > 0)
         yield pa.RecordBatch.from_pydict({"key": [key], "bytes": [partition.bytes], "error": [error]})
 
     return write

@@ -9,6 +9,8 @@ way: recovery never breaks a job that would have run.
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider.core.errors import ConfigurationError
@@ -19,17 +21,23 @@ from airflow_provider.spark.environment import executors_ready
 from airflow_provider.spark.identity.fingerprint import drawn_in_cache, fingerprint
 from airflow_provider.spark.identity.recovery_point import RecoveryPoint
 from airflow_provider.spark.jvm.queries import is_classic, schema_of
-from airflow_provider.spark.jvm.relation import as_vertex, unsliced
+from airflow_provider.spark.jvm.relation import apart, as_vertex, cached_below, unsliced
 from airflow_provider.spark.jvm.session_settings import active_session
 from airflow_provider.spark.points.materialize import NotStored
+from airflow_provider.spark.points.pinned_sources import SourceReset, is_outdated
 from airflow_provider.spark.points.reading import read_partitions
+from airflow_provider.spark.points.releasing import released_meanwhile
 from airflow_provider.spark.points.restarting import compute, up_to_date
 from airflow_provider.spark.types import refusal
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pyspark.sql import DataFrame
 
+    from airflow_provider.core.partitions import StoredPartition
     from airflow_provider.spark.context import RecoveryContext
+    from airflow_provider.spark.identity.fingerprint import Fingerprint
 
 log = logging.getLogger(__name__)
 
@@ -42,30 +50,71 @@ def recover(
     if not isinstance(version, str):
         raise ConfigurationError(f"checkpoint({name!r}) got the version {version!r}.", remedy="A version is a text.")
     context.master.check()
-    df = up_to_date(context, df)
+    while True:
+        try:
+            return _recover(context, df, name, version, deterministic)
+        except SourceReset:
+            context.master.check()
+
+
+def _recover(
+    context: RecoveryContext, asked: DataFrame, name: str, version: str, deterministic: bool | None
+) -> DataFrame:
+    """Come to a recovery point once.
+
+    :raises SourceReset: a source that it reads was pinned anew meanwhile
+    """
+    resets = context.application.resets
+    df = up_to_date(context, asked)
     reason = _reason_never_to_store(context, df)
     if reason:
         return _skip(context, df, name, reason)
     identity = fingerprint(df, context, version)
-    if identity.opaque:
+    unversioned = _only_unversioned(context, identity)
+    if identity.opaque and not unversioned:
         return _skip(
             context,
             df,
             name,
             f"a retry could not tell whether it is the same: {'; '.join(identity.opaque)}. If you can tell, say so: "
-            f'checkpoint(df, {name!r}, version="…")',
+            f'checkpoint(df, {name!r}, version="…"), or for the whole job the option source_version',
         )
+    given = name
     name, vertex = context.identify(name, identity.digest)
     not_deterministic = {
         None: identity.not_deterministic,
         True: (),
         False: (*identity.not_deterministic, "the script says that it is not deterministic"),
     }[deterministic]
+    not_deterministic = (*not_deterministic, *unversioned)
     with active_session(df.sparkSession):
         df = unsliced(df, context.application.ranges)
-        point = RecoveryPoint(df, name, vertex, identity, not_deterministic)
+        point = RecoveryPoint(df, name, vertex, identity, not_deterministic, resets, unversioned)
+        again = _no_longer_outdated(context, point)
+        if context.application.sources:  # only what comes behind one may read it
+            context.application.again[vertex] = partial(recover, context, asked, given, version, deterministic)
         reason = _reason_not_to_store_now(context, df)
-        return _unstored(context, point, reason) if reason else _go_on_from(context, point)
+        if reason:
+            return _unstored(context, point, reason)
+        made = _go_on_from(context, point)
+        if again and vertex in context.done:
+            context.application.recomputed.add(vertex)
+        return made
+
+
+def _no_longer_outdated(context: RecoveryContext, point: RecoveryPoint) -> bool:
+    """Let a vertex count again whose files are there once more as they were; whether it is one.
+
+    :raises SourceReset: its identity is that of a listing which another thread has replaced meanwhile
+    """
+    application, vertex = context.application, point.vertex
+    with context.failing_over:
+        outdated = vertex in application.outdated
+        if outdated and point.resets != application.resets:
+            raise SourceReset
+        application.outdated.discard(vertex)
+        application.renewed.pop(vertex, None)
+    return outdated
 
 
 def _require_classic(df: Any, name: Any) -> None:
@@ -115,14 +164,17 @@ def _unstored(context: RecoveryContext, point: RecoveryPoint, reason: str) -> Da
 def _go_on_from(context: RecoveryContext, point: RecoveryPoint) -> DataFrame:
     """Reuse, complete or compute the vertex; return a DataFrame that reads it."""
     master = context.master
-    context.application.points[point.vertex] = point
+    held = apart(point.df) if point.fingerprint.upstream else point.df  # it does not keep what it reads from going
+    context.application.points[point.vertex] = replace(point, df=held)
     context.executions.wait_until_ended([point.vertex])  # another thread may compute it
     with context.failing_over:  # no restart may give up what is reused here
+        if is_outdated(context, point):
+            raise SourceReset
         known = master.vertex(point.vertex)
         if known is not None and known.finished and point.vertex in context.done:
             return _reading(context, point)
         survivors = master.survivors(point.vertex)
-        drawn = _drawn_anew(context, point) if known is not None and survivors else ""
+        drawn = _drawn_anew(context, point, survivors) if known is not None and survivors else ""
         if drawn:
             log.info("%s: what is stored is not used: %s", point.title, drawn)
             master.partitions_reset(point.vertex, (), drawn)
@@ -137,7 +189,8 @@ def _go_on_from(context: RecoveryContext, point: RecoveryPoint) -> DataFrame:
                 context.done[point.vertex] = survivors
                 return _reading(context, point)
     if known is not None and known.initialized.deterministic and master.optional(point.vertex):
-        log.info("%s: partly lost, but all that reads it is finished; computed only if needed", point.title)
+        state = "released" if known.released else "partly lost, but all that reads it is finished"
+        log.info("%s: %s; computed only if needed", point.title, state)
         context.application.left.add(point.vertex)
         return as_vertex(point.df, point.df, point.vertex)
     context.application.left.discard(point.vertex)
@@ -145,17 +198,31 @@ def _go_on_from(context: RecoveryContext, point: RecoveryPoint) -> DataFrame:
     if because:
         log.info("%s is computed again, because %s", point.title, "; ".join(because))
     try:
-        compute(context, point, because)
+        with released_meanwhile(context, point):
+            compute(context, point, because)
     except NotStored as error:
         return _unstored(context, point, str(error))
     return _reading(context, point)
 
 
-def _drawn_anew(context: RecoveryContext, point: RecoveryPoint) -> str:
-    """Say why what earlier attempts have stored does not fit to what this one draws; empty text if it does.
+def _only_unversioned(context: RecoveryContext, identity: Fingerprint) -> tuple[str, ...]:
+    """Return the sources that tell no version, if nothing else keeps *identity* from being one, and a later attempt can
+    tell whether it is an automatic retry: then what was finished is kept whole, as it was read.
+    """
+    same = identity.unversioned if set(identity.opaque) <= set(identity.unversioned) else ()
+    return same if context.master.tells_retries else ()
+
+
+def _drawn_anew(context: RecoveryContext, point: RecoveryPoint, survivors: Mapping[int, StoredPartition]) -> str:
+    """Say why what earlier attempts have stored does not fit to what this one draws or reads; empty text if it does.
 
     A frame that the script has cached has one value in an attempt, for all that reads it.
     """
+    if point.unversioned:
+        if cached_below(point.df):
+            return f"it was made of a cached frame that this attempt reads anew ({'; '.join(point.unversioned)})"
+        if not context.master.only_retried_since(min(partition.epoch for partition in survivors.values())):
+            return f"this attempt is no automatic retry of the one that stored it, and {'; '.join(point.unversioned)}"
     reasons = drawn_in_cache(point.df, context) if point.not_deterministic else ()
     return f"it was made of a cached frame that this attempt draws anew ({'; '.join(reasons)})" if reasons else ""
 
@@ -179,10 +246,13 @@ def _because(context: RecoveryContext, point: RecoveryPoint) -> tuple[str, ...]:
 
 
 def _reading(context: RecoveryContext, point: RecoveryPoint) -> DataFrame:
-    stored = context.done[point.vertex]
-    vertex = context.master.vertex(point.vertex)
-    deterministic = vertex is not None and vertex.initialized.deterministic
-    token = point.vertex
-    if not deterministic:
-        token += f"@{incarnation(partition.key for partition in stored.values())}"
-    return as_vertex(point.df, read_partitions(context, point, stored), token)
+    with context.failing_over:  # nothing releases it before its frame is known
+        stored = context.done[point.vertex]
+        vertex = context.master.vertex(point.vertex)
+        deterministic = vertex is not None and vertex.initialized.deterministic
+        token = point.vertex
+        if not deterministic:
+            token += f"@{incarnation(partition.key for partition in stored.values())}"
+        frame = as_vertex(point.df, read_partitions(context, point, stored), token)
+        context.application.plans.follow(point.vertex, frame)
+        return frame

@@ -1,29 +1,32 @@
-"""Compute a vertex, and fail over inside the application when that fails.
+"""Compute a vertex, and fail over inside the application when that fails, or an action does.
 
 A failed Spark job is answered as Flink answers a failed task: its causes are classified, the restart strategy is asked,
 running jobs of the region are cancelled, and after the delay the region runs again. What was stored before the failure
 is kept. Stored partitions that turned out missing or damaged are computed again by their own vertex, and the plans that
-read them are led to the new ones. What cannot be fixed here fails the attempt; then it is up to Airflow's retry.
+read them are led to the new ones. A source of which pinned files are gone is pinned anew, and what reads it has another
+identity then. What cannot be fixed here fails the attempt; then it is up to Airflow's retry.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from airflow_provider.core.causes import causes, one_line, unreadable_partitions
-from airflow_provider.core.errors import Fenced
+from airflow_provider.core.errors import Fenced, RecoveryError, ResetFailed
 from airflow_provider.core.executions import ExecutionState, ExecutionVersion
-from airflow_provider.core.failover import FailureHandlingResult
+from airflow_provider.core.failover import ACTION, FailureHandlingResult
+from airflow_provider.core.failure import file_gone
 from airflow_provider.core.partitions import StoredPartition
 from airflow_provider.core.vertex_token import vertex_of
-from airflow_provider.spark.jvm.relation import with_sources
+from airflow_provider.spark.jvm.relation import vertex_at, vertices_below, with_sources
 from airflow_provider.spark.points.materialize import Materialized, NotStored, materialize, tag_of
+from airflow_provider.spark.points.pinned_sources import Resets, SourceReset, is_outdated, read_by, reset, to_reset
 from airflow_provider.spark.points.reading import read_partitions
 
 if TYPE_CHECKING:
@@ -46,6 +49,7 @@ def compute(context: RecoveryContext, point: RecoveryPoint, because: tuple[str, 
 
     :param because: why the vertex is not the one that was stored earlier
     :raises NotStored: the store failed; nothing is wrong with the job itself
+    :raises SourceReset: files of a source are gone, which was pinned anew
     :raises Exception: what the last try failed with, if nothing may be restarted any more
     """
     point = _with_what_was_left(context, point)
@@ -54,6 +58,8 @@ def compute(context: RecoveryContext, point: RecoveryPoint, because: tuple[str, 
     """Whether another thread may have computed it meanwhile."""
     while True:
         with context.failing_over:  # a restart makes what it has cancelled, and nobody else does
+            if is_outdated(context, point):
+                raise SourceReset
             if elsewhere and executions.state(vertex) is ExecutionState.FINISHED:
                 return
             if elsewhere and vertex in refused:
@@ -81,10 +87,13 @@ def compute(context: RecoveryContext, point: RecoveryPoint, because: tuple[str, 
             with context.failing_over:
                 if executions.state(vertex) is ExecutionState.FINISHED:
                     return  # a restart in another thread was first, and has computed it
-                result = _handle(context, point, error)
+                result = _handle(context, vertex, point.title, error)
                 if not result.can_restart:
                     refused[vertex] = error
                     raise
+                if resets := to_reset(context, point.df) if file_gone(causes(error)) else {}:
+                    _pin_anew(context, resets, result.delay)
+                    raise SourceReset from error
                 _restart(context, result)
             point = replace(point, df=up_to_date(context, point.df))
             continue
@@ -120,19 +129,78 @@ def _with_what_was_left(context: RecoveryContext, point: RecoveryPoint) -> Recov
 def up_to_date(context: RecoveryContext, df: DataFrame) -> DataFrame:
     """Return *df* so that it reads the partitions that vertices have now, after some were computed again."""
     application = context.application
+    if application.outdated:
+        df = _renewed(context, df)
     if not application.recomputed:
         return df
     return with_sources(
         df,
         {
             vertex: partial(read_partitions, context, application.points[vertex], context.done[vertex])
-            for vertex in tuple(application.recomputed)
+            for vertex in application.recomputed - application.outdated
         },
     )
 
 
-def _handle(context: RecoveryContext, point: RecoveryPoint, error: Exception) -> FailureHandlingResult:
-    """Give up what cannot be read any more, and decide what to restart; says so in the log and the event store."""
+def _renewed(context: RecoveryContext, df: DataFrame) -> DataFrame:
+    """Return *df* with what has taken the place of outdated vertices, which is computed first."""
+    tokens: dict[str, str] = {}
+    sources: dict[str, Callable[[], DataFrame]] = {}
+    application = context.application
+    for old in {vertex_of(token) for token in vertices_below(df)} & application.outdated:
+        new = old
+        while new in application.outdated:
+            if new not in application.renewed:
+                token = vertex_at(application.again[new]())
+                if token is None:
+                    raise ResetFailed(
+                        f"{application.points[new].title} has read files that are gone, and cannot be led to others.",
+                        remedy="A retry starts from the top.",
+                    )
+                application.renewed[new] = token
+            tokens[old] = application.renewed[new]
+            new = vertex_of(tokens[old])
+        sources[old] = partial(_rows, context, new)
+    return with_sources(df, sources, tokens) if sources else df
+
+
+def _rows(context: RecoveryContext, vertex: str) -> DataFrame:
+    """Return what holds the rows of a vertex, by position: its plan, if it could not be stored."""
+    point, stored = context.application.points[vertex], context.done.get(vertex)
+    return read_partitions(context, point, stored) if stored is not None else point.df
+
+
+def fail_over(context: RecoveryContext, action: str, title: str, error: Exception) -> bool:
+    """Answer the failure of an action; whether it is to run again, now.
+
+    What is waited for without a vertex to compute lets other threads fail over meanwhile.
+
+    :param action: what stands for it in the place of a vertex
+    :raises RecoveryError: this attempt does not own the job any more
+    """
+    with context.failing_over:
+        result = _handle(context, action, title, error)
+        if not result.can_restart:
+            return False
+        if len(result.vertices_to_restart) > 1:
+            try:
+                _restart(context, result)
+            except RecoveryError:
+                raise
+            except Exception as problem:  # noqa: BLE001 - the action's own failure is what the script is told
+                log.error("%s is not restarted: %s", title, one_line(problem))
+                return False
+            return True
+        seconds = result.delay
+    _wait(context, seconds)
+    return True
+
+
+def _handle(context: RecoveryContext, failed: str, title: str, error: Exception) -> FailureHandlingResult:
+    """Give up what cannot be read any more, and decide what to restart; says so in the log and the event store.
+
+    :param failed: a vertex or an action
+    """
     master = context.master
     master.check()
     lost = {
@@ -141,34 +209,54 @@ def _handle(context: RecoveryContext, point: RecoveryPoint, error: Exception) ->
         if (partition := StoredPartition.from_key(key, 0)) and master.give_up(partition)
     }
     application = context.application
-    reached = [vertex for vertex in list(application.points) if vertex not in application.left]
-    result = master.failed_vertex(point.vertex, one_line(error), causes(error), lost, reached)
+    reached = [v for v in list(application.points) if v not in application.left and v not in application.outdated]
+    result = master.failed_vertex(failed, one_line(error), causes(error), lost, reached)
     if result.refused:
-        log.error("%s failed: %s. It is not restarted: %s.", point.title, result.error.rstrip("."), result.refused)
+        log.error("%s failed: %s. It is not restarted: %s.", title, result.error.rstrip("."), result.refused)
     else:
-        names = ", ".join(repr(context.application.points[vertex].name) for vertex in result.vertices_to_restart)
         log.warning(
             "%s failed: %s. Restarting %s in %.1f s (failure %d of this job).",
-            point.title,
+            title,
             result.error.rstrip("."),
-            names,
+            ", ".join(_called(context, vertex) for vertex in result.vertices_to_restart),
             result.delay,
             result.memory.failures,
         )
     return result
 
 
+def _called(context: RecoveryContext, failed: str) -> str:
+    """Return what the log calls a vertex or an action."""
+    point, known = context.application.points.get(failed), context.master.vertex(failed)
+    if point is not None:
+        return repr(point.name)
+    return failed.removeprefix(ACTION) if known is None else repr(known.initialized.name)
+
+
 def _restart(context: RecoveryContext, result: FailureHandlingResult) -> None:
-    """Cancel what still runs of the region, wait, and compute what the failed vertex reads; itself it comes last."""
+    """Cancel what still runs of the region, wait, and compute its recovery points, but for what has failed: that comes
+    last. Shuffles run again with the queries that need them.
+    """
+    application = context.application
     _cancel(context, result.vertices_to_restart)
     _wait(context, result.delay)
     if context.master.request.options.failover_strategy == "full":
         for vertex in result.vertices_to_restart:
-            context.master.start_over(vertex, "restarted after a failure; the failover strategy is full")
+            if context.master.vertex(vertex) is not None:
+                context.master.start_over(vertex, "restarted after a failure; the failover strategy is full")
+        if context.shuffles is not None:
+            context.shuffles.give_up(set(result.vertices_to_restart))
     for vertex in result.vertices_to_restart:
-        if vertex != result.failed:
-            compute(context, context.application.points[vertex])
-            context.application.recomputed.add(vertex)
+        if vertex != result.failed and vertex in application.points:
+            compute(context, application.points[vertex])
+            application.recomputed.add(vertex)
+
+
+def _pin_anew(context: RecoveryContext, resets: Resets, delay: float) -> None:
+    """Cancel what still runs of all that reads these sources, wait, and pin them anew."""
+    _cancel(context, read_by(context, list(resets)))
+    _wait(context, delay)
+    reset(context, resets)
 
 
 def _cancel(context: RecoveryContext, vertices: Collection[str]) -> None:

@@ -95,20 +95,30 @@ class Restored:
 
 
 def store_map_output(
-    store: PartitionStore, dirs: LocalDirs, output: MapOutput, place: Place, written: Written, seconds: float
+    store: PartitionStore,
+    dirs: LocalDirs,
+    output: MapOutput,
+    place: Place,
+    written: Written,
+    seconds: float,
+    left: LocalDirs | None = None,
 ) -> StoredPartition | None:
     """Store one map output; ``None`` if its files are not here, or not whole.
 
+    :param dirs: of the executor that this runs on
     :param place: under which name
     :param seconds: what its task took
+    :param left: the directories that its files are in, if they are those of an executor that has gone: nothing else may
+        be put there, because what is no shuffle file is deleted
     :raises RecoveryError: the store refused it
     """
-    data = dirs.file(output.data)
+    files = left or dirs
+    data = files.file(output.data)
     try:
-        offsets = _offsets(dirs.file(output.index).read_bytes())
+        offsets = _offsets(files.file(output.index).read_bytes())
         if offsets[-1] and data.stat().st_size != offsets[-1]:
             return None
-        checksums = _checksums(dirs.file(output.checksums), data, offsets)
+        checksums = _checksums(files.file(output.checksums), data, offsets)
         with scratch_folder(dirs.paths[0]) as folder:
             path = folder / "map-output"
             description = _describe(offsets, checksums, written)

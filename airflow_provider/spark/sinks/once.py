@@ -4,6 +4,9 @@ Skipped is only what is certain to be the same and to be whole: the identity of 
 DataFrame, target, format, mode, options, partitioning, and which of several such writes of the script it is), the
 event that its commit had returned is in the store, and all files of that commit are still there, unchanged. What is
 about to be written is remembered before, so that a later attempt can take back what a killed one has left.
+
+A write whose Spark job fails is made again in the same attempt, as the restart strategy says, if its commit protocol
+has not asked to commit. Only what is watched can tell.
 """
 
 from __future__ import annotations
@@ -22,15 +25,18 @@ from airflow_provider.core.faults import AFTER_SINK_COMMIT, fault_point
 from airflow_provider.core.unfinished_write import READS, REPEATED, UNKNOWN, WRITTEN, AddedRows, UnfinishedWrite
 from airflow_provider.spark.calls import Call, Kind, Proceed, Stages
 from airflow_provider.spark.jvm.commands import WritingCommand, changed_in_place
-from airflow_provider.spark.jvm.output import output_files
 from airflow_provider.spark.jvm.pending_output import PendingOutput
 from airflow_provider.spark.jvm.write_commands import no_rows
+from airflow_provider.spark.points.releasing import given_out
+from airflow_provider.spark.points.restarted_actions import with_restarts
 from airflow_provider.spark.sinks.rdd_sinks import RddSinks
-from airflow_provider.spark.sinks.sink_identity import Sink, SinkIdentity, is_there
+from airflow_provider.spark.sinks.sink_identity import Sink, SinkIdentity, files_there, is_there
+from airflow_provider.spark.sinks.tries import Rows, Tries
 from airflow_provider.spark.sinks.unknown_sinks import UnknownSinks
 
 if TYPE_CHECKING:
     from airflow_provider.spark.context import RecoveryContext
+    from airflow_provider.spark.jvm.commit_gate import Watched
     from airflow_provider.spark.sinks.take_back import OutputAttempt
 
 log = logging.getLogger(__name__)
@@ -90,12 +96,25 @@ class SinksOnce:
     def _write(self, call: Call, proceed: Proceed) -> Any:
         writer, name, args, kwargs = call.owner, call.name, call.args, dict(call.kwargs)
         spark, made = writer._df.sparkSession, getattr(writer, _MADE, ())
+        rows = Rows.of_writer(self._context, writer, made)
+        self._guarded(lambda: rows.renew and rows.renew())
+
+        def sink_of() -> Sink | None:
+            found = None
+            try:
+                found = self._identity.of_writer(writer, made, name, args, kwargs)
+                return found
+            finally:
+                if found is None:  # each attempt writes it
+                    given_out(self._context, writer._df)
+
         return self._once(
             spark,
-            lambda: self._identity.of_writer(writer, made, name, args, kwargs),
+            sink_of,
             lambda failed: self._identity.unknown_writer(spark, made, name, args, kwargs, files=failed),
             proceed,
             lambda _: None,
+            rows,
         )
 
     def _sql(self, call: Call, proceed: Proceed) -> Any:
@@ -123,16 +142,17 @@ class SinksOnce:
             lambda failed: f"table {command.table}" if failed and command.adds else "",
             proceed,
             no_rows,
+            Rows(lambda: query),
         )
 
     def _commands(self, spark: Any, commands: Sequence[WritingCommand], text: str, proceed: Proceed) -> Any:
         """Run a statement; of one with several commands, those that an earlier attempt has not brought to their end."""
-        left: list[WritingCommand] = []
+        left: dict[int, WritingCommand] = {}
 
         def run() -> Any:
             if len(left) == len(commands):
                 return proceed()
-            for command in left:  # what the statement's own call would pass on its way to Spark
+            for command in left.values():  # what the statement's own call would pass on its way to Spark
                 self._context.master.check_now()
                 command.run()
             return no_rows(spark)
@@ -144,7 +164,7 @@ class SinksOnce:
             what = (text,) if len(commands) == 1 else (text, str(number))
 
             def write() -> Any:
-                left.append(command)
+                left[number] = command
                 return step(number + 1)
 
             return self._once(
@@ -153,6 +173,7 @@ class SinksOnce:
                 lambda failed: f"table {command.table}" if failed and command.adds else "",
                 write,
                 lambda _: step(number + 1),
+                Rows(command.query) if len(commands) == 1 else None,
             )
 
         return step(0)
@@ -164,12 +185,14 @@ class SinksOnce:
         unknown_of: Callable[[bool], str],
         write: Callable[[], Any],
         left_out: Callable[[Any], Any],
+        rows: Rows | None,
     ) -> Any:
         """Write, unless that was done.
 
         :param unknown_of: where rows are added that nobody can look for, if it is no sink; it is told whether
             that could not be found out
         :param left_out: what the script gets instead
+        :param rows: ``None`` for what is not made again if it fails
         """
         self._guarded(lambda: self._output.prepare(spark))
         sink, failure = self._tried(sink_of)
@@ -180,7 +203,7 @@ class SinksOnce:
             return self._unknown.write(spark, unknown, write, untold) if unknown else write()
         if sink.mode == "append" and self._guarded(lambda: not sink.place.locate() and not sink.place.new()):
             return self._unknown.write(spark, sink.place.target, write)
-        before, failure = self._tried(lambda: self._files(spark, sink))
+        before, failure = self._tried(lambda: files_there(spark, sink.place))
         if sink.repeated:
             self._guarded(lambda: self._say_repeated(sink))
         elif before is not None:
@@ -190,16 +213,21 @@ class SinksOnce:
         if before is not None:
             before, remaining = self._tried(functools.partial(self._without_remains, spark, sink, before))
             failure = failure or remaining
-        untold = self._in_doubt(sink, failure)
+        untold = self._in_doubt(spark, sink, failure)
         if untold:
-            write = functools.partial(self._unknown.write, spark, sink.title, write, untold)
-        with ExitStack() as stack:
-            if before is not None:
-                self._guarded(lambda: self._begin(spark, sink, before, stack))
-            stack.enter_context(self._context.purposes.serving(sink.coordinator))
-            result = write()
+            write, rows = functools.partial(self._unknown.write, spark, sink.title, write, untold), None
+        tries = Tries(self._context, self._output, spark, sink, rows, before)
+
+        def make() -> Any:
+            with ExitStack() as stack:
+                if tries.before is not None:
+                    tries.watched = self._guarded(lambda: self._begin(spark, sink, tries, stack))
+                stack.enter_context(self._context.purposes.serving(sink.coordinator))
+                return write()
+
+        result = with_restarts(self._context, tries.action(), make)
         fault_point(AFTER_SINK_COMMIT)
-        self._guarded(lambda: self._returned(spark, sink, before))
+        self._guarded(lambda: self._returned(spark, sink, tries))
         return result
 
     def _say_repeated(self, sink: Sink) -> None:
@@ -219,14 +247,14 @@ class SinksOnce:
         else:
             log.info("sink %s is written by each attempt: %s", sink.title, sink.repeated)
 
-    def _begin(self, spark: Any, sink: Sink, before: list[OutputFile], stack: ExitStack) -> None:
-        """Remember that it is about to be written, and watch it until *stack* is left."""
+    def _begin(self, spark: Any, sink: Sink, tries: Tries, stack: ExitStack) -> Watched | None:
+        """Remember that it is about to be written, and watch it until *stack* is left; ``None`` if nobody can."""
         location = sink.place.locate()
         creates = not location
         location = location or sink.place.new()
         if not location:  # a table of which only Spark knows where it is
             self._remember(sink, "BEGUN", {})
-            return
+            return None
         gate = self._context.commit_gate(spark)
         write = UnfinishedWrite(
             title=sink.title,
@@ -234,18 +262,19 @@ class SinksOnce:
             number=self._output.number,
             location=location,
             existed=PendingOutput(spark, location, self._output.number).exists(),
-            before=listing_digest(before),
+            before=listing_digest(tries.before or ()),
             mode=sink.mode,
             table=sink.place.table,
             creates=creates,
             repeated=bool(sink.repeated),
             of_a_batch=sink.of_a_batch,
             reads=sink.reads,
+            failed=tries.failed,
         )
         master, begun = self._context.master, [write]
         if gate is None:
             master.remember(sink.coordinator, write.to_state())
-            return
+            return None
         master.note(sink.coordinator, write.to_state())
 
         def began(name: str) -> None:
@@ -256,7 +285,7 @@ class SinksOnce:
             else:
                 master.remember_first(sink.coordinator, state)
 
-        stack.enter_context(gate.watching(location, began, master.check_now))
+        return stack.enter_context(gate.watching(location, began, master.check_now))
 
     def _guarded(self, do: Callable[[], Any]) -> Any:
         """Return what *do* returns, ``None`` where it fails: then the output is written as it always is."""
@@ -272,26 +301,26 @@ class SinksOnce:
             log.info("Whether an output was written already cannot be told: %s", one_line(error))
             return None, one_line(error)
 
-    def _in_doubt(self, sink: Sink, failure: str) -> str:
+    def _in_doubt(self, spark: Any, sink: Sink, failure: str) -> str:
         """Return why it cannot be told whether the rows that a write adds are there already; empty text if it can.
 
         :param failure: why what is there could not be looked at; empty text if it could
         """
-        known = self._context.master.coordinator(sink.coordinator)
-        if sink.mode != "append" or known is None:
+        master = self._context.master
+        known = master.coordinator(sink.coordinator)
+        if sink.mode != "append":
             return ""
+        lost = self._unknown.lost(spark, known)
+        if known is None:
+            return lost
         attempt = known.get("attempt")
         if known.get("unnamed"):
             return "an attempt died while it wrote, and whether files that have come since are its own cannot be told"
-        if attempt == self._context.master.epoch:
+        if attempt == master.epoch:
             return ""  # which has taken them back
         if not failure and known.get("status") == UNKNOWN:
             return f"attempt {attempt} has written it, and its files cannot be told from those of others"
-        return _untold(failure)
-
-    def _files(self, spark: Any, sink: Sink) -> list[OutputFile]:
-        location = sink.place.locate()
-        return output_files(spark, location) if location else []
+        return _untold(failure) or lost
 
     def _written(self, spark: Any, sink: Sink, now: list[OutputFile]) -> bool:
         """Whether an earlier attempt has written it, and it is there as that attempt left it."""
@@ -332,10 +361,11 @@ class SinksOnce:
             target.remove_target()
         if removed:
             log.info("sink %s: %d files of that write were left; they are removed", sink.title, removed)
-        return self._files(spark, sink)
+        return files_there(spark, sink.place)
 
-    def _returned(self, spark: Any, sink: Sink, before: list[OutputFile] | None) -> None:
+    def _returned(self, spark: Any, sink: Sink, tries: Tries) -> None:
         """Remember what was written, now that Spark says that it is committed."""
+        before = tries.before
         if before is None:
             known = self._context.master.coordinator(sink.coordinator)
             if sink.repeated:
@@ -343,7 +373,7 @@ class SinksOnce:
             elif sink.mode == "append" and (known is None or Commit.from_state(known) is None):
                 self._remember(sink, UNKNOWN, {})
             return
-        now = self._files(spark, sink)
+        now = tries.without_late_files(files_there(spark, sink.place))
         self._meets(sink, now)
         write = UnfinishedWrite.from_state(self._context.master.coordinator(sink.coordinator))
         commit: Commit | None

@@ -18,6 +18,7 @@ from airflow_provider.spark.jvm.execution import micro_batch
 from airflow_provider.spark.jvm.output import (
     FILE_FORMATS,
     new_table_location,
+    output_files,
     path_exists,
     qualified,
     qualified_table,
@@ -26,6 +27,7 @@ from airflow_provider.spark.jvm.output import (
 )
 
 if TYPE_CHECKING:
+    from airflow_provider.core.committed_output import OutputFile
     from airflow_provider.spark.context import RecoveryContext
     from airflow_provider.spark.identity.fingerprint import Fingerprint
 
@@ -232,6 +234,12 @@ def _given(made: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) 
         format_ = name
         mode = str((second if name != "text" else None) or kwargs.get("mode") or mode)
     return {"mode": mode.lower(), "format": format_.lower(), "target": str(first or path or ""), "path": path}
+
+
+def files_there(spark: Any, place: Place) -> list[OutputFile]:
+    """Return the files where a write goes, none if there is no such place."""
+    location = place.locate()
+    return output_files(spark, location) if location else []
 
 
 def is_there(spark: Any, place: Place) -> bool:

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider.core.causes import one_line
 from airflow_provider.core.committed_output import Commit, listing_digest, write_of
 from airflow_provider.core.errors import Fenced
+from airflow_provider.core.loss import may_be_outdated
 from airflow_provider.core.unfinished_write import (
     READS,
     REPEATED,
@@ -123,12 +124,26 @@ class OutputAttempt:
             removed,
             rows.attempt,
         )
-        reads = (self._master.coordinator(name) or {}).get(READS, [])
-        self._master.remember(name, {"status": TAKEN_BACK, "attempt": self._master.epoch, READS: reads})
+        known = self._master.coordinator(name) or {}
+        lost = may_be_outdated(self._master.graph.coordinators, known)
+        state = {"status": TAKEN_BACK, "attempt": self._master.epoch, "unnamed": bool(lost) and own != files}
+        self._master.remember(name, {**state, READS: known.get(READS, [])})
+
+    def remove_failed(self, spark: Any, write: UnfinishedWrite) -> None:
+        """Remove what a write of this attempt has left whose job has failed, before it is made again."""
+        pending, names = PendingOutput(spark, write.location, write.number), {*write.writes, *write.failed}
+        removed = pending.remove_files(
+            path for path, _, _ in output_files(spark, write.location) if write_of(path) in names
+        )
+        pending.remove(names)
+        if not write.existed:
+            pending.remove_target()
+        log.info("sink %s: %d files of the write that failed removed before it is made again", write.title, removed)
 
     def _take_back(self, spark: Any, name: str, write: UnfinishedWrite) -> None:
         pending = PendingOutput(spark, write.location, write.number)
         names = set(write.writes) if write.watched else {*write.writes, *pending.writes()} - self._committed_writes()
+        names.update(write.failed)
         files = output_files(spark, write.location)
         own = [file for file in files if write_of(file[0]) in names]
         exists = bool(write.table) and table_exists(spark, write.table)
@@ -154,7 +169,10 @@ class OutputAttempt:
                 write.attempt,
                 " and ".join([f"{removed} of its files", *(["its pending tasks"] if was_pending else [])]),
             )
-        unnamed = write.mode == "append" and not (write.watched or names) and listing_digest(files) != write.before
+        lost = may_be_outdated(self._master.graph.coordinators, {"attempt": write.attempt})
+        others = [file for file in files if file not in own]
+        told = (write.watched or names) and not lost
+        unnamed = write.mode == "append" and not told and listing_digest(others) != write.before
         state = {"status": TAKEN_BACK, "attempt": self._master.epoch, "unnamed": unnamed, READS: list(write.reads)}
         self._master.remember(name, state)
 

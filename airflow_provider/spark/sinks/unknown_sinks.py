@@ -17,6 +17,7 @@ from airflow_provider.core.committed_output import DOUBT
 from airflow_provider.core.digest import digest
 from airflow_provider.core.errors import Fenced
 from airflow_provider.core.failure import UnrecoverableError
+from airflow_provider.core.loss import may_be_outdated
 from airflow_provider.spark.calls import Call, Kind, Proceed, Stages
 from airflow_provider.spark.jvm.execution import micro_batch
 
@@ -35,6 +36,8 @@ class UnknownSinks:
     def __init__(self, master: JobMaster) -> None:
         self._master = master
         self._occurrences: Counter[str] = Counter()
+        self._batches: dict[str, str] = {}
+        """Streaming query → its first batch that added rows since records were found to be lost."""
         self._lock = threading.Lock()
 
     def stages(self) -> Stages:
@@ -60,12 +63,24 @@ class UnknownSinks:
         doubt = ""
         if known is not None and again:
             doubt = self._say(title, _done_by(known))
-        elif untold:
+        elif untold := untold or self.lost(spark, known):
             doubt = self._say(title, untold)
         self._remember(name, title, _BEGUN, doubt)
         result = write()
         self._remember(name, title, _RETURNED, doubt)
         return result
+
+    def lost(self, spark: Any, known: dict[str, Any] | None) -> str:
+        """Return why an earlier attempt may have written it although that is not known; empty text if none has.
+
+        Of a streaming query's batches only the first one in an attempt may be one that is repeated.
+
+        :param known: what is remembered of the write
+        """
+        why = may_be_outdated(self._master.graph.coordinators, known)
+        batch = micro_batch(spark) if why else ()
+        with self._lock:
+            return why if not batch or self._batches.setdefault(batch[0], batch[1]) == batch[1] else ""
 
     def _say(self, title: str, what: str) -> str:
         """Say that a write may be repeated; returns what was said."""

@@ -20,18 +20,15 @@ from airflow_provider.core.errors import (
 from airflow_provider.storage.retry import worth_repeating
 
 _IAM_ACTIONS = {
-    "PutObject": "s3:PutObject",
-    "GetObject": "s3:GetObject",
     "HeadObject": "s3:GetObject and s3:ListBucket",
     "ListObjectsV2": "s3:ListBucket",
     "DeleteObjects": "s3:DeleteObject",
-    "DeleteObject": "s3:DeleteObject",
     "CreateMultipartUpload": "s3:PutObject",
     "UploadPart": "s3:PutObject",
     "CompleteMultipartUpload": "s3:PutObject",
-    "AbortMultipartUpload": "s3:AbortMultipartUpload",
     "ListMultipartUploads": "s3:ListBucketMultipartUploads",
 }
+"""What has to be allowed for an operation, where that bears another name."""
 _DENIED = {
     "AccessDenied",
     "AccountProblem",

@@ -17,9 +17,8 @@ from botocore import exceptions as boto
 
 from airflow_provider.core.errors import ObjectNotFound, StoreError
 from airflow_provider.core.options import StorageOptions
-from airflow_provider.storage.checks import check_store
 from airflow_provider.storage.keys import check_key, check_prefix
-from airflow_provider.storage.object_store import ObjectInfo, Readable, every
+from airflow_provider.storage.object_store import ObjectInfo, ObjectStore, Readable, every
 from airflow_provider.storage.retry import RetryPolicy
 from airflow_provider.storage.s3.s3_client import S3Requests, s3_client
 from airflow_provider.storage.s3.s3_multipart import abort_upload, upload_in_parts
@@ -36,7 +35,7 @@ _CHUNK = 1024**2
 _REFUSED_BATCH = {"MissingContentMD5", "InvalidDigest", "NotImplemented", "MethodNotAllowed", "MalformedXML"}
 
 
-class S3ObjectStore:
+class S3ObjectStore(ObjectStore):
     """Objects below ``s3://bucket/prefix``. Threads may share it; making one sends nothing.
 
     :param prefix: without slashes at its ends; empty for the whole bucket
@@ -68,19 +67,17 @@ class S3ObjectStore:
         return f"s3://{self._bucket}/{self._prefix}".rstrip("/")
 
     def put_new(self, key: str, body: bytes) -> None:
-        """See :class:`ObjectStore`."""
         whole = self._whole(key)
         self._requests.call(
             "PutObject", whole, self._client.put_object, Key=whole, Body=body, IfNoneMatch="*", **self._creation
         )
 
     def put(self, key: str, body: bytes) -> None:
-        """See :class:`ObjectStore`."""
         whole = self._whole(key)
         self._requests.call("PutObject", whole, self._client.put_object, Key=whole, Body=body, **self._creation)
 
     def upload(self, key: str, path: Path, through: Callable[[BinaryIO], Readable] | None = None) -> None:
-        """See :class:`ObjectStore`. One request below 16 MiB, else a multipart upload that is aborted if it fails."""
+        """One request below 16 MiB, else a multipart upload that is aborted if it fails."""
         size = path.stat().st_size
         with path.open("rb") as file:
             source = through(file) if through else file
@@ -89,17 +86,7 @@ class S3ObjectStore:
             else:
                 upload_in_parts(self._requests, self._whole(key), source, size, self._creation)
 
-    def share(self, key: str, path: Path) -> None:
-        """See :class:`ObjectStore`."""
-        self.upload(key, path)
-
-    def borrow(self, key: str, path: Path) -> None:
-        """See :class:`ObjectStore`."""
-        self.download(key, path)
-
     def get(self, key: str) -> bytes:
-        """See :class:`ObjectStore`."""
-
         def request(**at: Any) -> bytes:
             return self._client.get_object(**at)["Body"].read()
 
@@ -107,8 +94,6 @@ class S3ObjectStore:
         return self._requests.call("GetObject", whole, request, Key=whole)
 
     def download(self, key: str, path: Path) -> None:
-        """See :class:`ObjectStore`."""
-
         def request(**at: Any) -> None:
             body = self._client.get_object(**at)["Body"]
             with path.open("wb") as target:
@@ -119,7 +104,6 @@ class S3ObjectStore:
         self._requests.call("GetObject", whole, request, Key=whole)
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
-        """See :class:`ObjectStore`."""
         whole = self._prefix + check_prefix(prefix)
         more: dict[str, str] = {}
         while True:
@@ -132,7 +116,7 @@ class S3ObjectStore:
             more = {"ContinuationToken": page["NextContinuationToken"]}
 
     def delete(self, keys: Iterable[str]) -> None:
-        """See :class:`ObjectStore`. 1,000 keys a request; one a request where the store refuses batches."""
+        """1,000 keys a request; one a request where the store refuses batches."""
         remaining = iter([self._whole(key) for key in keys])
         while batch := [*itertools.islice(remaining, _BATCH)]:
             try:
@@ -145,7 +129,6 @@ class S3ObjectStore:
                     self._requests.call("DeleteObject", whole, self._client.delete_object, Key=whole)
 
     def abort_uploads(self, prefix: str, which: Callable[[str], bool] = every) -> int:
-        """See :class:`ObjectStore`."""
         whole = self._prefix + check_prefix(prefix)
         aborted = 0
         more: dict[str, str] = {}
@@ -162,17 +145,12 @@ class S3ObjectStore:
             more = {"KeyMarker": page["NextKeyMarker"], "UploadIdMarker": page["NextUploadIdMarker"]}
 
     def exists(self, key: str) -> bool:
-        """See :class:`ObjectStore`."""
         whole = self._whole(key)
         try:
             self._requests.call("HeadObject", whole, self._client.head_object, Key=whole)
         except ObjectNotFound:
             return False
         return True
-
-    def check(self) -> None:
-        """See :class:`ObjectStore`."""
-        check_store(self)
 
     def _whole(self, key: str) -> str:
         return self._prefix + check_key(key)

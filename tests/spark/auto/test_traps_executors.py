@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import pytest
 
 from airflow_provider.storage.bundle import build_package
+from tests.support.cluster_retries import TWO_EXECUTORS, Driver, retrying_driver
 from tests.support.disks import small_disk
-from tests.support.driver import JOBS, SPARK_SETTINGS
-from tests.support.standalone import EXECUTOR_SETTINGS, StandaloneCluster, standalone_cluster
-from tests.support.waiting import kill_tree, wait_until
+from tests.support.sparks import ROOT
+from tests.support.standalone import StandaloneCluster, standalone_cluster
 
 pytestmark = [pytest.mark.integration, pytest.mark.process]
 
-ROOT = Path(__file__).parents[3]
-TWO_EXECUTORS: dict[str, Any] = {"spark.cores.max": "2"}
 DYNAMIC: dict[str, Any] = {
     "spark.dynamicAllocation.enabled": "true",
     "spark.dynamicAllocation.shuffleTracking.enabled": "true",
@@ -43,95 +35,15 @@ LEFT = 74 * 2**10
 """Bytes: too few for a map output."""
 
 
-@dataclass
-class Driver:
-    """A process that makes one attempt after the other, each in a new application.
-
-    :ivar rows: that the first attempt has computed
-    """
-
-    process: subprocess.Popen[str]
-    requests: IO[str]
-    log: Path
-    answers: Path
-    cluster: StandaloneCluster
-    rows: Any = None
-    asked: int = 0
-
-    def begin(self, then: str = "", *, options: dict[str, str] | None = None, **settings: str) -> None:
-        """Begin an attempt.
-
-        :param then: what happens to what was put back before the action
-        """
-        self.asked += 1
-        self.log.write_text("")
-        self.requests.write(json.dumps({"settings": settings, "options": options or {}, "then": then}) + "\n")
-        self.requests.flush()
-
-    def end(self) -> Any:
-        """Return what has become of the attempt."""
-        wait_until(lambda: self._answer() or self.process.poll() is not None, "an attempt to end", 240)
-        assert self._answer(), self.log.read_text()
-        return json.loads(self._answer())
-
-    def retry(self, then: str = "", *, options: dict[str, str] | None = None, **settings: str) -> Any:
-        """Make an attempt; return what has become of it."""
-        self.begin(then, options=options, **settings)
-        return self.end()
-
-    def says(self, text: str) -> bool:
-        """Whether the attempt that is under way logs *text* before it ends."""
-        wait_until(lambda: text in self.log.read_text() or self._answer(), f"{text} in the log")
-        return text in self.log.read_text()
-
-    def _answer(self) -> str:
-        lines = self.answers.read_text().splitlines(keepends=True)
-        return lines[-1] if len(lines) == self.asked and lines[-1].endswith("\n") else ""
-
-
 @pytest.fixture(scope="module")
 def driver(tmp_path_factory: pytest.TempPathFactory, orders: Path) -> Iterator[Driver]:
     """A driver on a cluster of two workers, whose first attempt has kept its shuffles."""
     folder = tmp_path_factory.mktemp("cluster")
-    with standalone_cluster(folder, environment={"PYTHONPATH": str(ROOT)}) as cluster:
-        settings = {**SPARK_SETTINGS, **EXECUTOR_SETTINGS, "spark.master": cluster.url, "spark.executor.cores": "1"}
-        settings["spark.executorEnv.PYTHONPATH"] = str(ROOT)
-        flags = " ".join(f'--conf "{name}={value}"' for name, value in settings.items())
-        answers = folder / "answers"
-        answers.touch()
-        with (folder / "driver.log").open("a") as log:
-            process = subprocess.Popen(
-                [
-                    sys.executable,
-                    str(JOBS / "retries_on_a_cluster.py"),
-                    str(folder / "attempts"),
-                    str(orders),
-                    str(answers),
-                ],
-                env={
-                    **os.environ,
-                    "PYSPARK_SUBMIT_ARGS": f"{flags} pyspark-shell",
-                    "PYSPARK_PYTHON": sys.executable,
-                    "PYTHONPATH": str(ROOT),
-                },
-                cwd=ROOT,
-                stdin=subprocess.PIPE,
-                stdout=log,
-                stderr=log,
-                text=True,
-                start_new_session=True,
-            )
-        assert process.stdin is not None
-        driver = Driver(process, process.stdin, folder / "driver.log", answers, cluster)
-        try:
-            first = driver.retry(**TWO_EXECUTORS)
-            assert len(first["kept"]) == 2, driver.log.read_text()
-            driver.rows = first["rows"]
-            yield driver
-        finally:
-            with contextlib.suppress(ProcessLookupError):
-                kill_tree(process.pid)
-            process.wait()
+    with (
+        standalone_cluster(folder, environment={"PYTHONPATH": str(ROOT)}) as cluster,
+        retrying_driver(cluster, folder, orders) as driver,
+    ):
+        yield driver
 
 
 @pytest.fixture

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -325,3 +326,39 @@ def test_a_retry_starts_no_job_that_plain_spark_does_not(
             assert df.collect() == rows
         assert 0 < jobs_of(spark, group) <= plain
         assert jobs_of(spark, None) == nobodys
+
+
+@pytest.mark.parametrize("adaptive", ["true", "false"])
+def test_recovery_uses_up_none_of_sparks_expression_ids(
+    spark: SparkSession, attempts: Attempts, orders: Path, tmp_path: Path, adaptive: str
+) -> None:
+    """Spark orders parts of some plans by hashes of expression ids, which it counts up: the next plan of the script is
+    plain Spark's only if no look of a first attempt, and nothing that a write passes on its way, has taken any.
+    """
+    from pyspark.sql import functions as F
+
+    jvm: Any = spark._jvm
+
+    def next_id() -> int:
+        return int(jvm.org.apache.spark.sql.catalyst.expressions.NamedExpression.newExprId().id())
+
+    def used(name: str, keep: Callable[[DataFrame], object]) -> list[int]:
+        df = spark.read.parquet(str(orders)).withColumn("half", F.col("amount") / 2)
+        totals = df.groupBy("customer").agg(F.countDistinct("amount"), F.avg("half"), F.max_by("amount", "half"))
+        sums = df.groupBy("customer").agg(F.sum("half"))
+        query = totals.join(sums, "customer").orderBy("customer").toDF("customer", "a", "b", "c", "d")
+        numbers = [next_id()]
+        query.collect()
+        numbers.append(next_id())
+        keep(query)
+        numbers.append(next_id())
+        query.write.parquet(str(tmp_path / name))
+        numbers.append(next_id())
+        return [after - before for before, after in pairwise(numbers)]
+
+    with configured(spark, {"spark.sql.adaptive.enabled": adaptive}):
+        plain = [used(name, lambda _: None) for name in ("first", "plain")]
+        with auto_attempt(attempts, spark, restores=False) as attempt:
+            recovered = used("recovered", attempt.keep)
+            assert attempt.kept()
+        assert recovered == plain[1]

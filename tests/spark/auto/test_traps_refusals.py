@@ -141,7 +141,7 @@ def test_shuffles_below_and_above_an_aggregate_are_two(spark: SparkSession, orde
         ("spark.shuffle.manager", "org.example.RemoteShuffleManager", "another shuffle manager is in use"),
         ("spark.io.encryption.enabled", "true", "encrypted with a key of this application"),
         ("spark.shuffle.push.enabled", "true", "merged by another service"),
-        ("spark.shuffle.service.enabled", "true", "served by another service"),
+        ("spark.shuffle.useOldFetchProtocol", "true", "the names of Spark 2"),
         ("spark.shuffle.sort.io.plugin.class", "org.example.Plugin", "a plugin keeps shuffle files elsewhere"),
     ],
 )

@@ -107,8 +107,11 @@ class AutoAttempt:
 
 
 @contextmanager
-def auto_attempt(attempts: Attempts, spark: SparkSession) -> Iterator[AutoAttempt]:
-    """An attempt in auto mode, whose actions begin with what survived."""
+def auto_attempt(attempts: Attempts, spark: SparkSession, *, restores: bool = True) -> Iterator[AutoAttempt]:
+    """An attempt in auto mode, whose actions begin with what survived.
+
+    :param restores: false for one that has found nothing at its start, whose actions are plain Spark's
+    """
     attempts.options = {**EVERYTHING, **attempts.options}
     with attempts.attempt() as context:
         watcher = Watcher(context)
@@ -117,7 +120,8 @@ def auto_attempt(attempts: Attempts, spark: SparkSession) -> Iterator[AutoAttemp
         wanted = restorable(context)
         restorer = Restorer(context, watcher, wanted)
         sinks = SinksOnce(context, OutputAttempt(context.master))
-        with intercepted(sinks.stages(), restored_actions(restorer), noted_caches(context)):
+        restored = [restored_actions(restorer)] if restores else []
+        with intercepted(sinks.stages(), *restored, noted_caches(context)):
             yield AutoAttempt(context, application, wanted, restorer)
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider.spark.identity.fingerprint import exchange_fingerprint
-from airflow_provider.spark.identity.plan_identity import PlanDescription, PlanReader
+from airflow_provider.spark.identity.plan_identity import PlanDescription, read_plan
 from airflow_provider.spark.jvm.scala import items
 from airflow_provider.spark.jvm.session_settings import QuerySettings, all_settings
 from tests.spark.identity.learnt import Learnt
@@ -94,7 +94,6 @@ class Hunter:
         self._spark = spark
         self._physical = physical
         self._learnt = Learnt()
-        self._reader = PlanReader(spark, self._learnt)
         self.haul = Haul()
 
     def group(self, texts: list[str], function: str = "") -> None:
@@ -122,7 +121,7 @@ class Hunter:
         return Seen(text, described, df)
 
     def _logical(self, df: DataFrame) -> object:
-        found = self._reader.read(df._jdf.queryExecution().analyzed())
+        found = read_plan(self._spark, self._learnt, df._jdf.queryExecution().analyzed())
         return None if found.opaque else (identity(found), df.schema.json())
 
     def _exchange(self, plan: Any) -> object:

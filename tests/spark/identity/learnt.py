@@ -12,3 +12,4 @@ class Learnt:
     def __init__(self) -> None:
         self.application = ApplicationState()
         self.draws = Draws()
+        self.source_version = ""

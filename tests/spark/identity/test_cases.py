@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from airflow_provider.spark.identity.fingerprint import Fingerprint, exchange_fingerprint, fingerprint
-from airflow_provider.spark.identity.plan_identity import PlanReader
+from airflow_provider.spark.identity.plan_identity import read_plan
 from airflow_provider.spark.jvm.session_settings import QuerySettings, all_settings
 from tests.spark.identity.hunt import exchanges, identity
 from tests.spark.identity.learnt import Learnt
@@ -269,9 +269,9 @@ def test_a_plan_that_was_looked_at_is_as_before(spark: SparkSession) -> None:
     settings = spark.sparkContext.getConf().getAll()
     session = {pair._1(): pair._2() for pair in _pairs(spark)}
     jobs = spark.sparkContext.statusTracker().getJobIdsForGroup()
-    reader = PlanReader(spark, Learnt())
+    learnt = Learnt()
     analyzed = df._jdf.queryExecution().analyzed()
-    assert identity(reader.read(analyzed)) == identity(reader.read(analyzed))
+    assert identity(read_plan(spark, learnt, analyzed)) == identity(read_plan(spark, learnt, analyzed))
     shuffled(df)
     assert spark.sparkContext.getConf().getAll() == settings
     assert {pair._1(): pair._2() for pair in _pairs(spark)} == session

@@ -35,6 +35,7 @@ public final class EndedQueries {
     private final Map running;
     private final java.util.concurrent.atomic.AtomicLong next;
     private final Map tokens = new WeakHashMap();
+    private final Map failures = new WeakHashMap();
     private final BitSet ended = new BitSet();
     private final BitSet unheard = new BitSet();
     private final BitSet ofStreams = new BitSet();
@@ -149,6 +150,24 @@ public final class EndedQueries {
             // may have had any shuffles
         }
         this.note(number, shuffles, execution);
+        this.noteFailure(event, execution);
+    }
+
+    synchronized void noteFailure(SparkListenerEvent event, Object execution) {
+        this.failures.remove(Thread.currentThread());
+        try {
+            if (execution != null && ((scala.Option) Members.call(event, "executionFailure")).isDefined()) {
+                this.failures.put(Thread.currentThread(), this.token(execution));
+            }
+        } catch (Exception unknown) {
+            // not known to have failed
+        }
+    }
+
+    /** The token of this thread's last query, if that has failed; empty text otherwise. */
+    public synchronized String failed() {
+        Object token = this.failures.get(Thread.currentThread());
+        return token == null ? "" : token.toString();
     }
 
     /**

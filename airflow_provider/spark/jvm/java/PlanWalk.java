@@ -297,6 +297,29 @@ public final class PlanWalk {
         return name.startsWith(this.vertex) ? name : null;
     }
 
+    /** The aliases of all recovery points that a plan reads, also in subqueries and below others, a line for each. */
+    public String vertices(Object root) throws Exception {
+        StringBuilder found = new StringBuilder();
+        ArrayDeque pending = new ArrayDeque();
+        pending.push(root);
+        while (!pending.isEmpty()) {
+            QueryPlan node = (QueryPlan) pending.pop();
+            String vertex = this.vertexBelow(node);
+            if (vertex != null) {
+                found.append(vertex).append('\n');
+            }
+            scala.collection.Iterator below = ((scala.collection.Seq) node.children()).iterator();
+            while (below.hasNext()) {
+                pending.push(below.next());
+            }
+            below = ((scala.collection.Seq) node.subqueries()).iterator();
+            while (below.hasNext()) {
+                pending.push(below.next());
+            }
+        }
+        return found.toString();
+    }
+
     /** A relation of files, in words; anything else is left to Python. */
     private void source(Object node, String kind, Object relation, Walked out, List parts) throws Exception {
         if (!relation.getClass().getSimpleName().equals("HadoopFsRelation")) {

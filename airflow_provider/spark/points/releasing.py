@@ -1,0 +1,141 @@
+"""Let stored vertices go while the job runs: those that all known readers need no more, and the script cannot name.
+
+Three things together make a vertex go. All that is known to read it is committed, so that no retry would compute it for
+that; the script has dropped all that reads it, so that this attempt asks for it no more; and the script has not had
+rows of it by an action, which a retry would run again. If something needs it all the same, a lost input of a restart or
+an edited script, it is computed again from what is above it, as a lost one is.
+
+One thread does it, in rounds. A recovery point that is computed asks for a round as it begins, and waits for one as it
+ends: so a chain holds what it reads, what it writes, and what it read before that.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider.core.causes import one_line
+from airflow_provider.core.errors import Fenced
+from airflow_provider.core.vertex_token import vertex_of
+from airflow_provider.spark.calls import Call, Kind, Proceed, Stages
+from airflow_provider.spark.jvm.plan_walk import vertices_read_by
+from airflow_provider.spark.jvm.queries import is_classic
+
+if TYPE_CHECKING:
+    from airflow_provider.spark.context import RecoveryContext
+    from airflow_provider.spark.identity.recovery_point import RecoveryPoint
+
+log = logging.getLogger(__name__)
+
+_INTERVAL = 5.0
+"""Seconds between two rounds that nobody asks for."""
+_PATIENCE = 30.0
+"""Seconds that a recovery point waits at most, for a store that does not answer, say."""
+_LOCK_PATIENCE = 1.0
+"""Seconds that a round waits for a restart, which may itself wait for the round."""
+
+
+@contextmanager
+def releasing(context: RecoveryContext) -> Iterator[Stages]:
+    """Let go inside what is needed no more; yields what the script's calls are to pass."""
+    if not context.master.request.options.enabled:
+        yield {}
+        return
+    thread = threading.Thread(target=_run, args=(context,), name="release", daemon=True)
+    context.rounds.open()
+    thread.start()
+    try:
+        yield _noted_readers(context)
+    finally:
+        context.rounds.close()
+        thread.join(_PATIENCE)
+
+
+@contextmanager
+def released_meanwhile(context: RecoveryContext, point: RecoveryPoint) -> Iterator[None]:
+    """Let go what is needed no more while *point* is computed inside, and be done with that by its end."""
+    with context.application.plans.read([vertex_of(token) for token in point.fingerprint.upstream]):
+        context.rounds.ask()
+        yield
+        context.rounds.wait(context.rounds.ask(), _PATIENCE)
+
+
+def _run(context: RecoveryContext) -> None:
+    began = time.monotonic()
+    while (number := context.rounds.begin(_INTERVAL)) is not None:
+        try:
+            _round(context, time.monotonic() - began)
+        except Fenced:
+            return
+        except Exception as error:
+            log.debug("Nothing is released now: %s", one_line(error), exc_info=error)
+        finally:
+            context.rounds.end(number)
+
+
+def _round(context: RecoveryContext, elapsed: float) -> None:
+    """Release what may go, and delete it.
+
+    :param elapsed: seconds since the script has begun
+    """
+    master, application = context.master, context.application
+    wanted = [vertex for vertex in master.needed_no_more() if vertex not in context.given_out]
+    if wanted and application.points:
+        plans = application.plans
+        unknown = plans.worth_looking([vertex for vertex in wanted if not plans.dropped(vertex)])
+        if unknown and plans.seconds <= master.request.options.overhead_budget * elapsed:
+            plans.collect(application.points[unknown[0]].df.sparkSession, unknown)
+        for vertex in filter(plans.dropped, wanted):
+            _release(context, vertex)
+    master.delete_unneeded()
+
+
+def _release(context: RecoveryContext, vertex: str) -> None:
+    """Release a vertex, unless something has come to need it meanwhile."""
+    if not context.failing_over.acquire(timeout=_LOCK_PATIENCE):
+        return
+    try:
+        application = context.application
+        if application.plans.dropped(vertex) and vertex not in context.given_out and context.master.release(vertex):
+            context.done.pop(vertex, None)
+            application.plans.forget(vertex)
+            application.recomputed.discard(vertex)
+            application.left.add(vertex)
+    finally:
+        context.failing_over.release()
+
+
+def _noted_readers(context: RecoveryContext) -> Stages:
+    """Note which vertices each attempt reads anew: those of which actions give rows to the script, or outputs that
+    nobody can look for.
+    """
+
+    def frame(call: Call, proceed: Proceed) -> Any:
+        given_out(context, call.owner)
+        return proceed()
+
+    def table(call: Call, proceed: Proceed) -> Any:
+        given_out(context, call.argument(0, "df"))
+        return proceed()
+
+    def write(call: Call, proceed: Proceed) -> Any:
+        given_out(context, call.owner._df)
+        return proceed()
+
+    stages = {Kind.QUERY: frame, Kind.COUNT: frame, Kind.TO_RDD: frame, Kind.SHOW: frame, Kind.TABLE: table}
+    return stages if context.master.request.options.sinks == "once" else {**stages, Kind.WRITE: write}
+
+
+def given_out(context: RecoveryContext, df: Any) -> None:
+    """Note that a retry will read what *df* reads, whatever is committed."""
+    if not context.done or not is_classic(df):
+        return
+    try:
+        context.given_out.update(map(vertex_of, vertices_read_by(df)))
+    except Exception as error:  # noqa: BLE001 - the frame itself says what is wrong with it
+        log.debug("What a frame reads cannot be told: %s", one_line(error))
+        context.given_out.update(context.done)

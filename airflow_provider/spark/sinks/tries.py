@@ -1,0 +1,116 @@
+"""The tries of one write in one attempt: after one whose Spark job has failed the next one begins as the first did.
+
+Whether something was committed is asked of the write's commit protocol (see :mod:`.commit_gate`): it has not asked to
+commit, or nobody can tell. What tasks have left all the same is removed by Spark's name of that try.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider.core.causes import unreadable_partitions
+from airflow_provider.core.committed_output import OutputFile, write_of
+from airflow_provider.core.unfinished_write import UnfinishedWrite
+from airflow_provider.spark.jvm.output import table_exists
+from airflow_provider.spark.jvm.pending_output import PendingOutput
+from airflow_provider.spark.jvm.write_commands import write_other_rows
+from airflow_provider.spark.points.restarted_actions import Action, why_not
+from airflow_provider.spark.points.restarting import up_to_date
+from airflow_provider.spark.sinks.sink_identity import files_there
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from airflow_provider.spark.context import RecoveryContext
+    from airflow_provider.spark.jvm.commit_gate import Watched
+    from airflow_provider.spark.sinks.sink_identity import Sink
+    from airflow_provider.spark.sinks.take_back import OutputAttempt
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Where the rows of a write come from.
+
+    :ivar frame: returns the frame
+    :ivar renew: leads the write to partitions that were computed again; ``None`` if that cannot be
+    """
+
+    frame: Callable[[], DataFrame]
+    renew: Callable[[], object] | None = None
+
+    @classmethod
+    def of_writer(cls, context: RecoveryContext, writer: Any, made: Sequence[Any]) -> Rows:
+        """Return those of a writer of PySpark.
+
+        :param made: how it was set up: names of methods, arguments, named arguments
+        """
+
+        def renew() -> None:
+            frame = up_to_date(context, writer._df)
+            if frame is not writer._df:
+                write_other_rows(writer, frame, made)
+
+        return cls(lambda: writer._df, renew)
+
+
+@dataclass
+class Tries:
+    """The tries of one write.
+
+    :ivar rows: ``None`` for what is not made again
+    :ivar before: the files that were there before the last try; ``None`` if that is not known
+    :ivar watched: how far the last one has come; ``None`` if nobody watches it
+    :ivar failed: Spark's names of those that have failed
+    """
+
+    context: RecoveryContext
+    output: OutputAttempt
+    spark: Any
+    sink: Sink
+    rows: Rows | None
+    before: list[OutputFile] | None
+    watched: Watched | None = None
+    failed: tuple[str, ...] = ()
+
+    def action(self) -> Action:
+        """Return the write as an action that may run again."""
+        return Action(f"output {self.sink.title}", self._refused, self._renew)
+
+    def without_late_files(self, now: list[OutputFile]) -> list[OutputFile]:
+        """Remove what tasks of failed tries have committed when their job had failed already.
+
+        :param now: the files that are there when the write has returned
+        """
+        late = [file for file in now if self.failed and write_of(file[0]) in self.failed]
+        if late:
+            target = PendingOutput(self.spark, self.sink.place.locate(), self.output.number)
+            target.remove_files(path for path, _, _ in late)
+        return [file for file in now if file not in late]
+
+    def _refused(self, error: Exception) -> str:
+        write = self._begun()
+        if self.rows is None or self.watched is None or write is None:
+            return "what it has left cannot be told for certain"
+        if self.watched.commits:
+            return "it was about to commit, and something of it may be there"
+        if write.creates and write.table and table_exists(self.spark, write.table):
+            return "a table of its name is there"
+        if self.rows.renew is None and unreadable_partitions(error):
+            return "its statement reads what is lost"
+        return why_not(self.rows.frame())
+
+    def _renew(self) -> None:
+        """Let the target be as it was."""
+        self.context.master.check_now()
+        write = self._begun()
+        if write is not None:
+            self.output.remove_failed(self.spark, write)
+            self.failed = (*write.failed, *write.writes)
+        self.before, self.watched = files_there(self.spark, self.sink.place), None
+        if self.rows is not None and self.rows.renew is not None:
+            self.rows.renew()
+
+    def _begun(self) -> UnfinishedWrite | None:
+        return UnfinishedWrite.from_state(self.context.master.coordinator(self.sink.coordinator))
