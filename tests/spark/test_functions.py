@@ -6,7 +6,6 @@ import os
 import pickle
 import subprocess
 import sys
-import time
 from typing import Any
 
 import pytest
@@ -165,19 +164,3 @@ def test_identities_are_the_same_in_every_process() -> None:
     first = run("1")
     assert len(first.splitlines()) == len(SAME) + len(DIFFERENT)
     assert first == run("2")
-
-
-def test_reading_is_fast() -> None:
-    """A typical function is read within 2 ms once its modules are known; best of many, for the machine is shared."""
-    pickled = command(
-        "import math\nK = {i: str(i) for i in range(50)}\ndef g(x): return math.floor(x)\nf = lambda x: K[g(x)]"
-    )
-    reader = FunctionReader({})
-    best = min(_duration(reader, pickled) for _ in range(50))
-    assert best < 0.002
-
-
-def _duration(reader: FunctionReader, pickled: bytes) -> float:
-    begin = time.perf_counter()
-    reader.read(pickled)
-    return time.perf_counter() - begin

