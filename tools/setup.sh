@@ -175,7 +175,7 @@ fetch_jars() {
     [ ! -e "$home/complete" ] || return 0
     say "fetching $package into $home"
     fetched=$(mktemp -d)
-    "$UV" tool run --quiet pip download --quiet --no-deps "--$kind" :all: --dest "$fetched" "$package" &&
+    "$UV" tool run --quiet pip download --quiet --quiet --no-deps "--$kind" :all: --dest "$fetched" "$package" &&
         "$UV" run --no-project --quiet --python 3.11 python tools/jars.py "$name" "$fetched"/* "$home" "$@" &&
         touch "$home/complete" ||
         say "$package could not be fetched: the tests with it will be skipped."

@@ -149,7 +149,7 @@ def instead(spark: SparkSession, folder: str) -> None:
     spark.range(3).write.mode("overwrite").parquet(f"{folder}/files")
 
 
-LOOKS = {"its files": "once.output_files", "its identity": "sink_identity.fingerprint"}
+LOOKS = {"its files": "sink_identity.output_files", "its identity": "sink_identity.fingerprint"}
 """What a look at an output asks, and may fail."""
 
 
