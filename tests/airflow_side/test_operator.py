@@ -122,6 +122,7 @@ class WaitingDriver:
     worker_log: Path
 
 
+@pytest.mark.walk
 def test_the_package_of_a_driver_stays_when_its_worker_is_gone(waiting: WaitingDriver) -> None:
     """Its executors fetch it as long as it runs: the driver itself holds the folder, so that nobody sweeps it."""
     package = f"{private_folder()}/"

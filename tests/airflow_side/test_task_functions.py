@@ -239,6 +239,7 @@ json.dump([sys.argv, open(path).read(), modes], open({str(line)!r}, "w"))
 
 @pytest.mark.integration
 @pytest.mark.process
+@pytest.mark.walk
 def test_a_deferred_function_keeps_its_script_until_the_end(
     submits: Any, connect: Connect, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -314,6 +315,7 @@ def test_a_killed_function_is_resumed_and_its_value_goes_to_xcom(function_tries:
 
 @pytest.mark.integration
 @pytest.mark.process
+@pytest.mark.walk
 def test_a_function_runs_without_recovery_too(function_tries: Tries) -> None:
     """With enabled=false nothing is recorded; the value comes all the same from a driver on this machine."""
     code, log = function_tries.run(recovery_options={"enabled": False})

@@ -60,7 +60,7 @@ def running_cluster(tmp_path_factory: pytest.TempPathFactory, machines: dict[str
         yield cluster
 
 
-@pytest.fixture(params=["file", "s3"])
+@pytest.fixture(params=["file", pytest.param("s3", marks=pytest.mark.walk)])
 def driver(
     request: pytest.FixtureRequest, tmp_path: Path, cluster: StandaloneCluster, machines: dict[str, str], moto: S3Server
 ) -> DriverHarness:

@@ -61,7 +61,7 @@ def retrying(
     [
         pytest.param({}, id="static", marks=pytest.mark.walk),
         pytest.param(DYNAMIC, id="dynamic"),
-        pytest.param(LOCAL, id="local"),
+        pytest.param(LOCAL, id="local", marks=pytest.mark.walk),
     ],
 )
 def test_shuffles_of_a_killed_driver_are_put_back(
@@ -97,6 +97,7 @@ def test_an_executor_with_restored_map_outputs_may_die(retrying: Driver, cluster
     assert retry["rows"] == retrying.rows
 
 
+@pytest.mark.walk
 def test_idle_executors_with_restored_map_outputs_are_let_go(retrying: Driver, cluster: StandaloneCluster) -> None:
     """Dynamic allocation ends all of them; the service itself sends what they held to the reducers of later ones."""
     idle: dict[str, Any] = {

@@ -85,7 +85,7 @@ def test_walk(tmp_path: Path, data: Path) -> None:
     nothing_found(runs)
 
 
-@pytest.mark.integration
+@pytest.mark.walk
 @pytest.mark.process
 @pytest.mark.timeout(300)
 def test_a_broken_engine_is_noticed(tmp_path: Path, data: Path) -> None:

@@ -167,6 +167,7 @@ def test_fix_the_bug_and_clear(scene: Scene) -> None:
     assert [run.claim(epoch).run.partition("@")[0] for epoch in (1, 2)] == ["0", "1"]
 
 
+@pytest.mark.walk  # tests/plugin/test_app.py discards without a scheduler
 def test_discard_and_clear(scene: Scene, tmp_path: Path) -> None:
     """A person discards on the page what is stored; the cleared task computes everything, and says why."""
     run = scene.begin("by_hand", bug=True)
@@ -224,6 +225,7 @@ def test_the_worker_is_killed_then_the_driver(scene: Scene) -> None:
     check_answer(run.target)
 
 
+@pytest.mark.walk
 def test_the_scheduler_is_killed_and_started_again(scene: Scene) -> None:
     """The new one takes the task for an orphan and starts it again; of the two drivers one writes."""
     run = scene.begin("retried")
@@ -237,6 +239,7 @@ def test_the_scheduler_is_killed_and_started_again(scene: Scene) -> None:
     assert sum(run.counts()) == TOTALS + GRADED
 
 
+@pytest.mark.walk
 def test_two_mapped_tasks_at_once(scene: Scene) -> None:
     """One of the two loses its driver and reuses its own partitions; the other does not notice."""
     run = scene.begin("mapped")

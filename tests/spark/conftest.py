@@ -88,7 +88,7 @@ def attempts(tmp_path: Path) -> Attempts:
     return Attempts(tmp_path)
 
 
-@pytest.fixture(params=["native", "arrow"])
+@pytest.fixture(params=["native", pytest.param("arrow", marks=pytest.mark.integration)])
 def reading(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Read back through Spark's own reader, or through Arrow as where the JVM cannot reach the store."""
     if request.param == "arrow":

@@ -14,6 +14,7 @@ from airflow_provider.spark import checkpoint
 from airflow_provider.spark.context import RecoveryContext
 from airflow_provider.spark.identity.fingerprint import Fingerprint, fingerprint
 from tests.spark.attempts import Attempts, vertices
+from tests.support.parameters import thinned
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -103,7 +104,7 @@ def test_all_frames_are_tested(spark: SparkSession) -> None:
     assert [*frames(spark)] == NAMES
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", thinned(NAMES, 3))
 def test_it_is_kept_whole_and_found_again(spark: SparkSession, attempts: Attempts, name: str) -> None:
     """Made by two attempts, with seeds drawn anew, it is the same vertex, and one that cannot be kept in part."""
     make = frames(spark)[name]

@@ -133,6 +133,7 @@ def test_a_driver_that_wakes_up_after_it_was_replaced_commits_nothing(race: Race
     assert race.driver.tasks(2)["checkpoint doubled"] == 0
 
 
+@pytest.mark.walk
 def test_two_threads_that_learn_of_a_successor_do_not_wait_for_each_other(driver: DriverHarness) -> None:
     """The heartbeat's thread and the script's: the driver ends within seconds, with its last word."""
     reached, prefix = driver.folder / "reached", JobId.parse(driver.job_id).prefix

@@ -105,6 +105,7 @@ def test_the_secret_is_seen_nowhere(driver: DriverHarness, tmp_path: Path) -> No
     assert b"SparkListenerEnvironmentUpdate" in events
 
 
+@pytest.mark.walk
 def test_the_secrets_of_sparks_configuration_are_not_recorded(driver: DriverHarness, tmp_path: Path) -> None:
     """Neither what was submitted nor what the script has set, though its error quotes both."""
     (tmp_path / "job.py").write_text(QUOTES)
@@ -117,6 +118,7 @@ def test_the_secrets_of_sparks_configuration_are_not_recorded(driver: DriverHarn
     assert b"made-later2" not in stored
 
 
+@pytest.mark.walk
 def test_a_retry_without_the_secret_says_what_is_missing(driver: DriverHarness, orders: Path) -> None:
     """One line with the remedy, before Spark starts; with it again the job goes on."""
     arguments = ("two_vertices.py", str(orders), str(driver.folder / "out"))

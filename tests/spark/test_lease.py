@@ -27,6 +27,7 @@ from airflow_provider.storage.uris import open_store
 from tests.support.claims import claim_elsewhere
 from tests.support.driver import DriverHarness, Submitted
 from tests.support.http_faults import Answer, Drop, Fault, FaultyServer, Request, Stall
+from tests.support.parameters import thinned
 from tests.support.s3_gateway import S3Server
 from tests.support.waiting import signal_quietly, signal_tree, wait_until
 
@@ -139,8 +140,8 @@ def test_a_driver_whose_role_has_expired_writes_nothing(
 
 @pytest.mark.parametrize(
     "fault",
-    [Drop(), Stall(), pytest.param(Answer(403, "AccessDenied"), marks=pytest.mark.walk)],
-    ids=["refused", "hanging", "denied"],
+    thinned([Stall(), Drop(), Answer(403, "AccessDenied")], 3),
+    ids=["hanging", "refused", "denied"],
 )
 def test_a_write_waits_for_a_store_that_is_away(remote: tuple[Appends, FaultyServer], fault: Fault) -> None:
     """Nobody else has claimed the job: the write is late, and goes through once the store answers again."""
@@ -163,7 +164,7 @@ def test_a_write_waits_for_a_store_that_is_away(remote: tuple[Appends, FaultySer
 
 
 @pytest.mark.parametrize("how", ["df", pytest.param("sql", marks=pytest.mark.walk)])
-@pytest.mark.parametrize("end", ["killed", "gives up"])
+@pytest.mark.parametrize("end", thinned(["killed", "gives up"], 2))
 def test_a_write_begins_when_its_name_is_recorded(remote: tuple[Appends, FaultyServer], how: str, end: str) -> None:
     """The driver owns its job, and the store takes no events: it appends nothing until its patience ends, or it is
     killed meanwhile; the retry appends the rows once, and has nothing to warn of.
@@ -201,7 +202,7 @@ def test_a_write_begins_when_its_name_is_recorded(remote: tuple[Appends, FaultyS
     assert "twice" not in log
 
 
-@pytest.mark.parametrize("how", ["files", "jdbc"])
+@pytest.mark.parametrize("how", thinned(["files", "jdbc"], 2))
 def test_what_was_written_is_known_in_an_outage(remote: tuple[Appends, FaultyServer], how: str) -> None:
     """A retry comes to its append while its events wait for the store: it waits as well, and then looks whether an
     earlier attempt has written it. Files are not added again, and with ``unknown_sinks=fail`` nothing else is.
@@ -323,7 +324,7 @@ def test_an_rdd_is_not_written_by_a_driver_that_is_cut_off(
     assert sorted(int(line) for path in appends.target.glob("part-*") for line in path.read_text().split()) == ONCE
 
 
-@pytest.mark.parametrize("starts", ["python", "spark-submit"])
+@pytest.mark.parametrize("starts", thinned(["python", "spark-submit"], 2))
 def test_a_fenced_driver_ends_although_its_jvm_is_paused(appends: Appends, starts: str) -> None:
     """It ends the JVM by a signal and does not ask it: within seconds both are gone, whichever started the other."""
     if starts == "spark-submit":
@@ -347,7 +348,7 @@ def test_a_fenced_driver_ends_although_its_jvm_is_paused(appends: Appends, start
 
 @pytest.mark.parametrize(
     "paused",
-    ["driver and JVM", pytest.param("driver of spark-submit and JVM", marks=pytest.mark.walk), "JVM of a dead driver"],
+    thinned(["JVM of a dead driver", "driver and JVM", "driver of spark-submit and JVM"], 3),
 )
 def test_what_is_left_of_a_driver_on_this_machine_is_ended_before_it_is_replaced(appends: Appends, paused: str) -> None:
     """A driver that was paused, and a JVM whose driver was killed, are ended before the next attempt begins."""

@@ -105,7 +105,7 @@ def settings(spark: SparkSession) -> Iterator[dict[str, str]]:
 
 @pytest.mark.parametrize(
     "mutation",
-    [pytest.param(one, marks=[] if at % 6 == 0 else pytest.mark.walk) for at, one in enumerate(MUTATIONS)],
+    [pytest.param(one, marks=[] if at % 15 == 0 else pytest.mark.walk) for at, one in enumerate(MUTATIONS)],
     ids=lambda mutation: mutation.name.replace(" ", "-"),
 )
 def test_a_change_between_two_attempts(

@@ -17,6 +17,7 @@ from airflow_provider.spark.sinks.once import SinksOnce
 from airflow_provider.spark.sinks.take_back import OutputAttempt
 from tests.spark.attempts import Attempts
 from tests.spark.failing_tasks import Task, ids, stored
+from tests.support.parameters import thinned
 from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -107,7 +108,7 @@ def in_a_subquery(df: DataFrame) -> object:
         df.sparkSession.catalog.dropTempView("inner")
 
 
-@pytest.mark.parametrize("use", [view, cached, counted, shown, as_rdd, in_a_subquery])
+@pytest.mark.parametrize("use", thinned([in_a_subquery, cached, shown, view, counted, as_rdd], 3))
 def test_what_the_script_can_read_or_a_retry_asks_for_stays(
     spark: SparkSession, attempts: Attempts, tmp_path: Path, use: Callable[[Any], object]
 ) -> None:

@@ -89,6 +89,7 @@ def test_what_is_committed_is_not_written_again(job: Job) -> None:
     assert removed in second.log
 
 
+@pytest.mark.walk
 def test_what_was_changed_or_differs_is_written_again(job: Job) -> None:
     """A file of an output is gone, one was added to what is overwritten, the input has grown: these are written, in the
     place of what is left of them, and the others are not. That the input has grown makes another write of the append

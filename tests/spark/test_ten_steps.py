@@ -12,8 +12,9 @@ from airflow_provider.core import faults
 from airflow_provider.core.job import JobId
 from tests.spark.killed_jobs import KILLED, result
 from tests.support.driver import DriverHarness
+from tests.support.parameters import thinned
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.integration]
 
 OPTIONS = {"overhead-budget": "100"}
 """Steps of a second each: what looking for what may go costs is not measured here."""
@@ -71,19 +72,21 @@ def test_a_job_of_ten_steps_never_holds_more_than_three_steps_data(driver: Drive
     assert "step-0 (released)" in outcome.log
 
 
-@pytest.mark.integration
 @pytest.mark.parametrize(
     ("fault", "steps"),
-    [
-        (f"{faults.AFTER_PARTITION_EVENT}@14", 3),
-        (f"{faults.AFTER_VERTEX_FINISHED}@5", 5),
-        (f"{faults.BEFORE_FLUSH}@12", 0),
-        (f"{faults.AFTER_FLUSH}@9", 0),
-        (f"{faults.AFTER_FLUSH}@12", 0),
-        (f"{faults.AFTER_SNAPSHOT}@3", 0),
-        (faults.AFTER_SINK_COMMIT, STEPS),
-        (faults.BEFORE_JOB_FINISHED, STEPS),
-    ],
+    thinned(
+        [
+            (f"{faults.AFTER_PARTITION_EVENT}@14", 3),
+            (f"{faults.BEFORE_FLUSH}@12", 0),
+            (f"{faults.AFTER_FLUSH}@9", 0),
+            (f"{faults.AFTER_VERTEX_FINISHED}@5", 5),
+            (f"{faults.AFTER_FLUSH}@12", 0),
+            (f"{faults.AFTER_SNAPSHOT}@3", 0),
+            (faults.AFTER_SINK_COMMIT, STEPS),
+            (faults.BEFORE_JOB_FINISHED, STEPS),
+        ],
+        3,
+    ),
 )
 def test_killed_at_any_moment_it_ends_with_the_right_rows(driver: DriverHarness, fault: str, steps: int) -> None:
     """Steps that were finished do not run again, although what they had stored is gone; nor is more held."""

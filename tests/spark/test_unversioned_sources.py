@@ -86,7 +86,7 @@ def database(spark: SparkSession) -> Database:
     return Database(spark)
 
 
-@pytest.fixture(params=["jdbc", "rdd"])
+@pytest.fixture(params=["jdbc", pytest.param("rdd", marks=pytest.mark.integration)])
 def changing(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path) -> Database | Words:
     return Database(spark) if request.param == "jdbc" else Words(spark, tmp_path)
 

@@ -21,6 +21,7 @@ from tests.support.sparks import EACH_OR_ENDS, ENDS, OTHERS, OWN, spark_python
 pytestmark = [pytest.mark.process, pytest.mark.integration, pytest.mark.timeout(420)]
 
 FILES = 4
+EACH = sorted({*OTHERS, OWN})
 WARNED = re.compile(r"^\S+ (?:WARNING|ERROR) spark-recovery: .*", re.MULTILINE)
 
 
@@ -54,11 +55,8 @@ def reused(driver: DriverHarness) -> dict[str, tuple[int, int]]:
 @pytest.mark.parametrize(
     ("spark", "mode"),
     [
-        *((spark, "auto") for spark in sorted({*OTHERS, OWN})),
-        *(
-            pytest.param(spark, "explicit", marks=[] if spark in ENDS else pytest.mark.walk)
-            for spark in sorted({*OTHERS, OWN})
-        ),
+        *(pytest.param(spark, "auto", marks=[] if spark in OTHERS else pytest.mark.walk) for spark in EACH),
+        *(pytest.param(spark, "explicit", marks=[] if spark in ENDS else pytest.mark.walk) for spark in EACH),
     ],
 )
 def test_a_killed_job_is_recovered(tmp_path: Path, orders: Path, spark: str, mode: str) -> None:

@@ -22,7 +22,7 @@ from tests.support.s3_gateway import S3Server
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.integration]
 
 FOLDERS = ["claims", "events", "snapshots", "partitions", "heartbeats"]
 _ENTRY = re.compile(rb"<Contents>.*?</Contents>", re.DOTALL)

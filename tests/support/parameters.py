@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import pytest
@@ -34,6 +34,14 @@ def each_value(**axes: Collection[Any]) -> pytest.MarkDecorator:
         )
     ]
     return pytest.mark.parametrize(",".join(axes), parameters)
+
+
+def thinned(values: Iterable[Any], every: int) -> list[Any]:
+    """Return values, or tuples of values, as parameters: of so many in a row one, the others in the walk only."""
+    return [
+        pytest.param(*(value if isinstance(value, tuple) else (value,)), marks=[pytest.mark.walk] if at % every else [])
+        for at, value in enumerate(values)
+    ]
 
 
 def _place(row: int, sizes: list[int], axis: int) -> int:

@@ -20,6 +20,7 @@ from airflow_provider.spark.jvm.determinism import OF_PHYSICAL_PLANS
 from airflow_provider.spark.jvm.session_settings import QuerySettings, all_settings
 from tests.spark.attempts import Attempts
 from tests.spark.auto.watched import AutoAttempt, auto_attempt, configured, shuffle_numbers
+from tests.support.parameters import thinned
 from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -363,7 +364,7 @@ def test_a_streaming_query_is_left_alone(
         assert "a streaming query's own checkpoint is its recovery" in first.skipped()
 
 
-@pytest.mark.parametrize("kind", ["udf", "pandas_udf", "mapInPandas"])
+@pytest.mark.parametrize("kind", thinned(["udf", "pandas_udf", "mapInPandas"], 3))
 def test_a_function_that_draws_is_not_kept(spark: SparkSession, orders: Path, attempts: Attempts, kind: str) -> None:
     """Nothing above a Python function that reaches a source of chance is kept, though nobody has marked it; the reason
     names both.

@@ -73,6 +73,7 @@ def test_an_executor_that_comes_late_gets_its_share(driver: Driver, one_worker: 
     assert retry["rows"] == driver.rows
 
 
+@pytest.mark.walk
 def test_an_executor_that_never_comes_is_waited_for_as_long_as_spark_would(
     driver: Driver, one_worker: StandaloneCluster
 ) -> None:
@@ -84,6 +85,7 @@ def test_an_executor_that_never_comes_is_waited_for_as_long_as_spark_would(
     assert retry["rows"] == driver.rows
 
 
+@pytest.mark.walk
 def test_what_took_no_time_is_not_waited_for(driver: Driver, one_worker: StandaloneCluster) -> None:
     """A wait costs no more than ``overhead_budget`` allows for what putting back saves."""
     retry = driver.retry(
@@ -96,6 +98,7 @@ def test_what_took_no_time_is_not_waited_for(driver: Driver, one_worker: Standal
     assert retry["rows"] == driver.rows
 
 
+@pytest.mark.walk
 def test_what_finds_no_room_on_an_executor_goes_to_another(
     driver: Driver, one_worker: StandaloneCluster, tmp_path: Path
 ) -> None:

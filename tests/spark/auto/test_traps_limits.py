@@ -85,9 +85,7 @@ def test_what_is_empty_stays_empty(spark: SparkSession, orders: Path, attempts: 
             assert second.put_back()
 
 
-@pytest.mark.parametrize("generated", ["true", "false"])
-@pytest.mark.parametrize("source", ["local", "files"])
-@pytest.mark.parametrize("write", [False, True], ids=["collect", "write"])
+@each_value(generated=["true", "false"], source=["local", "files"], write={"collect": False, "write": True})
 def test_an_action_that_resets_its_metrics_knows_the_rows_put_back(
     spark: SparkSession,
     orders: Path,
