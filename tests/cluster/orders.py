@@ -59,7 +59,7 @@ def killed_and_retried(
     """
     target, gate = driver.folder / "out", driver.folder / "gate"
     arguments = [str(orders), str(target), str(gate)]
-    # Few enough for the executor without the reducer, which copies its own: it may have come late and run few tasks.
+    # Few enough for the executor without the reducer, which copies its own: it may have run few of the tasks.
     first = driver.run(script, *arguments, fault=f"{faults.AFTER_PARTITION_EVENT}@2", options=AUTO)
     assert first.code == killed, first.log
     stored = driver.partitions("shuffle~28customer~29")
@@ -79,6 +79,7 @@ def settings(cluster: StandaloneCluster) -> dict[str, str]:
         "spark.cores.max": "2",
         "spark.executor.cores": "1",
         "spark.scheduler.minRegisteredResourcesRatio": "1.0",  # of these: both executors have map outputs
+        "spark.scheduler.maxRegisteredResourcesWaitingTime": "180s",  # a busy machine starts one of them late
         "spark.sql.shuffle.partitions": "1",  # the other core is free for copying
         "spark.sql.files.maxPartitionBytes": "4000",
         "spark.sql.files.openCostInBytes": "4000",
