@@ -49,7 +49,6 @@ class AttemptStarted(JobEvent):
     fresh: bool = False
     abandoned: bool = False
     reason: str = ""
-    spark_version: str = ""
     application: str = ""
     host: str = ""
     another_run: bool = False
@@ -69,7 +68,6 @@ class SparkApplicationStarted(JobEvent):
 
     application_id: str
     ui_url: str = ""
-    default_parallelism: int = 0
 
 
 MOST_PARTITIONS = 1_000_000
@@ -151,7 +149,6 @@ class PartitionsReset(JobEvent):
 class VertexFinished(JobEvent):
     """Every partition of the vertex is stored and its events are confirmed.
 
-    :ivar upstream_seconds: wall time that the shuffles below took in this attempt, before the first partition ran
     :ivar storing_seconds: task time that went into encoding and storing the partitions that this attempt computed
     """
 
@@ -159,7 +156,6 @@ class VertexFinished(JobEvent):
 
     vertex: str
     layout: str
-    upstream_seconds: float = 0.0
     storing_seconds: float = 0.0
 
 
@@ -250,6 +246,12 @@ class JobFailed(JobEvent):
 _TYPES: dict[str, type[JobEvent]] = {cls.__name__: cls for cls in JobEvent.__subclasses__()}
 _FIELDS = {cls: {item.name: str(item.type) for item in dataclasses.fields(cls)} for cls in _TYPES.values()}
 """What each field of an event is declared as."""
+_RETIRED = {
+    "AttemptStarted": ("spark_version",),
+    "SparkApplicationStarted": ("default_parallelism",),
+    "VertexFinished": ("upstream_seconds",),
+}
+"""Fields that nobody read, and that older releases have written."""
 
 
 def encode_event(event: JobEvent) -> str:
@@ -270,6 +272,8 @@ def decode_event(line: str) -> JobEvent:
         if version > cls.VERSION:
             raise EventFormatError(f"{name} has version {version}, this release reads up to {cls.VERSION}.")
         known = _FIELDS[cls]
+        for key in _RETIRED.get(name, ()):
+            body.pop(key, None)
         for key, value in body.items():
             declared = known[key]
             if type(value) is not _PLAIN_TYPES.get(declared):  # mostly it is, and a large job has millions of them

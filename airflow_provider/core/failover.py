@@ -38,7 +38,6 @@ class FailureHandlingResult:
     :ivar delay: seconds to wait before the restart
     :ivar refused: why there is no restart inside the application; empty text if there is one
     :ivar unrecoverable: no later attempt can help either
-    :ivar is_global: the next attempt has to deal with it from the top
     :ivar memory: what the restart strategy remembers from now on
     """
 
@@ -48,7 +47,6 @@ class FailureHandlingResult:
     delay: float
     refused: str
     unrecoverable: bool
-    is_global: bool
     memory: RestartMemory
 
     @property
@@ -104,11 +102,9 @@ def handle_failure(
     unrecoverable_cause = unrecoverable(causes)
     unknown = sorted(set(lost) - set(restarted))
     fixed = [v for v in restarted if v != failed and not graph.vertices[v].initialized.deterministic]
-    is_global = False
     if unrecoverable_cause is not None:
         refused = f"{unrecoverable_cause.condition or unrecoverable_cause.type} is an error that no restart can fix"
     elif unknown or fixed:
-        is_global = True
         which = ", ".join(unknown or (graph.vertices[v].initialized.name for v in fixed))
         refused = (
             f"{which} would have to be computed again, and what was derived from it too; that takes another attempt"
@@ -124,6 +120,5 @@ def handle_failure(
         delay=0.0 if refused else restart_strategy.delay(noted),
         refused=refused,
         unrecoverable=unrecoverable_cause is not None,
-        is_global=is_global,
         memory=noted,
     )

@@ -157,13 +157,9 @@ class JobMaster(OwnedJob):
         """Like :meth:`survivors`, for a layout that the events need not know."""
         return self._survivors.of(self.graph, identity, layout, parallelism, deterministic)
 
-    def application_started(self, application_id: str, ui_url: str, parallelism: int) -> None:
+    def application_started(self, application_id: str, ui_url: str) -> None:
         """Record the Spark application of this attempt."""
-        self._record.add(
-            ev.SparkApplicationStarted(
-                **self._now, application_id=application_id, ui_url=ui_url, default_parallelism=parallelism
-            )
-        )
+        self._record.add(ev.SparkApplicationStarted(**self._now, application_id=application_id, ui_url=ui_url))
 
     def vertex_initialized(self, event: ev.VertexInitialized) -> None:
         """Record that a vertex with a known layout is about to run, and have that confirmed.
@@ -229,13 +225,11 @@ class JobMaster(OwnedJob):
     def vertex_finished(
         self,
         identity: str,
-        upstream_seconds: float = 0.0,
         storing_seconds: float = 0.0,
         finishing: AbstractContextManager[None] | None = None,
     ) -> bool:
         """Seal the vertex: ``True`` once all of its events are confirmed by the store (Flink's ``cutBlock``).
 
-        :param upstream_seconds: wall time that the shuffles below took
         :param storing_seconds: task time that went into storing
         :param finishing: around the event, but not around the wait for the store; it may raise, then nothing is sealed
         """
@@ -246,7 +240,6 @@ class JobMaster(OwnedJob):
                     **self._now,
                     vertex=identity,
                     layout=self.graph.vertices[identity].initialized.layout,
-                    upstream_seconds=round(upstream_seconds, 3),
                     storing_seconds=round(storing_seconds, 3),
                 )
             )

@@ -30,9 +30,7 @@ def executors_ready(context: RecoveryContext, spark: SparkSession) -> str:
         if application.lack is None:
             spark_context = spark.sparkContext
             context.master.keep_secret(all_settings(spark))
-            context.master.application_started(
-                spark_context.applicationId, spark_context.uiWebUrl or "", spark_context.defaultParallelism
-            )
+            context.master.application_started(spark_context.applicationId, spark_context.uiWebUrl or "")
             ship_package(spark)
             application.lack = _lack(context, spark)
         return application.lack

@@ -37,7 +37,7 @@ def with_py_file(environment: Mapping[str, str], make: Callable[[], Path]) -> di
         return {}
     conf, words = conf_arguments(environment), _words(environment)
     master = "".join(_values(words, "--master")[-1:]) or conf.get("spark.master", "")
-    if not master or master.startswith("local"):
+    if not master or master.partition("[")[0] == "local":
         return {}
     # The flag replaces the property, and of two flags the last one counts: its files must be in ours.
     files = "".join(_values(words, "--py-files")[-1:]) or conf.get("spark.submit.pyFiles", "")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from tests.ablation.mechanisms import Edit, Row, Switch
 
 _RESTARTS = "spark/test_restarts_in_spark.py"
+_ACTIONS = "spark/test_restarted_actions.py"
+_AUTO = "spark/auto/test_failover_in_auto_mode.py"
 
 FAILOVER = (
     Row(
@@ -35,6 +37,11 @@ FAILOVER = (
                 ),
                 ("core/test_executions.py::test_a_cancelled_execution_has_not_failed",),
             ),
+            Switch(
+                "the try of an action that has failed counts as one that has finished",
+                (Edit("spark/auto/mode.py", "        self.context.occurrences.failed(execution)\n", ""),),
+                (f"{_AUTO}::test_a_try_that_failed_is_no_time_of_its_own[collect]",),
+            ),
         ),
         missing="RECONCILING of a task: no task of Spark outlives its driver; executions of actions and kept shuffles: their "
         "states are Spark's, and a restart cancels none of them",
@@ -63,8 +70,43 @@ FAILOVER = (
                 (f"{_RESTARTS}::test_what_failed_by_chance_is_restarted_and_what_was_stored_is_kept",),
                 error="PySparkException",
             ),
+            Switch(
+                "an action that has failed ends the attempt",
+                (
+                    Edit(
+                        "spark/points/restarted_actions.py",
+                        "    if not of_a_job(trace_of(error)):\n",
+                        "    if True:\n",
+                    ),
+                ),
+                (
+                    f"{_ACTIONS}::test_an_action_that_fails_by_chance_is_restarted[collect]",
+                    f"{_ACTIONS}::test_a_write_that_fails_is_made_again[append-1]",
+                    f"{_AUTO}::test_a_task_that_fails_once[exponential-delay-region]",
+                ),
+                error="PySparkException",
+            ),
+            Switch(
+                "an action runs again whatever has come of it",
+                (Edit("spark/points/restarted_actions.py", "        if refused:\n", "        if False:\n"),),
+                (
+                    f"{_ACTIONS}::test_what_gives_more_than_rows_is_not_restarted",
+                    f"{_ACTIONS}::test_a_write_that_was_about_to_commit_is_not_made_again",
+                ),
+            ),
+            Switch(
+                "what a task of a failed write commits late stays",
+                (
+                    Edit(
+                        "spark/sinks/tries.py",
+                        "late = [file for file in now if self.failed and write_of(file[0]) in self.failed]",
+                        "late = list[OutputFile]()",
+                    ),
+                ),
+                (f"{_ACTIONS}::test_a_task_that_commits_behind_its_failed_job_leaves_nothing",),
+            ),
         ),
-        missing="a restart of what `is_global` tells (drawn rows are lost from which others are derived), and of an action of "
+        missing="a global failure (drawn rows are lost from which others are derived), and of an action of "
         "which something may have come to the script or the world outside: that ends the attempt, and the next one deals "
         "with it from the top",
     ),
@@ -81,6 +123,7 @@ FAILOVER = (
                 (
                     "core/test_failure.py::test_unrecoverable",
                     f"{_RESTARTS}::test_what_cannot_be_fixed_is_not_restarted",
+                    f"{_AUTO}::test_a_function_that_raises[exponential-delay-region]",
                 ),
             ),
             Switch(
@@ -103,6 +146,7 @@ FAILOVER = (
                 (
                     "core/test_failover.py::test_full_restarts_everything_that_was_reached",
                     f"{_RESTARTS}::test_full_restarts_all_that_the_attempt_has_come_to",
+                    f"{_AUTO}::test_full_gives_up_kept_shuffles_of_other_actions_too[full-0]",
                 ),
             ),
             Switch(
@@ -114,6 +158,17 @@ FAILOVER = (
                 "an input that cannot be read pulls in nothing",
                 (Edit("core/failover.py", "for identity in before if identity in lost)", "for identity in ())"),),
                 ("core/test_failover.py::test_an_input_that_cannot_be_read_pulls_in_its_producer",),
+            ),
+            Switch(
+                "with `region` an action begins with nothing",
+                (
+                    Edit(
+                        "spark/auto/mode.py",
+                        'return self.context.master.request.options.failover_strategy == "full"',
+                        "return True",
+                    ),
+                ),
+                (f"{_AUTO}::test_a_task_that_fails_once[exponential-delay-region]",),
             ),
         ),
         missing="a kept shuffle as a region of its own: Spark runs map tasks again whose outputs are lost; `full` leaves "

@@ -50,7 +50,10 @@ FINISHED_TASKS = (
                         "        return {}",
                     ),
                 ),
-                ("spark/test_checkpoint.py::test_a_second_attempt_reuses_everything",),
+                (
+                    "spark/test_checkpoint.py::test_a_second_attempt_reuses_everything",
+                    "spark/auto/test_restoring.py::test_a_retry_takes_a_complete_shuffle_and_runs_no_map_task",
+                ),
             ),
         ),
         missing="the state of a running task: a task of a Spark batch job has none that could be kept, so it runs again "
@@ -104,7 +107,10 @@ FINISHED_TASKS = (
                         '    return f"{encode_segment(name)}-0"',
                     ),
                 ),
-                ("spark/test_random_pipelines.py::test_a_retry_gives_the_right_rows_whatever_happened[8]",),
+                (
+                    "spark/test_random_pipelines.py::test_a_retry_gives_the_right_rows_whatever_happened[8]",
+                    "spark/test_random_pipelines.py::test_so_does_auto_mode[8]",
+                ),
             ),
             Switch(
                 "what reads random numbers does not say which",

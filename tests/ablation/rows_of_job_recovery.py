@@ -25,6 +25,16 @@ JOB_RECOVERY = (
                     "spark/test_layout.py::test_a_retry_with_another_number_of_cores_computes_only_what_is_missing[shuffle]",
                 ),
             ),
+            Switch(
+                "how a kept shuffle was cut does not count",
+                (Edit("spark/auto/shuffle_vertex.py", "cut = layout.identity(maps)", 'cut = "any"'),),
+                ("spark/auto/test_traps_partial.py::test_map_outputs_of_another_cut_are_not_mixed",),
+            ),
+            Switch(
+                "a kept shuffle has no inputs",
+                (Edit("spark/auto/shuffle_vertex.py", "return self._upstream(), self", "return (), self"),),
+                ("spark/auto/test_kept_graph.py::test_what_a_shuffle_reads_is_known_in_each_attempt",),
+            ),
         ),
     ),
     Row(
@@ -67,6 +77,17 @@ JOB_RECOVERY = (
                     "core/test_graph.py::test_reset_partitions_are_missing_again",
                     "spark/test_checkpoint.py::test_a_lost_partition_alone_is_computed_again",
                 ),
+            ),
+            Switch(
+                "a map output that Spark has computed again counts as it was stored",
+                (
+                    Edit(
+                        "spark/auto/keeping.py",
+                        "again = [index for index, task in vertex.tasks.items() if now.get(index) != task]",
+                        "again = []",
+                    ),
+                ),
+                ("spark/auto/test_traps_partial.py::test_a_task_that_spark_has_run_again_is_stored_again",),
             ),
         ),
     ),
@@ -396,10 +417,25 @@ JOB_RECOVERY = (
                 ("spark/test_unversioned_sources.py::test_with_a_version_it_is_an_ordinary_source[jdbc]",),
                 error="KeyError",
             ),
+            Switch(
+                "a version does not count in auto mode",
+                (
+                    Edit(
+                        "spark/identity/plan_identity.py",
+                        "version = self._known.source_version\n",
+                        'version = self._known.source_version if self._name_draws else ""\n',
+                    ),
+                ),
+                (
+                    "spark/test_unversioned_sources.py::"
+                    "test_with_a_version_auto_mode_keeps_what_is_shuffled_of_it[jdbc]",
+                ),
+            ),
         ),
-        missing="shuffles of auto mode over such a source are computed again; a source of another kind "
-        "than a JDBC table, a table of Spark's second interface, or an RDD of Python functions over rows of the driver "
-        "cannot be described, and is not kept",
+        missing="shuffles of auto mode over such a source without `source_version`: what an executor loses of one, Spark "
+        "computes from the source as it is then, and would mix it with what was kept; a source of another kind than a JDBC "
+        "table, a table of Spark's second interface, or an RDD of Python functions over rows of the driver cannot be "
+        "described, and is not kept",
     ),
     Row(
         14,
@@ -527,6 +563,28 @@ JOB_RECOVERY = (
                     "spark/test_restarts_in_spark.py::test_a_lost_input_is_computed_again_by_its_own_vertex[native-deleted]",
                 ),
                 error="Py4JJavaError",
+            ),
+            Switch(
+                "an action reads what was lost once more",
+                (
+                    Edit(
+                        "spark/points/restarted_actions.py",
+                        "        current = up_to_date(context, frame)\n        lead(frame, renewed(frame) if current is frame "
+                        "else current)\n",
+                        "        lead(frame, renewed(frame))\n",
+                    ),
+                ),
+                (
+                    "spark/test_restarted_actions.py::"
+                    "test_a_lost_partition_that_an_action_reads_is_computed_again_by_its_own_vertex[collect]",
+                    "spark/auto/test_failover_in_auto_mode.py::test_a_lost_partition_file[exponential-delay-region]",
+                ),
+                error="Py4JJavaError",
+            ),
+            Switch(
+                "a shuffle that has lost a map output runs again as a whole",
+                (Edit("spark/auto/restoring.py", "        if not there:\n", "        if not complete:\n"),),
+                ("spark/auto/test_failover_in_auto_mode.py::test_a_lost_map_output[exponential-delay-region]",),
             ),
         ),
         missing="the same for a statement of SQL, whose text is read anew, and where the rows are drawn: the next attempt "

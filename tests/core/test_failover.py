@@ -75,14 +75,14 @@ def test_a_restart_is_in_the_order_of_the_graph_and_ends_with_what_failed(
 def test_a_lost_vertex_that_is_not_deterministic_is_a_global_failure() -> None:
     """What was derived from it would have to go too."""
     result = handled(lost={"b"}, noisy="b")
-    assert (result.can_restart, result.is_global, result.vertices_to_restart) == (False, True, ())
+    assert (result.can_restart, result.vertices_to_restart) == (False, ())
     assert "b would have to be computed again" in result.refused
     assert handled(noisy="c").can_restart  # it failed itself: nobody has read it
 
 
 def test_a_loss_of_something_unknown_is_a_global_failure() -> None:
     """A partition of a vertex that this attempt has not come to cannot be computed now."""
-    assert handled(lost={"z"}).is_global
+    assert "z would have to be computed again" in handled(lost={"z"}).refused
 
 
 def test_unrecoverable_beats_every_strategy() -> None:

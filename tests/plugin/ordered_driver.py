@@ -18,7 +18,7 @@ def main() -> int:
     store = open_store(request.event_store, request.storage)
     master = JobMaster(request, store, on_fenced=lambda _: os._exit(76))
     master.start()
-    master.application_started("app-1", "http://127.0.0.1:4040", 2)
+    master.application_started("app-1", "http://127.0.0.1:4040")
     orders = Path(os.environ["DRIVER_ORDERS"]).read_text().split()
     log = Path(os.environ["DRIVER_ORDERS"]).with_name("computed")
     run_vertices(master, store, [name for name in VERTICES if name in orders], log)

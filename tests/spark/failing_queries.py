@@ -24,6 +24,14 @@ QUICK = {
 """Options with which no time is lost between a failure and the restart."""
 KEEP_ALL = {"recovery_points": "auto", "overhead_budget": "1e9"}
 """Options with which every shuffle is worth its cost."""
+STRATEGIES: dict[str, tuple[dict[str, str], int]] = {
+    "none": ({}, 0),
+    "fixed-delay": ({"restart_strategy_fixed_delay_attempts": "2"}, 2),
+    "failure-rate": ({}, 1),
+    "exponential-delay": ({"restart_strategy_exponential_delay_attempts_before_reset_backoff": "3"}, 3),
+}
+"""Each restart strategy, with options, and how many restarts it allows then."""
+FAILOVERS = ("region", "full")
 ROWS = [(key, 20) for key in range(5)]
 """What the query returns."""
 
@@ -34,6 +42,7 @@ class FailingQuery:
 
     :ivar folder: where tasks note that they run, and find out whether they are to fail
     :ivar kept: a folder; the last tasks wait until so many map outputs are in it as :meth:`fails` says
+    :ivar error: what they fail with: class and text, or ``SIGKILL``, which ends their executor
     """
 
     folder: Path
@@ -77,6 +86,8 @@ class FailingQuery:
             if failures:
                 left.write_text(failures[1:])
                 kind, _, text = error.partition(": ")
+                if kind == "SIGKILL":
+                    _end_executor(kept)
                 raise {"RuntimeError": RuntimeError, "NameError": NameError}[kind](text)
 
         return df.coalesce(1).mapInPandas(last, df.schema)
@@ -92,6 +103,20 @@ def _note(folder: str, level: str) -> None:
 
     with Path(folder, level).open("a") as file:
         file.write(f"{TaskContext.get().partitionId()}\n")  # type: ignore[union-attr]
+
+
+def _end_executor(kept: str) -> None:
+    """End the executor that this task runs on, when the shuffle below is recorded as a whole: what copies it runs
+    there, too. Python workers are forked by a daemon, whose parent the executor is.
+    """
+    import signal
+    import time
+
+    while not any('"VertexFinished"' in file.read_text() for file in Path(kept).rglob("*.jsonl")):
+        time.sleep(0.05)
+    status = Path(f"/proc/{os.getppid()}/status").read_text()
+    os.kill(next(int(line.split()[1]) for line in status.splitlines() if line.startswith("PPid:")), signal.SIGKILL)
+    time.sleep(60)
 
 
 def _stored(folder: str) -> int:
@@ -114,6 +139,11 @@ def restarts(context: RecoveryContext) -> int:
     newest = context.master.graph.newest
     assert newest is not None
     return newest.restarts
+
+
+def of_strategy(strategy: str, failover: str) -> dict[str, str]:
+    """Return the options of an attempt with this restart strategy and this failover strategy."""
+    return {**STRATEGIES[strategy][0], "restart_strategy": strategy, "failover_strategy": failover}
 
 
 def forget_accumulators() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
@@ -17,6 +17,7 @@ from airflow_provider.job.recording import JobRecord
 from airflow_provider.spark.context import RecoveryContext, recovering
 from airflow_provider.spark.interception import intercepted
 from airflow_provider.spark.points.reading import hadoop_root
+from airflow_provider.spark.runner import recovered
 from airflow_provider.storage.object_store import ObjectInfo, ObjectStore, Readable
 from airflow_provider.storage.uris import open_store
 from tests.spark.attempts import Attempts
@@ -92,11 +93,12 @@ class _MortalRecord(JobRecord):
 
 @contextmanager
 def mortal_attempt(
-    attempts: Attempts, spark: SparkContext, lives_for: int, flush_interval: float
+    attempts: Attempts, spark: SparkContext, lives_for: int, flush_interval: float, *, script: bool = False
 ) -> Iterator[RecoveryContext]:
     """An attempt that dies after *lives_for* events, wherever that is, or at the latest at its end.
 
     :param flush_interval: seconds that an event waits in the buffer; what waits there is lost
+    :param script: whether calls pass all that those of a script pass, as in :meth:`Attempts.script`
     """
     request = attempts.request()
     request = replace(request, options=replace(request.options, write_buffer_flush_interval=flush_interval))
@@ -108,7 +110,12 @@ def mortal_attempt(
     assert master.start()
     context = RecoveryContext(master, hadoop_root(store.uri))
     try:
-        with recovering(context), intercepted(context.notes()):
+        with ExitStack() as inside:
+            if script:
+                inside.enter_context(recovered(context))
+            else:
+                inside.enter_context(recovering(context))
+                inside.enter_context(intercepted(context.notes()))
             yield context
     except Exception:
         if not store.dead:

@@ -77,13 +77,31 @@ def _limit_last(steps: list[Step]) -> tuple[Step, ...]:
 
 
 def build(spark: SparkSession, pipeline: Pipeline, data: Path, checkpoint: Any) -> Iterator[DataFrame]:
-    """Yield the frame of each recovery point in turn, as a script would make it."""
+    """Yield the frame of each recovery point in turn, as a script would make it.
+
+    :param checkpoint: given a frame and a name, returns what the script goes on from
+    """
     df = source(spark, pipeline.source, data)
     first: DataFrame | None = None
     for number, steps in enumerate(pipeline.stages):
         df = checkpoint(apply(df, steps, data, first), f"s{number}")
         first = first or df
         yield df
+
+
+def fails_by_chance(df: DataFrame, folder: Path) -> DataFrame:
+    """Return the rows of *df* through tasks that fail as long as there are files in a folder, each for one of them."""
+
+    def task(frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+        for file in sorted(folder.iterdir()):
+            try:
+                file.unlink()
+            except FileNotFoundError:  # that one is another task's
+                continue
+            raise RuntimeError("by chance")
+        yield from frames
+
+    return df.mapInPandas(task, df.schema)
 
 
 def source(spark: SparkSession, kind: str, data: Path) -> DataFrame:

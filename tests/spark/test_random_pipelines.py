@@ -17,12 +17,27 @@ import pytest
 
 from airflow_provider.core.report import build_report
 from airflow_provider.spark import checkpoint
+from airflow_provider.spark.jvm.session_settings import QuerySettings, all_settings
 from tests.spark.attempts import Attempts, vertices
+from tests.spark.failing_queries import KEEP_ALL, QUICK, restarts
 from tests.spark.mortal import mortal_attempt
-from tests.spark.random_pipelines import KINDS, Pipeline, Rows, Step, apply, build, random_pipeline, source
+from tests.spark.random_pipelines import (
+    KINDS,
+    Pipeline,
+    Rows,
+    Step,
+    apply,
+    build,
+    fails_by_chance,
+    random_pipeline,
+    source,
+)
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from _pytest.mark import ParameterSet
+    from pyspark.sql import DataFrame, SparkSession
+
+    from airflow_provider.spark.context import RecoveryContext
 
 pytestmark = pytest.mark.spark
 
@@ -88,6 +103,8 @@ CHANGES = (
 
 
 FUNCTIONS = ("udf", "pandas udf")
+DRAWS = {"rand", "limit"}
+"""What gives other rows each time: what is to be the same later needs a recovery point behind it."""
 
 
 def write(path: Path, ids: range) -> None:
@@ -105,6 +122,20 @@ def configured(spark: SparkSession, values: dict[str, str]) -> Iterator[None]:
     finally:
         for name, old in before.items():
             spark.conf.set(name, str(old))
+
+
+def some_seeds(every: int) -> list[ParameterSet]:
+    """Return those of all examples: one for each kind of change, most of which are left to ``make integration``, and
+    others for the walk.
+
+    :param every: which of the first ones ``make test`` runs
+    """
+    return [
+        pytest.param(seed, marks=[pytest.mark.integration] * bool(seed % every))
+        if seed < FIRST_SEED + len(CHANGES)
+        else pytest.param(seed, marks=pytest.mark.walk)
+        for seed in range(FIRST_SEED, FIRST_SEED + EXAMPLES)
+    ]
 
 
 @dataclass
@@ -145,16 +176,7 @@ def tally() -> Iterator[Tally]:
         assert min(found.died, found.reused, found.notable) >= EXAMPLES // 5, f"too little happened: {found}"
 
 
-@pytest.mark.parametrize(
-    "seed",
-    [
-        # One of each kind of change here, half of them with make integration, others with make walk.
-        pytest.param(seed, marks=[pytest.mark.integration] * (seed % 2))
-        if seed < FIRST_SEED + len(CHANGES)
-        else pytest.param(seed, marks=pytest.mark.walk)
-        for seed in range(FIRST_SEED, FIRST_SEED + EXAMPLES)
-    ],
-)
+@pytest.mark.parametrize("seed", some_seeds(2))
 def test_a_retry_gives_the_right_rows_whatever_happened(
     spark: SparkSession, tmp_path: Path, tally: Tally, seed: int
 ) -> None:
@@ -216,6 +238,102 @@ def attempt_twice(
     tally.reused += sum(vertex.reused for vertex in after.values())
     tally.notable += any(old.without("r") != new.without("r") for old, new in zip(stale, rows, strict=False))
     return Retried(wrong, computed_again)
+
+
+@dataclass
+class AutoTally:
+    """Over all examples in auto mode.
+
+    :ivar examples: how many there were
+    :ivar died: attempts that died before they were through
+    :ivar put_back: map outputs that later attempts reused
+    :ivar restarts: of actions and recovery points within an attempt
+    """
+
+    examples: int = 0
+    died: int = 0
+    put_back: int = 0
+    restarts: int = 0
+
+
+@pytest.fixture(scope="module")
+def auto_tally() -> Iterator[AutoTally]:
+    """Says at the end whether the examples could show anything."""
+    found = AutoTally()
+    yield found
+    if found.examples >= EXAMPLES:
+        assert min(found.died, found.put_back, found.restarts) >= EXAMPLES // 4, f"too little happened: {found}"
+
+
+@pytest.mark.parametrize("seed", some_seeds(4))
+def test_so_does_auto_mode(spark: SparkSession, tmp_path: Path, auto_tally: AutoTally, seed: int) -> None:
+    """Some recovery points are the script's, others are shuffles that are kept. Tasks fail in each attempt, and are
+    restarted; two attempts are killed, something changes between them, and the third one is through.
+    """
+    random = Random(seed)
+    kind = CHANGES[seed % len(CHANGES)]
+    begins = {"file added": "filter", "function": random.choice(FUNCTIONS)}.get(kind, "group")
+    pipeline = random_pipeline(random, "files" if kind.startswith("file") else "", begins)
+    change = Change(kind, random.randint(0, 20), random.randint(1, 9))
+    lives = [random.choice((random.randint(3, 15), 99)), random.randint(3, 25)]
+    unnamed = {
+        f"s{number}" for number, steps in enumerate(pipeline.stages) if not DRAWS & {step.kind for step in steps}
+    }
+    kept = {name for name in sorted(unnamed) if random.random() < 0.7}
+    failures = [random.randint(0, 2) for _ in range(3)]
+    print(f"{seed=}", pipeline, change, f"{lives=} {kept=} {failures=}", sep="\n")  # noqa: T201 - as above
+
+    data, chance = tmp_path / "data", tmp_path / "chance"
+    data.mkdir()
+    chance.mkdir()
+    write(data / "part-0.parquet", range(30))
+    write(data / "part-1.parquet", range(30, 50))
+    attempts = Attempts(tmp_path / "store", {**KEEP_ALL, **QUICK, "restart_strategy_fixed_delay_attempts": "99"})
+
+    def recovery_point(df: DataFrame, name: str) -> DataFrame:
+        df = fails_by_chance(df, chance)
+        return df if name in kept else checkpoint(df, name)
+
+    def run(context: RecoveryContext, script: Pipeline, number: int) -> list[Rows]:
+        for failure in range(failures[number]):
+            (chance / f"{number}-{failure}").touch()
+        found = []
+        for df in build(spark, script, data, recovery_point):
+            found.append(Rows.of(df))
+            context.master.check()
+            watch(context, df)
+            context.master.check()
+        return found
+
+    for number, lives_for in enumerate(lives):
+        script = change.to_pipeline(pipeline) if number else pipeline
+        if number == 1:
+            change.to_world(data, attempts.folder)
+        with (
+            configured(spark, change.settings() if number else {}),
+            mortal_attempt(attempts, spark.sparkContext, lives_for, 0.01, script=True) as context,
+        ):
+            run(context, script, number)
+            auto_tally.died -= 1
+        auto_tally.died += 1
+        auto_tally.restarts += restarts(context)
+    with configured(spark, change.settings()):
+        with attempts.script() as last:
+            rows = run(last, script, 2)
+            reused = [vertex.reused for vertex in vertices(last).values() if vertex.name.startswith("shuffle")]
+        auto_tally.restarts += restarts(last)
+        assert list(not_right(spark, script, data, rows)) == []
+    auto_tally.examples += 1
+    auto_tally.put_back += sum(reused)
+
+
+def watch(context: RecoveryContext, df: DataFrame) -> None:
+    """Let a query be looked at that has run, however quickly: the script holds it."""
+    shuffles = context.shuffles
+    assert shuffles is not None
+    application = shuffles.watcher.application()  # type: ignore[attr-defined]
+    application.note(df._jdf.queryExecution(), QuerySettings(all_settings(df.sparkSession)))
+    shuffles.watcher.catch_up()  # type: ignore[attr-defined]
 
 
 def not_right(spark: SparkSession, pipeline: Pipeline, data: Path, rows: list[Rows]) -> Iterator[str]:

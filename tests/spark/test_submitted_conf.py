@@ -40,6 +40,7 @@ def test_arguments_of_pyspark(arguments: str | None, conf: dict[str, str]) -> No
         ("--master=yarn --py-files a.py,b.py pyspark-shell", "--py-files a.py,b.py,own.zip pyspark-shell"),
         ("--master yarn --conf spark.submit.pyFiles=a.py pyspark-shell", "--py-files a.py,own.zip pyspark-shell"),
         ("--master yarn --name 'two words' pyspark-shell", "--name 'two words' --py-files own.zip pyspark-shell"),
+        ("--master local-cluster[2,1,512]", "local-cluster[2,1,512]' --py-files own.zip pyspark-shell"),
         ("--master local[2] pyspark-shell", None),
         ("--conf spark.master=local pyspark-shell", None),
         ("pyspark-shell", None),

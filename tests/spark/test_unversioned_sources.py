@@ -11,6 +11,7 @@ import pytest
 
 from airflow_provider.spark import checkpoint
 from tests.spark.attempts import Attempts, vertices
+from tests.spark.auto.watched import auto_attempt
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -242,7 +243,29 @@ def test_with_a_version_it_is_an_ordinary_source(
     last.unlink()
     with attempts.attempt() as context:
         assert kept(changing.read()) == [1, 2, 3]
-        assert vertices(context)["kept"].computed == (1 if isinstance(changing, Words) else 2)
+        assert vertices(context)["kept"].computed == 1
+
+
+def test_with_a_version_auto_mode_keeps_what_is_shuffled_of_it(
+    attempts: Attempts, spark: SparkSession, changing: Database | Words
+) -> None:
+    """As of an ordinary source. Without a version all of it is read anew, by whoever retries: what an executor loses
+    of a shuffle, Spark would read again by itself, and mix it with older rows.
+    """
+    for version, expected, put_back in (
+        ("monday", [1, 2], {}),
+        ("monday", [1, 2], {"shuffle(ID)": 2}),
+        ("tuesday", [1, 2, 3, 4], {}),
+        ("", [1, 2, 3, 4, 5], {}),
+        ("", [1, 2, 3, 4, 5, 6], {}),
+    ):
+        attempts.options["source_version"] = version
+        with auto_attempt(attempts, spark) as attempt:
+            df = changing.read().groupBy("ID").count()
+            assert sorted(row.ID for row in df.collect()) == expected
+            assert attempt.put_back() == put_back
+            assert attempt.keep(df) == (["shuffle(ID)"] if version else [])
+        changing.add(len(expected) + 1 + bool(put_back))
 
 
 def test_what_cannot_be_described_stays_as_it_is(attempts: Attempts, spark: SparkSession) -> None:

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 
-def each_value(**axes: Collection[Any]) -> pytest.MarkDecorator:
+def each_value(left: pytest.MarkDecorator = pytest.mark.walk, /, **axes: Collection[Any]) -> pytest.MarkDecorator:
     """Parametrize a test with all combinations of values, most of them in the walk only.
 
+    :param left: the mark of those
     :param axes: name → values, or id → value. What is left has each value at least once, and beside a long axis the
         others in turn.
     """
@@ -25,7 +26,7 @@ def each_value(**axes: Collection[Any]) -> pytest.MarkDecorator:
         pytest.param(
             *(value for _, value in combination),
             id="-".join(name for name, _ in combination),
-            marks=[] if places in kept else pytest.mark.walk,
+            marks=[] if places in kept else left,
         )
         for places, combination in zip(
             itertools.product(*(range(size) for size in sizes)),

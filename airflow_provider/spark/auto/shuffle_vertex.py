@@ -287,7 +287,7 @@ class ShuffleVertex:
         """All map outputs are in the store, and Spark has counted their rows: the vertex is finished."""
         rows, size = int(self.metrics.apply(ROWS).value()), int(self.metrics.apply(SIZE).value())
         self.context.master.remember(_TOTALS + self.vertex, {"layout": self.layout, "rows": rows, "bytes": size})
-        self.sealed = self.context.master.vertex_finished(self.vertex, 0.0, copying_seconds)
+        self.sealed = self.context.master.vertex_finished(self.vertex, copying_seconds)
 
     def totals(self) -> tuple[int, int] | None:
         """Return rows and bytes that Spark counted when the shuffle was complete; ``None`` if that is not known."""

@@ -198,7 +198,7 @@ class _Reading:
         if not source.opaque:
             return source
         asked = source.asked or self._asked_of_rdd(source.made)
-        version = self._known.source_version if self._name_draws else ""  # of what the script names
+        version = self._known.source_version
         if asked and version:
             return Source(f"{explain.TABLE} without a version of its own", version, digest("version", version, asked))
         if asked and self._name_draws:

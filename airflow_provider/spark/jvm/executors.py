@@ -35,8 +35,8 @@ Answer = TypeVar("Answer")
 
 
 def is_local(spark: Any) -> bool:
-    """Whether the driver is the only executor."""
-    return str(spark.sparkContext.master).startswith("local")
+    """Whether the driver is the only executor, as it is not with ``local-cluster[…]``."""
+    return str(spark.sparkContext.master).partition("[")[0] == "local"
 
 
 def shuffle_servers(spark: Any) -> dict[str, Any]:

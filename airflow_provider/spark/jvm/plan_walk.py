@@ -29,6 +29,7 @@ _CURRIED = {"Alias": ("exprId", "qualifier", "explicitMetadata"), "AttributeRefe
 _SOURCES = {
     ("LogicalRelation", "relation"): read_table,
     ("FileSourceScanExec", "relation"): read_table,
+    ("RowDataSourceScanExec", "relation"): read_table,
     ("DataSourceV2Relation", "table"): read_table,
     ("BatchScanExec", "scan"): read_scan,
     ("LogicalRDD", "rdd"): read_rows,

@@ -18,13 +18,11 @@ from airflow_provider.spark.jvm.scala import items
 class StageMetrics:
     """What is known of the tasks of one stage.
 
-    :ivar stage: Spark's stage id
     :ivar seconds: task time of the tasks that have ended
     :ivar ended: how many have
     :ivar values: metric's id → index of the map task → value, of tasks that have ended
     """
 
-    stage: int
     seconds: float
     ended: int
     values: dict[int, dict[int, int]] = field(default_factory=dict)
@@ -73,4 +71,4 @@ class StageMetricsReader:
             for metric, value in zip(metrics, counted, strict=True):
                 values[metric][index] = value
         values = {metric: counts for metric, counts in values.items() if counts}
-        return StageMetrics(stage, int(data.executorRunTime()) / 1000, int(data.numCompleteTasks()), values)
+        return StageMetrics(int(data.executorRunTime()) / 1000, int(data.numCompleteTasks()), values)

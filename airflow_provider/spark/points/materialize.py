@@ -58,12 +58,10 @@ class Materialized:
     """A stored vertex.
 
     :ivar partitions: by index
-    :ivar upstream_seconds: wall time that the shuffles below took
     :ivar storing_seconds: task time that went into encoding and storing what was computed now
     """
 
     partitions: dict[int, StoredPartition]
-    upstream_seconds: float
     storing_seconds: float
 
 
@@ -139,10 +137,8 @@ def materialize(
     recorded = Cut.from_spec(known.initialized.layout_spec) if known and known.initialized.deterministic else None
     settings = settings_set(spark, all_settings(spark), *CUTTING_SETTINGS)
     writing, parallelism = cut_for(_writing(context, point, collector), recorded.leaf_parallelism if recorded else 0)
-    started = time.monotonic()
     with job_properties(spark.sparkContext, {}, description=f"{description}: upstream stages", tag=tag):
         job = PreparedJob(writing)
-    upstream_seconds = time.monotonic() - started
     if recorded is not None and recorded.settings == settings:
         job.pin(recorded.reads)
     cut = Cut(parallelism, settings, job.layout.reads)
@@ -161,7 +157,7 @@ def materialize(
     lost = [index for index in range(job.parallelism) if index not in collector.stored]
     if lost:
         raise NotStored(collector.error or f"no task reported partitions {lost[:10]}")
-    return Materialized(collector.stored, upstream_seconds, collector.storing)
+    return Materialized(collector.stored, collector.storing)
 
 
 def _stored_upstream(master: JobMaster, point: RecoveryPoint) -> tuple[str, ...]:

@@ -35,6 +35,8 @@ log = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
 _READS = "_spark_recovery_reads"
+_OWN_QUERY = (Kind.COUNT, Kind.SHOW)
+"""Make a query inside the JVM: it is the last one of their thread."""
 
 
 @dataclass(frozen=True)
@@ -67,11 +69,11 @@ def restarted_actions(context: RecoveryContext) -> Stages:
 
     def query(call: Call, proceed: Proceed) -> Any:
         _read_what_is_there(context, call.owner)
-        return with_restarts(context, _query(context, call.owner, call.name), proceed)
+        return with_restarts(context, _query(context, call), proceed)
 
     if not may_restart(context):
         return {}
-    return {Kind.QUERY: query, Kind.COUNT: query}
+    return dict.fromkeys((Kind.QUERY, *_OWN_QUERY), query)  # ``show`` prints what it has got
 
 
 def may_restart(context: RecoveryContext) -> bool:
@@ -159,7 +161,9 @@ def _read_what_is_there(context: RecoveryContext, frame: Any) -> None:
                 setattr(frame, _READS, now)
 
 
-def _query(context: RecoveryContext, frame: DataFrame, name: str) -> Action:
+def _query(context: RecoveryContext, call: Call) -> Action:
+    frame: DataFrame = call.owner
+
     def refused(_: Exception) -> str:
         return why_not(frame) if is_classic(frame) else "it is a query of Spark Connect"
 
@@ -167,4 +171,4 @@ def _query(context: RecoveryContext, frame: DataFrame, name: str) -> Action:
         current = up_to_date(context, frame)
         lead(frame, renewed(frame) if current is frame else current)
 
-    return Action(name.lstrip("_"), refused, renew, lambda: query_of(frame) if name != "count" else None)
+    return Action(call.name.lstrip("_"), refused, renew, lambda: None if call.kind in _OWN_QUERY else query_of(frame))

@@ -73,9 +73,7 @@ def compute(context: RecoveryContext, point: RecoveryPoint, because: tuple[str, 
             continue
         try:
             made = materialize(context, point, execution, because)
-            confirmed = context.master.vertex_finished(
-                vertex, made.upstream_seconds, made.storing_seconds, _sealing(context, execution, made)
-            )
+            confirmed = context.master.vertex_finished(vertex, made.storing_seconds, _sealing(context, execution, made))
         except BaseException as error:
             elsewhere = not executions.fail(execution)
             if isinstance(error, Fenced) or not isinstance(error, Exception):

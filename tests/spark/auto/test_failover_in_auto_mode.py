@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
 from airflow_provider.core.events import SHUFFLE
@@ -20,16 +22,20 @@ from airflow_provider.storage.partition_store import PartitionStore
 from tests.spark.attempts import Attempts
 from tests.spark.auto.worlds import Oracle
 from tests.spark.failing_queries import (
+    FAILOVERS,
     KEEP_ALL,
     QUICK,
     ROWS,
+    STRATEGIES,
     FailingQuery,
     forget_accumulators,
     hundred,
+    of_strategy,
     restarts,
     rows,
 )
 from tests.spark.failing_tasks import Task, ids, stored
+from tests.support.parameters import each_value
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -56,6 +62,34 @@ def query(tmp_path: Path, attempts: Attempts) -> FailingQuery:
     return FailingQuery(tmp_path / "runs", attempts.folder)
 
 
+each_cell = each_value(pytest.mark.integration, strategy=list(STRATEGIES), failover=FAILOVERS)
+"""Under each restart strategy, and with both failover strategies."""
+
+
+def ask(
+    spark: SparkSession,
+    attempts: Attempts,
+    query: FailingQuery,
+    fails: str = "",
+    behind: Callable[[RecoveryContext], None] | None = None,
+) -> int:
+    """Make an attempt of one query; return how often it was restarted.
+
+    :param fails: the error that the script gets; by default the one of a strategy that restarts nothing
+    :param behind: called when the query is over
+    """
+    with attempts.script() as context:
+        df, left = query.of(hundred(spark)), (query.folder / "left").read_text()
+        if fails or (left and attempts.options["restart_strategy"] == "none"):
+            with pytest.raises(PySparkException, match=fails or "by chance"):
+                df.collect()
+        else:
+            assert rows(df) == ROWS
+        if behind is not None:
+            behind(context)
+        return restarts(context)
+
+
 def kept(context: RecoveryContext) -> dict[str, int]:
     """The shuffles that are recorded, and how many of their map outputs are."""
     vertices = context.master.graph.vertices.values()
@@ -70,15 +104,22 @@ def write(folder: Path) -> Callable[[DataFrame], Any]:
     return run
 
 
-@pytest.mark.parametrize("failover", ["region", "full"])
-@pytest.mark.parametrize("action", ["collect", "count", "toPandas", "write"])
-def test_a_task_that_fails_once(
+def some(failover: str, restarted: int, region: dict[int, int] = ONCE) -> dict[int, int]:
+    """How often each map task runs in an attempt that is restarted so many times and its successor.
+
+    :param region: where only what is missing runs
+    """
+    return region if failover == "region" or not restarted else dict.fromkeys((0, 1), 1 + restarted)
+
+
+@pytest.mark.parametrize("failover", FAILOVERS)
+@pytest.mark.parametrize("action", ["count", "toPandas", "write"])
+def test_each_action_is_restarted(
     spark: SparkSession, attempts: Attempts, query: FailingQuery, tmp_path: Path, action: str, failover: str
 ) -> None:
     """Of the second try only the last stage runs. With ``full`` everything does, and what was kept is given up."""
     attempts.options["failover_strategy"] = failover
     run: Callable[[DataFrame], Any] = {
-        "collect": rows,
         "count": lambda df: df.count(),
         "toPandas": lambda df: sorted(map(tuple, df.toPandas().to_numpy().tolist())),
         "write": write(tmp_path),
@@ -86,45 +127,40 @@ def test_a_task_that_fails_once(
     with attempts.script() as context:
         df = query.fails(1).of(hundred(spark))
         assert run(df) == (5 if action == "count" else ROWS)
-        assert query.ran("map") == (ONCE if failover == "region" else TWICE)
+        assert query.ran("map") == some(failover, 1)
         assert query.ran("reduce") == {0: 2}
         assert restarts(context) == 1
     with attempts.script() as context:  # and the next attempt finds what is true
         assert rows(query.of(hundred(spark))) == ROWS
 
 
-@pytest.mark.parametrize(
-    ("options", "tries"),
-    [
-        ({"restart_strategy": "none"}, 1),
-        ({"restart_strategy": "fixed-delay", "restart_strategy_fixed_delay_attempts": "2"}, 3),
-        ({"restart_strategy": "failure-rate"}, 2),
-        (
-            {
-                "restart_strategy": "exponential-delay",
-                "restart_strategy_exponential_delay_attempts_before_reset_backoff": "3",
-            },
-            4,
-        ),
-    ],
-    ids=lambda value: value["restart_strategy"] if isinstance(value, dict) else "",
-)
-@pytest.mark.parametrize("failover", ["region", "full"])
+@each_cell
+def test_a_task_that_fails_once(
+    spark: SparkSession, attempts: Attempts, query: FailingQuery, strategy: str, failover: str
+) -> None:
+    """Of the second try only the last stage runs, in the attempt or in the next one."""
+    attempts.options |= of_strategy(strategy, failover)
+    restarted = ask(spark, attempts, query.fails(1))
+    assert restarted == (strategy != "none")
+    if not restarted:
+        ask(spark, attempts, query)
+    assert query.ran("map") == some(failover, restarted)
+    assert query.ran("reduce") == {0: 2}
+
+
+@each_cell
 def test_a_task_that_always_fails(
-    spark: SparkSession, attempts: Attempts, query: FailingQuery, options: dict[str, str], tries: int, failover: str
+    spark: SparkSession, attempts: Attempts, query: FailingQuery, strategy: str, failover: str
 ) -> None:
     """As often as the strategy allows; the map tasks run once, or each time with ``full``. The next attempt puts back
     what the last try has left.
     """
-    attempts.options |= {**options, "failover_strategy": failover}
-    with attempts.script() as context:
-        with pytest.raises(Exception, match="by chance"):
-            query.fails(100).of(hundred(spark)).collect()
-        assert query.ran("reduce") == {0: tries}
-        assert query.ran("map") == dict.fromkeys((0, 1), 1 if failover == "region" else tries)
-        assert restarts(context) == tries - 1
-    query.fails(0)
-    before = query.ran("map")
+    allowed = STRATEGIES[strategy][1]
+    attempts.options |= of_strategy(strategy, failover)
+    assert ask(spark, attempts, query.fails(100), fails="by chance") == allowed
+    assert query.ran("reduce") == {0: allowed + 1}
+    assert query.ran("map") == some(failover, allowed)
+    before = query.fails(0).ran("map")
     with attempts.script() as context:
         there = kept(context)
         assert rows(query.of(hundred(spark))) == ROWS
@@ -132,28 +168,60 @@ def test_a_task_that_always_fails(
             assert query.ran("map") == before
 
 
+@each_cell
+def test_a_function_that_raises(
+    spark: SparkSession, attempts: Attempts, query: FailingQuery, strategy: str, failover: str
+) -> None:
+    """What it raises comes back whatever happens: no strategy answers it, and a corrected one finds all map outputs."""
+    attempts.options |= of_strategy(strategy, failover)
+    query = replace(query, error="NameError: no such name")
+    assert ask(spark, attempts, query.fails(100), fails="no such name") == 0
+    assert ask(spark, attempts, query.fails(0)) == 0
+    assert query.ran("map") == ONCE
+    assert query.ran("reduce") == {0: 2}
+
+
+@each_cell
 def test_a_lost_map_output(
-    spark: SparkSession, attempts: Attempts, query: FailingQuery, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession,
+    attempts: Attempts,
+    query: FailingQuery,
+    monkeypatch: pytest.MonkeyPatch,
+    strategy: str,
+    failover: str,
 ) -> None:
     """One of two is gone from the store when the action runs again: its task alone runs."""
 
-    def losing(context: RecoveryContext, *args: Any) -> bool:
-        answer = fail_over(context, *args)
+    def lose(context: RecoveryContext) -> None:
         partitions = PartitionStore(context.master.store, context.master.prefix)
         partitions.delete(p for found in partitions.survivors().values() for p in found if p.index == 1)
+
+    def losing(context: RecoveryContext, *args: Any) -> bool:
+        answer = fail_over(context, *args)
+        lose(context)
         return answer
 
     monkeypatch.setattr("airflow_provider.spark.points.restarted_actions.fail_over", losing)
-    with attempts.script() as context:
-        assert rows(query.fails(1).of(hundred(spark))) == ROWS
-        assert query.ran("map") == {0: 1, 1: 2}
-        assert restarts(context) == 1
+    attempts.options |= of_strategy(strategy, failover)
+    restarted = ask(spark, attempts, query.fails(1), behind=lose if strategy == "none" else None)
+    assert restarted == (strategy != "none")
+    if not restarted:
+        ask(spark, attempts, query)
+    assert query.ran("map") == some(failover, restarted, {0: 1, 1: 2})
 
 
+@each_cell
 def test_a_fetch_failure_on_a_restored_output(
-    spark: SparkSession, attempts: Attempts, query: FailingQuery, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession,
+    attempts: Attempts,
+    query: FailingQuery,
+    monkeypatch: pytest.MonkeyPatch,
+    strategy: str,
+    failover: str,
 ) -> None:
-    """A file that was put back is gone when the reducer reads it: Spark runs its task again, without a restart."""
+    """A file that was put back is gone when the reducer reads it: Spark takes all outputs of that executor for lost,
+    and runs their tasks again, without a restart.
+    """
     before = Restorer.before
 
     def losing(restorer: Restorer, *args: Any, **kwargs: Any) -> bool:
@@ -167,26 +235,39 @@ def test_a_fetch_failure_on_a_restored_output(
         return begun
 
     monkeypatch.setattr(Restorer, "before", losing)
-    with attempts.script() as context:
-        assert rows(query.fails(1).of(hundred(spark))) == ROWS
-        assert query.ran("map")[1] == 2
-        assert restarts(context) == 1
+    attempts.options |= of_strategy(strategy, failover)
+    restarted = ask(spark, attempts, query.fails(1))
+    assert restarted == (strategy != "none")
+    if not restarted:  # the next attempt puts back
+        ask(spark, attempts, query)
+    assert query.ran("map") == TWICE
 
 
-@pytest.mark.parametrize("failover", ["region", "full"])
+@each_cell
 def test_a_lost_partition_file(
-    spark: SparkSession, attempts: Attempts, query: FailingQuery, tmp_path: Path, failover: str
+    spark: SparkSession, attempts: Attempts, tmp_path: Path, strategy: str, failover: str
 ) -> None:
     """An action over a recovery point that has lost a partition: that one is computed again, all are with ``full``."""
-    attempts.options["failover_strategy"] = failover
+    attempts.options |= of_strategy(strategy, failover)
     task = Task(tmp_path / "runs2", "upper")
+
+    def upper() -> DataFrame:
+        return checkpoint(task.apply(spark.range(0, 40, 1, 4), 2), "upper")
+
     with attempts.script() as context:
-        upper = checkpoint(task.apply(spark.range(0, 40, 1, 4), 2), "upper")
+        df = upper()
         stored(context, "upper")[2].unlink()
-        assert ids(upper.where("id >= 0")) == list(range(0, 80, 2))
-        again = {"2": 2} if failover == "region" else dict.fromkeys("0123", 2)
-        assert task.count() == {**dict.fromkeys("0123", 1), **again}
-        assert restarts(context) == 1
+        if strategy != "none":
+            assert ids(df.where("id >= 0")) == list(range(0, 80, 2))
+            assert restarts(context) == 1
+        else:
+            with pytest.raises(Exception, match="upper"):
+                ids(df.where("id >= 0"))
+    if strategy == "none":
+        with attempts.script():
+            assert ids(upper()) == list(range(0, 80, 2))
+    again = {"2": 2} if failover == "region" or strategy == "none" else dict.fromkeys("0123", 2)
+    assert task.count() == {**dict.fromkeys("0123", 1), **again}
 
 
 @pytest.mark.parametrize(("failover", "left"), [("region", 2), ("full", 0)])

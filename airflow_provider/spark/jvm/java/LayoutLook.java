@@ -89,7 +89,8 @@ public final class LayoutLook {
             }
             answer.say("sliced", slices.toString());
             answer.say(node.simpleString(SHOWN));
-        } else if (kind.equals("RDDScanExec")) {
+        } else if (kind.equals("RDDScanExec") || kind.equals("RowDataSourceScanExec")
+                && Members.kind(Members.call(node, "relation")).equals("JDBCRelation")) { // as its identity says
             answer.say("rows", String.valueOf(((RDD) Members.call(node, "rdd")).getNumPartitions()));
         } else if (leaf && !this.is("named", node)) {
             answer.say("leaf");
