@@ -31,5 +31,6 @@ def environment(folder: Path, fault: str = "") -> dict[str, str]:
         "OMP_NUM_THREADS": "1",
         "PYTHONPATH": os.pathsep.join(filter(None, (str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH")))),
     }
-    surroundings.pop(FAULT, None)
+    for name in (FAULT, "PYTHONDONTWRITEBYTECODE"):  # what is installed has its bytecode beside it
+        surroundings.pop(name, None)
     return {**surroundings, FAULT: fault} if fault else surroundings

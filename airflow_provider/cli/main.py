@@ -107,13 +107,13 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _run(parsed: argparse.Namespace, line: list[str]) -> int:
-    from airflow_provider.spark.runner import run
-
     request = run_request(parsed)
     if "PYTHONHASHSEED" not in os.environ:
         # Functions that close over sets pickle differently under each hash seed, and would never match their last run.
         os.environ["PYTHONHASHSEED"] = "0"
         os.execv(sys.executable, [sys.executable, "-m", "airflow_provider.cli", *line])  # noqa: S606 - ourselves
+    from airflow_provider.spark.runner import run  # takes a moment, so not before
+
     return run(request)
 
 

@@ -15,6 +15,7 @@ from airflow_provider.core.committed_output import doubts
 from airflow_provider.core.events import SHUFFLE
 from airflow_provider.core.graph import Attempt, ExecutionGraph, Vertex
 from airflow_provider.core.history import JobHistory
+from airflow_provider.core.overhead import overhead_of
 from airflow_provider.core.report import LOST as LOST_ATTEMPT
 from airflow_provider.core.report import skipped
 from airflow_provider.core.savings import not_reusable, retry_savings
@@ -69,6 +70,7 @@ def job_view(job: str, graph: ExecutionGraph, history: JobHistory) -> dict[str, 
         "task_seconds": round(sum(vertex["task_seconds"] for vertex in reached), 3),
         "bytes_held": graph.held,
         "most_bytes_held": graph.most_held,
+        "overhead": overhead_of(graph.coordinators, epoch),
         "retry": asdict(retry) | {"nothing_because": _cut(retry.nothing_because)},
         "abandoned": sum(attempt.abandoned for attempt in graph.attempts.values()),
         "vertices": vertices,

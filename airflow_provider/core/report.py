@@ -10,6 +10,7 @@ from typing import Any
 from airflow_provider.core.committed_output import doubts
 from airflow_provider.core.events import VertexSkipped
 from airflow_provider.core.graph import ExecutionGraph, JobState, Vertex
+from airflow_provider.core.overhead import overhead_of, overhead_text
 from airflow_provider.core.quantities import aligned
 from airflow_provider.core.savings import RetrySavings, not_reusable, retry_savings, reusable, savings_text
 
@@ -104,6 +105,7 @@ class JobReport:
     :ivar doubts: writes whose rows may be there twice, one sentence each
     :ivar bytes_held: stored bytes of all partitions now, or when the newest attempt ended
     :ivar most_bytes_held: the most that there were at one time
+    :ivar overhead: what recovery has cost the newest attempt, see :func:`airflow_provider.core.overhead.overhead_of`
     :ivar retry: what a retry would save now
     :ivar returned: ``{"value": …}`` that a task function has returned in the newest attempt, if that has succeeded
     """
@@ -124,6 +126,7 @@ class JobReport:
     doubts: list[str] = field(default_factory=list)
     bytes_held: int = 0
     most_bytes_held: int = 0
+    overhead: dict[str, dict[str, float]] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain dictionaries and lists, ready for JSON and XCom."""
@@ -164,6 +167,7 @@ def build_report(job: str, graph: ExecutionGraph) -> JobReport:
         doubts=doubts(graph.coordinators),
         bytes_held=graph.held,
         most_bytes_held=graph.most_held,
+        overhead=overhead_of(graph.coordinators, epoch),
     )
 
 
@@ -260,6 +264,8 @@ def format_report(report: JobReport) -> str:
         held, most = (f"{size / 2**20:,.1f} MiB" for size in (report.bytes_held, report.most_bytes_held))
         ended = report.state in (JobState.FINISHED, JobState.FAILED)
         lines.append(f"{'Held' if ended else 'Holds'} {held} {'at its end' if ended else 'now'}, {most} at the most.")
+    if report.overhead:
+        lines.append(overhead_text(report.overhead))
     lines.append(
         f"Reused {report.partitions_reused:,} partitions ({report.bytes_reused / 2**20:,.1f} MiB), "
         f"computed {report.partitions_computed:,}; saved {report.task_seconds_saved:,.1f} s of task time."

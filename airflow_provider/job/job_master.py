@@ -30,6 +30,7 @@ from airflow_provider.core.faults import (
     fault_point,
 )
 from airflow_provider.core.graph import RESTART_STRATEGY, JobState, Vertex
+from airflow_provider.core.overhead import OVERHEAD
 from airflow_provider.core.partition_tracker import PartitionTracker
 from airflow_provider.core.partitions import StoredPartition, finished_event
 from airflow_provider.core.readers import needed_no_more, shuffles_of_written_outputs
@@ -394,11 +395,16 @@ class JobMaster(OwnedJob):
         """Record what the driver alone knows, without waiting for the store."""
         self._record.add(ev.CoordinatorSnapshot(**self._now, coordinator=name, state=state))
 
+    def note_overhead(self) -> None:
+        """Record what recovery has cost this attempt so far."""
+        self.note(OVERHEAD, self.overhead.state(self.epoch))
+
     # -- end --------------------------------------------------------------------------------------------------------
 
     def finished(self) -> None:
         """Record the success; without an operator also acknowledge it and release the partitions."""
         fault_point(BEFORE_JOB_FINISHED)
+        self.note_overhead()
         self._record.add(ev.JobFinished(**self._now, store_retries=requests_repeated()))
         confirmed = self._record.flush(self.request.options.ownership_timeout)
         fault_point(AFTER_JOB_FINISHED)
@@ -416,6 +422,7 @@ class JobMaster(OwnedJob):
 
         :param unrecoverable: no retry can help until somebody changes something
         """
+        self.note_overhead()
         self._record.add(
             ev.JobFailed(**self._now, error=error, unrecoverable=unrecoverable, store_retries=requests_repeated())
         )

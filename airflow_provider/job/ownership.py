@@ -8,6 +8,7 @@ from contextlib import suppress
 
 from airflow_provider.core.errors import Fenced, RecoveryError, StoreError
 from airflow_provider.core.graph import ExecutionGraph
+from airflow_provider.core.overhead import Overhead
 from airflow_provider.core.run_request import RunRequest
 from airflow_provider.job.recording import JobRecord
 from airflow_provider.storage.claims import Claim, Claims
@@ -47,6 +48,11 @@ class OwnedJob:
     def graph(self) -> ExecutionGraph:
         """Everything known of the job."""
         return self._record.graph
+
+    @property
+    def overhead(self) -> Overhead:
+        """What recovery has cost this attempt so far."""
+        return self._record.overhead
 
     @property
     def epoch(self) -> int:

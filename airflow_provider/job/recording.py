@@ -19,6 +19,7 @@ from airflow_provider.core.errors import Fenced, StoreError
 from airflow_provider.core.events import AttemptStarted, JobEvent, VertexFinished
 from airflow_provider.core.graph import ExecutionGraph
 from airflow_provider.core.job import is_another_run
+from airflow_provider.core.overhead import Overhead
 from airflow_provider.core.redaction import redacted_event, secrets_in_conf, secrets_of
 from airflow_provider.core.run_request import RunRequest
 from airflow_provider.core.snapshot import graph_size, is_due
@@ -40,6 +41,7 @@ class JobRecord:
         self.graph = ExecutionGraph()
         self.epoch = 0
         self.lock = threading.RLock()
+        self.overhead = Overhead()
         self._request = request
         self._store = store
         self._on_fenced = on_fenced
@@ -104,6 +106,7 @@ class JobRecord:
             self._request.options,
             on_fenced=self.fence,
             on_broken=self._broken,
+            overhead=self.overhead,
         )
         self.graph = self._writer.begin(first_event)
         self.graph.bounded = False

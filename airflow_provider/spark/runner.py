@@ -12,17 +12,19 @@ import os
 import runpy
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from airflow_provider.core.causes import causes, one_line, unreadable_partitions
 from airflow_provider.core.errors import ConfigurationError, Fenced, JvmLost, RecoveryError
 from airflow_provider.core.failure import unrecoverable
 from airflow_provider.core.faults import FAULT, FAULT_PID
+from airflow_provider.core.overhead import STARTING, WAITING
 from airflow_provider.core.run_request import (
     EXIT_CONFIGURATION,
     EXIT_FAILED,
@@ -33,6 +35,8 @@ from airflow_provider.core.run_request import (
 from airflow_provider.core.spark_conf import with_conf
 
 if TYPE_CHECKING:
+    from airflow_provider.core.overhead import Overhead
+    from airflow_provider.spark.calls import Call, Proceed, Stages
     from airflow_provider.spark.context import RecoveryContext
     from airflow_provider.spark.sinks.once import SinksOnce
 
@@ -126,6 +130,7 @@ def _run(request: RunRequest, application: Path, conf: Mapping[str, str]) -> int
     from airflow_provider.spark.jvm.session_settings import settings_of_script
     from airflow_provider.spark.jvm.watched_jvm import WatchedJvm
     from airflow_provider.spark.points.reading import hadoop_root, lost_the_store
+    from airflow_provider.storage.processes import seconds_of_own
     from airflow_provider.storage.uris import open_store
 
     if os.environ.get(FAULT):
@@ -141,6 +146,7 @@ def _run(request: RunRequest, application: Path, conf: Mapping[str, str]) -> int
     context = RecoveryContext(master, hadoop_root(store.uri))
     try:
         with recovered(context) as sinks:
+            master.overhead.add(STARTING, time.process_time(), seconds_of_own())
             error = run_script(application, request.arguments, master.check)
         if error is not None:
             _show(error)
@@ -188,9 +194,31 @@ def recovered(context: RecoveryContext) -> Iterator[SinksOnce]:
         recovering(context),
         auto_mode(context) as auto,
         releasing(context) as readers,
-        intercepted(owned, sinks.stages(), again, *auto, output.stages(), owning, commits, context.notes(), readers),
+        intercepted(
+            *_counted(
+                master.overhead,
+                (owned, sinks.stages(), again, *auto, output.stages(), owning, commits, context.notes(), readers),
+            )
+        ),
     ):
         yield sinks
+
+
+def _counted(overhead: Overhead, parts: Sequence[Stages]) -> Iterator[Stages]:
+    """Yield *parts* between stages that count what recovery takes of the script's time, without what Spark does."""
+    kinds = {kind for part in parts for kind in part}
+
+    def ours(_: Call, proceed: Proceed) -> Any:
+        with overhead.on(WAITING):
+            return proceed()
+
+    def sparks(_: Call, proceed: Proceed) -> Any:
+        with overhead.not_ours():
+            return proceed()
+
+    yield dict.fromkeys(kinds, ours)
+    yield from parts
+    yield dict.fromkeys(kinds, sparks)
 
 
 def run_script(application: Path, arguments: Sequence[str], check: Callable[[], None]) -> BaseException | None:

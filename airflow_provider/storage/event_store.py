@@ -33,6 +33,7 @@ from airflow_provider.core.events import AttemptStarted, JobEvent, encode_event
 from airflow_provider.core.faults import AFTER_FLUSH, BEFORE_FIRST_EVENT, BEFORE_FLUSH, fault_point
 from airflow_provider.core.graph import ExecutionGraph
 from airflow_provider.core.options import RecoveryOptions
+from airflow_provider.core.overhead import STORING, Overhead
 from airflow_provider.storage.blocks import Block, BlockHeader, decode_block, encode_block
 from airflow_provider.storage.claims import Claim, Claims
 from airflow_provider.storage.compaction import Compactor
@@ -55,6 +56,7 @@ class JobEventWriter:
         (seconds that an event waits at most); nothing pending, nothing written
     :param on_fenced: called once, in the writer thread, with the epoch of the newer owner
     :param on_broken: called once, in the writer thread, with the error that ended the recording for good
+    :param overhead: is told what writing takes
     :ivar fenced_by: the attempt that has written a block in the place of this one's, ``None`` if none has
     :ivar away: why events wait in memory, ``None`` while the store takes them
     :ivar outages: how often the store has stopped to take events, up to now
@@ -70,7 +72,9 @@ class JobEventWriter:
         *,
         on_fenced: Callable[[int], None],
         on_broken: Callable[[StoreError], None],
+        overhead: Overhead | None = None,
     ) -> None:
+        self._overhead = overhead or Overhead()
         self._store = store
         self._prefix = prefix
         self._claim = claim
@@ -290,7 +294,8 @@ class JobEventWriter:
         try:
             while (batch := self._next_batch()) is not None:
                 fault_point(BEFORE_FLUSH)
-                taken = self._put_patiently(batch)
+                with self._overhead.on(STORING):
+                    taken = self._put_patiently(batch)
                 if taken is not None:
                     self._refused(taken)
                     return

@@ -79,12 +79,16 @@ class FileObjectStore(ObjectStore):
 
         with file_errors(self._root, "write", key):
             try:
-                with self._unfinished(key, link) as (unfinished, _):
-                    self._give_name(key, lambda target: _replace(unfinished, target)).close()
-                    return
+                try:  # a link is whole as soon as it is there
+                    self._give_name(key, lambda target: link(target.folder, target.name)).close()
+                except FileExistsError:
+                    with self._unfinished(key, link) as (unfinished, _):
+                        self._give_name(key, lambda target: _replace(unfinished, target)).close()
             except OSError as error:
                 if error.errno not in _NO_HARD_LINKS:
                     raise
+            else:
+                return
         self.upload(key, path)
 
     def borrow(self, key: str, path: Path) -> None:

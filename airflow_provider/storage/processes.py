@@ -104,6 +104,14 @@ def start_of(pid: int) -> int | None:
     return int(fields[19]) if len(fields) > 19 else None
 
 
+def seconds_of_own() -> float:
+    """Return for how long this process has run; 0 where that cannot be told."""
+    started = start_of(os.getpid())
+    if started is None:
+        return 0.0
+    return max(0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - started / os.sysconf("SC_CLK_TCK"))
+
+
 def machine() -> str:
     """Return what two processes share only if they see each other's process ids: boot and PID name space."""
     try:

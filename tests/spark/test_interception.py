@@ -10,15 +10,19 @@ import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyspark
 import pytest
 
 import airflow_provider
+from airflow_provider.core import overhead as overhead_module
+from airflow_provider.core.overhead import Overhead
 from airflow_provider.spark import interception
 from airflow_provider.spark.calls import Call, Kind, Proceed
 from airflow_provider.spark.interception import intercepted
+from airflow_provider.spark.runner import _counted
 from tests.support.driver import DriverHarness
 
 PACKAGE = Path(airflow_provider.__file__).parent
@@ -100,6 +104,28 @@ def test_a_driver_patches_in_one_module_and_each_method_once(tmp_path: Path) -> 
         assert f"pyspark.sql.session.SparkSession.{name}" in patched
     assert "pyspark.sql.classic.dataframe.DataFrame.rdd" in patched
     assert "pyspark.sql.classic.dataframe.DataFrame.collect" in patched, "a query whose job fails is restarted"
+
+
+def test_what_recovery_takes_of_the_scripts_time_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What its stages take, and not what Spark does; methods that have no stage stay as they are."""
+    now = [0.0]
+    clock = SimpleNamespace(monotonic=lambda: now[0], thread_time=lambda: 0.0)
+    monkeypatch.setattr(overhead_module, "time", clock)
+
+    def passing(seconds: float) -> None:
+        now[0] += seconds
+
+    def stage(_: Call, proceed: Proceed) -> Any:
+        passing(2)
+        proceed()
+        passing(3)
+
+    overhead = Overhead()
+    parts = list(_counted(overhead, [{Kind.WRITE: stage}, {Kind.COUNT: everything}]))
+    assert set().union(*parts) == {Kind.WRITE, Kind.COUNT}
+    stages = [part[Kind.WRITE] for part in parts if Kind.WRITE in part]
+    interception._pass(stages, Call(Kind.WRITE, None, "parquet"), lambda: passing(100))
+    assert overhead.state(1)["spent"]["waiting"][1] == 5
 
 
 def test_each_method_of_pyspark_that_writes_is_in_the_table() -> None:

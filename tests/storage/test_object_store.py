@@ -222,13 +222,17 @@ def test_a_thousand_and_more_objects_are_listed_and_deleted_in_pages(store: Obje
 
 
 def test_a_file_that_nobody_changes_is_shared_and_borrowed(store: ObjectStore, tmp_path: Path) -> None:
-    """The object has the file's content, outlives the file, and is there once more under another name."""
+    """The object has the file's content, outlives the file, is there under another name, too, and may be replaced."""
     source, target = tmp_path / "source", tmp_path / "target"
     source.write_bytes(b"blocks")
     store.share("jobs/a/blocks", source)
     source.unlink()
     assert store.get("jobs/a/blocks") == b"blocks"
     store.borrow("jobs/a/blocks", target)
+    assert target.read_bytes() == b"blocks"
+    source.write_bytes(b"others")
+    store.share("jobs/a/blocks", source)
+    assert store.get("jobs/a/blocks") == b"others"
     assert target.read_bytes() == b"blocks"
     with pytest.raises(ObjectNotFound):
         store.borrow("jobs/a/other", tmp_path / "nothing")

@@ -100,6 +100,9 @@ function figures(answer) {
     : pulses[answer.pulse] || ["Ended", `its last word: ${answer.pulse.toLowerCase()}`];
   $("driver-figure").textContent = figure;
   $("driver-text").textContent = `Attempt ${answer.claimed || view.attempt}${answer.host ? ` on ${answer.host}` : ""}: ${text}`;
+  const spent = Object.entries(view.overhead);
+  const cpu = spent.reduce((all, [, one]) => all + one.cpu, 0);
+  $("overhead-text").textContent = spent.length ? `Recovery took ${duration(cpu)} of CPU: ${spent.map(([what, one]) => `${what} ${duration(one.cpu)}`).join(", ")}` : "";
 }
 
 // What a retry would save now, in one figure and one phrase.

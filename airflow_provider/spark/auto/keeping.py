@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider.core.causes import one_line
 from airflow_provider.core.errors import RecoveryError
+from airflow_provider.core.overhead import COPYING, IDENTITIES
 from airflow_provider.core.partitions import StoredPartition
 from airflow_provider.core.quantities import bytes_text
 from airflow_provider.core.unfinished_write import is_written
@@ -149,7 +150,8 @@ class KeptShuffle:
                 return
             if self._vertex is None and (self._for_written_output or not self._identified()):
                 return
-            self._copy(measured)
+            with self._context.master.overhead.on(COPYING):
+                self._copy(measured)
         self._seal(maps)
 
     @property
@@ -186,7 +188,7 @@ class KeptShuffle:
             self.over = True
             return False
         try:
-            with active_session(self._spark):
+            with self._context.master.overhead.on(IDENTITIES), active_session(self._spark):
                 identity = self._identity(exchange, canonical)
                 self._registry.look_below(dependency)
                 vertex = ShuffleVertex.of(
@@ -262,7 +264,7 @@ class KeptShuffle:
             return
         if self._stage is None:
             self._stage = self._tools.metrics.stage_of(self._metrics[ROWS], self._rdd)
-        with suppress(NotKept), active_session(self._spark):
+        with self._context.master.overhead.on(IDENTITIES), suppress(NotKept), active_session(self._spark):
             self._identity(exchange, canonical)
             self._counted = True
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider.core.causes import one_line
 from airflow_provider.core.errors import Fenced
+from airflow_provider.core.overhead import IN_JVM, LOOKING
 from airflow_provider.core.rounds import Rounds
 from airflow_provider.spark.auto.cost import COPY_RATE, LINK_RATE, CopyingCost
 from airflow_provider.spark.auto.keeping import KeptShuffle, Tools
@@ -55,6 +56,10 @@ _CATCH_UP = 10.0
 """Seconds for which a restart waits, at most, until what is there was looked at."""
 _LOOKS_TO_CATCH_UP = 2
 """What the first of these finds, Spark may not have counted yet."""
+_COUNT_EVERY = 30.0
+"""Most seconds between two questions what the JVM has spent on looking."""
+_TELL_EVERY = 300.0
+"""Seconds between two records of what recovery has cost."""
 _SHARE = 5
 """A look that takes long is followed by a pause so many times as long, so that looking costs little of a core."""
 
@@ -132,6 +137,10 @@ class Application:
         self._actions = WeakCounts(spark)
         context.occurrences.attach(spark)
 
+    def seconds_in_jvm(self) -> float:
+        """Return the seconds of CPU that the JVM has spent on this thread's requests."""
+        return self._tools.tracker.own_time()
+
     def begins(self, execution: Any) -> int:
         """Count the actions of a query, from 1; the caller sees to it that threads come one after the other."""
         return self._actions.add(execution)
@@ -175,7 +184,8 @@ class Application:
         now = time.monotonic()
         unseen = numbers - self._kept.keys()
         new = unseen - self._unseen.keys()
-        running = self._queries.running() if new or self._unseen else frozenset()
+        looked_for = new or any(shuffle.looks < _LOOKS for shuffle in self._unseen.values())
+        running = self._queries.running() if looked_for else frozenset()
         self._unseen |= {number: _Unseen(self._looked, running) for number in new}
         costly = [
             shuffle
@@ -334,6 +344,8 @@ class Watcher:
         self._context_seen: Any = None
         self._application: Application | None = None
         self._broken = False
+        self._started = self._count_next = time.monotonic()
+        self._tell_next = self._started + _TELL_EVERY
 
     def start(self) -> None:
         """Begin to look."""
@@ -375,9 +387,11 @@ class Watcher:
         while (number := self._rounds.begin(pause)) is not None:
             began = time.monotonic()
             try:
-                application = self.application()
-                if application is not None and self._context.master.usable:
-                    application.look()
+                with self._context.master.overhead.on(LOOKING):
+                    application = self.application()
+                    if application is not None and self._context.master.usable:
+                        application.look()
+                        self._tell_overhead(application)
                 failures = 0
             except Fenced:
                 self._rounds.close()
@@ -391,6 +405,16 @@ class Watcher:
                     self._give_up(error)
             pause = max(_PAUSE, _SHARE * (time.monotonic() - began))
             self._rounds.end(number)
+
+    def _tell_overhead(self, application: Application) -> None:
+        """Count what the JVM takes, now and then, and more seldom let a page know of all of it."""
+        now, overhead = time.monotonic(), self._context.master.overhead
+        if now >= self._count_next:
+            overhead.set(IN_JVM, application.seconds_in_jvm(), 0.0)
+            self._count_next = now + min(_COUNT_EVERY, max(1.0, now - self._started))
+        if now >= self._tell_next:
+            self._context.master.note_overhead()
+            self._tell_next = now + _TELL_EVERY
 
     def _still_runs(self) -> bool:
         from pyspark import SparkContext

@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider.core import explain
 from airflow_provider.core.digest import digest
 from airflow_provider.spark.identity.functions import FunctionIdentity
-from airflow_provider.spark.jvm.class_shapes import ClassShape
+from airflow_provider.spark.jvm.class_shapes import ClassShape, shapes_of
 from airflow_provider.spark.jvm.determinism import IN_ORDER, NOT_DETERMINISTIC, OF_FUNCTIONS, OF_PHYSICAL_PLANS
-from airflow_provider.spark.jvm.java_stream import JavaObject, Unreadable, Value, read_stream
+from airflow_provider.spark.jvm.java_stream import JavaClass, JavaObject, Unreadable, Value, read_stream
 from airflow_provider.spark.jvm.known_classes import KNOWN_PACKAGES, OPAQUE, UNKNOWN_PACKAGES
 from airflow_provider.spark.jvm.plan_walk import Item, Number, Open, PlanWalk, Serialized
 from airflow_provider.spark.jvm.queries import current_user
@@ -110,6 +110,7 @@ class _Reading:
         self._application = known.application
         self._plan = PlanWalk(spark, self._application.local_data, self._name_seed, self._described)
         self._values = ValueDigest(self._shape_of, self._seeds_of)
+        self._classes: list[JavaClass] = []
 
     def read(self, plan: Any) -> PlanDescription:
         try:
@@ -137,7 +138,7 @@ class _Reading:
 
     def _serialized(self) -> list[Value]:
         """Return what the plan's nodes hold, in the order in which it was put aside."""
-        (read,) = read_stream(self._plan.serialized)
+        (read,) = read_stream(self._plan.serialized, self._classes)
         if not isinstance(read, JavaObject) or len(read.parts[-1].extra) != self._plan.count + 1:
             raise Unreadable("the plan's values cannot be read")
         return read.parts[-1].extra[1:]
@@ -166,10 +167,11 @@ class _Reading:
         return digest(*stack[0][1])
 
     def _shape_of(self, name: str) -> ClassShape:
-        """Return what the JVM says of a class, asked once."""
+        """Return what the JVM says of a class, asked once, with all others of Spark's that the plan holds."""
         shapes = self._application.shapes
         if name not in shapes:
-            shapes[name] = ClassShape(self._spark, name)
+            of_spark = {each.name for each in self._classes if each.name.startswith("org.apache.spark.")}
+            shapes |= shapes_of(self._spark, sorted({name, *of_spark} - shapes.keys()))
         return shapes[name]
 
     def _name_seed(self, seed: int | None) -> str:

@@ -1,72 +1,37 @@
-"""What the JVM says of Spark's classes, asked once for each: which fields are data, and which are caches."""
+"""What the JVM says of Spark's classes, asked once for all of a plan: which fields are data, and which are caches."""
 
 from __future__ import annotations
 
-import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-_LAZY = re.compile(r"([\w$]+)\$lzycompute\(")
+from airflow_provider.spark.jvm.plan_walk import walk_of
 
 
 @dataclass(frozen=True)
-class Field:
-    """A field that a class itself declares.
-
-    :ivar type: its declared type
-    :ivar final: whether it is set once
-    :ivar transient: whether Java's serialization leaves it out
-    """
-
-    name: str
-    type: str
-    final: bool
-    transient: bool
-
-
 class ClassShape:
     """One class of the JVM.
 
-    :param spark: the session
-    :param name: with its package
+    :ivar name: with its package
+    :ivar lazy: the fields that only keep what was computed from others
+    :ivar lost: the fields that are set once and that Java's serialization leaves out
     """
 
-    def __init__(self, spark: Any, name: str) -> None:
-        self._jvm = spark._jvm
-        self._name = name
-
-    @cached_property
-    def _class(self) -> Any:
-        return self._jvm.java.lang.Thread.currentThread().getContextClassLoader().loadClass(self._name)
-
-    @cached_property
-    def fields(self) -> dict[str, Field]:
-        """Its own fields by name."""
-        text = str(self._jvm.scala.runtime.ScalaRunTime.stringOf(self._class.getDeclaredFields()))
-        found = {}
-        for line in text[len("Array(") : -1].split(", "):
-            words = line.split()
-            if words and "static" not in words:
-                name = words[-1].rsplit(".", 1)[-1]
-                found[name] = Field(name, words[-2], "final" in words[:-2], "transient" in words[:-2])
-        return found
-
-    @cached_property
-    def lazy(self) -> frozenset[str]:
-        """The fields that only keep what was computed from others."""
-        if not any(name.startswith("bitmap$") for name in self.fields):
-            return frozenset()
-        methods = self._jvm.scala.runtime.ScalaRunTime.stringOf(self._class.getDeclaredMethods())
-        return frozenset(_LAZY.findall(str(methods)))
-
-    @cached_property
-    def lost(self) -> frozenset[str]:
-        """The fields that are set once and that Java's serialization leaves out."""
-        return frozenset(field.name for field in self.fields.values() if field.final and field.transient)
+    name: str
+    lazy: frozenset[str]
+    lost: frozenset[str]
+    _walk: Any
 
     @cached_property
     def parameters(self) -> tuple[str, ...]:
         """Parameters of its constructor, in their order; the first ones are the elements of a case class."""
-        reflection = self._jvm.org.apache.spark.sql.catalyst.ScalaReflection
-        return tuple(str(reflection.getConstructorParameterNames(self._class).mkString(" ")).split())
+        return tuple(str(self._walk.parameters(self.name)).split())
+
+
+def shapes_of(spark: Any, names: Sequence[str]) -> dict[str, ClassShape]:
+    """Return the shapes of classes by their names, in one request; of those that the JVM finds."""
+    walk = walk_of(spark)
+    told = (line.split("|") for line in str(walk.shapes("\n".join(names))).splitlines())
+    return {name: ClassShape(name, frozenset(lazy.split()), frozenset(lost.split()), walk) for name, lazy, lost in told}

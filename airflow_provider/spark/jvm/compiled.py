@@ -2,23 +2,32 @@
 
 One call of a compiled class takes the place of hundreds of requests from Python, each of which costs a fraction of a
 millisecond of both processes, and compiler time of the JVM's on top. The sources lie in ``java``, a file for each
-class, and use no generics and no lambdas, which Janino does not know. Nothing is installed; executors see none of it.
+class, and use no generics and no lambdas, which Janino does not know. Executors see none of it.
+
+What was compiled is kept in this user's own folder of the machine, for the next drivers: compiling takes more than a
+second of a JVM that has just begun. It is kept for these sources, this Java and these jars, and for nothing else.
 """
 
 from __future__ import annotations
 
+import io
+import os
 import pkgutil
 import struct
-import tempfile
 import threading
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from airflow_provider.core.digest import digest
+from airflow_provider.storage.private_files import hold, private_folder, write_whole
 
 _PACKAGE = "airflow_provider"
 """Of the classes."""
 _MADE = "_spark_recovery_compiled"
 _LOADER = "loader"
+_FOLDER = "folder"
 _SHARED = ("Members", "Answer")
 """Classes that the others use."""
 _ONE_ANSWER = 6000
@@ -48,54 +57,103 @@ def named_class(spark: Any, name: str, **types: str) -> Any:
     It stays as long as the JVM.
 
     :param types: word of the source → the type that stands there on this version of Spark
+    :raises OSError: this machine has no folder for it
     :raises Py4JJavaError: this version of Spark has other classes than the source expects
     """
     with _compiling:
-        made = vars(spark.sparkContext._gateway).setdefault(_MADE, {})
+        jvm, made = spark._jvm, vars(spark.sparkContext._gateway).setdefault(_MADE, {})
         if name not in made:
-            _define(spark._jvm, name, types)
-            made[name] = getattr(getattr(spark._jvm, _PACKAGE), name)
+            loader = _context_loader(jvm)
+            loader.addURL(_url(jvm, _archive(jvm, made, name, loader, types)))
+            jvm.java.lang.Class.forName(f"{_PACKAGE}.{name}", True, loader)
+            made[name] = getattr(getattr(jvm, _PACKAGE), name)
         return made[name]
 
 
-def _define(jvm: Any, name: str, types: dict[str, str]) -> None:
-    """Compile a class, and have it loaded by the loader of Spark's own threads, from a folder that goes at once."""
-    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
-    codes = _cooked(jvm, name, loader, types).getBytecodes()
-    with tempfile.TemporaryDirectory() as folder:
-        for made in codes:
-            file = Path(folder, f"{made.replace('.', '/')}.class")
-            file.parent.mkdir(exist_ok=True)
-            file.write_bytes(bytes(codes[made]))
-        loader.addURL(jvm.java.io.File(folder).toURI().toURL())
-        for made in codes:
-            jvm.java.lang.Class.forName(made, True, loader)
+def _made(jvm: Any, made: dict[str, Any], name: str, argument: str) -> Any:
+    if _LOADER not in made:
+        loader = _context_loader(jvm)
+        for shared in _SHARED:
+            loader = _loader(jvm, made, shared, loader)
+        made[_LOADER] = loader
+    loader = _loader(jvm, made, name, made[_LOADER])
+    (constructor,) = loader.loadClass(f"{_PACKAGE}.{name}").getConstructors()
+    arguments = jvm.java.util.ArrayList()
+    arguments.append(argument)
+    return constructor.newInstance(arguments.toArray())
 
 
-def _cooked(jvm: Any, name: str, loader: Any, types: dict[str, str]) -> Any:
+def _context_loader(jvm: Any) -> Any:
+    return jvm.java.lang.Thread.currentThread().getContextClassLoader()
+
+
+def _loader(jvm: Any, made: dict[str, Any], name: str, parent: Any) -> Any:
+    """Return a loader that has a class, and what *parent* has."""
+    from py4j.protocol import Py4JError
+
+    try:
+        archive = _archive(jvm, made, name, parent, {})
+    except (OSError, Py4JError):  # this machine has no folder for it, or this JVM does not say what it has loaded
+        return _cooked(jvm, _source(name, {}), parent).getClassLoader()
+    urls = jvm.java.lang.reflect.Array.newInstance(jvm.java.lang.Class.forName("java.net.URL"), 1)
+    urls[0] = _url(jvm, archive)
+    return jvm.java.net.URLClassLoader.newInstance(urls, parent)
+
+
+def _url(jvm: Any, archive: Path) -> Any:
+    return jvm.java.io.File(str(archive)).toURI().toURL()
+
+
+def _archive(jvm: Any, made: dict[str, Any], name: str, loader: Any, types: dict[str, str]) -> Path:
+    """Return the archive with a compiled class, which the first driver makes that needs it.
+
+    :param loader: has the classes that its source names
+    """
+    if _FOLDER not in made:
+        made[_FOLDER] = hold(private_folder() / _surroundings(jvm))
+    source = _source(name, types)
+    archive: Path = made[_FOLDER] / f"{name}-{digest(source)[:16]}.jar"
+    if not zipfile.is_zipfile(archive):  # nor one that a machine without power has cut short
+        codes = _cooked(jvm, source, loader).getBytecodes()
+        content = io.BytesIO()
+        with zipfile.ZipFile(content, "w") as written:
+            for each in codes:
+                written.writestr(f"{each.replace('.', '/')}.class", bytes(codes[each]))
+        write_whole(archive, content.getvalue())
+    return archive
+
+
+def _surroundings(jvm: Any) -> str:
+    """Return a digest over all that decides what is compiled, beside the source."""
+    version, path = (str(jvm.System.getProperty(name)) for name in ("java.version", "java.class.path"))
+    jars = [_stamp(file) for file in path.split(os.pathsep)]
+    loaded = str(jvm.scala.runtime.ScalaRunTime.stringOf(_context_loader(jvm).getURLs()))
+    return digest(version, path, loaded, *jars, *(_source(shared, {}) for shared in _SHARED))[:32]
+
+
+def _stamp(file: str) -> str:
+    try:
+        status = os.stat(file)
+    except OSError:
+        return ""
+    return f"{status.st_size} {status.st_mtime_ns}"
+
+
+def _source(name: str, types: dict[str, str]) -> str:
     source = pkgutil.get_data(__package__, f"java/{name}.java")
     if source is None:
         raise FileNotFoundError(f"java/{name}.java")
     text = source.decode()
     for word, of_this_version in types.items():
         text = text.replace(word, of_this_version)
+    return text
+
+
+def _cooked(jvm: Any, source: str, loader: Any) -> Any:
     compiler = jvm.org.codehaus.janino.SimpleCompiler()
     compiler.setParentClassLoader(loader)
-    compiler.cook(text)
+    compiler.cook(source)
     return compiler
-
-
-def _made(jvm: Any, made: dict[str, Any], name: str, argument: str) -> Any:
-    if _LOADER not in made:
-        loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
-        for shared in _SHARED:
-            loader = _cooked(jvm, shared, loader, {}).getClassLoader()
-        made[_LOADER] = loader
-    compiler = _cooked(jvm, name, made[_LOADER], {})
-    (constructor,) = compiler.getClassLoader().loadClass(f"{_PACKAGE}.{name}").getConstructors()
-    arguments = jvm.java.util.ArrayList()
-    arguments.append(argument)
-    return constructor.newInstance(arguments.toArray())
 
 
 def fetched(answer: Any) -> tuple[list[str], bytes]:

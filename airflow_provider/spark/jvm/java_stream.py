@@ -110,13 +110,14 @@ class JavaType:
 Value: TypeAlias = "str | bytes | JavaObject | JavaArray | JavaEnum | JavaType | None"
 
 
-def read_stream(data: bytes) -> list[Value]:
+def read_stream(data: bytes, classes: list[JavaClass] | None = None) -> list[Value]:
     """Return what was written to the stream, in its order.
 
+    :param classes: is given each class that the stream describes
     :raises Unreadable: it is not such a stream, it ends early, or it holds what this reader does not know
     """
     try:
-        return _Reader(data).read()
+        return _Reader(data, classes if classes is not None else []).read()
     except (IndexError, UnicodeDecodeError) as error:
         raise Unreadable(f"the stream cannot be read: {error}") from error
 
@@ -124,10 +125,11 @@ def read_stream(data: bytes) -> list[Value]:
 class _Reader:
     """Reads one stream; a stack of generators stands for the nesting, so that depth costs no recursion."""
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: bytes, classes: list[JavaClass]) -> None:
         self._data = data
         self._at = 0
         self._handles: list[Value | JavaClass] = []
+        self._classes = classes
 
     def read(self) -> list[Value]:
         if self._take(4) != _MAGIC:
@@ -266,6 +268,7 @@ class _Reader:
         new = JavaClass(self._text(self._number(2)))
         self._take(8)  # the version of the class: Spark's own stands for it
         self._handles.append(new)
+        self._classes.append(new)
         new.flags = self._byte()
         for _ in range(self._number(2)):
             code = chr(self._byte())

@@ -56,6 +56,10 @@ class MapOutputTracker:
         lines = str(self._look.shuffles(self._tracker)).splitlines()
         return {int(number): int(available) for number, available in map(str.split, lines)}
 
+    def own_time(self) -> float:
+        """Return the seconds of CPU of the JVM's thread that answers this one."""
+        return int(self._look.ownTime()) / 1e9
+
     def available(self, shuffle: int) -> int:
         """Return how many map outputs of *shuffle* are there; 0 if it is not known."""
         return self.shuffles().get(shuffle, 0)

@@ -116,7 +116,7 @@ class PlanWalk:
         name_seed: Callable[[int | None], str],
         described: Callable[[Source], Source],
     ) -> None:
-        self._walk = compiled(spark, "PlanWalk", _tables)
+        self._walk = walk_of(spark)
         self._local_data = local_data
         self._name_seed = name_seed
         self._described = described
@@ -179,15 +179,20 @@ class PlanWalk:
                 yield "source"
 
 
+def walk_of(spark: Any) -> Any:
+    """Return the ``PlanWalk`` of a JVM."""
+    return compiled(spark, "PlanWalk", _tables)
+
+
 def vertex_token(spark: Any, node: Any) -> str | None:
     """Return the token of the vertex that a node of a logical plan stands for; ``None`` if it stands for none."""
-    alias = compiled(spark, "PlanWalk", _tables).vertexBelow(node)
+    alias = walk_of(spark).vertexBelow(node)
     return None if alias is None else str(alias).removeprefix(VERTEX_ALIAS)
 
 
 def vertices_read_by(df: Any) -> set[str]:
     """Return the tokens of all vertices that the plan of a frame reads, directly or not."""
-    found = str(compiled(df.sparkSession, "PlanWalk", _tables).vertices(df._jdf.queryExecution().analyzed()))
+    found = str(walk_of(df.sparkSession).vertices(df._jdf.queryExecution().analyzed()))
     return {alias.removeprefix(VERTEX_ALIAS) for alias in found.splitlines()}
 
 

@@ -1,7 +1,9 @@
 package airflow_provider;
 
 import java.io.IOException;
+import java.lang.reflect.Field;
 import java.lang.reflect.Method;
+import java.lang.reflect.Modifier;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.HashMap;
@@ -26,6 +28,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  */
 public final class PlanWalk {
     private static final Object CLOSE = new Object();
+    private static final String LAZY = "$lzycompute";
 
     private final Set lists = new HashSet();
     private final Map through = new HashMap();
@@ -375,8 +378,58 @@ public final class PlanWalk {
         parts.add(words.toArray(new String[0]));
     }
 
-    /** The names of a constructor's parameters, in their order. */
-    private String[] parametersOf(Class owner) {
+    /**
+     * For each class that is there, a line: its name, the fields that only keep what was computed from others, and those
+     * that are set once and that Java's serialization leaves out, with bars between.
+     *
+     * @param names a line for each
+     */
+    public String shapes(String names) throws Exception {
+        StringBuilder shapes = new StringBuilder();
+        String[] each = names.split("\n");
+        for (int i = 0; i < each.length; i++) {
+            Class owner;
+            try {
+                owner = loaded(each[i]);
+            } catch (ClassNotFoundException unknown) {
+                continue;
+            }
+            StringBuilder lost = new StringBuilder();
+            boolean lazy = false;
+            Field[] fields = owner.getDeclaredFields();
+            for (int j = 0; j < fields.length; j++) {
+                int modifiers = fields[j].getModifiers();
+                if (!Modifier.isStatic(modifiers)) {
+                    lazy |= fields[j].getName().startsWith("bitmap$");
+                    if (Modifier.isFinal(modifiers) && Modifier.isTransient(modifiers)) {
+                        lost.append(fields[j].getName()).append(' ');
+                    }
+                }
+            }
+            shapes.append(each[i]).append('|');
+            Method[] methods = lazy ? owner.getDeclaredMethods() : new Method[0];
+            for (int j = 0; j < methods.length; j++) {
+                if (methods[j].getName().endsWith(LAZY)) {
+                    String name = methods[j].getName();
+                    shapes.append(name.substring(0, name.length() - LAZY.length())).append(' ');
+                }
+            }
+            shapes.append('|').append(lost).append('\n');
+        }
+        return shapes.toString();
+    }
+
+    /** The names of the parameters of a class's constructor, in their order, with blanks between. */
+    public String parameters(String name) throws Exception {
+        return String.join(" ", this.parametersOf(loaded(name)));
+    }
+
+    private static Class loaded(String name) throws Exception {
+        return Thread.currentThread().getContextClassLoader().loadClass(name);
+    }
+
+    // not private: Janino makes a private method static, and so its lock the class's
+    synchronized String[] parametersOf(Class owner) {
         String[] known = (String[]) this.parameters.get(owner);
         if (known == null) {
             List names = new ArrayList();

@@ -16,6 +16,11 @@ public final class ShuffleLook {
     /** @param nothing there is nothing to know */
     public ShuffleLook(String nothing) {}
 
+    /** Nanoseconds of CPU that this thread has used; -1 where nobody counts them. */
+    public long ownTime() {
+        return java.lang.management.ManagementFactory.getThreadMXBean().getCurrentThreadCpuTime();
+    }
+
     /** For each shuffle: its number, and how many map outputs are there. */
     public String shuffles(MapOutputTrackerMaster tracker) {
         StringBuilder answer = new StringBuilder();
