@@ -62,7 +62,7 @@ def query(tmp_path: Path, attempts: Attempts) -> FailingQuery:
     return FailingQuery(tmp_path / "runs", attempts.folder)
 
 
-each_cell = each_value(pytest.mark.integration, strategy=list(STRATEGIES), failover=FAILOVERS)
+each_cell = each_value(strategy=list(STRATEGIES), failover=FAILOVERS)
 """Under each restart strategy, and with both failover strategies."""
 
 
