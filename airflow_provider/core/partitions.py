@@ -30,7 +30,7 @@ _KEY = re.compile(
 
 _WRITE = re.compile(
     rf"{FOLDER}/(?P<vertex>[^/]+)/(?P<layout>[^/]+)/(?P<parallelism>\d+)\.e(?P<epoch>\d+)\.w(?P<number>\d+)"
-    r"\.(?P<which>all|some)/(?P<file>.+)"
+    r"/(?P<file>.+)"
 )
 _WRITTEN_FILE = re.compile(r"part-(\d+)-[^/]*\.parquet")
 
@@ -103,12 +103,10 @@ class StoredPartition:
 class WriteFolder:
     """Where Spark's own writer puts the partitions of one execution, until the driver gives each its own key.
 
-    Spark names the files; what they are is told by the folder's key, and by the file's number.
+    Spark names the files, each with the index of its partition; all else is told by the folder's key.
 
     :ivar epoch: the attempt that writes
     :ivar number: of the vertex's execution in that attempt
-    :ivar complete: whether all partitions are written, so that a file's number is its partition's index; else an object
-        tells the indexes
     """
 
     vertex: str
@@ -116,22 +114,15 @@ class WriteFolder:
     parallelism: int
     epoch: int
     number: int
-    complete: bool
 
     @property
     def key(self) -> str:
         """Key of the folder below the job's prefix, without a slash at its end."""
-        which = "all" if self.complete else "some"
-        return f"{FOLDER}/{self.vertex}/{self.layout}/{self.parallelism:06d}.e{self.epoch}.w{self.number}.{which}"
-
-    @property
-    def indexes(self) -> str:
-        """Key of the object that tells the indexes: a JSON list, in the order of the files' numbers."""
-        return f"{self.key}/indexes.json"
+        return f"{FOLDER}/{self.vertex}/{self.layout}/{self.parallelism:06d}.e{self.epoch}.w{self.number}"
 
     @classmethod
     def of_object(cls, key: str) -> tuple[WriteFolder, int | None] | None:
-        """Return the folder in which the object *key* lies, and the file's number if it is a partition's file.
+        """Return the folder in which the object *key* lies, and the partition's index if it is the file of one.
 
         ``None`` if it lies in none.
         """
@@ -140,8 +131,9 @@ class WriteFolder:
             return None
         parallelism, epoch, number = (int(match[name]) for name in ("parallelism", "epoch", "number"))
         file = _WRITTEN_FILE.fullmatch(match["file"])
-        folder = cls(match["vertex"], match["layout"], parallelism, epoch, number, match["which"] == "all")
-        return folder, int(file[1]) if file else None
+        index = int(file[1]) if file else parallelism
+        folder = cls(match["vertex"], match["layout"], parallelism, epoch, number)
+        return folder, index if index < parallelism else None
 
     def partition(
         self, index: int, *, rows: int, checksum: str, size: int, task: int = 0, millis: int = 0

@@ -7,11 +7,10 @@ each file the key of a partition.
 
 from __future__ import annotations
 
-import json
 import tempfile
 import zlib
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -62,7 +61,7 @@ class PartitionStore:
         return {vertex: partitions for vertex, partitions in found.items() if partitions}
 
     def _listed(self) -> tuple[dict[str, list[StoredPartition]], dict[WriteFolder, dict[int, str]]]:
-        """Return the partitions by vertex, and the files of each write by their number."""
+        """Return the partitions by vertex, and the files of each write by index."""
         found: list[StoredPartition] = []
         corrupt: set[str] = set()
         writes: dict[WriteFolder, dict[int, str]] = defaultdict(dict)
@@ -75,8 +74,8 @@ class PartitionStore:
             elif (partition := StoredPartition.from_key(key, info.size)) is not None:
                 found.append(partition)
             elif (written := WriteFolder.of_object(key)) is not None:
-                folder, number = written
-                writes[folder].update({} if number is None else {number: info.key})
+                folder, index = written
+                writes[folder].update({} if index is None else {index: info.key})
         by_vertex: dict[str, list[StoredPartition]] = {}
         for partition in found:
             if partition.key not in corrupt:
@@ -90,10 +89,7 @@ class PartitionStore:
 
         :param known: attempt, index and checksum of what has one already
         """
-        indexes = range(folder.parallelism) if folder.complete else self._indexes(folder)
-        for number, key in files.items():
-            if number >= len(indexes):
-                continue
+        for index, key in files.items():
             with (
                 suppress(ObjectNotFound),
                 tempfile.TemporaryDirectory(prefix="spark-recovery-", ignore_cleanup_errors=True) as place,
@@ -101,18 +97,11 @@ class PartitionStore:
                 path = Path(place, "partition.parquet")
                 self._store.download(key, path)
                 checksum, rows = file_checksum(path), rows_in(path)
-                if rows is None or (folder.epoch, indexes[number], checksum) in known:
+                if rows is None or (folder.epoch, index, checksum) in known:
                     continue
-                partition = folder.partition(indexes[number], rows=rows, checksum=checksum, size=path.stat().st_size)
+                partition = folder.partition(index, rows=rows, checksum=checksum, size=path.stat().st_size)
                 self.put(partition, path)
                 yield partition
-
-    def _indexes(self, folder: WriteFolder) -> Sequence[int]:
-        try:
-            told = json.loads(self._store.get(f"{self._prefix}/{folder.indexes}"))
-        except (ObjectNotFound, ValueError):
-            return []
-        return told if isinstance(told, list) and all(index in range(folder.parallelism) for index in told) else []
 
     def put(self, partition: StoredPartition, path: Path) -> None:
         """Store the file at *path* as *partition*; it appears whole or not at all.
@@ -121,14 +110,6 @@ class PartitionStore:
         writes the same bytes.
         """
         self._store.upload(self._key(partition), path)
-
-    def begin_write(self, folder: WriteFolder, indexes: list[int]) -> None:
-        """Prepare a folder for what Spark writes.
-
-        :param indexes: of the partitions, in the order of the files' numbers
-        """
-        if not folder.complete:
-            self._store.put_new(f"{self._prefix}/{folder.indexes}", json.dumps(indexes).encode())
 
     def take(self, partition: StoredPartition, path: Path) -> None:
         """Store the file at *path*, which nobody changes any more, as *partition*, without a copy where that can be."""

@@ -1,8 +1,9 @@
 """Write chosen partitions of a physical plan with Spark's own Parquet writer, and hear of each as its task ends.
 
 The writer is called below Spark SQL: no rule of the optimizer, no extension and no setting of the session comes in
-between, and a task writes one file, whose name holds its partition's place among the chosen ones. The committer moves
-it there when the task commits (algorithm 2), so that it stays whatever becomes of the job.
+between, and a task writes one file, whose name holds its partition's index. The committer moves it there when the task
+commits (algorithm 2), so that it stays whatever becomes of the job. Tasks are those of the plan's own RDD, so that
+functions which ask for the number of their partition get the same one in whichever attempt.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider.spark.jvm.compiled import compiled
 from airflow_provider.spark.jvm.execution import local_properties
-from airflow_provider.spark.jvm.scala import companion, has_member, to_seq
+from airflow_provider.spark.jvm.scala import companion, to_seq
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -27,8 +28,6 @@ _NAME = "written"
 _CODEC = "zstd"
 _ENDING = f"-{_NAME}-c000.{_CODEC}.parquet"
 _EMPTY = "_empty.parquet"
-_FURTHER = "write$default$12"
-"""Gives what Spark 4.0, 4.1 and 4.3 take as a twelfth argument."""
 _WRITING = re.compile(
     r"\bat (org\.apache\.parquet\.hadoop\.\w*Writer|\S*(OutputWriter|OutputCommitter|CommitProtocol)\b)"
 )
@@ -56,14 +55,14 @@ _HADOOP = {
 class WrittenPartition:
     """What a task has written.
 
-    :ivar place: of its partition among those that were chosen
+    :ivar index: of its partition
     :ivar task: Spark's task attempt id
     :ivar again: whether Spark has run it before
     :ivar bytes: of the file; 0 if there is none, because there are no rows
     :ivar checksum: CRC-32 of the file, eight hexadecimal digits
     """
 
-    place: int
+    index: int
     task: int
     again: bool
     rows: int
@@ -90,18 +89,23 @@ class PartitionWriter:
         session = spark._jsparkSession.cloneSession()  # a setting of the session itself would be the script's
         for name, value in _SETTINGS.items():
             session.conf().set(name, value)
-        self._session = session
-        self._configuration = session.sessionState().newHadoopConf()
-        for name in self._configuration.getPropsWithPrefix("parquet.").keySet():
-            self._configuration.unset(f"parquet.{name}")  # encryption, bloom filters: the script's outputs are meant
+        configuration = session.sessionState().newHadoopConf()
+        for name in configuration.getPropsWithPrefix("parquet.").keySet():
+            configuration.unset(f"parquet.{name}")  # encryption, bloom filters: the script's outputs are meant
         for name, value in _HADOOP.items():
-            self._configuration.set(name, value)
+            configuration.set(name, value)
         options = self._jvm.java.util.HashMap()
         options.put("compression", _CODEC)
         self._options = self._jvm.org.apache.spark.api.python.PythonUtils.toScalaMap(options)
+        self._sources: Any = self._jvm.org.apache.spark.sql.execution.datasources
+        self._format: Any = self._sources.parquet.ParquetFileFormat()
+        hadoop = self._jvm.org.apache.hadoop
+        self._job: Any = hadoop.mapreduce.Job.getInstance(configuration)
+        hadoop.mapreduce.lib.output.FileOutputFormat.setOutputPath(self._job, hadoop.fs.Path(folder))
+        self._factory = self._format.prepareWrite(session, self._job, self._options, self._schema)
 
-    def write(self, plan: Any, chosen: Sequence[int] | None, take: Callable[[WrittenPartition], object]) -> None:
-        """Run the tasks of a physical plan, of all of its partitions or the chosen ones.
+    def write(self, plan: Any, chosen: Sequence[int], take: Callable[[WrittenPartition], object]) -> None:
+        """Run the tasks of the chosen partitions of a physical plan.
 
         The thread's local properties tell tasks what they need to know of the session's settings.
 
@@ -121,59 +125,58 @@ class PartitionWriter:
         thread.start()
         try:
             with local_properties(context, {**_SETTINGS, _PROPERTY: self._folder}):
-                self._run(plan if chosen is None else self._pruned(plan, chosen))
+                self._run(plan, chosen)
         finally:
             with suppress(Exception):  # the JVM has gone
                 heard.end()
             thread.join()
 
-    def path_of(self, place: int) -> Path:
+    def path_of(self, index: int) -> Path:
         """Return where the file of a partition lies."""
-        return self._path / f"part-{place:05d}{_ENDING}"
+        return self._path / f"part-{index:05d}{_ENDING}"
 
     def write_empty(self) -> Path:
         """Write a file without rows to the folder."""
         hadoop = self._jvm.org.apache.hadoop.mapreduce
-        job = hadoop.Job.getInstance(self._configuration)
-        factory = self._format().prepareWrite(self._session, job, self._options, self._schema)
-        task = hadoop.task.TaskAttemptContextImpl(job.getConfiguration(), hadoop.TaskAttemptID())
-        factory.newInstance(f"{self._folder}/{_EMPTY}", self._schema, task).close()
+        task = hadoop.task.TaskAttemptContextImpl(self._job.getConfiguration(), hadoop.TaskAttemptID())
+        self._factory.newInstance(f"{self._folder}/{_EMPTY}", self._schema, task).close()
         return self._path / _EMPTY
 
-    def _pruned(self, plan: Any, chosen: Sequence[int]) -> Any:
-        """Return a plan of the chosen partitions of *plan*, in that order: *chosen* is ascending."""
-        jvm = self._jvm
-        rdd = jvm.org.apache.spark.rdd.PartitionPruningRDD.create(plan.execute(), to_seq(jvm, list(chosen)).toSet())
-        frame = self._spark._jsparkSession.internalCreateDataFrame(rdd, self._schema, False)
-        return frame.queryExecution().sparkPlan()
+    def _run(self, plan: Any, chosen: Sequence[int]) -> None:
+        jvm, sources = self._jvm, self._sources
+        committer = jvm.org.apache.spark.internal.io.HadoopMapReduceCommitProtocol(_NAME, self._folder, False)
+        nothing, none = to_seq(jvm, []), jvm.scala.Option.empty()
+        no_values = companion(jvm.scala.collection.immutable, "Map").empty()
+        one_file_at_a_time = no_values.withDefaultValue(none)
+        specification = sources.WriteFilesSpec(self._description(), committer, one_file_at_a_time)
+        write = sources.WriteFilesExec(plan, self._format, nothing, none, self._options, no_values)
+        partitions = self._spark.sparkContext._gateway.new_array(jvm.int, len(chosen))
+        for place, index in enumerate(chosen):
+            partitions[place] = index
+        committer.setupJob(self._job)
+        try:
+            write.executeWrite(specification).toJavaRDD().collectPartitions(partitions)
+        finally:  # nothing is left to commit: this only removes what tasks have begun
+            committer.abortJob(self._job)
 
-    def _format(self) -> Any:
-        return self._jvm.org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat()
-
-    def _run(self, plan: Any) -> None:
-        jvm = self._jvm
-        sources = jvm.org.apache.spark.sql.execution.datasources
+    def _description(self) -> Any:
+        jvm, sources = self._jvm, self._sources
         columns = companion(jvm.org.apache.spark.sql.catalyst.types, "DataTypeUtils").toAttributes(self._schema)
-        nothing, places = to_seq(jvm, []), companion(jvm.scala.collection.immutable, "Map").empty()
-        counting = sources.BasicWriteJobStatsTracker(
-            jvm.org.apache.spark.util.SerializableConfiguration(self._configuration),
-            companion(sources, "BasicWriteJobStatsTracker").metrics(),
-        )
-        writer = companion(sources, "FileFormatWriter")
-        further = [getattr(writer, _FURTHER)()] if has_member(writer, _FURTHER) else []
-        writer.write(
-            self._session,
-            plan,
-            self._format(),
-            jvm.org.apache.spark.internal.io.HadoopMapReduceCommitProtocol(_NAME, self._folder, False),
-            getattr(sources, "FileFormatWriter$OutputSpec")(self._folder, places, columns),
-            self._configuration,
-            nothing,
+        configuration = jvm.org.apache.spark.util.SerializableConfiguration(self._job.getConfiguration())
+        counted = companion(sources, "BasicWriteJobStatsTracker").metrics()
+        return sources.WriteJobDescription(
+            _NAME,
+            configuration,
+            self._factory,
+            columns,
+            columns,
+            to_seq(jvm, []),
             jvm.scala.Option.empty(),
-            to_seq(jvm, [counting]),
-            self._options,
+            self._folder,
+            companion(jvm.scala.collection.immutable, "Map").empty(),
             0,
-            *further,
+            "UTC",
+            to_seq(jvm, [sources.BasicWriteJobStatsTracker(configuration, counted)]),
         )
 
 
@@ -183,5 +186,5 @@ def failed_to_write(error: Exception) -> bool:
 
 
 def _written(line: str) -> WrittenPartition:
-    place, task, attempt, rows, millis, size, checksum = line.split()
-    return WrittenPartition(int(place), int(task), attempt != "0", int(rows), int(millis), int(size), checksum)
+    index, task, attempt, rows, millis, size, checksum = line.split()
+    return WrittenPartition(int(index), int(task), attempt != "0", int(rows), int(millis), int(size), checksum)

@@ -173,8 +173,7 @@ def materialize(
         }
         with job_properties(spark.sparkContext, {} if natively else properties, description=description, tag=tag):
             if natively:
-                complete = len(missing) == job.parallelism
-                folder = WriteFolder(point.vertex, layout, job.parallelism, master.epoch, execution.number, complete)
+                folder = WriteFolder(point.vertex, layout, job.parallelism, master.epoch, execution.number)
                 write = NativeWrite(context, frame, folder, collector.stored_now, collector.fail)
                 _write(write, job, missing, collector)
             else:

@@ -8,7 +8,6 @@ in its listing (``PartitionStore.adopt``). A partition without rows has no file:
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -75,18 +74,12 @@ class NativeWrite:
         self._stored = stored
         self._failed = failed
         self._empty: Path | None = None
-        self._indexes: Sequence[int] = ()
 
     def run(self, job: PreparedJob, indexes: list[int]) -> None:
-        """Compute and store partitions; all that could be stored is, when this returns or raises.
-
-        :param indexes: ascending
-        """
-        self._indexes = indexes
-        self._partitions.begin_write(self._folder, indexes)
+        """Compute and store partitions; all that could be stored is, when this returns or raises."""
         try:
             with settings_of_tasks(self._spark):
-                self._writer.write(job.last_stage(), None if self._folder.complete else indexes, self._take)
+                self._writer.write(job.last_stage(), indexes, self._take)
         finally:
             with suppress(RecoveryError):  # what is left is swept when the job ends
                 self._partitions.end_write(self._folder)
@@ -94,12 +87,12 @@ class NativeWrite:
     def _take(self, written: WrittenPartition) -> None:
         """Give what a task has written the key of a partition."""
         try:
-            path, size, checksum = self._writer.path_of(written.place), written.bytes, written.checksum
+            path, size, checksum = self._writer.path_of(written.index), written.bytes, written.checksum
             if not size:
                 path = self._empty = self._empty or self._writer.write_empty()
                 size, checksum = path.stat().st_size, file_checksum(path)
             partition = self._folder.partition(
-                self._indexes[written.place],
+                written.index,
                 rows=written.rows,
                 checksum=checksum,
                 size=size,
