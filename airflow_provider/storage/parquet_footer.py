@@ -54,7 +54,8 @@ class _Footer:
         elif kind in (_BYTE, _DOUBLE):
             self._at += 1 if kind == _BYTE else 8
         elif kind == _BINARY:
-            self._at += self._unsigned()
+            length = self._unsigned()
+            self._at += length
         elif kind in (_LIST, _SET):
             header = self._byte()
             for _ in range(header >> 4 if header >> 4 < 15 else self._unsigned()):

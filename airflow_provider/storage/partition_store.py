@@ -117,7 +117,9 @@ class PartitionStore:
 
     def end_write(self, folder: WriteFolder) -> None:
         """Delete a folder and what is left in it."""
-        self._store.delete([info.key for info in self._store.list(f"{self._prefix}/{folder.key}/")])
+        place = f"{self._prefix}/{folder.key}/"
+        empty = [f"{place}_temporary/0/_temporary/-", f"{place}_temporary/0/-"]  # what a job that was killed has begun
+        self._store.delete([*(info.key for info in self._store.list(place)), *empty])
 
     def fetch(self, partition: StoredPartition, path: Path) -> None:
         """Write the content of *partition* to *path*.

@@ -58,7 +58,7 @@ class WrittenPartition:
     :ivar index: of its partition
     :ivar task: Spark's task attempt id
     :ivar again: whether Spark has run it before
-    :ivar bytes: of the file; 0 if there is none, because there are no rows
+    :ivar bytes: of the file; 0 if there is none, as where there are no rows
     :ivar checksum: CRC-32 of the file, eight hexadecimal digits
     """
 

@@ -88,6 +88,8 @@ class NativeWrite:
         """Give what a task has written the key of a partition."""
         try:
             path, size, checksum = self._writer.path_of(written.index), written.bytes, written.checksum
+            if not size and written.rows:
+                raise FileNotFoundError(f"Spark has written {written.rows} rows, but {path} is not there")
             if not size:
                 path = self._empty = self._empty or self._writer.write_empty()
                 size, checksum = path.stat().st_size, file_checksum(path)

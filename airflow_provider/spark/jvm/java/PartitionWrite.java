@@ -27,6 +27,8 @@ import org.apache.spark.scheduler.TaskInfo;
  */
 public final class PartitionWrite {
     private static final int LARGEST = 256;
+    private static final int PATIENCE = 100;
+    private static final int PAUSE = 100;
 
     /** @param nothing nothing is to be said */
     public PartitionWrite(String nothing) {}
@@ -116,10 +118,21 @@ public final class PartitionWrite {
                 for (int i = 0; i < task.length; i++) {
                     answer.append(task[i]).append(' ');
                 }
-                File file = new File(this.folder, String.format("part-%05d", new Object[] {Long.valueOf(task[0])}) + this.ending);
-                answer.append(file.exists() ? file.length() + " " + checksum(file) : "0 -").append('\n');
+                String name = String.format("part-%05d", new Object[] {Long.valueOf(task[0])}) + this.ending;
+                File file = new File(this.folder, name);
+                boolean there = task[3] == 0 ? file.exists() : appears(file);
+                answer.append(there ? file.length() + " " + checksum(file) : "0 -").append('\n');
             }
             return answer.toString();
+        }
+
+        /** Whether a file is there, or soon seen: another machine has made it, and a shared file system may take a while. */
+        private static boolean appears(File file) throws InterruptedException {
+            for (int tries = 0; tries < PATIENCE && !file.exists(); tries++) {
+                file.getParentFile().list();
+                Thread.sleep(PAUSE);
+            }
+            return file.exists();
         }
 
         /** Hears of no more tasks. */
