@@ -16,6 +16,7 @@ from pathlib import Path
 
 from airflow_provider.core.errors import CorruptObject, ObjectExists, ObjectNotFound
 from airflow_provider.core.partitions import FOLDER, MAP_OUTPUT, WHOLE, StoredPartition, WriteFolder
+from airflow_provider.storage.files import FileObjectStore
 from airflow_provider.storage.object_store import ObjectStore
 from airflow_provider.storage.parquet_footer import rows_in
 
@@ -117,9 +118,9 @@ class PartitionStore:
 
     def end_write(self, folder: WriteFolder) -> None:
         """Delete a folder and what is left in it."""
-        place = f"{self._prefix}/{folder.key}/"
-        empty = [f"{place}_temporary/0/_temporary/-", f"{place}_temporary/0/-"]  # what a job that was killed has begun
-        self._store.delete([*(info.key for info in self._store.list(place)), *empty])
+        self._store.delete([info.key for info in self._store.list(f"{self._prefix}/{folder.key}/")])
+        if isinstance(self._store, FileObjectStore):
+            self._store.remove_empty(f"{self._prefix}/{folder.key}")
 
     def fetch(self, partition: StoredPartition, path: Path) -> None:
         """Write the content of *partition* to *path*.

@@ -66,6 +66,22 @@ def test_killed_between_a_failure_and_its_restart_or_after_a_step(
     assert restarted == (fault != faults.AFTER_FAILURE_HANDLED)  # then the first attempt had met it
 
 
+def test_what_tasks_have_committed_survives_a_driver_that_has_not_come_to_it(driver: DriverHarness) -> None:
+    """The next attempt finds Spark's own files and computes none of their partitions; nothing else of them stays."""
+    arguments = ("not_come_to.py", str(driver.folder / "out"), str(driver.folder / "begun"))
+    first = driver.run(*arguments, options=KEEP)
+    assert first.code == KILLED, first.log
+    assert len(driver.partitions("doubled")) == 1
+    second = driver.run(*arguments, options=KEEP)
+    assert second.code == 0, second.log
+    assert result(driver.folder / "out") == [(2 * row,) for row in range(400)]
+    assert second.tasks["checkpoint doubled"] == 0, second.log
+    stored = driver.partitions("doubled")
+    assert sorted((p.index, p.epoch, p.rows) for p in stored) == [(index, 1, 100) for index in range(4)]
+    [folder] = (driver.folder / "store").rglob(stored[0].layout)
+    assert sorted(path.name for path in folder.iterdir()) == sorted(Path(p.key).name for p in stored)
+
+
 @pytest.mark.integration
 def test_attempt_two_computes_exactly_the_missing_partitions(driver: DriverHarness) -> None:
     """Objects and tasks of attempt 2 are those of the partitions that attempt 1 did not store, no more and no less."""
