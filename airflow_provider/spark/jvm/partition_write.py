@@ -49,7 +49,7 @@ _HADOOP = {
     "parquet.block.size": str(64 * 2**20),
     "parquet.compression.codec.zstd.level": "1",
     "parquet.enable.dictionary": "false",  # zstd finds what repeats; building dictionaries costs more than it saves
-    "parquet.column.statistics.enabled": "false",  # bounds in a footer have no checksum, and nothing is filtered by them
+    "parquet.column.statistics.enabled": "false",  # bounds in a footer have no checksum, and none is used
     "parquet.size.statistics.enabled": "false",
 }
 
