@@ -61,6 +61,19 @@ def test_no_python_worker_stores_or_reads_a_recovery_point(
     assert counted.exists()
 
 
+def test_a_spark_without_the_writer_that_is_expected(
+    spark: SparkSession, attempts: Attempts, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A vendor's Spark may have another one: the job runs, and the log says that nothing is stored."""
+    monkeypatch.setattr(
+        "airflow_provider.spark.jvm.partition_write.PartitionWriter._description",
+        lambda writer: spark._jvm.org.apache.spark.sql.execution.datasources.WriteJobDescription("of fewer"),  # type: ignore[union-attr]
+    )
+    with attempts.attempt():
+        assert checkpoint(spark.range(0, 9, 1, 3), "nine").count() == 9
+    assert "checkpoint 'nine' is not stored" in caplog.text
+
+
 def _twice(name: str) -> Column:
     from pyspark.sql import functions as F
 

@@ -30,6 +30,7 @@ _ENDING = f"-{_NAME}-c000.{_CODEC}.parquet"
 _EMPTY = "_empty.parquet"
 _WRITING = re.compile(
     r"\bat (org\.apache\.parquet\.hadoop\.\w*Writer|\S*(OutputWriter|OutputCommitter|CommitProtocol)\b)"
+    r"|java\.lang\.(NoSuch(Method|Field)|NoClassDefFound|AbstractMethod)Error|CompileException"
 )
 _PROPERTY = "spark.recovery.partition.write"
 _SETTINGS = {
@@ -184,8 +185,13 @@ class PartitionWriter:
 
 
 def failed_to_write(error: Exception) -> bool:
-    """Whether a write failed with what Parquet's writer or the committer met, not with what computing the rows met."""
-    return _WRITING.search(str(error)) is not None
+    """Whether a write failed with what Parquet's writer or the committer met, or for lack of what this version of Spark
+    was expected to have; not with what computing the rows met.
+    """
+    from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
+
+    lacks = isinstance(error, Py4JError) and not isinstance(error, (Py4JJavaError, Py4JNetworkError))
+    return lacks or _WRITING.search(str(error)) is not None
 
 
 def _written(line: str) -> WrittenPartition:

@@ -174,8 +174,7 @@ def materialize(
         with job_properties(spark.sparkContext, {} if natively else properties, description=description, tag=tag):
             if natively:
                 folder = WriteFolder(point.vertex, layout, job.parallelism, master.epoch, execution.number)
-                write = NativeWrite(context, frame, folder, collector.stored_now, collector.fail)
-                _write(write, job, missing, collector)
+                _write(context, frame, folder, job, missing, collector)
             else:
                 _run(job, missing, collector)
     lost = [index for index in range(job.parallelism) if index not in collector.stored]
@@ -201,9 +200,16 @@ def _run(job: PreparedJob, missing: list[int], collector: _Collector) -> None:
         collector.take(row.key, row.bytes, row.error)
 
 
-def _write(write: NativeWrite, job: PreparedJob, missing: list[int], collector: _Collector) -> None:
+def _write(
+    context: RecoveryContext,
+    frame: DataFrame,
+    folder: WriteFolder,
+    job: PreparedJob,
+    missing: list[int],
+    collector: _Collector,
+) -> None:
     try:
-        write.run(job, missing)
+        NativeWrite(context, frame, folder, collector.stored_now, collector.fail).run(job, missing)
     except Exception as error:
         if collector.error or isinstance(error, RecoveryError) or failed_to_write(error):
             raise NotStored(collector.error or one_line(error)) from error
