@@ -15,6 +15,8 @@ from airflow_provider.core.digest import digest
 from airflow_provider.core.events import PartitionFinished
 
 FOLDER = "partitions"
+WHOLE = "whole"
+"""The name of a layout whose partitions are kept all or none."""
 ROWS = ".parquet"
 """Ends the key of a partition whose rows are stored."""
 MAP_OUTPUT = ".shuffle"
@@ -25,6 +27,12 @@ _KEY = re.compile(
     rf"\.e(?P<epoch>\d+)\.t(?P<task>\d+)\.r(?P<rows>\d+)\.c(?P<checksum>[0-9a-f]{{8}})\.ms(?P<millis>\d+)"
     rf"(?:\.b(?P<blocks>\d+))?(?P<suffix>{re.escape(ROWS)}|{re.escape(MAP_OUTPUT)})"
 )
+
+_WRITE = re.compile(
+    rf"{FOLDER}/(?P<vertex>[^/]+)/(?P<layout>[^/]+)/(?P<parallelism>\d+)\.e(?P<epoch>\d+)\.w(?P<number>\d+)"
+    r"/(?P<file>.+)"
+)
+_WRITTEN_FILE = re.compile(r"part-(\d+)-[^/]*\.parquet")
 
 
 @dataclass(frozen=True)
@@ -89,6 +97,60 @@ class StoredPartition:
             blocks=number("blocks"),
         )
         return partition if partition.index < partition.parallelism and partition.key == key else None
+
+
+@dataclass(frozen=True)
+class WriteFolder:
+    """Where Spark's own writer puts the partitions of one execution, until the driver gives each its own key.
+
+    Spark names the files, each with the index of its partition; all else is told by the folder's key.
+
+    :ivar epoch: the attempt that writes
+    :ivar number: of the vertex's execution in that attempt
+    """
+
+    vertex: str
+    layout: str
+    parallelism: int
+    epoch: int
+    number: int
+
+    @property
+    def key(self) -> str:
+        """Key of the folder below the job's prefix, without a slash at its end."""
+        return f"{FOLDER}/{self.vertex}/{self.layout}/{self.parallelism:06d}.e{self.epoch}.w{self.number}"
+
+    @classmethod
+    def of_object(cls, key: str) -> tuple[WriteFolder, int | None] | None:
+        """Return the folder in which the object *key* lies, and the partition's index if it is the file of one.
+
+        ``None`` if it lies in none.
+        """
+        match = _WRITE.fullmatch(key)
+        if match is None:
+            return None
+        parallelism, epoch, number = (int(match[name]) for name in ("parallelism", "epoch", "number"))
+        file = _WRITTEN_FILE.fullmatch(match["file"])
+        index = int(file[1]) if file else parallelism
+        folder = cls(match["vertex"], match["layout"], parallelism, epoch, number)
+        return folder, index if index < parallelism else None
+
+    def partition(
+        self, index: int, *, rows: int, checksum: str, size: int, task: int = 0, millis: int = 0
+    ) -> StoredPartition:
+        """Return the partition that a file of this folder becomes; the words are those of :class:`StoredPartition`."""
+        return StoredPartition(
+            vertex=self.vertex,
+            layout=self.layout,
+            index=index,
+            parallelism=self.parallelism,
+            epoch=self.epoch,
+            task=task,
+            rows=rows,
+            checksum=checksum,
+            millis=millis,
+            bytes=size,
+        )
 
 
 def finished_event(partition: StoredPartition, epoch: int, at: float) -> PartitionFinished:

@@ -30,7 +30,7 @@ def reconcile(
     :param reset: records that partitions of a vertex are not there any more, with the reason; no indexes means all
     :raises RecoveryError: the store cannot be read, or a newer attempt owns the job
     """
-    survivors.find(graph)
+    survivors.find(graph, epoch)
     for identity, indexes in survivors.lost(graph).items():
         reason = "lost: not in the store with the recorded size"
         log.warning("%s: partitions %s %s", graph.vertices[identity].initialized.name, _some(indexes), reason)

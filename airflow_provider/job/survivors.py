@@ -32,12 +32,14 @@ class Survivors:
         self._found: dict[str, list[StoredPartition]] = {}
         self._given_up: list[StoredPartition] = []
 
-    def find(self, graph: ExecutionGraph) -> None:
+    def find(self, graph: ExecutionGraph, epoch: int) -> None:
         """List the partition store, once; what a given-up run has stored is left out.
+
+        :param epoch: this attempt; what tasks of earlier ones have written and no driver has come to is taken
 
         :raises StoreError: the store cannot be read
         """
-        survivors = self._partitions.survivors()
+        survivors = self._partitions.adopt(graph.base_epoch, epoch)
         self._given_up = [p for found in survivors.values() for p in found if p.epoch < graph.base_epoch]
         self._found = {vertex: [p for p in found if p.epoch >= graph.base_epoch] for vertex, found in survivors.items()}
 

@@ -187,6 +187,20 @@ def _walk_below(name: str, parent: int, key: str, prefix: str) -> Iterator[Objec
         os.close(directory)
 
 
+def remove_empty(directory: int) -> None:
+    """Remove the directories below an open one as far as they are empty."""
+    with os.scandir(directory) as entries:
+        names = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+    for name in names:
+        with suppress(OSError):
+            inner = open_directory(name, directory)
+            try:
+                remove_empty(inner)
+            finally:
+                os.close(inner)
+            os.rmdir(name, dir_fd=directory)
+
+
 def copy_exclusively(source: BinaryIO, folder: Folder, name: str) -> None:
     """Create-only without hard links; if it fails half-way nothing is left under the name."""
     with folder.create(name) as file:

@@ -22,7 +22,7 @@ from urllib.parse import quote
 
 from airflow_provider.core.errors import ConfigurationError
 from airflow_provider.core.faults import WITHIN_MULTIPART_UPLOAD, fault_point
-from airflow_provider.storage.directories import Folder, copy_exclusively, in_folder, walk
+from airflow_provider.storage.directories import Folder, copy_exclusively, in_folder, remove_empty, walk
 from airflow_provider.storage.file_errors import NOTHING_THERE, file_errors
 from airflow_provider.storage.keys import check_key, check_prefix
 from airflow_provider.storage.object_store import ObjectInfo, ObjectStore, Readable, every
@@ -136,6 +136,12 @@ class FileObjectStore(ObjectStore):
         for key in keys:
             with file_errors(self._root, "delete", key), suppress(*NOTHING_THERE), self._folder_of(key) as folder:
                 folder.remove(_name(key))
+
+    def remove_empty(self, folder: str) -> None:
+        """Remove a folder that others have written to, and all directories in it, as far as they are empty."""
+        with suppress(*NOTHING_THERE), Folder(self._root, _folders(self._checked(f"{folder}/-"))) as found:
+            remove_empty(found.descriptor)
+        self.delete([f"{folder}/-"])
 
     def _mode(self) -> int:
         """Return the mode of directories before the umask: closed to others, unless the root is open for all to write.

@@ -1,17 +1,24 @@
 """The finished partitions of a job, found again by one listing. Their names say everything (``recovery.partitions``).
 
-Objects are written once; one that turns out damaged gets a marker beside it and is never used again.
+Objects are written once; one that turns out damaged gets a marker beside it and is never used again. What Spark's own
+writer makes lies in a folder of its own (:class:`WriteFolder`) until its driver, or that of the next attempt, gives
+each file the key of a partition.
 """
 
 from __future__ import annotations
 
+import tempfile
 import zlib
-from collections.abc import Collection, Iterable
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
-from airflow_provider.core.errors import CorruptObject, ObjectExists
-from airflow_provider.core.partitions import FOLDER, MAP_OUTPUT, StoredPartition
+from airflow_provider.core.errors import CorruptObject, ObjectExists, ObjectNotFound
+from airflow_provider.core.partitions import FOLDER, MAP_OUTPUT, WHOLE, StoredPartition, WriteFolder
+from airflow_provider.storage.files import FileObjectStore
 from airflow_provider.storage.object_store import ObjectStore
+from airflow_provider.storage.parquet_footer import rows_in
 
 _CORRUPT = ".corrupt"
 _BLOCKS = ".blocks"
@@ -37,8 +44,28 @@ class PartitionStore:
 
     def survivors(self) -> dict[str, list[StoredPartition]]:
         """Return what is stored, by vertex, without what was marked corrupt. One listing, no request per object."""
+        return self._listed()[0]
+
+    def adopt(self, base: int, before: int) -> dict[str, list[StoredPartition]]:
+        """Return :meth:`survivors`, among them what Spark has written for attempts from *base* to *before*, that
+        excluded, and their drivers have not come to: it gets the keys of partitions. Then the folders of their writes
+        go, and those of earlier attempts.
+        """
+        found, writes = self._listed()
+        for folder, files in writes.items():
+            if folder.epoch >= before:
+                continue
+            if folder.epoch >= base and folder.layout != WHOLE:  # of that nothing counts which no event tells of
+                known = {(each.epoch, each.index, each.checksum) for each in found.get(folder.vertex, ())}
+                found.setdefault(folder.vertex, []).extend(self._adopted(folder, files, known))
+            self.end_write(folder)
+        return {vertex: partitions for vertex, partitions in found.items() if partitions}
+
+    def _listed(self) -> tuple[dict[str, list[StoredPartition]], dict[WriteFolder, dict[int, str]]]:
+        """Return the partitions by vertex, and the files of each write by index."""
         found: list[StoredPartition] = []
         corrupt: set[str] = set()
+        writes: dict[WriteFolder, dict[int, str]] = defaultdict(dict)
         for info in self._store.list(f"{self._prefix}/{FOLDER}/"):
             key = info.key.removeprefix(f"{self._prefix}/")
             if key.endswith(_CORRUPT):
@@ -47,11 +74,35 @@ class PartitionStore:
                 continue
             elif (partition := StoredPartition.from_key(key, info.size)) is not None:
                 found.append(partition)
+            elif (written := WriteFolder.of_object(key)) is not None:
+                folder, index = written
+                writes[folder].update({} if index is None else {index: info.key})
         by_vertex: dict[str, list[StoredPartition]] = {}
         for partition in found:
             if partition.key not in corrupt:
                 by_vertex.setdefault(partition.vertex, []).append(partition)
-        return by_vertex
+        return by_vertex, writes
+
+    def _adopted(
+        self, folder: WriteFolder, files: Mapping[int, str], known: Collection[tuple[int, int, str]]
+    ) -> Iterable[StoredPartition]:
+        """Give the files of a write the keys of partitions.
+
+        :param known: attempt, index and checksum of what has one already
+        """
+        for index, key in files.items():
+            with (
+                suppress(ObjectNotFound),
+                tempfile.TemporaryDirectory(prefix="spark-recovery-", ignore_cleanup_errors=True) as place,
+            ):
+                path = Path(place, "partition.parquet")
+                self._store.download(key, path)
+                checksum, rows = file_checksum(path), rows_in(path)
+                if rows is None or (folder.epoch, index, checksum) in known:
+                    continue
+                partition = folder.partition(index, rows=rows, checksum=checksum, size=path.stat().st_size)
+                self.put(partition, path)
+                yield partition
 
     def put(self, partition: StoredPartition, path: Path) -> None:
         """Store the file at *path* as *partition*; it appears whole or not at all.
@@ -60,6 +111,16 @@ class PartitionStore:
         writes the same bytes.
         """
         self._store.upload(self._key(partition), path)
+
+    def take(self, partition: StoredPartition, path: Path) -> None:
+        """Store the file at *path*, which nobody changes any more, as *partition*, without a copy where that can be."""
+        self._store.share(self._key(partition), path)
+
+    def end_write(self, folder: WriteFolder) -> None:
+        """Delete a folder and what is left in it."""
+        self._store.delete([info.key for info in self._store.list(f"{self._prefix}/{folder.key}/")])
+        if isinstance(self._store, FileObjectStore):
+            self._store.remove_empty(f"{self._prefix}/{folder.key}")
 
     def fetch(self, partition: StoredPartition, path: Path) -> None:
         """Write the content of *partition* to *path*.
@@ -151,8 +212,9 @@ class PartitionStore:
     def _written(self, key: str, up_to: int) -> bool:
         """Whether *key* was written by *up_to* or an earlier attempt, or is no partition at all."""
         relative = key.removeprefix(f"{self._prefix}/").removesuffix(_CORRUPT).removesuffix(_BLOCKS)
-        partition = StoredPartition.from_key(relative, 0)
-        return partition is None or partition.epoch <= up_to
+        written = WriteFolder.of_object(relative)
+        by = written[0] if written is not None else StoredPartition.from_key(relative, 0)
+        return by is None or by.epoch <= up_to
 
     def _key(self, partition: StoredPartition) -> str:
         return f"{self._prefix}/{partition.key}"

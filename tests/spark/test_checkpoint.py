@@ -38,6 +38,42 @@ def test_columns_taken_before_still_resolve(spark: SparkSession, attempts: Attem
         assert both.select(left["id"], right["id"]).count() == 5
 
 
+def test_no_python_worker_stores_or_reads_a_recovery_point(
+    spark: SparkSession, attempts: Attempts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever starts a worker is counted: storing, computing the missing partitions and reading start none, a Python
+    function does.
+    """
+    python, counted = tmp_path / "python", tmp_path / "counted"
+    python.write_text(f'#!/bin/sh\necho >> {counted}\nexec {spark.sparkContext.pythonExec} "$@"\n')
+    python.chmod(0o755)
+    df = spark.range(0, 100, 1, 4).selectExpr("id * 2 AS id")
+    for computed in (4, 1):
+        with attempts.attempt() as context, monkeypatch.context() as patched:
+            checkpoint(spark.range(1), "asked once what executors have")
+            patched.setattr(spark.sparkContext, "pythonExec", str(python))
+            assert checkpoint(df, "doubled").count() == 100
+            assert vertices(context)["doubled"].computed == computed
+        next(file for file in sorted(attempts.folder.rglob("*.parquet")) if "doubled-" in str(file)).unlink()
+    assert not counted.exists()
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", str(python))
+    assert spark.range(1).rdd.map(lambda row: row.id).collect() == [0]
+    assert counted.exists()
+
+
+def test_a_spark_without_the_writer_that_is_expected(
+    spark: SparkSession, attempts: Attempts, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A vendor's Spark may have another one: the job runs, and the log says that nothing is stored."""
+    monkeypatch.setattr(
+        "airflow_provider.spark.jvm.partition_write.PartitionWriter._description",
+        lambda writer: spark._jvm.org.apache.spark.sql.execution.datasources.WriteJobDescription("of fewer"),  # type: ignore[union-attr]
+    )
+    with attempts.attempt():
+        assert checkpoint(spark.range(0, 9, 1, 3), "nine").count() == 9
+    assert "checkpoint 'nine' is not stored" in caplog.text
+
+
 def _twice(name: str) -> Column:
     from pyspark.sql import functions as F
 

@@ -28,7 +28,8 @@ from pyspark.sql import functions as F
 from airflow_provider.spark import checkpoint
 
 spark = SparkSession.builder.getOrCreate()
-rows = checkpoint(spark.range(0, 40_000, 1, 2).withColumn("text", F.sha2(F.col("id").cast("string"), 512)), "texts")
+texts = spark.range(0, 40_000, 1, 2).withColumn("text", F.sha2(F.col("id").cast("string"), 512))
+rows = checkpoint(texts.withColumn("stored_through_arrow", F.parse_json(F.lit("1"))), "texts")
 print("rows", rows.count(), rows.where("length(text) = 128").count())
 """
 
@@ -88,9 +89,7 @@ def test_a_full_local_disk_does_not_fail_the_job(driver: DriverHarness, tmp_path
 def test_a_full_disk_of_the_store_does_not_fail_the_job(
     spark: SparkSession, small_disk: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A store that takes no partition fails tasks, but not their last try: then the DataFrame is computed the ordinary
-    way.
-    """
+    """A store that takes no partition fails the write, not the job: the DataFrame is computed the ordinary way."""
     with Attempts(small_disk).attempt() as context:
         text = F.concat(*(F.sha2(F.concat(F.col("id"), F.lit(salt)), 512) for salt in "abcd"))
         rows = checkpoint(spark.range(0, 10_000, 1, 2).withColumn("text", text), "texts")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,7 +21,7 @@ from airflow_provider.core.options import RecoveryOptions
 from airflow_provider.core.run_request import RunRequest
 from airflow_provider.spark import checkpoint
 from airflow_provider.spark.context import RecoveryContext
-from airflow_provider.spark.jvm.execution import PreparedJob
+from airflow_provider.spark.jvm.partition_write import PartitionWriter
 from tests.spark.attempts import Attempts, vertices
 from tests.spark.failing_tasks import Task, ids, stored
 from tests.support.waiting import wait_until
@@ -290,17 +290,17 @@ def test_a_restart_waits_until_what_it_cancels_has_ended(beside: Beside, monkeyp
     """A thread that is about to start a job is no exception: the job is cancelled, too, and then the restart begins."""
     begun = []
     started, ended = threading.Event(), threading.Event()
-    begin, run = beside.context.executions.begin, PreparedJob.run
+    begin, run = beside.context.executions.begin, PartitionWriter.write
 
-    def held_run(job: PreparedJob, partitions: Sequence[int]) -> list[Any]:
+    def held_run(writer: PartitionWriter, *arguments: Any) -> None:
         if not started.is_set() and threading.current_thread() is not threading.main_thread():
             started.set()
             wait_until(lambda: not beside.is_at(ExecutionState.RUNNING), "it is cancelled")
             try:
-                return run(job, partitions)
+                return run(writer, *arguments)
             finally:
                 ended.set()
-        return run(job, partitions)
+        return run(writer, *arguments)
 
     def noted_begin(vertex: str) -> ExecutionVersion:
         if vertex == beside.vertex and beside.context.executions.state(vertex) is not None:
@@ -308,7 +308,7 @@ def test_a_restart_waits_until_what_it_cancels_has_ended(beside: Beside, monkeyp
             beside.gate.touch()
         return begin(vertex)
 
-    monkeypatch.setattr(PreparedJob, "run", held_run)
+    monkeypatch.setattr(PartitionWriter, "write", held_run)
     monkeypatch.setattr(beside.context.executions, "begin", noted_begin)
     with ThreadPoolExecutor(1) as pool:
         other = pool.submit(beside.compute)

@@ -6,12 +6,15 @@ import zlib
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider.core.errors import CorruptObject, ObjectNotFound
-from airflow_provider.core.partitions import StoredPartition
+from airflow_provider.core.partitions import StoredPartition, WriteFolder
 from airflow_provider.storage.files import FileObjectStore
 from airflow_provider.storage.object_store import ObjectStore
+from airflow_provider.storage.parquet_footer import rows_in
 from airflow_provider.storage.partition_store import PartitionStore, file_checksum
 from tests.storage.conftest import PREFIX
 from tests.support.stores import WatchedStore
@@ -183,3 +186,91 @@ def test_the_checksum_of_a_file_is_that_of_its_bytes(tmp_path: Path) -> None:
     for content in (b"", b"a", bytes(range(256)) * 10_000):
         path.write_bytes(content)
         assert file_checksum(path) == f"{zlib.crc32(content):08x}"
+
+
+FOLDER = WriteFolder(vertex="flights-1a2b", layout="n4", parallelism=4, epoch=2, number=1)
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Path:
+    """A Parquet file of seven rows, of columns of several types."""
+    path = tmp_path / "written.parquet"
+    pq.write_table(pa.table({"c0": range(7), "c1": [str(i) for i in range(7)], "c2": [[{"a": True}]] * 7}), path)
+    return path
+
+
+@pytest.fixture
+def left(files: FileObjectStore, written: Path) -> FileObjectStore:
+    """What a job of attempt 2 has left that was killed: two whole files, half of one, and one that no task finished."""
+    place = f"{PREFIX}/{FOLDER.key}"
+    for name in ("part-00001-written-c000.zstd.parquet", "part-00003-written-c000.zstd.parquet"):
+        files.upload(f"{place}/{name}", written)
+        files.put_new(f"{place}/.{name}.crc", b"crc")
+    files.put_new(f"{place}/part-00002-written-c000.zstd.parquet", written.read_bytes()[:-20])
+    files.upload(f"{place}/_temporary/0/_temporary/attempt_1/part-00000-written-c000.zstd.parquet", written)
+    return files
+
+
+def test_what_spark_wrote_for_a_dead_driver_becomes_partitions(left: FileObjectStore, written: Path) -> None:
+    """Each whole file of an earlier attempt is a partition, with its rows and checksum; nothing else is, and the folder
+    goes.
+    """
+    partitions = PartitionStore(left, PREFIX)
+    assert partitions.survivors() == {}
+    checksum = f"{zlib.crc32(written.read_bytes()):08x}"
+    expected = [FOLDER.partition(i, rows=7, checksum=checksum, size=written.stat().st_size) for i in (1, 3)]
+    assert partitions.adopt(1, 3) == {"flights-1a2b": expected} == partitions.survivors()
+    assert [info.key for info in left.list("")] == [f"{PREFIX}/{each.key}" for each in expected]
+    assert partitions.adopt(1, 3) == {"flights-1a2b": expected}
+
+
+def test_what_has_its_key_already_is_not_taken_twice(left: FileObjectStore, written: Path) -> None:
+    """A driver died between giving a file its key and removing it from its folder."""
+    partitions = PartitionStore(left, PREFIX)
+    taken = replace(partitions.adopt(1, 3)["flights-1a2b"][0], task=17)
+    partitions.delete(partitions.survivors()["flights-1a2b"])
+    partitions.put(taken, written)
+    left.upload(f"{PREFIX}/{FOLDER.key}/part-00001-written-c000.zstd.parquet", written)
+    assert partitions.adopt(1, 3) == {"flights-1a2b": [taken]}
+
+
+@pytest.mark.parametrize(("base", "before", "layout"), [(3, 4, "n4"), (1, 3, "whole")])
+def test_what_counts_no_more_is_not_taken(
+    files: FileObjectStore, written: Path, base: int, before: int, layout: str
+) -> None:
+    """Neither from an attempt that was given up nor of a vertex that is kept all or none; it is deleted."""
+    folder = replace(FOLDER, layout=layout)
+    files.upload(f"{PREFIX}/{folder.key}/part-00001-written-c000.zstd.parquet", written)
+    assert PartitionStore(files, PREFIX).adopt(base, before) == {}
+    assert not list(files.list(""))
+
+
+def test_what_spark_writes_for_a_later_attempt_stays(left: FileObjectStore) -> None:
+    """A driver that was overtaken neither takes nor releases it."""
+    before = list(left.list(""))
+    partitions = PartitionStore(left, PREFIX)
+    assert partitions.adopt(1, 2) == {}
+    partitions.release(1)
+    assert list(left.list("")) == before
+    partitions.release(2)
+    assert not list(left.list(""))
+
+
+def test_a_footer_that_is_none(written: Path, tmp_path: Path) -> None:
+    """Whatever stands at a file's end, the answer is a number of rows or none."""
+    content = written.read_bytes()
+    path = tmp_path / "other"
+    assert rows_in(written) == 7
+    for other in (
+        b"",
+        b"PAR1",
+        b"PAR1PAR1PAR1",
+        content[:-1],
+        content[:-9] + b"\xff" + content[-8:],
+        b"x" + content[1:],
+    ):
+        path.write_bytes(other)
+        assert rows_in(path) in (None, 7)
+    for end in range(len(content) - 60, len(content) - 8):
+        path.write_bytes(b"PAR1" + content[end - 30 : end] + (30).to_bytes(4, "little") + b"PAR1")
+        assert rows_in(path) != 7

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider.core import explain
 from airflow_provider.core.digest import digest
 from airflow_provider.core.events import MOST_PARTITIONS, SHUFFLE, VertexInitialized
-from airflow_provider.core.partitions import FOLDER
+from airflow_provider.core.partitions import FOLDER, WHOLE
 from airflow_provider.core.vertex_token import READER, vertex_identity
 from airflow_provider.spark.identity.fingerprint import exchange_fingerprint
 from airflow_provider.spark.jvm.exchanges import functions_of_several_rows, kind
-from airflow_provider.spark.jvm.layout import CUTTING_SETTINGS, WHOLE, describe_layout
+from airflow_provider.spark.jvm.layout import CUTTING_SETTINGS, describe_layout
 from airflow_provider.spark.jvm.occurrences import NotYet, Uncertain
 from airflow_provider.spark.jvm.scala import items
 from airflow_provider.spark.jvm.session_settings import all_settings, settings_set

@@ -6,7 +6,7 @@ number of partitions is known only after the shuffle stages have run; :class:`Pr
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
@@ -17,23 +17,22 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _DESCRIPTION = "spark.job.description"
+_AROUND = {"AdaptiveSparkPlanExec": "executedPlan", "ResultQueryStageExec": "plan"}
+"""Nodes around the last stage of a plan that adaptive execution has run, and how they give it."""
 _LEAF_PARALLELISM = "spark.sql.leafNodeDefaultParallelism"
 
 
 class PreparedJob:
-    """A plan whose shuffle stages have run and whose last stage waits for a choice of partitions.
-
-    :param df: DataFrame of small rows, one or a few per partition
-    """
+    """A plan whose shuffle stages have run and whose last stage waits for a choice of partitions."""
 
     def __init__(self, df: Any) -> None:
+        self._df = df
         self._spark = df.sparkSession
-        self._schema = df.schema
         execution = df._jdf.queryExecution()
-        self._rdd = df._jdf.javaToPython()
-        self.parallelism = int(self._rdd.getNumPartitions())
-        self._plan = execution.executedPlan()
-        self.layout: Layout = describe_layout(self._spark, self._plan)
+        self.parallelism = int(execution.toRdd().getNumPartitions())
+        self.plan = execution.executedPlan()
+        self.layout: Layout = describe_layout(self._spark, self.plan)
+        self._pinned = False
 
     def pin(self, reads: list[list[tuple[int, int]]]) -> bool:
         """Cut the last stage as an earlier attempt did; ``False`` if that cannot be had, then nothing has changed."""
@@ -41,19 +40,30 @@ class PreparedJob:
             return False
         if reads == self.layout.reads:
             return True
-        plan = pin_reads(self._spark, self._plan, reads)
+        plan = pin_reads(self._spark, self.plan, reads)
         if plan is None:
             return False
-        jvm = self._spark._jvm
-        struct = jvm.org.apache.spark.sql.types.DataType.fromJson(self._schema.json())
-        frame = self._spark._jsparkSession.internalCreateDataFrame(plan.execute(), struct, False)
-        self._rdd = frame.javaToPython()
-        self.parallelism = int(self._rdd.getNumPartitions())
+        self.plan, self._pinned = plan, True
+        self.parallelism = int(plan.execute().getNumPartitions())
         self.layout = describe_layout(self._spark, plan)
         return True
 
+    def last_stage(self) -> Any:
+        """Return the physical plan of the last stage, which reads what the stages below have made."""
+        plan = self.plan
+        while (kind := plan.getClass().getSimpleName()) in _AROUND:
+            plan = getattr(plan, _AROUND[kind])()
+        return plan
+
+    def _rows(self) -> Any:
+        """Return the rows as an RDD of what Python reads."""
+        if not self._pinned:
+            return self._df._jdf.javaToPython()
+        struct = self._spark._jvm.org.apache.spark.sql.types.DataType.fromJson(self._df.schema.json())
+        return self._spark._jsparkSession.internalCreateDataFrame(self.plan.execute(), struct, False).javaToPython()
+
     def run(self, partitions: Sequence[int]) -> list[Any]:
-        """Run the chosen partitions and return their rows."""
+        """Run the chosen partitions and return their rows, small ones, one or a few per partition."""
         from pyspark.serializers import BatchedSerializer, CPickleSerializer
 
         try:
@@ -65,7 +75,7 @@ class PreparedJob:
         wanted = self._spark._jvm.java.util.ArrayList()
         for index in partitions:
             wanted.append(int(index))
-        answer = self._spark._jvm.PythonRDD.runJob(context._jsc.sc(), self._rdd, wanted)
+        answer = self._spark._jvm.PythonRDD.runJob(context._jsc.sc(), self._rows(), wanted)
         loaded: Any = _load_from_socket(answer, BatchedSerializer(CPickleSerializer()))  # type: ignore[no-untyped-call]
         with loaded if hasattr(loaded, "__enter__") else nullcontext(loaded) as rows:  # Spark 3.5 returns the rows
             return list(rows)
@@ -93,15 +103,23 @@ def micro_batch(spark: Any) -> tuple[str, ...]:
 @contextmanager
 def job_properties(context: Any, properties: dict[str, str], *, description: str, tag: str) -> Iterator[None]:
     """Set local properties, description and tag of the jobs started inside; put the old ones back afterwards."""
-    values = {**properties, _DESCRIPTION: description}
+    with local_properties(context, {**properties, _DESCRIPTION: description}):
+        context.addJobTag(tag)
+        try:
+            yield
+        finally:
+            context.removeJobTag(tag)
+
+
+@contextmanager
+def local_properties(context: Any, values: Mapping[str, str]) -> Iterator[None]:
+    """Set local properties of the jobs started inside; put the old ones back afterwards."""
     before = {name: context.getLocalProperty(name) for name in values}
     for name, value in values.items():
         context.setLocalProperty(name, value)
-    context.addJobTag(tag)
     try:
         yield
     finally:
-        context.removeJobTag(tag)
         for name, old in before.items():
             context.setLocalProperty(name, old)
 

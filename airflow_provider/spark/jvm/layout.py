@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from airflow_provider.core.digest import digest
+from airflow_provider.core.partitions import WHOLE
 from airflow_provider.spark.jvm.compiled import compiled, fetched
 from airflow_provider.spark.jvm.scala import items, to_seq
 
@@ -29,8 +30,6 @@ CUTTING_SETTINGS = (
 )
 """Settings that change how rows are cut into partitions, and nothing else about them."""
 
-WHOLE = "whole"
-"""The name of a layout whose partitions are kept all or none."""
 _COALESCED = re.compile(r"CoalescedPartitionSpec\((\d+),(\d+),")
 _WRAPPERS = {
     "AdaptiveSparkPlanExec": "executedPlan",

@@ -1,7 +1,8 @@
 """Compute what is missing of a vertex and store it, partition by partition.
 
-The plan runs as it is, with one function on top that writes a partition and reports it. As each task ends the driver
-records it, so that whatever the moment of a crash, all that was stored is found again.
+The plan runs as it is, and Spark's own writer stores its rows. Where that cannot reach the store, or does not keep a
+type, one function on top of the plan writes a partition and reports it. As each task ends the driver records it, so
+that whatever the moment of a crash, all that was stored is found again.
 """
 
 from __future__ import annotations
@@ -13,18 +14,21 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
-from airflow_provider.core.errors import Fenced
+from airflow_provider.core.causes import one_line
+from airflow_provider.core.errors import Fenced, RecoveryError
 from airflow_provider.core.events import MOST_PARTITIONS, VertexInitialized
 from airflow_provider.core.executions import ExecutionState, ExecutionVersion
-from airflow_provider.core.partitions import StoredPartition
+from airflow_provider.core.partitions import WHOLE, StoredPartition, WriteFolder
 from airflow_provider.core.vertex_token import vertex_of
 from airflow_provider.spark.jvm.carriers import to_carriers
 from airflow_provider.spark.jvm.execution import PreparedJob, cut_for, job_properties, tries_of_a_task
-from airflow_provider.spark.jvm.layout import CUTTING_SETTINGS, WHOLE
+from airflow_provider.spark.jvm.layout import CUTTING_SETTINGS
+from airflow_provider.spark.jvm.partition_write import failed_to_write
 from airflow_provider.spark.jvm.queries import schema_of
 from airflow_provider.spark.jvm.session_settings import all_settings, settings_set
 from airflow_provider.spark.points.cut import Cut
 from airflow_provider.spark.points.manifests import Delivering
+from airflow_provider.spark.points.native_write import NativeWrite, writable_by_spark
 from airflow_provider.spark.points.partition_io import (
     LAYOUT_PROPERTY,
     MANIFEST_SCHEMA,
@@ -80,13 +84,21 @@ class _Collector:
     storing: float = 0.0
     _last_line: float = 0.0
 
+    def fail(self, error: Exception | str) -> None:
+        """The store has refused a partition: the job is of no use any more."""
+        if not self.error:
+            self.error = one_line(error) if isinstance(error, Exception) else error
+            self.on_error()
+
+    def stored_now(self, partition: StoredPartition, seconds: float, again: bool) -> None:
+        """A partition is stored that Spark's own writer has written."""
+        self.take(partition.key, partition.bytes, "", seconds, again=again)
+
     def take(
         self, key: str, size: int, error: str, seconds: float = 0.0, storing: float = 0.0, again: bool = False
     ) -> None:
         if error:
-            if not self.error:
-                self.error = error
-                self.on_error()
+            self.fail(error)
             return
         partition = StoredPartition.from_key(key, size)
         if partition is None:
@@ -136,7 +148,9 @@ def materialize(
     known = master.vertex(point.vertex)
     recorded = Cut.from_spec(known.initialized.layout_spec) if known and known.initialized.deterministic else None
     settings = settings_set(spark, all_settings(spark), *CUTTING_SETTINGS)
-    writing, parallelism = cut_for(_writing(context, point, collector), recorded.leaf_parallelism if recorded else 0)
+    frame, natively = _on_carriers(point), writable_by_spark(context, point.df)
+    writing = frame if natively else _through_arrow(context, point, frame, collector)
+    writing, parallelism = cut_for(writing, recorded.leaf_parallelism if recorded else 0)
     with job_properties(spark.sparkContext, {}, description=f"{description}: upstream stages", tag=tag):
         job = PreparedJob(writing)
     if recorded is not None and recorded.settings == settings:
@@ -147,13 +161,18 @@ def materialize(
         raise NotStored(f"{job.parallelism:,} partitions are more than {MOST_PARTITIONS:,}")
     missing = _initialize(context, point, job, collector, because, cut)
     if missing:
+        layout = _layout(point, job)
         properties = {
-            LAYOUT_PROPERTY: _layout(point, job),
+            LAYOUT_PROPERTY: layout,
             PARALLELISM_PROPERTY: str(job.parallelism),
             TRIES_PROPERTY: str(tries_of_a_task(spark.sparkContext)),
         }
-        with job_properties(spark.sparkContext, properties, description=description, tag=tag):
-            _run(job, missing, collector)
+        with job_properties(spark.sparkContext, {} if natively else properties, description=description, tag=tag):
+            if natively:
+                folder = WriteFolder(point.vertex, layout, job.parallelism, master.epoch, execution.number)
+                _write(context, frame, folder, job, missing, collector)
+            else:
+                _run(job, missing, collector)
     lost = [index for index in range(job.parallelism) if index not in collector.stored]
     if lost:
         raise NotStored(collector.error or f"no task reported partitions {lost[:10]}")
@@ -177,13 +196,34 @@ def _run(job: PreparedJob, missing: list[int], collector: _Collector) -> None:
         collector.take(row.key, row.bytes, row.error)
 
 
-def _writing(context: RecoveryContext, point: RecoveryPoint, collector: _Collector) -> DataFrame:
-    """Return the DataFrame that stores *point*'s rows when it runs."""
-    spark = point.df.sparkSession
+def _write(
+    context: RecoveryContext,
+    frame: DataFrame,
+    folder: WriteFolder,
+    job: PreparedJob,
+    missing: list[int],
+    collector: _Collector,
+) -> None:
     try:
-        frame = to_carriers(point.df)
+        NativeWrite(context, frame, folder, collector.stored_now, collector.fail).run(job, missing)
+    except Exception as error:
+        if collector.error or isinstance(error, RecoveryError) or failed_to_write(error):
+            raise NotStored(collector.error or one_line(error)) from error
+        raise
+
+
+def _on_carriers(point: RecoveryPoint) -> DataFrame:
+    try:
+        return to_carriers(point.df)
     except UnstorableType as error:  # a user-defined type that looks one way in Python and another in the JVM
         raise NotStored(refusal(schema_of(point.df))) from error
+
+
+def _through_arrow(
+    context: RecoveryContext, point: RecoveryPoint, frame: DataFrame, collector: _Collector
+) -> DataFrame:
+    """Return the DataFrame that stores the rows of *frame* when it runs."""
+    spark = frame.sparkSession
     reports: list[Any] = []
     accumulator = spark.sparkContext.accumulator(
         reports, cast("AccumulatorParam[list[Any]]", Delivering(collector.take))

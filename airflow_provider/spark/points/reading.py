@@ -21,6 +21,7 @@ from airflow_provider.storage.sealing import SealedStore
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
 
     from airflow_provider.core.partitions import StoredPartition
     from airflow_provider.job.job_master import JobMaster
@@ -42,12 +43,7 @@ def _read(context: RecoveryContext, point: RecoveryPoint, stored: dict[int, Stor
     spark = point.df.sparkSession
     if not partitions:  # a plan that Spark found to be empty while it ran
         return spark.createDataFrame([], schema)
-    if (
-        not isinstance(context.master.store, SealedStore)  # Spark checks no seal
-        and natively_readable(schema)
-        and not _GLOB & set(context.hadoop_root)
-        and readable_by_jvm(spark, paths[0])
-    ):
+    if for_spark(context, schema) and readable_by_jvm(spark, paths[0]):
         return native_relation(spark, paths, schema)
     read = partition_reader(
         location(context),
@@ -57,6 +53,12 @@ def _read(context: RecoveryContext, point: RecoveryPoint, stored: dict[int, Stor
     layouts = {partition.layout for partition in partitions}
     read.__name__ = f"{READER}{point.vertex}_{'_'.join(sorted(layouts))}_{len(partitions)}"
     return spark.range(0, len(partitions), 1, len(partitions)).mapInArrow(read, schema)
+
+
+def for_spark(context: RecoveryContext, schema: StructType) -> bool:
+    """Whether Spark's own Parquet reader and writer keep columns of a ``carrier_schema`` in such a store exactly."""
+    sealed = isinstance(context.master.store, SealedStore)  # Spark knows no seals
+    return not sealed and natively_readable(schema) and not _GLOB & set(context.hadoop_root)
 
 
 def location(context: RecoveryContext) -> StoreLocation:

@@ -1,0 +1,93 @@
+"""How many rows a Parquet file holds, read from its end: a file without a whole footer is no whole file.
+
+The footer is a Thrift structure in the compact protocol. No more of it is understood than leads to the number of rows.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+_MAGIC = b"PAR1"
+_NUMBER_OF_ROWS = 3
+"""The field's number in ``FileMetaData``."""
+_TRUE, _FALSE, _BYTE, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = 1, 2, 3, 7, 8, 9, 10, 11, 12
+_NUMBERS = {4, 5, 6}
+
+
+def rows_in(path: Path) -> int | None:
+    """Return the number of rows of a Parquet file; ``None`` if it is none, or not whole."""
+    with path.open("rb") as file:
+        size = path.stat().st_size
+        if size < 12 or file.read(4) != _MAGIC:
+            return None
+        file.seek(-8, 2)
+        length = int.from_bytes(file.read(4), "little")
+        if file.read(4) != _MAGIC or length > size - 12:
+            return None
+        file.seek(-8 - length, 2)
+        try:
+            return _Footer(file.read(length)).number(_NUMBER_OF_ROWS)
+        except (IndexError, ValueError):
+            return None
+
+
+class _Footer:
+    """A structure, from its first field on."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._at = 0
+
+    def number(self, wanted: int) -> int | None:
+        """Return the integer with a field number; ``None`` if it has none."""
+        field = 0
+        while kind := self._byte():
+            field = field + (kind >> 4) if kind >> 4 else self._signed()
+            if field == wanted and kind & 15 in _NUMBERS:
+                return self._signed()
+            self._skip(kind & 15)
+        return None
+
+    def _skip(self, kind: int) -> None:
+        if kind in _NUMBERS:
+            self._unsigned()
+        elif kind in (_BYTE, _DOUBLE):
+            self._at += 1 if kind == _BYTE else 8
+        elif kind == _BINARY:
+            length = self._unsigned()
+            self._at += length
+        elif kind in (_LIST, _SET):
+            header = self._byte()
+            for _ in range(header >> 4 if header >> 4 < 15 else self._unsigned()):
+                self._skip_element(header & 15)
+        elif kind == _MAP:
+            count = self._unsigned()
+            kinds = self._byte() if count else 0
+            for _ in range(count):
+                self._skip_element(kinds >> 4)
+                self._skip_element(kinds & 15)
+        elif kind == _STRUCT:
+            while inner := self._byte():
+                if not inner >> 4:
+                    self._unsigned()
+                self._skip(inner & 15)
+        elif kind not in (_TRUE, _FALSE):
+            raise ValueError(kind)
+
+    def _skip_element(self, kind: int) -> None:
+        self._skip(_BYTE if kind in (_TRUE, _FALSE) else kind)
+
+    def _byte(self) -> int:
+        self._at += 1
+        return self._data[self._at - 1]
+
+    def _unsigned(self) -> int:
+        result = shift = 0
+        while (byte := self._byte()) & 128:
+            result |= (byte & 127) << shift
+            shift += 7
+        return result | byte << shift
+
+    def _signed(self) -> int:
+        number = self._unsigned()
+        return number >> 1 ^ -(number & 1)
