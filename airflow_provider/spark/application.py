@@ -46,7 +46,7 @@ class ApplicationState:
     :ivar again: vertex → comes to its recovery point once more, as the script did
     :ivar renewed: outdated vertex → token of the one that has taken its place
     :ivar looks: how often the script has looked at rows of DataFrames, or has written some
-    :ivar lack: what its executors lack, empty text for nothing; ``None`` as long as they were not asked
+    :ivar lacks: through Arrow or not → what it lacks to store partitions, empty text for nothing
     :ivar gates: the gate before the commits of its file writes; ``None`` if there can be none; empty while nobody asked
     :ivar functions: tells Python functions apart
     """
@@ -67,7 +67,7 @@ class ApplicationState:
     again: dict[str, Callable[[], DataFrame]] = field(default_factory=dict)
     renewed: dict[str, str] = field(default_factory=dict)
     looks: int = 0
-    lack: str | None = None
+    lacks: dict[bool, str] = field(default_factory=dict)
     gates: list[CommitGate | None] = field(default_factory=list)
 
     def __post_init__(self) -> None:

@@ -19,21 +19,25 @@ if TYPE_CHECKING:
 
     from airflow_provider.spark.context import RecoveryContext
 
-_FOR_PARTITIONS = ("pyarrow", "pandas")
-"""What storing and reading a checkpoint's partitions needs beside PySpark; nothing else of recovery does."""
+_FOR_ARROW = ("pyarrow", "pandas")
+"""What storing and reading partitions through Arrow needs beside PySpark; nothing else of recovery does."""
 
 
-def executors_ready(context: RecoveryContext, spark: SparkSession) -> str:
-    """Return what this application lacks to store partitions, or empty text; asks its executors once."""
-    application = context.application
+def executors_ready(context: RecoveryContext, spark: SparkSession, *, through_arrow: bool) -> str:
+    """Return what this application lacks to store partitions, or empty text; asks its executors once for each way.
+
+    :param through_arrow: whether Python stores them, not Spark's own writer
+    """
+    lacks = context.application.lacks
     with context.lock:
-        if application.lack is None:
+        if not lacks:
             spark_context = spark.sparkContext
             context.master.keep_secret(all_settings(spark))
             context.master.application_started(spark_context.applicationId, spark_context.uiWebUrl or "")
             ship_package(spark)
-            application.lack = _lack(context, spark)
-        return application.lack
+        if through_arrow not in lacks:
+            lacks[through_arrow] = _lack(context, spark, _FOR_ARROW if through_arrow else ())
+        return lacks[through_arrow]
 
 
 def ship_package(spark: SparkSession) -> None:
@@ -42,9 +46,7 @@ def ship_package(spark: SparkSession) -> None:
         spark.sparkContext.addPyFile(str(build_package()))
 
 
-def _lack(context: RecoveryContext, spark: SparkSession) -> str:
-    packages = _FOR_PARTITIONS
-
+def _lack(context: RecoveryContext, spark: SparkSession, packages: Sequence[str]) -> str:
     def missing(_: Iterable[int]) -> list[str]:
         import importlib.util
 
@@ -52,9 +54,9 @@ def _lack(context: RecoveryContext, spark: SparkSession) -> str:
 
     if names := missing(()):
         return f"the driver lacks {_to_install(names)}"
-    if _same_python(spark):
+    if _same_python(spark) or (is_local(spark) and not packages):
         return ""
-    if names := _asked(spark, missing):
+    if packages and (names := _asked(spark, missing)):
         return f"the executors lack {_to_install(names)}"
     return _ask_for_the_store(context, spark)
 

@@ -98,8 +98,23 @@ def test_shuffles_of_a_killed_driver_are_put_back(driver: DriverHarness, orders:
 
 
 @pytest.mark.parametrize("driver", ["file"], indirect=True)
-def test_a_checkpoint_is_computed_the_ordinary_way(driver: DriverHarness, orders: Path) -> None:
-    """It needs pyarrow and pandas: one line names them and the command that installs them, and the job succeeds."""
+def test_a_checkpoint_of_a_killed_driver_is_reused(driver: DriverHarness, orders: Path) -> None:
+    """On files Spark's own writer stores it, and its own reader reads it: no package is missed, nothing warned of."""
+    target = driver.folder / "out"
+    first = driver.run(JOBS / "one_checkpoint.py", str(orders), str(target), fault=faults.AFTER_VERTEX_FINISHED)
+    assert first.code == 128 + signal.SIGKILL, first.log
+    second = driver.run(JOBS / "one_checkpoint.py", str(orders), str(target))
+    assert second.code == 0, second.log
+    check_rows(orders, target)
+    assert not [name for name in second.tasks if name.startswith("checkpoint totals")]
+    assert " WARNING spark-recovery: " not in first.log + second.log
+
+
+@pytest.mark.parametrize("driver", ["s3"], indirect=True)
+def test_a_checkpoint_on_s3_is_computed_the_ordinary_way(driver: DriverHarness, orders: Path) -> None:
+    """Where Spark has no ``s3a://`` it needs pyarrow and pandas: one line names them and the command that installs them,
+    and the job succeeds.
+    """
     done = driver.run(JOBS / "one_checkpoint.py", str(orders), str(driver.folder / "out"))
     assert done.code == 0, done.log
     check_rows(orders, driver.folder / "out")

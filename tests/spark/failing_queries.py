@@ -81,7 +81,10 @@ class FailingQuery:
             yield from frames
             left, wanted = Path(folder, "left"), int(Path(folder, "stored").read_text())
             failures = left.read_text()
+            until = time.monotonic() + 120
             while kept and (failures or wanted < 0) and _stored(kept) < abs(wanted):
+                if time.monotonic() > until:
+                    raise TimeoutError(f"only {_stored(kept)} map outputs are kept")
                 time.sleep(0.05)
             if failures:
                 left.write_text(failures[1:])

@@ -24,6 +24,7 @@ from airflow_provider.spark.jvm.queries import is_classic, schema_of
 from airflow_provider.spark.jvm.relation import apart, as_vertex, cached_below, unsliced
 from airflow_provider.spark.jvm.session_settings import active_session
 from airflow_provider.spark.points.materialize import NotStored
+from airflow_provider.spark.points.native_write import writable_by_spark
 from airflow_provider.spark.points.pinned_sources import SourceReset, is_outdated
 from airflow_provider.spark.points.reading import read_partitions
 from airflow_provider.spark.points.releasing import released_meanwhile
@@ -142,7 +143,7 @@ def _reason_not_to_store_now(context: RecoveryContext, df: DataFrame) -> str:
     """Return why this attempt cannot store *df*; empty text if it can."""
     if not context.master.usable:
         return "the event store has failed"
-    return executors_ready(context, df.sparkSession)
+    return executors_ready(context, df.sparkSession, through_arrow=not writable_by_spark(context, df))
 
 
 def _skip(context: RecoveryContext, df: DataFrame, name: str, reason: str) -> DataFrame:
