@@ -112,8 +112,8 @@ def test_a_checkpoint_of_a_killed_driver_is_reused(driver: DriverHarness, orders
 
 @pytest.mark.parametrize("driver", ["s3"], indirect=True)
 def test_a_checkpoint_on_s3_is_computed_the_ordinary_way(driver: DriverHarness, orders: Path) -> None:
-    """Where Spark has no ``s3a://`` it needs pyarrow and pandas: one line names them and the command that installs them,
-    and the job succeeds.
+    """Where Spark has no ``s3a://`` it needs pyarrow and pandas: one line names them and the command that installs
+    them, and the job succeeds.
     """
     done = driver.run(JOBS / "one_checkpoint.py", str(orders), str(driver.folder / "out"))
     assert done.code == 0, done.log

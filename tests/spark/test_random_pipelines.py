@@ -19,7 +19,7 @@ from airflow_provider.core.report import build_report
 from airflow_provider.spark import checkpoint
 from airflow_provider.spark.jvm.session_settings import QuerySettings, all_settings
 from tests.spark.attempts import Attempts, vertices
-from tests.spark.failing_queries import KEEP_ALL, QUICK, restarts
+from tests.spark.failing_queries import KEEP_ALL, QUICK, forget_accumulators, restarts
 from tests.spark.mortal import mortal_attempt
 from tests.spark.random_pipelines import (
     KINDS,
@@ -270,6 +270,7 @@ def test_so_does_auto_mode(spark: SparkSession, tmp_path: Path, auto_tally: Auto
     """Some recovery points are the script's, others are shuffles that are kept. Tasks fail in each attempt, and are
     restarted; two attempts are killed, something changes between them, and the third one is through.
     """
+    forget_accumulators()  # those of other tests in this process
     random = Random(seed)
     kind = CHANGES[seed % len(CHANGES)]
     begins = {"file added": "filter", "function": random.choice(FUNCTIONS)}.get(kind, "group")

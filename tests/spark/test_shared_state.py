@@ -33,6 +33,9 @@ ALLOWED = {
     "jvm/execution.py: context.addJobTag": OF_ONE_THREAD,
     "jvm/execution.py: context.removeJobTag": OF_ONE_THREAD,
     "jvm/execution.py: session.conf().set": NOBODY_ELSES,
+    "jvm/partition_write.py: session.conf().set": NOBODY_ELSES,
+    "jvm/partition_write.py: configuration.set": NOBODY_ELSES,
+    "jvm/partition_write.py: configuration.unset": NOBODY_ELSES,
     "jvm/relation.py: copy.conf().set": NOBODY_ELSES,
     "jvm/pending_output.py: spark._jsc.hadoopConfiguration().set": "once, before the script gets its session",
 }
