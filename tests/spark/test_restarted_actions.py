@@ -73,7 +73,7 @@ def test_an_action_that_fails_by_chance_is_restarted(
         assert memory is not None
         assert memory["failures"] == 1
     assert query.ran("reduce") == {0: 2}
-    (line,) = [record.message for record in caplog.records if "failed: " in record.message]
+    (line,) = [record.getMessage() for record in caplog.records if "failed: " in record.getMessage()]
     assert re.search(r"RuntimeError: by chance\. Restarting (co|tail)", line)
 
 

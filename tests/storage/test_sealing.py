@@ -187,7 +187,7 @@ def test_whatever_object_is_harmed_the_rows_are_right(
         path.write_bytes(content[:position] + bytes([content[position] ^ 4]) + content[position + 1 :])
         caplog.clear()
         assert is_right(attempt(folder / "store", SECRET)), key
-        said[key] = [record.message for record in caplog.records if record.levelno >= logging.WARNING]
+        said[key] = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
     for key, lines in said.items():
         kind = key.removeprefix(f"{JOB.prefix}/").partition("/")[0]
         if kind == "partitions":
@@ -206,7 +206,7 @@ def test_what_is_not_sealed_with_this_secret_is_not_trusted(
     caplog.clear()
     assert is_right(attempt(root, after))
     assert computed_by(root, 2) == 4 * PARTITIONS
-    (line,) = [record.message for record in caplog.records if record.levelno >= logging.ERROR]
+    (line,) = [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR]
     assert line.startswith("RECOVERY ABANDONED: what the event store holds of the job is not sealed with this")
     graph = JobEventLog(open_store(file_uri(root), integrity_secret=after), JOB.prefix).replay().graph
     assert graph.attempts[2].abandoned

@@ -244,7 +244,7 @@ def test_without_a_private_field_nothing_is_kept(
         assert watcher.application() is None
         assert watcher.application() is None
         assert len(by_customer(spark, orders).collect()) == 300
-    lines = [record.message for record in caplog.records if "are not kept" in record.message]
+    lines = [record.getMessage() for record in caplog.records if "are not kept" in record.getMessage()]
     assert len(lines) == 1
     assert "has no field executionIdToQueryExecution" in lines[0]
 
@@ -280,7 +280,7 @@ def test_without_the_field_of_a_shuffle_the_watching_ends(
         finally:
             watcher.stop()
         assert not application.registry.vertices
-    lines = [record.message for record in caplog.records if "are not kept" in record.message]
+    lines = [record.getMessage() for record in caplog.records if "are not kept" in record.getMessage()]
     assert len(lines) == 1
     assert "NoSuchFieldException: renamed" in lines[0]
 
@@ -327,7 +327,7 @@ def test_without_a_private_method_nothing_is_put_back(
         assert sorted(query().collect()) == rows
         assert sorted(query().collect()) == rows
         assert second.application.registry.put_back.keys() <= set(second.application.registry.vertices)
-    lines = [record.message for record in caplog.records if "Nothing is put back" in record.message]
+    lines = [record.getMessage() for record in caplog.records if "Nothing is put back" in record.getMessage()]
     assert len(lines) == 1
     assert "AdaptiveSparkPlanExec has no method" in lines[0]
 
