@@ -187,7 +187,11 @@ def airflow_stage(
     (spark / "spark-defaults.conf").write_text(f"spark.driver.extraJavaOptions -Dlog4j2.level=warn {QUICK_JVM}\n")
     for name, text in dag_files.items():
         (dags / name).write_text(text)
-    recovery = {"event_store": f"file://{work}/events", "previous_worker_recovery_timeout": recovery_timeout}
+    recovery = {
+        "event_store": f"file://{work}/events",
+        "previous_worker_recovery_timeout": recovery_timeout,
+        "write_buffer_flush_interval": "50 ms",  # a quick machine is through with a vertex in seconds
+    }
     known = {
         "spark_default": {"conn_type": "spark", "host": "local[2]"},
         "spark_recovery_default": {"conn_type": "spark_recovery", "extra": recovery},

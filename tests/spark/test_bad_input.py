@@ -9,6 +9,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from airflow_provider.core.options import INTEGRITY_SECRET
 from airflow_provider.core.run_request import EXIT_CONFIGURATION
 from tests.spark.killed_jobs import expected, result
 from tests.support.blocked_imports import blocked_imports, python_without
@@ -168,12 +169,15 @@ def test_a_package_missing_on_the_executors(driver: DriverHarness, orders: Path,
 
 
 def test_partitions_cannot_be_stored_by_the_executors(driver: DriverHarness) -> None:
-    """Where the executors lack pyarrow a checkpoint warns of it, once, and is computed the ordinary way."""
+    """Where the executors lack pyarrow, a checkpoint that is sealed, which Spark's own writer cannot do, warns of it,
+    once, and is computed the ordinary way.
+    """
     app, target = driver.folder / "app.py", driver.folder / "out"
     app.write_text(CHECKPOINT)
     driver.environment = {
         "PYSPARK_PYTHON": str(python_without(driver.folder / "blocked", "pyarrow")),
         "PYSPARK_DRIVER_PYTHON": sys.executable,
+        INTEGRITY_SECRET: "5ea1" * 16,
     }
     outcome = driver.run(app, str(target))
     assert outcome.code == 0, outcome.log

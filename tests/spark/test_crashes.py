@@ -106,11 +106,12 @@ def test_a_crash_during_reconciliation_is_survived_by_attempt_three(driver: Driv
     run(driver, orders, f"{faults.AFTER_PARTITION_EVENT}@8")
     stored = {p.key for p in driver.partitions("totals")} | {p.key for p in driver.partitions("graded")}
     run(driver, orders, faults.DURING_RECONCILIATION)
-    assert {p.key for p in driver.partitions("totals")} | {p.key for p in driver.partitions("graded")} == stored
+    assert {p.key for p in driver.partitions("totals")} | {p.key for p in driver.partitions("graded")} >= stored
     third = run(driver, orders)
     assert result(driver.folder / "out") == expected(orders)
     assert third.tasks["checkpoint totals"] == 0
-    assert third.tasks["checkpoint graded"] == 4 - (len(stored) - 6)
+    computed = {p.index for p in driver.partitions("graded") if p.epoch == 3}
+    assert third.tasks["checkpoint graded"] == len(computed) <= 4 - (len(stored) - 6)
 
 
 @pytest.mark.parametrize(

@@ -119,6 +119,7 @@ def connections(bucket: Bucket) -> dict[str, dict[str, Any]]:
                 "event_store": f"s3://{bucket.name}/events",
                 "aws_conn_id": "aws_default",
                 "addressing_style": "path",
+                "write_buffer_flush_interval": "100 ms",  # a quick machine is through with a vertex in seconds
             },
         },
     }
