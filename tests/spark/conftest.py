@@ -33,6 +33,7 @@ def spark() -> Iterator[SparkSession]:
         .config("spark.ui.enabled", "false")
         .config("spark.sql.shuffle.partitions", "4")
         .config("spark.driver.memory", "1g")
+        .config("spark.ui.retainedJobs", "100000")  # of all tests: some count them
         .config("spark.driver.extraJavaOptions", QUICK_JVM)
         # Spark 4.2 may wait for ever for a Python function over columns that it has read from files.
         .config("spark.sql.execution.arrow.pythonUDF.columnarInput.enabled", "false")

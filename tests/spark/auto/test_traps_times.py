@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.sql import functions as F
 
 from airflow_provider.spark.auto.actions import noted_rdds
 from airflow_provider.spark.auto.keeping import KeptShuffle
@@ -173,6 +174,23 @@ def test_a_look_that_fails_shifts_nothing(
         oracle.say("in the retry")
         assert oracle.answers()[0] in ("at first", "in the retry")
         assert oracle.answers()[0] in ("later", "in the retry")
+
+
+def test_what_one_attempt_has_lost_is_not_lost_for_the_next(spark: SparkSession) -> None:
+    """A query with a function that was over before anybody listened is lost for who has begun before it alone."""
+    queries = EndedQueries(spark)
+    queries.detach()
+    first = queries.next()
+    spark.range(3).select(F.udf(lambda number: number, "long")("id")).collect()
+    queries.attach(spark)
+    try:
+        assert queries.all_known(first, queries.next(), 20.0)
+        assert queries.noted()[1]
+        queries.detach()
+        queries.attach(spark)
+        assert not queries.noted()[1]
+    finally:
+        queries.detach()
 
 
 def test_a_query_that_spark_does_not_announce_is_counted(

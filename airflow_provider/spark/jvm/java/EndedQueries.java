@@ -77,11 +77,12 @@ public final class EndedQueries {
         }
     }
 
-    /** Hears of no more queries, and forgets those that were noted. */
+    /** Hears of no more queries, and forgets those that were noted or lost: whoever attaches next begins to count then. */
     public synchronized void detach() throws Exception {
         this.leave();
         this.reports.clear();
         this.plans.clear();
+        this.lost = false;
     }
 
     private void leave() throws Exception {
