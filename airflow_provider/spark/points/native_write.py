@@ -7,7 +7,6 @@ in its listing (``PartitionStore.adopt``). A partition without rows has no file:
 
 from __future__ import annotations
 
-import logging
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,8 +30,6 @@ if TYPE_CHECKING:
 
     from airflow_provider.spark.context import RecoveryContext
     from airflow_provider.spark.jvm.execution import PreparedJob
-
-log = logging.getLogger(__name__)
 
 
 def writable_by_spark(context: RecoveryContext, df: DataFrame) -> bool:
