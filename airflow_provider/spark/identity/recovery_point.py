@@ -19,6 +19,7 @@ class RecoveryPoint:
     :ivar vertex: identity of the vertex, ``<encoded name>-<fingerprint>``
     :ivar unversioned: sources that tell no version, so that it is kept whole, for automatic retries alone
     :ivar resets: how often sources had been pinned anew when it got its identity
+    :ivar natively: whether Spark's own writer stores it
     :ivar not_deterministic: why it can only be kept whole; empty if single partitions may be kept
     """
 
@@ -29,6 +30,7 @@ class RecoveryPoint:
     not_deterministic: tuple[str, ...]
     resets: int = 0
     unversioned: tuple[str, ...] = ()
+    natively: bool = False
 
     @property
     def title(self) -> str:

@@ -28,7 +28,7 @@ from airflow_provider.spark.jvm.queries import schema_of
 from airflow_provider.spark.jvm.session_settings import all_settings, settings_set
 from airflow_provider.spark.points.cut import Cut
 from airflow_provider.spark.points.manifests import Delivering
-from airflow_provider.spark.points.native_write import NativeWrite, writable_by_spark
+from airflow_provider.spark.points.native_write import NativeWrite
 from airflow_provider.spark.points.partition_io import (
     LAYOUT_PROPERTY,
     MANIFEST_SCHEMA,
@@ -148,8 +148,8 @@ def materialize(
     known = master.vertex(point.vertex)
     recorded = Cut.from_spec(known.initialized.layout_spec) if known and known.initialized.deterministic else None
     settings = settings_set(spark, all_settings(spark), *CUTTING_SETTINGS)
-    frame, natively = _on_carriers(point), writable_by_spark(context, point.df)
-    writing = frame if natively else _through_arrow(context, point, frame, collector)
+    frame = _on_carriers(point)
+    writing = frame if point.natively else _through_arrow(context, point, frame, collector)
     writing, parallelism = cut_for(writing, recorded.leaf_parallelism if recorded else 0)
     with job_properties(spark.sparkContext, {}, description=f"{description}: upstream stages", tag=tag):
         job = PreparedJob(writing)
@@ -167,8 +167,8 @@ def materialize(
             PARALLELISM_PROPERTY: str(job.parallelism),
             TRIES_PROPERTY: str(tries_of_a_task(spark.sparkContext)),
         }
-        with job_properties(spark.sparkContext, {} if natively else properties, description=description, tag=tag):
-            if natively:
+        with job_properties(spark.sparkContext, {} if point.natively else properties, description=description, tag=tag):
+            if point.natively:
                 folder = WriteFolder(point.vertex, layout, job.parallelism, master.epoch, execution.number)
                 _write(context, frame, folder, job, missing, collector)
             else:

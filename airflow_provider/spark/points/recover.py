@@ -90,11 +90,12 @@ def _recover(
     not_deterministic = (*not_deterministic, *unversioned)
     with active_session(df.sparkSession):
         df = unsliced(df, context.application.ranges)
-        point = RecoveryPoint(df, name, vertex, identity, not_deterministic, resets, unversioned)
+        natively = writable_by_spark(context, df)
+        point = RecoveryPoint(df, name, vertex, identity, not_deterministic, resets, unversioned, natively)
         again = _no_longer_outdated(context, point)
         if context.application.sources:  # only what comes behind one may read it
             context.application.again[vertex] = partial(recover, context, asked, given, version, deterministic)
-        reason = _reason_not_to_store_now(context, df)
+        reason = _reason_not_to_store_now(context, point)
         if reason:
             return _unstored(context, point, reason)
         made = _go_on_from(context, point)
@@ -139,11 +140,11 @@ def _reason_never_to_store(context: RecoveryContext, df: DataFrame) -> str:
     return refusal(schema_of(df))
 
 
-def _reason_not_to_store_now(context: RecoveryContext, df: DataFrame) -> str:
-    """Return why this attempt cannot store *df*; empty text if it can."""
+def _reason_not_to_store_now(context: RecoveryContext, point: RecoveryPoint) -> str:
+    """Return why this attempt cannot store *point*; empty text if it can."""
     if not context.master.usable:
         return "the event store has failed"
-    return executors_ready(context, df.sparkSession, through_arrow=not writable_by_spark(context, df))
+    return executors_ready(context, point.df.sparkSession, through_arrow=not point.natively)
 
 
 def _skip(context: RecoveryContext, df: DataFrame, name: str, reason: str) -> DataFrame:
