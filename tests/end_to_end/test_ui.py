@@ -17,7 +17,7 @@ from airflow_provider.cli.demo.local_airflow import LocalAirflow
 from airflow_provider.core.faults import AFTER_PARTITION_EVENT
 from tests.end_to_end.stage import airflow_stage
 from tests.support.browser import Person, chromium, complaints, dark, picture
-from tests.support.flights import DAGS, few_flights
+from tests.support.flights import few_flights, slow_features
 
 pytestmark = [pytest.mark.airflow, pytest.mark.process]
 
@@ -67,7 +67,7 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
     source = tmp_path / "source"
     source.mkdir()
     fault = f"{AFTER_PARTITION_EVENT}@{KILLED_AFTER}"
-    text = DAG_FILE.replace("SCRIPT", str(DAGS / "flights_features_job.py")).replace("FAULT' if", f"{fault}' if")
+    text = DAG_FILE.replace("SCRIPT", str(slow_features(tmp_path))).replace("FAULT' if", f"{fault}' if")
     with chromium(tmp_path / "profile") as browser, airflow_stage(tmp_path, {"by_hand.py": text}, DAG) as stage:
         conf = {"input_dir": str(few_flights(source)), "output_dir": str(stage.work / "features")}
         yield Scene(stage.airflow, browser, stage.airflow.trigger(DAG, conf))

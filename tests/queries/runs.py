@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from airflow_provider.core.job import JobId
-from airflow_provider.core.report import build_report
+from airflow_provider.core.report import JobReport, build_report
 from airflow_provider.storage.inspection import inspect_job
 from airflow_provider.storage.uris import open_store
 from tests.support.driver import DriverHarness
@@ -78,8 +78,15 @@ class ScriptRuns:
 
     def reused(self) -> int:
         """How many stored partitions the last attempt reused."""
+        return self._report().partitions_reused
+
+    def would_reuse(self) -> int:
+        """How many stored partitions the next attempt would reuse."""
+        return sum(vertex.would_reuse for vertex in self._report().vertices)
+
+    def _report(self) -> JobReport:
         job = JobId.parse(self.harness.job_id)
-        return build_report(str(job), inspect_job(open_store(self.harness.event_store), job)).partitions_reused
+        return build_report(str(job), inspect_job(open_store(self.harness.event_store), job))
 
     def _start_plain(self, target: Path) -> _Running:
         command = [self.python, str(self.script), *self.arguments, str(target), *self.more]

