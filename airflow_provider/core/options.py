@@ -121,6 +121,12 @@ class RecoveryOptions(_Options):
         "runs",
         common=True,
     )
+    store_budget: int = _option(
+        SIZE,
+        "1 TiB",
+        "Most bytes that a job may hold in the event store for auto mode to keep another shuffle; of those that it has "
+        "kept, what saves least task time per byte goes first",
+    )
     source_version: str = _option(
         TEXT,
         "",

@@ -33,10 +33,12 @@ from airflow_provider.core.graph import RESTART_STRATEGY, JobState, Vertex
 from airflow_provider.core.overhead import OVERHEAD
 from airflow_provider.core.partition_tracker import PartitionTracker
 from airflow_provider.core.partitions import StoredPartition, finished_event
+from airflow_provider.core.quantities import bytes_text
 from airflow_provider.core.readers import needed_no_more, shuffles_of_written_outputs
 from airflow_provider.core.report import build_report, format_report
 from airflow_provider.core.restart_strategy import RestartMemory, restart_strategy
 from airflow_provider.core.run_request import RunRequest
+from airflow_provider.core.store_budget import room_for
 from airflow_provider.core.takeover import StartAfresh, Succeed
 from airflow_provider.job.claiming import decide_alone, read_graph, wait_for_previous
 from airflow_provider.job.ownership import OwnedJob
@@ -282,6 +284,20 @@ class JobMaster(OwnedJob):
             for identity in found:
                 self._unneeded.add(self._released(identity))
             return found
+
+    def make_room(self, size: int, worth: float, needed: Collection[str]) -> list[str] | None:
+        """Let kept shuffles go, so that *size* bytes more are within the job's ``store_budget``; return which.
+
+        The parameters and the result are those of :func:`airflow_provider.core.store_budget.room_for`.
+        """
+        budget = self.request.options.store_budget
+        with self._record.lock:
+            going = room_for(self.graph, self.epoch, budget, size, worth, needed)
+            for identity in going or ():
+                reason = f"given up for a shuffle that saves more (store_budget={bytes_text(budget)})"
+                self._unneeded.add(self.start_over(identity, reason))
+                log.info("%s: %s", self.graph.vertices[identity].initialized.name, reason)
+            return going
 
     def _released(self, identity: str) -> list[StoredPartition]:
         """Record that nothing needs a vertex any more; return its objects."""

@@ -142,7 +142,7 @@ def test_two_threads_that_learn_of_a_successor_do_not_wait_for_each_other(driver
         wait_until(lambda: process.poll() is not None or reached.exists(), "the script to begin")
         store = open_store(driver.event_store)
         assert cancel(store, prefix, 1) is not None
-        log, _ = process.communicate(timeout=30)
+        log, _ = process.communicate(timeout=120)
     finally:
         if process.poll() is None:
             signal_tree(process, signal.SIGKILL)

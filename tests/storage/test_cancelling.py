@@ -30,7 +30,7 @@ def test_a_driver_at_work_learns_that_it_is_cancelled(store: ObjectStore) -> Non
     cancelled = cancel(store, PREFIX, 1)
     assert cancelled is not None
     assert cancelled.epoch == 1
-    assert told.wait(10)
+    assert told.wait(60)
     with pytest.raises(Fenced):
         master.check_now()
     master.stop_heartbeat("FENCED")

@@ -187,7 +187,7 @@ def test_appending_never_waits_for_the_store(files: FileObjectStore) -> None:
     attempt.append(0)
     with ThreadPoolExecutor(1) as pool:
         flush = pool.submit(attempt.writer.flush)
-        assert reached.wait(10)
+        assert reached.wait(60)
         attempt.append(*range(1, 1001))
         assert not flush.done()
         gate.set()

@@ -173,7 +173,7 @@ def test_waiting_flushes_are_released_when_the_store_breaks(files: FileObjectSto
     attempt.append(1)
     with ThreadPoolExecutor(4) as pool:
         flushes = [pool.submit(attempt.writer.flush) for _ in range(4)]
-        assert reached.wait(10)
+        assert reached.wait(60)
         gate.set()
         assert [flush.result(10) for flush in flushes] == [False] * 4
     attempt.writer.close()

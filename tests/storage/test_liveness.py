@@ -189,7 +189,7 @@ def test_a_silent_process_of_this_machine_is_ended_even_if_it_is_paused(
         liveness = Liveness(files, PREFIX, claim_of(files, found.pid, found.started))
         assert liveness.wait() is Life.SILENT
         assert liveness.end_what_is_left(LOG)
-        assert sleeper.wait(10) == -signal.SIGKILL
+        assert sleeper.wait(60) == -signal.SIGKILL
     finally:
         end(sleeper)
 
@@ -232,7 +232,7 @@ def test_the_jvm_of_a_dead_driver_is_ended(files: FileObjectStore, sleeper: subp
         dead = Liveness(files, PREFIX, replace(claim, pid=2**22 - 1))
         assert dead.look() is Life.GONE
         assert dead.end_what_is_left(LOG)
-        assert sleeper.wait(10) == -signal.SIGKILL
+        assert sleeper.wait(60) == -signal.SIGKILL
         heartbeat.stop("FAILED")
     finally:
         end(sleeper)

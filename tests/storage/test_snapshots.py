@@ -331,7 +331,7 @@ def test_closing_waits_for_a_snapshot_though_recording_has_stopped(files: FileOb
     attempt.begin()
     attempt.record(1)
     attempt.writer.snapshot(attempt.graph.copy())
-    assert reached.wait(20)
+    assert reached.wait(60)
     broken.set()
     attempt.append(2)
     assert not attempt.writer.flush()

@@ -33,6 +33,8 @@ from airflow_provider.spark.points.reading import location
 from airflow_provider.spark.shuffles.map_output import MapOutput, Written, store_map_output
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from airflow_provider.spark.auto.cost import CopyingCost
     from airflow_provider.spark.auto.origin import Origin
     from airflow_provider.spark.auto.shuffle_vertex import Purpose, ShuffleRegistry
@@ -150,9 +152,24 @@ class KeptShuffle:
                 return
             if self._vertex is None and (self._for_written_output or not self._identified()):
                 return
+            if not self._has_room(written * maps // available):
+                return
             with self._context.master.overhead.on(COPYING):
                 self._copy(measured)
         self._seal(maps)
+
+    def _has_room(self, size: int) -> bool:
+        """Whether the job may hold so many bytes of it; others go for it that save less."""
+        vertex = self._vertex
+        assert vertex is not None  # noqa: S101 - identified before
+        stored = sum(partition.bytes for partition in vertex.stored.values())
+        if self._tools.make_room(vertex, max(0, size - stored), self.worth):
+            return True
+        if not vertex.stored:
+            self._registry.leave_out(self.number)
+        budget = bytes_text(self._context.master.request.options.store_budget)
+        self._leave_alone(f"the job holds as much as it may (store_budget={budget}), all of it worth more than this")
+        return False
 
     @property
     def _for_written_output(self) -> bool:
@@ -344,6 +361,7 @@ class Tools:
     """What all kept shuffles of an application share.
 
     :ivar cores: of a local master; ``None`` on a cluster
+    :ivar make_room: for so many bytes of a vertex, each of which saves so many task seconds; whether they fit
     """
 
     def __init__(
@@ -353,12 +371,14 @@ class Tools:
         metrics: StageMetricsReader,
         cost: CopyingCost,
         cores: int | None,
+        make_room: Callable[[ShuffleVertex, int, float], bool],
     ) -> None:
         self.tracker = tracker
         self.readers = readers
         self.metrics = metrics
         self.cost = cost
         self.cores = cores
+        self.make_room = make_room
         self._again = 0.0
 
     def back_off(self) -> None:

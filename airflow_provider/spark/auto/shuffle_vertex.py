@@ -357,6 +357,12 @@ class ShuffleRegistry:
                 del self.vertices[number]
             return numbers
 
+    def leave_out(self, number: int) -> None:
+        """A shuffle is no vertex after all: nothing of it is kept."""
+        with self.lock:
+            self.vertices.pop(number, None)
+            self.identities.pop(number, None)
+
     def forget_purposes(self, released: Collection[str]) -> None:
         """Forget what released shuffles were kept for: another query may have to keep them again."""
         with self.lock:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence, Set
     from contextlib import AbstractContextManager
 
+    from airflow_provider.spark.auto.shuffle_vertex import ShuffleVertex
     from airflow_provider.spark.context import RecoveryContext
     from airflow_provider.spark.jvm.ended_queries import NotedQuery
     from airflow_provider.spark.jvm.session_settings import QuerySettings
@@ -126,7 +127,9 @@ class Application:
         cores = int(spark.sparkContext.defaultParallelism) if is_local(spark) else None
         self._costly_after = cost.least / cores if cores else 0.0
         self._looked = time.monotonic()
-        self._tools = Tools(MapOutputTracker(spark), Readers(spark), StageMetricsReader(spark), cost, cores)
+        tracker, readers, metrics = MapOutputTracker(spark), Readers(spark), StageMetricsReader(spark)
+        self._tools = Tools(tracker, readers, metrics, cost, cores, self._make_room)
+        self._gone_for_others: set[str] = set()
         self._settings = application_settings(spark)
         self._noted: deque[_Noted] = deque(maxlen=_NOTED)
         self._noting = threading.Lock()
@@ -208,6 +211,20 @@ class Application:
             except Exception as error:  # noqa: BLE001 - the others go on
                 kept.failed(error)
         self._release()
+
+    def _make_room(self, vertex: ShuffleVertex, size: int, worth: float) -> bool:
+        """Whether the job may hold so many bytes more of a shuffle, for which others may have to go.
+
+        One that reads a shuffle that has gone for others could not be put back.
+        """
+        read = self.registry.upstream(vertex.number)
+        if not self._gone_for_others.isdisjoint(read):
+            return False
+        going = self._context.master.make_room(size, worth, {vertex.vertex, *read})
+        if going:
+            self._gone_for_others.update(going)
+            self.give_up(going)
+        return going is not None
 
     def _release(self) -> None:
         """Let go what was kept for outputs that are written now."""
