@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from benchmarks import auto, checkpoint, events, fingerprint, idle, machine, reconcile, replay, retry, ten_hours
+from benchmarks import auto, checkpoint, events, fingerprint, idle, machine, reconcile, replay, retry, start, ten_hours
 
 EVENT_STORE = {"events": events, "replay": replay, "reconcile": reconcile, "ten-hours": ten_hours, "idle": idle}
 """What is measured of the job event store; none of it needs Spark."""
@@ -21,7 +21,7 @@ PICTURES = Path(__file__).parents[1] / "docs"
 def main() -> None:
     """Measure what the command line asks for."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    names = ["checkpoint", "retry", "fingerprint", "auto", *EVENT_STORE]
+    names = ["checkpoint", "retry", "start", "fingerprint", "auto", *EVENT_STORE]
     parser.add_argument("--only", choices=names, help="one measurement alone; 'auto' is never run without being named")
     parser.add_argument("--rounds", type=int, default=5, help="rounds of the checkpoint comparison (default: 5)")
     parser.add_argument("--retry-rounds", type=int, default=3, help="rounds of the retry comparison (default: 3)")
@@ -64,6 +64,13 @@ def main() -> None:
         print(fingerprint_table(result))
         _keep(arguments.results, "fingerprint", described, result)
     if arguments.only == "fingerprint":
+        return
+    if arguments.only in (None, "start"):
+        described = machine.describe()
+        result = start.compare(arguments.retry_rounds)
+        print(goal_table(result))
+        _keep(arguments.results, "start", described, result)
+    if arguments.only == "start":
         return
     with tempfile.TemporaryDirectory(prefix="tpch-") as temporary:
         data = arguments.data.resolve() if arguments.data else _generate(Path(temporary))
