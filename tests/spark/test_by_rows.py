@@ -68,12 +68,12 @@ def test_what_is_read_by_rows_is_read_as_before(session: SparkSession, tmp_path:
     """
     written = session.range(0, 900, 1, 3).selectExpr("id", "named_struct('text', string(id), 'some', array(id)) AS s")
     written.write.parquet(str(tmp_path / "written"))
-    paths = sorted(f"file://{path}" for path in (tmp_path / "written").glob("*.parquet"))
+    files = {path.name: path.stat().st_size for path in sorted((tmp_path / "written").glob("*.parquet"))}
     session.conf.set(PARTITION_BYTES, "4k")
     seen = []
     for batches in ("true", "false"):
         session.conf.set(COLUMNAR_INPUT, batches)
-        read = native_relation(session, paths, written.schema)
+        read = native_relation(session, f"file://{tmp_path}/written", files, written.schema)
         session.conf.set(COLUMNAR_INPUT, "false")
         shown = read.select("*", "_metadata.file_name", "_metadata.file_size").where("id > 10 AND s.text <> '99'")
         assert read.sparkSession is session

@@ -10,6 +10,7 @@ import pytest
 from airflow_provider.core.errors import ConfigurationError
 from airflow_provider.spark import checkpoint
 from tests.spark.attempts import Attempts, vertices
+from tests.spark.auto.watched import job_group, jobs_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -59,6 +60,17 @@ def test_no_python_worker_stores_or_reads_a_recovery_point(
     monkeypatch.setattr(spark.sparkContext, "pythonExec", str(python))
     assert spark.range(1).rdd.map(lambda row: row.id).collect() == [0]
     assert counted.exists()
+
+
+def test_no_spark_job_lists_what_is_stored(spark: SparkSession, attempts: Attempts) -> None:
+    """Spark lists more than 32 paths in a job of as many tasks; what is stored is known without."""
+    df = spark.range(0, 80, 1, 40)
+    for jobs in (1, 0):
+        with attempts.attempt(), job_group(spark, f"storing and reading, {jobs}"):
+            kept = checkpoint(df, "forty")
+            assert kept.rdd.getNumPartitions() > 1
+            assert jobs_of(spark, f"storing and reading, {jobs}") == jobs
+        assert sorted(kept.collect()) == sorted(df.collect())
 
 
 def test_a_spark_without_the_writer_that_is_expected(

@@ -12,8 +12,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider.core.vertex_token import VERTEX_ALIAS, vertex_of
+from airflow_provider.spark.jvm.compiled import compiled
 from airflow_provider.spark.jvm.plan_walk import vertex_token
-from airflow_provider.spark.jvm.scala import items, to_seq
+from airflow_provider.spark.jvm.scala import companion, items, to_seq
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -177,10 +178,13 @@ def in_session(df: DataFrame, session: Any) -> DataFrame:
     return data_frame(spark, _datasets(spark).ofRows(session, plan))
 
 
-def _file_relation(relation: Any, schema: Any, session: Any) -> Any:
-    """Return a relation of files with another schema, in another session."""
+def _file_relation(relation: Any, schema: Any, session: Any, files: Any = None) -> Any:
+    """Return a relation of files with another schema, in another session.
+
+    :param files: Spark's index of other files
+    """
     return relation.copy(
-        relation.location(),
+        files or relation.location(),
         relation.partitionSchema(),
         schema,
         relation.bucketSpec(),
@@ -299,10 +303,13 @@ def renamed(spark: Any, columns: Any, given: Any) -> Any:
     return to_seq(spark._jvm, aliases)
 
 
-def native_relation(spark: Any, paths: list[str], schema: Any) -> DataFrame:
+def native_relation(spark: Any, folder: str, files: Mapping[str, int], schema: Any) -> DataFrame:
     """Return a DataFrame that reads Parquet files with Spark's own reader, keeping *schema*'s nullability.
 
-    Options guard against session settings that would skip damaged files or shift old dates.
+    Spark lists none of them: of many files it would do so in a job of as many tasks. Options guard against session
+    settings that would skip damaged files or shift old dates.
+
+    :param files: name below *folder* → bytes
     """
     reader = spark.read.schema(schema)
     for name, value in {
@@ -315,13 +322,23 @@ def native_relation(spark: Any, paths: list[str], schema: Any) -> DataFrame:
         "parquet.page.verify-checksum.enabled": "true",
     }.items():
         reader = reader.option(name, value)
-    logical = reader.parquet(*paths)._jdf.queryExecution().analyzed()
-    relation = logical.relation()
+    relation = reader.parquet(f"{folder}/{next(iter(files))}")._jdf.queryExecution().analyzed().relation()
     struct = spark._jvm.org.apache.spark.sql.types.DataType.fromJson(schema.json())
     hangs = spark.version.startswith(COLUMNAR_INPUT_HANGS) and spark.conf.get(COLUMNAR_INPUT) == "true"
     owner = _by_rows(relation.sparkSession()) if hangs else relation.sparkSession()
-    exact = _file_relation(relation, struct, owner)
+    exact = _file_relation(relation, struct, owner, _index_of(spark, folder, files, relation.options()))
     return data_frame(spark, spark._jsparkSession.baseRelationToDataFrame(exact))
+
+
+def _index_of(spark: Any, folder: str, files: Mapping[str, int], options: Any) -> Any:
+    """Return Spark's index of files of which all is known."""
+    jvm = spark._jvm
+    sources, none = jvm.org.apache.spark.sql.execution.datasources, jvm.scala.Option.empty()
+    lines = "\n".join(f"{name} {size}" for name, size in files.items())
+    known = compiled(spark, "StoredFiles", str).of(spark._jsc.hadoopConfiguration(), folder, lines)
+    paths = jvm.org.apache.spark.api.python.PythonUtils.toSeq(known.paths())
+    unpartitioned = jvm.scala.Some(companion(sources, "PartitionSpec").emptySpec())
+    return sources.InMemoryFileIndex(spark._jsparkSession, paths, options, none, known, unpartitioned, none)
 
 
 def readable_by_jvm(spark: Any, path: str) -> bool:

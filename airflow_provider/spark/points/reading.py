@@ -39,12 +39,12 @@ def read_partitions(context: RecoveryContext, point: RecoveryPoint, stored: dict
 def _read(context: RecoveryContext, point: RecoveryPoint, stored: dict[int, StoredPartition]) -> DataFrame:
     schema = carrier_schema(schema_of(point.df))
     partitions = [stored[index] for index in sorted(stored)]
-    paths = [f"{context.hadoop_root}/{context.master.prefix}/{partition.key}" for partition in partitions]
+    folder = f"{context.hadoop_root}/{context.master.prefix}"
     spark = point.df.sparkSession
     if not partitions:  # a plan that Spark found to be empty while it ran
         return spark.createDataFrame([], schema)
-    if for_spark(context, schema) and readable_by_jvm(spark, paths[0]):
-        return native_relation(spark, paths, schema)
+    if for_spark(context, schema) and readable_by_jvm(spark, f"{folder}/{partitions[0].key}"):
+        return native_relation(spark, folder, {each.key: each.bytes for each in partitions}, schema)
     read = partition_reader(
         location(context),
         tuple(partition.key for partition in partitions),
