@@ -15,7 +15,7 @@ from airflow_provider.spark.identity.fingerprint import changed_settings
 from airflow_provider.spark.jvm.session_settings import QuerySettings
 
 if TYPE_CHECKING:
-    from airflow_provider.spark.jvm.exchanges import RunningQuery
+    from airflow_provider.spark.jvm.exchanges import QueryRecord
 
 _HIDDEN = "*********(redacted)"
 """What Spark records in the place of a value that looks like a secret."""
@@ -30,10 +30,10 @@ class Origin:
     """
 
     settings: QuerySettings
-    query: RunningQuery | None = None
+    query: QueryRecord | None = None
 
     @classmethod
-    def of(cls, query: RunningQuery, application: Mapping[str, str]) -> Origin | None:
+    def of(cls, query: QueryRecord, application: Mapping[str, str]) -> Origin | None:
         """Return the origin that a query is; ``None`` if Spark has not recorded its settings yet.
 
         :param application: the settings with which the application's sessions begin

@@ -22,7 +22,7 @@ from airflow_provider.spark.auto.keeping import KeptShuffle, Tools
 from airflow_provider.spark.auto.origin import Origin
 from airflow_provider.spark.auto.shuffle_vertex import NotKept, Purpose, ShuffleRegistry
 from airflow_provider.spark.environment import ship_package
-from airflow_provider.spark.jvm.exchanges import RunningQueries, RunningQuery, is_of_a_stream, shuffles_of
+from airflow_provider.spark.jvm.exchanges import RunningQueries, is_of_a_stream, shuffles_of
 from airflow_provider.spark.jvm.executors import executors, is_local, on_executors
 from airflow_provider.spark.jvm.left_files import Readers
 from airflow_provider.spark.jvm.map_output_tracker import MapOutputTracker, not_sparks_own_files
@@ -272,12 +272,12 @@ class Application:
         if noted is not None:
             return noted.origin
         record = self._queries.record(query.position)
-        return None if record is None else Origin.of(RunningQuery(execution, record), self._settings)
+        return None if record is None else Origin.of(record, self._settings)
 
     def _started_queries(self) -> list[tuple[Any, Origin, str | None, Turn | None]]:
         started = self._context.purposes.started(self._queries)
         self._origins = {
-            number: self._origins.get(number) or Origin.of(query, self._settings)
+            number: self._origins.get(number) or Origin.of(query.record, self._settings)
             for number, (query, _) in started.items()
         }
         found: list[tuple[Any, Origin, str | None, Turn | None]] = []

@@ -154,13 +154,9 @@ def is_of_a_stream(execution: Any) -> bool:
 
 
 @dataclass(frozen=True)
-class RunningQuery:
-    """A SQL execution that is under way, or was.
+class QueryRecord:
+    """What Spark has recorded of a SQL execution. Holds nothing of its plan, so that Spark may clean up after it."""
 
-    :ivar execution: its ``QueryExecution``
-    """
-
-    execution: Any
     _record: Any
 
     @property
@@ -179,6 +175,17 @@ class RunningQuery:
     def ran(self, stage: int) -> bool:
         """Whether a stage was part of one of its jobs."""
         return bool(self._record.stages().contains(stage))
+
+
+@dataclass(frozen=True)
+class RunningQuery:
+    """A SQL execution that is under way. Whoever holds it holds all that it has broadcast and shuffled.
+
+    :ivar execution: its ``QueryExecution``
+    """
+
+    execution: Any
+    record: QueryRecord
 
 
 class RunningQueries:
@@ -204,15 +211,15 @@ class RunningQueries:
 
     def is_in_a_stream(self, number: int, query: RunningQuery) -> bool:
         """Whether a query runs inside of a batch of a stream, or may do so."""
-        if query.outermost == number:
+        if query.record.outermost == number:
             return False
-        outermost = self._executions.getQueryExecution(query.outermost)
+        outermost = self._executions.getQueryExecution(query.record.outermost)
         return outermost is None or is_of_a_stream(outermost)
 
-    def record(self, position: float) -> Any:
+    def record(self, position: float) -> QueryRecord | None:
         """Return Spark's record of a query that has ended; ``None`` if there is none."""
         found = self._store.execution(int(position)) if position == int(position) else None
-        return found.get() if found is not None and found.isDefined() else None
+        return QueryRecord(found.get()) if found is not None and found.isDefined() else None
 
     def started(self) -> dict[int, RunningQuery]:
         """Return each by its number, the oldest first, once Spark has announced it: its plan exists then."""
@@ -220,7 +227,7 @@ class RunningQueries:
         records = {int(entry.getKey()): entry for entry in self._live.entrySet().toArray()}
         found = {int(entry.getKey()): entry for entry in self._by_id.entrySet().toArray()}
         announced = sorted(found.keys() & records.keys())
-        return {number: RunningQuery(found[number].getValue(), records[number].getValue()) for number in announced}
+        return {n: RunningQuery(found[n].getValue(), QueryRecord(records[n].getValue())) for n in announced}
 
 
 def _numbers(keys: Any) -> frozenset[int]:

@@ -15,7 +15,7 @@ import pytest
 
 from airflow_provider.spark.identity.functions.reader import pickled_value
 from tests.spark.attempts import Attempts
-from tests.spark.auto.gates import Gate
+from tests.spark.auto.gates import Gate, running
 from tests.spark.auto.watched import AutoAttempt, auto_attempt, configured, shuffle_numbers, tasks_run
 from tests.support.waiting import wait_until
 
@@ -85,6 +85,29 @@ def test_looking_on_keeps_no_shuffle_alive(spark: SparkSession, orders: Path, at
         del df
         assert len(numbers) == 2
         wait_until(lambda: forgotten(spark, numbers, first), "Spark has cleaned up the shuffles")
+
+
+def test_a_query_that_was_looked_at_while_it_ran_is_not_held(
+    spark: SparkSession, orders: Path, attempts: Attempts, tmp_path: Path
+) -> None:
+    """Nor what it has shuffled and broadcast, kept or not, once the script has dropped it: a long job would run out of
+    memory.
+    """
+    from pyspark.sql import functions as F
+
+    gate = Gate(tmp_path / "gate", "waits")
+    with auto_attempt(attempts, spark, restores=False) as first:
+        before = first.application._tools.tracker.shuffles().keys()
+        small = F.broadcast(spark.range(300).toDF("customer"))
+        df = by_customer(spark, orders).join(small, "customer").where(gate.passes(F.lit("waits")))
+        with running(df, gate) as rows:
+            wait_until(lambda: first.application.look() or first.kept() == ["shuffle(customer)"], "the shuffle is kept")
+            numbers = set(first.application._tools.tracker.shuffles().keys() - before)
+            gate.open()
+            assert len(rows.result()) == 300
+        del df, rows
+        assert numbers
+        wait_until(lambda: forgotten(spark, numbers, first), "Spark has cleaned up the shuffle", timeout=30)
 
 
 def test_a_broadcast_variable_that_a_script_drops_is_not_held(spark: SparkSession, attempts: Attempts) -> None:
