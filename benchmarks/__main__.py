@@ -7,6 +7,8 @@ import json
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -52,38 +54,34 @@ def main() -> None:
         return
     for name, measured in EVENT_STORE.items():
         if arguments.only in (None, name):
-            described = machine.describe()
-            result = measured.compare(arguments.store_rounds)
-            print(goal_table(result))
-            _keep(arguments.results, name, described, result)
+            _measure(arguments.results, name, partial(measured.compare, arguments.store_rounds), goal_table)
     if arguments.only in EVENT_STORE:
         return
     if arguments.only in (None, "fingerprint"):
-        described = machine.describe()
-        result = fingerprint.compare(arguments.rounds)
-        print(fingerprint_table(result))
-        _keep(arguments.results, "fingerprint", described, result)
-    if arguments.only == "fingerprint":
-        return
+        compare = partial(fingerprint.compare, arguments.rounds)
+        _measure(arguments.results, "fingerprint", compare, fingerprint_table)
     if arguments.only in (None, "start"):
-        described = machine.describe()
-        result = start.compare(arguments.retry_rounds)
-        print(goal_table(result))
-        _keep(arguments.results, "start", described, result)
-    if arguments.only == "start":
+        _measure(arguments.results, "start", partial(start.compare, arguments.retry_rounds), goal_table)
+    if arguments.only in ("fingerprint", "start"):
         return
     with tempfile.TemporaryDirectory(prefix="tpch-") as temporary:
         data = arguments.data.resolve() if arguments.data else _generate(Path(temporary))
-        described = machine.describe()
         if arguments.only != "retry":
-            result = checkpoint.compare(data, arguments.rounds)
-            print(checkpoint_table(result))
-            _keep(arguments.results, "checkpoint", described, result)
-        described = machine.describe()
+            compare = partial(checkpoint.compare, data, arguments.rounds)
+            _measure(arguments.results, "checkpoint", compare, checkpoint_table)
         if arguments.only != "checkpoint":
-            result = retry.compare(data, arguments.retry_rounds, arguments.iterations)
-            print(retry_table(result))
-            _keep(arguments.results, "retry", described, result)
+            compare = partial(retry.compare, data, arguments.retry_rounds, arguments.iterations)
+            _measure(arguments.results, "retry", compare, retry_table)
+
+
+def _measure(
+    folder: Path, name: str, compare: Callable[[], dict[str, Any]], table: Callable[[dict[str, Any]], str]
+) -> None:
+    """Measure, print and keep."""
+    described = machine.describe()
+    result = compare()
+    print(table(result))
+    _keep(folder, name, described, result)
 
 
 def _generate(folder: Path) -> Path:
