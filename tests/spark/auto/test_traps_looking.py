@@ -328,6 +328,32 @@ def test_a_retry_starts_no_job_that_plain_spark_does_not(
         assert jobs_of(spark, None) == nobodys
 
 
+@pytest.mark.parametrize("source", ["range", "files", "rows", "rdd"])
+def test_a_look_uses_up_no_id_of_an_rdd(spark: SparkSession, attempts: Attempts, orders: Path, source: str) -> None:
+    """Spark draws the bounds of a sort by chance, from the number of an RDD: a later sort of a first attempt has plain
+    Spark's partitions only if no look has made an RDD.
+    """
+    sources: dict[str, Callable[[], DataFrame]] = {
+        "range": lambda: spark.range(0, 400, 1, 3).withColumnRenamed("id", "customer"),
+        "files": lambda: spark.read.parquet(str(orders)),
+        "rows": lambda: spark.createDataFrame([(number,) for number in range(400)], "customer long"),
+        "rdd": lambda: spark.createDataFrame(spark.sparkContext.parallelize(range(400), 3).map(lambda n: (n,))),
+    }
+
+    def next_id() -> int:
+        return spark.sparkContext.parallelize([1]).id()
+
+    attempts.options = {"source_version": "1"}
+    with auto_attempt(attempts, spark, restores=False) as attempt:
+        df = sources[source]()
+        query = df.repartition(4, df.columns[0])
+        query.collect()
+        before = next_id()
+        attempt.keep(query)
+        assert attempt.kept()
+        assert next_id() == before + 1
+
+
 @pytest.mark.parametrize("adaptive", ["true", "false"])
 def test_recovery_uses_up_none_of_sparks_expression_ids(
     spark: SparkSession, attempts: Attempts, orders: Path, tmp_path: Path, adaptive: str

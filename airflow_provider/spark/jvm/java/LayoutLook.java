@@ -82,12 +82,7 @@ public final class LayoutLook {
         } else if (this.is("shown", node)) {
             answer.say("shown", node.simpleString(SHOWN));
         } else if (this.is("sliced", node)) {
-            StringBuilder slices = new StringBuilder();
-            Iterator rdds = Members.items(Members.call(node, "inputRDDs")).iterator();
-            while (rdds.hasNext()) {
-                slices.append(((RDD) rdds.next()).getNumPartitions()).append(rdds.hasNext() ? ", " : "");
-            }
-            answer.say("sliced", slices.toString());
+            answer.say("sliced", slices(node, kind));
             answer.say(node.simpleString(SHOWN));
         } else if (kind.equals("RDDScanExec") || kind.equals("RowDataSourceScanExec")
                 && Members.kind(Members.call(node, "relation")).equals("JDBCRelation")) { // as its identity says
@@ -95,6 +90,22 @@ public final class LayoutLook {
         } else if (leaf && !this.is("named", node)) {
             answer.say("leaf");
         }
+    }
+
+    /**
+     * How many slices a leaf has. A range makes RDDs whenever it is asked for them, whose numbers Spark draws by: it is
+     * asked what it declares.
+     */
+    private static String slices(TreeNode node, String kind) throws Exception {
+        if (kind.equals("RangeExec")) {
+            return String.valueOf(Members.call(Members.call(node, "outputPartitioning"), "numPartitions"));
+        }
+        StringBuilder slices = new StringBuilder();
+        Iterator rdds = Members.items(Members.call(node, "inputRDDs")).iterator();
+        while (rdds.hasNext()) {
+            slices.append(((RDD) rdds.next()).getNumPartitions()).append(rdds.hasNext() ? ", " : "");
+        }
+        return slices.toString();
     }
 
     /** A shuffle that is read otherwise than by one task for each reducer. */
