@@ -11,7 +11,7 @@ help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup:  ## uv, the locked environment, Java 17, Ceph's gateway, Chromium (apt packages only as root), other Sparks
-	@tools/setup.sh java gateway browser sparks iceberg
+	@tools/setup.sh java gateway browser sparks iceberg s3a
 
 lint:  ## ruff (rules and format), the import rings, the glossary
 	@tools/setup.sh
@@ -38,7 +38,7 @@ test:  ## the main claims, two files at a time; make test ARGS="-k fencing" for 
 	$(TESTS) -m "not integration" $(ARGS)
 
 integration:  ## the rest of what CI runs: Airflow, browser, clusters, gateway, killed drivers, versions of Spark
-	@tools/setup.sh java gateway browser sparks iceberg
+	@tools/setup.sh java gateway browser sparks iceberg s3a
 	$(QUICK)
 	$(TESTS) -m integration $(ARGS)
 

@@ -13,8 +13,8 @@ _IN_WORKER = re.compile(r"^Traceback \(most recent call last\):\n(?:[ \t].*\n)+(
 _IN_JVM = re.compile(r"^Caused by: ([\w.$]+)(?:: (.*))?$", re.MULTILINE)
 _FROM_JVM = re.compile(r"An error occurred while calling .+\n: ([\w.$]+)(?:: (.*))?")
 """Py4J names the call first, and what the JVM failed with in a line of its own."""
-STORED_PARTITION = re.compile(rf"({FOLDER}/[^/\s]+/[^/\s]+/[^/\s]+?\.parquet)")
-"""The key of a stored partition in an error's text; every reader names it."""
+STORED_PARTITION = re.compile(rf"({FOLDER}/(?:[^/\s]+/){{2,3}}[^/\s]+?\.(?:parquet|written))")
+"""The key of a stored partition, or of its content, in an error's text; every reader names one of them."""
 _UNREADABLE = ("FAILED_READ_FILE", "Encountered error while reading file", "CorruptObject", "ObjectNotFound")
 
 

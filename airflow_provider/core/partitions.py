@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from airflow_provider.core.digest import digest
 from airflow_provider.core.events import PartitionFinished
@@ -21,11 +22,15 @@ ROWS = ".parquet"
 """Ends the key of a partition whose rows are stored."""
 MAP_OUTPUT = ".shuffle"
 """Ends the key of a partition that is one task's map output: the files from which the reducers of a shuffle read."""
+WRITTEN = ".written"
+"""Ends the key of a partition whose rows stay where Spark's own writer has put them (:class:`WriteFolder`)."""
+WRITTEN_FILE = "-written-c000.zstd.parquet"
+"""Ends the name that Spark's writer gives to the file of a partition."""
 
 _KEY = re.compile(
     rf"{FOLDER}/(?P<vertex>[^/]+)/(?P<layout>[^/]+)/(?P<index>\d+)-of-(?P<parallelism>\d+)"
     rf"\.e(?P<epoch>\d+)\.t(?P<task>\d+)\.r(?P<rows>\d+)\.c(?P<checksum>[0-9a-f]{{8}})\.ms(?P<millis>\d+)"
-    rf"(?:\.b(?P<blocks>\d+))?(?P<suffix>{re.escape(ROWS)}|{re.escape(MAP_OUTPUT)})"
+    rf"(?:\.b(?P<blocks>\d+))?(?:\.w(?P<write>\d+))?(?P<suffix>{'|'.join(map(re.escape, (ROWS, MAP_OUTPUT, WRITTEN)))})"
 )
 
 _WRITE = re.compile(
@@ -42,12 +47,13 @@ class StoredPartition:
     :ivar index: 0 … parallelism - 1
     :ivar epoch: the attempt that wrote it
     :ivar task: Spark's task attempt id, unique within the attempt's application
-    :ivar checksum: CRC-32 of the object, eight hexadecimal digits
+    :ivar checksum: CRC-32 of the object, eight hexadecimal digits; with :data:`WRITTEN` of the footer of the rows' file
     :ivar millis: task time spent on it
     :ivar rows: of a map output 0 also where Spark has not said how many
-    :ivar bytes: size of what is stored: the object, and the blocks of a map output; 0 where only the key is known
-    :ivar blocks: bytes that a map output holds for its reducers, in an object of their own beside this one
-    :ivar suffix: :data:`ROWS` or :data:`MAP_OUTPUT`
+    :ivar bytes: size of what is stored: the object, and its blocks; 0 where only the key is known
+    :ivar blocks: bytes in an object of their own: what a map output holds for its reducers, or the rows' file
+    :ivar suffix: :data:`ROWS`, :data:`MAP_OUTPUT` or :data:`WRITTEN`
+    :ivar write: number of the :class:`WriteFolder` in which the rows lie
     """
 
     vertex: str
@@ -62,6 +68,7 @@ class StoredPartition:
     bytes: int = 0
     suffix: str = ROWS
     blocks: int = 0
+    write: int = 0
 
     @property
     def key(self) -> str:
@@ -69,8 +76,25 @@ class StoredPartition:
         return (
             f"{FOLDER}/{self.vertex}/{self.layout}/{self.index:06d}-of-{self.parallelism:06d}"
             f".e{self.epoch}.t{self.task}.r{self.rows}.c{self.checksum}.ms{self.millis}"
-            f"{f'.b{self.blocks}' if self.suffix == MAP_OUTPUT else ''}{self.suffix}"
+            f"{'' if self.suffix == ROWS else f'.b{self.blocks}'}"
+            f"{f'.w{self.write}' if self.suffix == WRITTEN else ''}{self.suffix}"
         )
+
+    @property
+    def content_key(self) -> str:
+        """Key below the job's prefix of the object that holds the content; where :attr:`content_bytes` are 0 with
+        :data:`WRITTEN`, there is none.
+        """
+        if self.suffix != WRITTEN:
+            return self.key
+        return WriteFolder(self.vertex, self.layout, self.parallelism, self.epoch, self.write).file_of(self.index)
+
+    @property
+    def content_bytes(self) -> int:
+        """Size of the object :attr:`content_key`; 0 where only the key is known."""
+        if self.suffix == WRITTEN:
+            return self.blocks
+        return self.bytes - self.blocks if self.bytes else 0
 
     @classmethod
     def from_key(cls, key: str, size: int) -> StoredPartition | None:
@@ -95,15 +119,18 @@ class StoredPartition:
             bytes=size + number("blocks") if size else 0,
             suffix=match["suffix"],
             blocks=number("blocks"),
+            write=number("write"),
         )
         return partition if partition.index < partition.parallelism and partition.key == key else None
 
 
 @dataclass(frozen=True)
 class WriteFolder:
-    """Where Spark's own writer puts the partitions of one execution, until the driver gives each its own key.
+    """Where Spark's own writer puts the partitions of one execution.
 
-    Spark names the files, each with the index of its partition; all else is told by the folder's key.
+    Spark names the files, each with the index of its partition; all else is told by the folder's key. The driver gives
+    each its own key, by which it counts: by a hard link where the store is a folder, else by a small object with that
+    key (:data:`WRITTEN`).
 
     :ivar epoch: the attempt that writes
     :ivar number: of the vertex's execution in that attempt
@@ -120,6 +147,10 @@ class WriteFolder:
         """Key of the folder below the job's prefix, without a slash at its end."""
         return f"{FOLDER}/{self.vertex}/{self.layout}/{self.parallelism:06d}.e{self.epoch}.w{self.number}"
 
+    def file_of(self, index: int) -> str:
+        """Return the key below the job's prefix of the file of a partition."""
+        return f"{self.key}/part-{index:05d}{WRITTEN_FILE}"
+
     @classmethod
     def of_object(cls, key: str) -> tuple[WriteFolder, int | None] | None:
         """Return the folder in which the object *key* lies, and the partition's index if it is the file of one.
@@ -135,22 +166,13 @@ class WriteFolder:
         folder = cls(match["vertex"], match["layout"], parallelism, epoch, number)
         return folder, index if index < parallelism else None
 
-    def partition(
-        self, index: int, *, rows: int, checksum: str, size: int, task: int = 0, millis: int = 0
-    ) -> StoredPartition:
-        """Return the partition that a file of this folder becomes; the words are those of :class:`StoredPartition`."""
-        return StoredPartition(
-            vertex=self.vertex,
-            layout=self.layout,
-            index=index,
-            parallelism=self.parallelism,
-            epoch=self.epoch,
-            task=task,
-            rows=rows,
-            checksum=checksum,
-            millis=millis,
-            bytes=size,
-        )
+    def partition(self, index: int, **facts: Any) -> StoredPartition:
+        """Return the partition that a file of this folder becomes.
+
+        :param facts: what the folder does not say; the words are those of :class:`StoredPartition`
+        """
+        facts = {"task": 0, "millis": 0, **facts}
+        return StoredPartition(self.vertex, self.layout, index, self.parallelism, self.epoch, **facts)
 
 
 def finished_event(partition: StoredPartition, epoch: int, at: float) -> PartitionFinished:

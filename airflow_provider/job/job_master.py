@@ -318,10 +318,17 @@ class JobMaster(OwnedJob):
 
     # -- failures ---------------------------------------------------------------------------------------------------
 
-    def give_up(self, partition: StoredPartition) -> bool:
-        """Never use a stored partition again that cannot be read; return whether it was one of this job's vertices."""
+    def give_up(self, key: str) -> str:
+        """Never use a stored partition again that cannot be read; return its vertex, empty text if it is none of this
+        job's.
+
+        :param key: of the partition or of the object that holds its content
+        """
+        partition = self._survivors.named(key)
+        if partition is None:
+            return ""
         self._survivors.discard(self.graph, partition.vertex, [partition])
-        return partition.vertex in self.graph.vertices
+        return partition.vertex if partition.vertex in self.graph.vertices else ""
 
     def start_over(self, identity: str, reason: str) -> list[StoredPartition]:
         """Give up all partitions of a vertex; return what of them is in the store, under whichever layout."""
@@ -453,8 +460,10 @@ class JobMaster(OwnedJob):
         take_notice(self.store, self.prefix, report, log, keep=self.request.keep_partitions)
 
     def mark_corrupt(self, key: str) -> None:
-        """Note in the store that an object is damaged, so that the next attempt computes it again."""
-        partition = StoredPartition.from_key(key, 0)
+        """Note in the store that a partition is damaged, so that the next attempt computes it again; see
+        :meth:`give_up`.
+        """
+        partition = self._survivors.named(key)
         if partition is not None:
             self._partitions.mark_corrupt(partition)
 

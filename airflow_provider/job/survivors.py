@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable
 
 from airflow_provider.core.errors import RecoveryError
 from airflow_provider.core.graph import ExecutionGraph
-from airflow_provider.core.partitions import StoredPartition, choose
+from airflow_provider.core.partitions import StoredPartition, WriteFolder, choose
 from airflow_provider.storage.object_store import ObjectStore
 from airflow_provider.storage.partition_store import PartitionStore
 from airflow_provider.storage.verification import find_damaged
@@ -91,6 +91,13 @@ class Survivors:
             if not damaged:
                 return chosen
             self.discard(graph, identity, damaged)
+
+    def named(self, key: str) -> StoredPartition | None:
+        """Return the partition with a key, or whose content lies there; ``None`` if there is none."""
+        written = WriteFolder.of_object(key)
+        if written is None:
+            return StoredPartition.from_key(key, 0)
+        return next((each for each in self._found.get(written[0].vertex, ()) if each.content_key == key), None)
 
     def add(self, partition: StoredPartition) -> None:
         """A partition of this attempt is stored."""

@@ -47,6 +47,7 @@ class ApplicationState:
     :ivar renewed: outdated vertex → token of the one that has taken its place
     :ivar looks: how often the script has looked at rows of DataFrames, or has written some
     :ivar lacks: through Arrow or not → what it lacks to store partitions, empty text for nothing
+    :ivar writes_to_s3: whether what Spark writes to an event store on S3 is there; ``None`` while nobody asked
     :ivar gates: the gate before the commits of its file writes; ``None`` if there can be none; empty while nobody asked
     :ivar functions: tells Python functions apart
     """
@@ -68,6 +69,7 @@ class ApplicationState:
     renewed: dict[str, str] = field(default_factory=dict)
     looks: int = 0
     lacks: dict[bool, str] = field(default_factory=dict)
+    writes_to_s3: bool | None = None
     gates: list[CommitGate | None] = field(default_factory=list)
 
     def __post_init__(self) -> None:

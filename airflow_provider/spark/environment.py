@@ -13,6 +13,7 @@ from airflow_provider.core.options import INTEGRITY_SECRET
 from airflow_provider.spark.jvm.executors import is_local
 from airflow_provider.spark.jvm.session_settings import all_settings
 from airflow_provider.storage.bundle import build_package
+from airflow_provider.storage.files import FileObjectStore
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -58,6 +59,8 @@ def _lack(context: RecoveryContext, spark: SparkSession, packages: Sequence[str]
         return ""
     if packages and (names := _asked(spark, missing)):
         return f"the executors lack {_to_install(names)}"
+    if not packages and not isinstance(context.master.store, FileObjectStore):
+        return ""  # only the JVM reaches for it
     return _ask_for_the_store(context, spark)
 
 

@@ -132,6 +132,7 @@ def remove_job(store: ObjectStore, job: StoredJob, options: RecoveryOptions) -> 
         for start in range(0, len(keys), _BATCH):
             heartbeat.check()
             store.delete(keys[start : start + _BATCH])
+        store.forget_folders(f"{job.prefix}/")
     except Fenced:
         return False
     finally:

@@ -83,6 +83,14 @@ class ObjectStore(Protocol):
     def get(self, key: str) -> bytes:
         """Return an object's content. :raises ObjectNotFound: there is none."""
 
+    def get_end(self, key: str, most: int) -> tuple[bytes, int]:
+        """Return the last *most* bytes of an object, or all that it has, and how many it has.
+
+        :raises ObjectNotFound: there is none
+        """
+        content = self.get(key)
+        return content[-most:], len(content)
+
     def download(self, key: str, path: Path) -> None:
         """Write an object's content to a local file. :raises ObjectNotFound: there is none."""
 
@@ -91,6 +99,10 @@ class ObjectStore(Protocol):
 
     def delete(self, keys: Iterable[str]) -> None:
         """Delete objects, in batches; keys that do not exist are no error."""
+
+    def forget_folders(self, prefix: str) -> None:
+        """Delete the objects by which other clients, Hadoop's, mark folders below *prefix*: they are in no listing."""
+        return
 
     def abort_uploads(self, prefix: str, which: Callable[[str], bool] = every) -> int:
         """Abort unfinished multipart uploads below *prefix* whose keys *which* accepts; return how many there were."""

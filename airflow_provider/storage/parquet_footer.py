@@ -5,33 +5,67 @@ The footer is a Thrift structure in the compact protocol. No more of it is under
 
 from __future__ import annotations
 
+import zlib
+from dataclasses import dataclass
 from pathlib import Path
 
 _MAGIC = b"PAR1"
+_END = 8
+"""Bytes behind the footer: its length, and the magic."""
+_LEAST = 12
 _NUMBER_OF_ROWS = 3
 """The field's number in ``FileMetaData``."""
 _TRUE, _FALSE, _BYTE, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = 1, 2, 3, 7, 8, 9, 10, 11, 12
 _NUMBERS = {4, 5, 6}
 
 
-def rows_in(path: Path) -> int | None:
-    """Return the number of rows of a Parquet file; ``None`` if it is none, or not whole."""
+@dataclass(frozen=True)
+class Footer:
+    """The end of a Parquet file.
+
+    :ivar rows: that the file holds
+    :ivar checksum: CRC-32 of the footer and all behind it, eight hexadecimal digits; it has the places of all pages,
+        whose own checksums stand beside them
+    """
+
+    rows: int
+    checksum: str
+
+
+def bytes_of_footer(end: bytes) -> int | None:
+    """Return how many of a Parquet file's last bytes its footer takes; ``None`` if *end* is not the end of one."""
+    if len(end) < _END or not end.endswith(_MAGIC):
+        return None
+    return int.from_bytes(end[-_END:-4], "little") + _END
+
+
+def read_footer(end: bytes) -> Footer | None:
+    """Return the footer at the end of *end*; ``None`` if there is no whole one."""
+    length = bytes_of_footer(end)
+    if length is None or length > len(end):
+        return None
+    try:
+        rows = _Structure(end[-length:-_END]).number(_NUMBER_OF_ROWS)
+    except (IndexError, ValueError):
+        return None
+    return None if rows is None else Footer(rows, f"{zlib.crc32(end[-length:]):08x}")
+
+
+def footer_of(path: Path) -> Footer | None:
+    """Return the footer of a Parquet file; ``None`` if it is none, or not whole."""
     with path.open("rb") as file:
         size = path.stat().st_size
-        if size < 12 or file.read(4) != _MAGIC:
+        if size < _LEAST or file.read(4) != _MAGIC:
             return None
-        file.seek(-8, 2)
-        length = int.from_bytes(file.read(4), "little")
-        if file.read(4) != _MAGIC or length > size - 12:
+        file.seek(-_END, 2)
+        length = bytes_of_footer(file.read())
+        if length is None or length > size - 4:
             return None
-        file.seek(-8 - length, 2)
-        try:
-            return _Footer(file.read(length)).number(_NUMBER_OF_ROWS)
-        except (IndexError, ValueError):
-            return None
+        file.seek(-length, 2)
+        return read_footer(file.read())
 
 
-class _Footer:
+class _Structure:
     """A structure, from its first field on."""
 
     def __init__(self, data: bytes) -> None:

@@ -1,8 +1,9 @@
 """The finished partitions of a job, found again by one listing. Their names say everything (``recovery.partitions``).
 
 Objects are written once; one that turns out damaged gets a marker beside it and is never used again. What Spark's own
-writer makes lies in a folder of its own (:class:`WriteFolder`) until its driver, or that of the next attempt, gives
-each file the key of a partition.
+writer makes lies in a folder of its own (:class:`WriteFolder`), and counts as soon as its driver, or that of the next
+attempt, has given the file the key of a partition: by a link where the store is a folder, else by a small object that
+names it, so that nothing is copied.
 """
 
 from __future__ import annotations
@@ -12,18 +13,21 @@ import zlib
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from airflow_provider.core.errors import CorruptObject, ObjectExists, ObjectNotFound
-from airflow_provider.core.partitions import FOLDER, MAP_OUTPUT, WHOLE, StoredPartition, WriteFolder
+from airflow_provider.core.partitions import FOLDER, MAP_OUTPUT, WHOLE, WRITTEN, StoredPartition, WriteFolder
 from airflow_provider.storage.files import FileObjectStore
-from airflow_provider.storage.object_store import ObjectStore
-from airflow_provider.storage.parquet_footer import rows_in
+from airflow_provider.storage.object_store import ObjectInfo, ObjectStore
+from airflow_provider.storage.parquet_footer import Footer, bytes_of_footer, footer_of, read_footer
 
 _CORRUPT = ".corrupt"
 _BLOCKS = ".blocks"
 """Ends the key of what the reducers read of a map output; the partition's own object says what is in it."""
 _CHUNK = 1024**2
+_FOOTER = 64 * 1024
+"""What is read of a file's end at once: enough for the footer of most."""
 
 
 def file_checksum(path: Path) -> str:
@@ -55,19 +59,21 @@ class PartitionStore:
         for folder, files in writes.items():
             if folder.epoch >= before:
                 continue
+            of_vertex = found.get(folder.vertex, [])
             if folder.epoch >= base and folder.layout != WHOLE:  # of that nothing counts which no event tells of
-                known = {(each.epoch, each.index, each.checksum) for each in found.get(folder.vertex, ())}
-                found.setdefault(folder.vertex, []).extend(self._adopted(folder, files, known))
-            self.end_write(folder)
+                of_vertex = found.setdefault(folder.vertex, of_vertex)
+                of_vertex += self._adopted(folder, files, tuple(of_vertex))
+            self.end_write(folder, of_vertex)
         return {vertex: partitions for vertex, partitions in found.items() if partitions}
 
-    def _listed(self) -> tuple[dict[str, list[StoredPartition]], dict[WriteFolder, dict[int, str]]]:
+    def _listed(self) -> tuple[dict[str, list[StoredPartition]], dict[WriteFolder, dict[int, ObjectInfo]]]:
         """Return the partitions by vertex, and the files of each write by index."""
         found: list[StoredPartition] = []
         corrupt: set[str] = set()
-        writes: dict[WriteFolder, dict[int, str]] = defaultdict(dict)
+        writes: dict[WriteFolder, dict[int, ObjectInfo]] = defaultdict(dict)
+        sizes: dict[str, int] = {}
         for info in self._store.list(f"{self._prefix}/{FOLDER}/"):
-            key = info.key.removeprefix(f"{self._prefix}/")
+            key = self._relative(info.key)
             if key.endswith(_CORRUPT):
                 corrupt.add(key.removesuffix(_CORRUPT))
             elif key.endswith(_BLOCKS):
@@ -76,33 +82,79 @@ class PartitionStore:
                 found.append(partition)
             elif (written := WriteFolder.of_object(key)) is not None:
                 folder, index = written
-                writes[folder].update({} if index is None else {index: info.key})
+                sizes[key] = info.size
+                writes[folder].update({} if index is None else {index: info})
         by_vertex: dict[str, list[StoredPartition]] = {}
         for partition in found:
-            if partition.key not in corrupt:
+            lost = partition.suffix == WRITTEN and sizes.get(partition.content_key) != partition.content_bytes
+            if partition.key not in corrupt and not (lost and partition.content_bytes):
                 by_vertex.setdefault(partition.vertex, []).append(partition)
         return by_vertex, writes
 
     def _adopted(
-        self, folder: WriteFolder, files: Mapping[int, str], known: Collection[tuple[int, int, str]]
+        self, folder: WriteFolder, files: Mapping[int, ObjectInfo], known: Collection[StoredPartition]
     ) -> Iterable[StoredPartition]:
         """Give the files of a write the keys of partitions.
 
-        :param known: attempt, index and checksum of what has one already
+        :param known: what has one already
         """
-        for index, key in files.items():
+        if not isinstance(self._store, FileObjectStore):
+            named = {partition.content_key for partition in known}
+            for index in files:
+                if folder.file_of(index) not in named:
+                    with suppress(CorruptObject, ObjectNotFound):
+                        yield self.name_written(folder, index)
+            return
+        contents = {(partition.epoch, partition.index, partition.checksum) for partition in known}
+        for index, info in files.items():
             with (
                 suppress(ObjectNotFound),
                 tempfile.TemporaryDirectory(prefix="spark-recovery-", ignore_cleanup_errors=True) as place,
             ):
                 path = Path(place, "partition.parquet")
-                self._store.download(key, path)
-                checksum, rows = file_checksum(path), rows_in(path)
-                if rows is None or (folder.epoch, index, checksum) in known:
+                self._store.download(info.key, path)
+                checksum, footer = file_checksum(path), footer_of(path)
+                if footer is None or (folder.epoch, index, checksum) in contents:
                     continue
-                partition = folder.partition(index, rows=rows, checksum=checksum, size=path.stat().st_size)
+                partition = folder.partition(index, rows=footer.rows, checksum=checksum, bytes=path.stat().st_size)
                 self.put(partition, path)
                 yield partition
+
+    def name_written(
+        self, folder: WriteFolder, index: int, *, rows: int | None = None, task: int = 0, millis: int = 0
+    ) -> StoredPartition:
+        """Give the file that Spark's writer has made of a partition the partition's key: a small object that names it.
+
+        Harmless if repeated: it says the same.
+
+        :param rows: that the task has written, 0 where it has left no file; ``None`` where that is not known
+        :raises ObjectNotFound: there is no file
+        :raises CorruptObject: it is not whole, or has another number of rows
+        """
+        facts = {"task": task, "millis": millis, "write": folder.number, "suffix": WRITTEN}
+        named = folder.file_of(index)
+        if rows == 0:
+            partition = folder.partition(index, rows=0, checksum=f"{0:08x}", **facts)
+        else:
+            footer, size = self._footer(f"{self._prefix}/{named}")
+            if footer is None or rows not in (None, footer.rows):
+                raise CorruptObject(
+                    f"{self._store.uri}/{self._prefix}/{named} is no Parquet file with {rows or 'any'} rows.",
+                    remedy="It has to be computed again.",
+                    key=named,
+                )
+            partition = folder.partition(index, rows=footer.rows, checksum=footer.checksum, blocks=size, **facts)
+        body = named.encode()
+        self._store.put(self._key(partition), body)
+        return replace(partition, bytes=len(body) + partition.blocks)
+
+    def _footer(self, key: str) -> tuple[Footer | None, int]:
+        """Return the footer of a stored Parquet file, and the file's size; one request for most."""
+        end, size = self._store.get_end(key, _FOOTER)
+        length = bytes_of_footer(end) or 0
+        if len(end) < length <= size:
+            end, size = self._store.get_end(key, length)
+        return read_footer(end), size
 
     def put(self, partition: StoredPartition, path: Path) -> None:
         """Store the file at *path* as *partition*; it appears whole or not at all.
@@ -116,27 +168,40 @@ class PartitionStore:
         """Store the file at *path*, which nobody changes any more, as *partition*, without a copy where that can be."""
         self._store.share(self._key(partition), path)
 
-    def end_write(self, folder: WriteFolder) -> None:
-        """Delete a folder and what is left in it."""
-        self._store.delete([info.key for info in self._store.list(f"{self._prefix}/{folder.key}/")])
+    def end_write(self, folder: WriteFolder, kept: Iterable[StoredPartition] = ()) -> None:
+        """Delete a folder and what is left in it.
+
+        :param kept: whose rows may lie there
+        """
+        rows = {f"{self._prefix}/{partition.content_key}" for partition in kept if partition.content_bytes}
+        left = [info.key for info in self._store.list(f"{self._prefix}/{folder.key}/")]
+        self._store.delete(key for key in left if key not in rows)
+        self._store.forget_folders(f"{self._prefix}/{folder.key}/")
         if isinstance(self._store, FileObjectStore):
             self._store.remove_empty(f"{self._prefix}/{folder.key}")
 
     def fetch(self, partition: StoredPartition, path: Path) -> None:
-        """Write the content of *partition* to *path*.
+        """Write the rows of *partition* to *path*.
 
-        :raises ObjectNotFound: it is not there any more
-        :raises CorruptObject: its size or checksum is not the one in its name or listing; mark it corrupt
+        With :data:`WRITTEN` the checksums of the file's pages are left to whoever reads them.
+
+        :raises ObjectNotFound: they are not there any more
+        :raises CorruptObject: size or checksum is not the one in its name or listing; mark it corrupt
         """
-        self._store.download(self._key(partition), path)
-        size, checksum = path.stat().st_size, file_checksum(path)
-        expected = partition.bytes - partition.blocks if partition.bytes else 0
+        key = f"{self._prefix}/{partition.content_key}"
+        self._store.download(key, path)
+        size, expected = path.stat().st_size, partition.content_bytes
+        if partition.suffix == WRITTEN:
+            footer = footer_of(path)
+            checksum = footer.checksum if footer is not None else "none"
+        else:
+            checksum = file_checksum(path)
         if (expected and size != expected) or checksum != partition.checksum:
             raise CorruptObject(
-                f"The partition {self._key(partition)} in {self._store.uri} is damaged: {size} bytes with checksum "
+                f"The partition {key} in {self._store.uri} is damaged: {size} bytes with checksum "
                 f"{checksum}, expected {expected or 'any number of'} bytes with {partition.checksum}.",
                 remedy="It has to be computed again.",
-                key=self._key(partition),
+                key=key,
             )
 
     def put_map_output(self, partition: StoredPartition, description: Path, blocks: Path | None) -> None:
@@ -177,8 +242,10 @@ class PartitionStore:
         objects = [key for key in keys if not key.endswith(_CORRUPT)]
         self._store.delete(objects)
         self._store.delete(markers)
+        self._store.forget_folders(f"{self._prefix}/{FOLDER}/")
         self.abort_uploads(up_to)
-        return sum(not key.endswith(_BLOCKS) for key in objects)
+        content = (key for key in objects if key.endswith(_BLOCKS) or WriteFolder.of_object(self._relative(key)))
+        return len(objects) - sum(1 for _ in content)
 
     def release_beside(self, vertex: str, kept: Collection[str], epoch: int, task: int) -> int:
         """Delete what tasks of attempt *epoch* have stored of a vertex beside what is *kept*, and abort their
@@ -189,21 +256,29 @@ class PartitionStore:
         """
 
         def useless(key: str) -> bool:
-            relative = key.removeprefix(f"{self._prefix}/").removesuffix(_CORRUPT).removesuffix(_BLOCKS)
+            relative = self._relative(key).removesuffix(_CORRUPT).removesuffix(_BLOCKS)
             partition = StoredPartition.from_key(relative, 0)
             earlier = partition is not None and partition.epoch == epoch and partition.task <= task
             return earlier and relative not in kept
 
         folder = f"{self._prefix}/{FOLDER}/{vertex}/"
         keys = [info.key for info in self._store.list(folder) if useless(info.key)]
-        self._store.delete(keys)
+        partitions = [each for key in keys if (each := StoredPartition.from_key(self._relative(key), 0)) is not None]
+        self.delete(partitions, kept)
+        self._store.delete(key for key in keys if key.endswith(_CORRUPT))
         self._store.abort_uploads(folder, useless)
-        return sum(not key.endswith((_BLOCKS, _CORRUPT)) for key in keys)
+        return len(partitions)
 
-    def delete(self, partitions: Iterable[StoredPartition]) -> None:
-        """Delete single partitions."""
-        keys = [self._key(partition) for partition in partitions]
-        self._store.delete([*keys, *(key + _BLOCKS for key in keys if key.endswith(MAP_OUTPUT))])
+    def delete(self, partitions: Iterable[StoredPartition], kept: Collection[str] = ()) -> None:
+        """Delete single partitions.
+
+        :param kept: keys below the job's prefix of what stays; two of one write may name the same file
+        """
+        gone = list(partitions)
+        stay = {each.content_key for key in kept if (each := StoredPartition.from_key(key, 0)) is not None}
+        content = {each.content_key for each in gone if each.suffix == WRITTEN and each.content_bytes} - stay
+        blocks = (self._key(each) + _BLOCKS for each in gone if each.suffix == MAP_OUTPUT)
+        self._store.delete([*map(self._key, gone), *blocks, *(f"{self._prefix}/{key}" for key in sorted(content))])
 
     def abort_uploads(self, up_to: int) -> int:
         """Abort the unfinished uploads of attempt *up_to* and earlier ones; return how many there were."""
@@ -211,10 +286,13 @@ class PartitionStore:
 
     def _written(self, key: str, up_to: int) -> bool:
         """Whether *key* was written by *up_to* or an earlier attempt, or is no partition at all."""
-        relative = key.removeprefix(f"{self._prefix}/").removesuffix(_CORRUPT).removesuffix(_BLOCKS)
+        relative = self._relative(key).removesuffix(_CORRUPT).removesuffix(_BLOCKS)
         written = WriteFolder.of_object(relative)
         by = written[0] if written is not None else StoredPartition.from_key(relative, 0)
         return by is None or by.epoch <= up_to
+
+    def _relative(self, key: str) -> str:
+        return key.removeprefix(f"{self._prefix}/")
 
     def _key(self, partition: StoredPartition) -> str:
         return f"{self._prefix}/{partition.key}"

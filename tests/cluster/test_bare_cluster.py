@@ -16,9 +16,13 @@ import pytest
 
 from airflow_provider.airflow.driver_bundle import build_bundle
 from airflow_provider.core import faults
+from airflow_provider.core.partitions import WRITTEN
 from tests.cluster.orders import AUTO, check_rows, killed_and_retried, settings
+from tests.spark.s3_driver import s3a_settings
 from tests.support.driver import SPARK_SETTINGS, DriverHarness
+from tests.support.jars import SPARK
 from tests.support.s3_gateway import S3Server
+from tests.support.sparks import spark_home
 from tests.support.standalone import StandaloneCluster, standalone_cluster
 
 pytestmark = [pytest.mark.process, pytest.mark.integration]
@@ -31,16 +35,25 @@ HOME = Path(pyspark.__file__).parent
 class SubmittedDriver(DriverHarness):
     """A driver that ``spark-submit`` starts with the bundle, in a Python of its own."""
 
+    home: Path = HOME
+
     def command(self, script: str | Path, *arguments: str, options: Mapping[str, str] | None = None) -> list[str]:
         bundle = build_bundle(self.folder)
         settings = {**SPARK_SETTINGS, **self.settings}
         conf = [text for name, value in settings.items() for text in ("--conf", f"{name}={value}")]
         run = super().command(script, *arguments, options=options)
         request = run[run.index("run") + 1 :]
-        return [str(HOME / "bin/spark-submit"), *conf, "--py-files", str(bundle.package), str(bundle.runner), *request]
+        return [
+            str(self.home / "bin/spark-submit"),
+            *conf,
+            "--py-files",
+            str(bundle.package),
+            str(bundle.runner),
+            *request,
+        ]
 
     def env(self, fault: str = "", **extra: str) -> dict[str, str]:
-        return {**super().env(fault, **extra), "SPARK_HOME": str(HOME), "PYSPARK_SUBMIT_ARGS": ""}
+        return {**super().env(fault, **extra), "SPARK_HOME": str(self.home), "PYSPARK_SUBMIT_ARGS": ""}
 
 
 @pytest.fixture(scope="module")
@@ -107,6 +120,32 @@ def test_a_checkpoint_of_a_killed_driver_is_reused(driver: DriverHarness, orders
     assert second.code == 0, second.log
     check_rows(orders, target)
     assert not [name for name in second.tasks if name.startswith("checkpoint totals")]
+    assert " WARNING spark-recovery: " not in first.log + second.log
+
+
+def test_a_checkpoint_of_a_killed_driver_is_reused_on_s3(
+    tmp_path: Path, orders: Path, moto: S3Server, machines: dict[str, str]
+) -> None:
+    """On S3 that Spark 3.5 reaches by ``s3a://``: the same, with what the cluster has and nothing installed."""
+    spark = {**machines, "SPARK_HOME": str(spark_home(SPARK))}
+    (tmp_path / "cluster").mkdir()
+    with standalone_cluster(tmp_path / "cluster", environment=spark) as cluster:
+        driver = SubmittedDriver(tmp_path, "", environment=machines, home=spark_home(SPARK))
+        cut = {"spark.sql.shuffle.partitions": "4", "spark.sql.adaptive.coalescePartitions.enabled": "false"}
+        driver.settings = {**settings(cluster), **s3a_settings(moto), **cut}
+        on_s3(driver, moto)
+        arguments = [str(orders), str(tmp_path / "out")]
+        first = driver.run(JOBS / "one_checkpoint.py", *arguments, fault=f"{faults.AFTER_PARTITION_EVENT}@2")
+        assert first.code == 128 + signal.SIGKILL, first.log
+        stored = driver.partitions("totals")
+        assert stored
+        assert {each.suffix for each in stored} == {WRITTEN}
+        second = driver.run(JOBS / "one_checkpoint.py", *arguments)
+        assert second.code == 0, second.log
+    check_rows(orders, tmp_path / "out")
+    reused = 4 - second.tasks["checkpoint totals"]  # what the first driver's tasks had committed counts, too
+    assert reused >= len(stored)
+    assert f"{reused} reused, {4 - reused} to compute" in second.log
     assert " WARNING spark-recovery: " not in first.log + second.log
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider.core.job import encode_segment
-from airflow_provider.core.partitions import StoredPartition, choose
+from airflow_provider.core.partitions import MAP_OUTPUT, ROWS, WRITTEN, StoredPartition, WriteFolder, choose
 
 _segments = st.text(max_size=20).map(encode_segment)
 
@@ -16,6 +18,8 @@ _segments = st.text(max_size=20).map(encode_segment)
 def partitions(draw: st.DrawFn) -> StoredPartition:
     parallelism = draw(st.integers(1, 10**7))
     number = st.integers(0, 10**12)
+    suffix = draw(st.sampled_from([ROWS, MAP_OUTPUT, WRITTEN]))
+    size, blocks = draw(number), 0 if suffix == ROWS else draw(number)
     return StoredPartition(
         vertex=draw(_segments),
         layout=draw(_segments),
@@ -26,20 +30,46 @@ def partitions(draw: st.DrawFn) -> StoredPartition:
         rows=draw(number),
         checksum=f"{draw(st.integers(0, 2**32 - 1)):08x}",
         millis=draw(number),
-        bytes=draw(number),
+        bytes=size + blocks if size else 0,
+        suffix=suffix,
+        blocks=blocks,
+        write=draw(number) if suffix == WRITTEN else 0,
     )
 
 
 @given(partitions())
 def test_a_partition_survives_its_key(partition: StoredPartition) -> None:
     """The key and the size of the object say everything."""
-    assert StoredPartition.from_key(partition.key, partition.bytes) == partition
+    size = max(0, partition.bytes - partition.blocks)
+    assert StoredPartition.from_key(partition.key, size) == partition
+
+
+@given(partitions())
+def test_the_content_of_a_partition_lies_in_its_own_object_or_in_its_write(partition: StoredPartition) -> None:
+    """What Spark's writer has made is found by the key that names it, and knows whose it is."""
+    if partition.suffix != WRITTEN:
+        assert partition.content_key == partition.key
+        return
+    found = WriteFolder.of_object(partition.content_key)
+    assert found is not None
+    folder, index = found
+    assert (folder.vertex, folder.layout, folder.epoch, folder.number) == (
+        partition.vertex,
+        partition.layout,
+        partition.epoch,
+        partition.write,
+    )
+    assert index == partition.index
+    assert StoredPartition.from_key(partition.content_key, 1) is None
 
 
 def test_the_form_of_a_key_is_fixed() -> None:
     """Partitions of an earlier release must be found."""
     partition = StoredPartition("sessions-1a2b", "n16", 3, 16, 2, 7, 1000, "0123abcd", 1500, 9)
     assert partition.key == "partitions/sessions-1a2b/n16/000003-of-000016.e2.t7.r1000.c0123abcd.ms1500.parquet"
+    written = replace(partition, suffix=WRITTEN, blocks=4096, write=5)
+    assert written.key == "partitions/sessions-1a2b/n16/000003-of-000016.e2.t7.r1000.c0123abcd.ms1500.b4096.w5.written"
+    assert written.content_key == "partitions/sessions-1a2b/n16/000016.e2.w5/part-00003-written-c000.zstd.parquet"
 
 
 GOOD = "partitions/v/l/000003-of-000016.e2.t7.r1000.c0123abcd.ms1500.parquet"

@@ -2,43 +2,17 @@
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider.core import faults
-from airflow_provider.core.job import JobId
 from tests.spark.killed_jobs import KILLED, expected, result
-from tests.support.driver import DriverHarness
+from tests.spark.s3_driver import S3Driver
 from tests.support.s3_gateway import S3Server
 
 pytestmark = pytest.mark.process
-
-BUCKET = "driver-tests"
-
-
-class S3Driver(DriverHarness):
-    """A driver harness whose event store is a fresh prefix on *server*."""
-
-    def __init__(self, folder: Path, server: S3Server) -> None:
-        server.create_bucket(BUCKET)
-        self.prefix = f"tests/{uuid.uuid4().hex}"
-        storage: Mapping[str, str] = {"endpoint-url": server.endpoint, "addressing-style": "path"}
-        super().__init__(folder, f"s3://{BUCKET}/{self.prefix}", storage=storage, environment={**server.environment})
-        self.client: Any = server.session().client("s3", endpoint_url=server.endpoint)
-
-    def pending_uploads(self) -> list[str]:
-        uploads = self.client.list_multipart_uploads(Bucket=BUCKET).get("Uploads", [])
-        return [upload["Key"] for upload in uploads if upload["Key"].startswith(self.prefix)]
-
-    def partition_keys(self) -> list[str]:
-        prefix = f"{self.prefix}/{JobId.parse(self.job_id).prefix}/partitions/"
-        page = self.client.list_objects_v2(Bucket=BUCKET, Prefix=prefix)
-        return [entry["Key"] for entry in page.get("Contents", [])]
 
 
 @pytest.fixture
@@ -76,9 +50,9 @@ def test_a_damaged_object_is_named_and_computed_again(s3_driver: S3Driver, order
     first = s3_driver.run("two_vertices.py", *arguments, fault=faults.AFTER_VERTEX_FINISHED)
     assert first.code == KILLED, first.log
     victim = next(key for key in s3_driver.partition_keys() if "/totals-" in key and "/000002-of-" in key)
-    body = bytearray(s3_driver.client.get_object(Bucket=BUCKET, Key=victim)["Body"].read())
+    body = bytearray(s3_driver.client.get_object(Bucket=s3_driver.bucket, Key=victim)["Body"].read())
     body[len(body) // 2] ^= 1
-    s3_driver.client.put_object(Bucket=BUCKET, Key=victim, Body=bytes(body))
+    s3_driver.client.put_object(Bucket=s3_driver.bucket, Key=victim, Body=bytes(body))
 
     second = s3_driver.run("two_vertices.py", *arguments)
     assert second.code == 0, second.log

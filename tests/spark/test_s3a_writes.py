@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.spark.killed_jobs import KILLED
+from tests.spark.s3_driver import s3a_settings
 from tests.support.driver import DriverHarness, Outcome
-from tests.support.jars import SPARK, class_path
-from tests.support.quick_jvm import WITHOUT_COMPILER
+from tests.support.jars import SPARK
 from tests.support.s3_gateway import S3Server
 from tests.support.sparks import spark_python
 
@@ -38,16 +38,7 @@ class S3aJob:
             **server.environment,
             "AWS_ENDPOINT_URL": server.endpoint,  # for the task that looks how many others have committed
         }
-        self.driver.settings = {
-            "spark.driver.extraClassPath": class_path("s3a"),
-            "spark.driver.extraJavaOptions": f"-Dlog4j2.level=warn {WITHOUT_COMPILER}",
-            "spark.sql.warehouse.dir": f"{self.target}/warehouse",
-            "spark.hadoop.fs.s3a.endpoint": server.endpoint,
-            "spark.hadoop.fs.s3a.path.style.access": "true",
-            "spark.hadoop.fs.s3a.connection.ssl.enabled": "false",
-            # The gateway refuses the chunked signatures of this SDK where there is no TLS.
-            "spark.hadoop.fs.s3a.signing-algorithm": "S3SignerType",
-        }
+        self.driver.settings = {**s3a_settings(server), "spark.sql.warehouse.dir": f"{self.target}/warehouse"}
         self.die.mkdir()
         for kind in kinds:
             (self.die / kind).touch()

@@ -54,6 +54,12 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> ObjectStore:
     return open_on(request.getfixturevalue({"moto": "moto", "gateway": "s3_gateway"}[request.param]))
 
 
+@pytest.fixture(params=KINDS[1:])
+def server_store(request: pytest.FixtureRequest) -> ObjectStore:
+    """An empty store on S3: moto or Ceph's gateway."""
+    return open_on(request.getfixturevalue({"moto": "moto", "gateway": "s3_gateway"}[request.param]))
+
+
 @pytest.fixture
 def files(tmp_path: Path) -> FileObjectStore:
     store = open_store(file_uri(tmp_path / "store"))

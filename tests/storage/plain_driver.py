@@ -111,7 +111,7 @@ class Script:
                 try:
                     self.found[name][index] = self.read(kept[index])
                 except (CorruptObject, ObjectNotFound):
-                    master.give_up(kept[index])
+                    master.give_up(kept[index].key)
                     return False
                 master.partition_finished(kept[index])
                 continue

@@ -37,6 +37,15 @@ def test_a_created_object_is_read_back(store: ObjectStore) -> None:
     assert store.get("a/empty") == b""
 
 
+def test_the_end_of_an_object(store: ObjectStore) -> None:
+    """As much as is asked for, or all of a smaller one, with the whole size."""
+    store.put("a", b"0123456789")
+    assert store.get_end("a", 3) == (b"789", 10)
+    assert store.get_end("a", 10) == store.get_end("a", 64) == (b"0123456789", 10)
+    with pytest.raises(ObjectNotFound):
+        store.get_end("b", 3)
+
+
 def test_create_only_refuses_a_taken_key_and_keeps_the_first(store: ObjectStore) -> None:
     """The second creator of a key fails, whatever it brings, and the first one's content stays."""
     store.put_new("claims/1", b"first")

@@ -11,11 +11,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider.core.errors import CorruptObject, ObjectNotFound
-from airflow_provider.core.partitions import StoredPartition, WriteFolder
+from airflow_provider.core.partitions import WRITTEN, StoredPartition, WriteFolder
 from airflow_provider.storage.files import FileObjectStore
 from airflow_provider.storage.object_store import ObjectStore
-from airflow_provider.storage.parquet_footer import rows_in
+from airflow_provider.storage.parquet_footer import footer_of
 from airflow_provider.storage.partition_store import PartitionStore, file_checksum
+from airflow_provider.storage.s3.s3_store import S3ObjectStore
 from tests.storage.conftest import PREFIX
 from tests.support.stores import WatchedStore
 
@@ -35,6 +36,17 @@ def _partition(
         millis=5,
         bytes=len(content),
     )
+
+
+def mark_folder(store: S3ObjectStore, key: str) -> None:
+    """Do what Hadoop's S3A does where a folder is made."""
+    store._client.put_object(Bucket=store._bucket, Key=f"{store._prefix}{key}", Body=b"")
+
+
+def all_keys(store: S3ObjectStore) -> list[str]:
+    """What is there, whoever has made it."""
+    found = store._client.list_objects_v2(Bucket=store._bucket, Prefix=store._prefix)
+    return [entry["Key"].removeprefix(store._prefix) for entry in found.get("Contents", [])]
 
 
 @pytest.fixture
@@ -218,7 +230,7 @@ def test_what_spark_wrote_for_a_dead_driver_becomes_partitions(left: FileObjectS
     partitions = PartitionStore(left, PREFIX)
     assert partitions.survivors() == {}
     checksum = f"{zlib.crc32(written.read_bytes()):08x}"
-    expected = [FOLDER.partition(i, rows=7, checksum=checksum, size=written.stat().st_size) for i in (1, 3)]
+    expected = [FOLDER.partition(i, rows=7, checksum=checksum, bytes=written.stat().st_size) for i in (1, 3)]
     assert partitions.adopt(1, 3) == {"flights-1a2b": expected} == partitions.survivors()
     assert [info.key for info in left.list("")] == [f"{PREFIX}/{each.key}" for each in expected]
     assert partitions.adopt(1, 3) == {"flights-1a2b": expected}
@@ -256,11 +268,127 @@ def test_what_spark_writes_for_a_later_attempt_stays(left: FileObjectStore) -> N
     assert not list(left.list(""))
 
 
+@pytest.fixture
+def named(server_store: ObjectStore, written: Path) -> list[StoredPartition]:
+    """What a job of attempt 2 has left on S3: two files that its driver has named, and one that it has not come to."""
+    for index in (0, 1, 2):
+        server_store.upload(f"{PREFIX}/{FOLDER.file_of(index)}", written)
+    server_store.upload(f"{PREFIX}/{FOLDER.key}/_temporary/0/attempt_1/part-00003-written-c000.zstd.parquet", written)
+    partitions = PartitionStore(server_store, PREFIX)
+    return [partitions.name_written(FOLDER, index, rows=7, task=index, millis=9) for index in (0, 1)]
+
+
+def test_what_spark_wrote_on_s3_stays_where_it_is(
+    server_store: ObjectStore, named: list[StoredPartition], written: Path, tmp_path: Path
+) -> None:
+    """A small object names it, with the rows and the checksum of its footer; to name it again says the same."""
+    partitions = PartitionStore(server_store, PREFIX)
+    assert partitions.survivors() == {"flights-1a2b": named}
+    assert {(each.rows, each.blocks, each.suffix) for each in named} == {(7, written.stat().st_size, WRITTEN)}
+    assert partitions.name_written(FOLDER, 0, rows=7, task=0, millis=9) == named[0]
+    partitions.fetch(named[0], tmp_path / "back")
+    assert (tmp_path / "back").read_bytes() == written.read_bytes()
+
+
+def test_a_dead_drivers_files_on_s3_are_named(server_store: ObjectStore, named: list[StoredPartition]) -> None:
+    """Those that a task has committed become partitions, once; what no task committed goes, and no file is copied."""
+    partitions = PartitionStore(server_store, PREFIX)
+    found = partitions.adopt(1, 3)
+    assert [each.index for each in found["flights-1a2b"]] == [0, 1, 2]
+    assert found["flights-1a2b"][:2] == named
+    assert partitions.adopt(1, 3) == found == partitions.survivors()
+    keys = {f"{PREFIX}/{key}" for each in found["flights-1a2b"] for key in (each.key, each.content_key)}
+    assert {info.key for info in server_store.list("")} == keys
+
+
+@pytest.mark.parametrize("lost", ["gone", "cut"])
+def test_a_name_without_its_file_is_no_partition(
+    server_store: ObjectStore, named: list[StoredPartition], written: Path, tmp_path: Path, lost: str
+) -> None:
+    """The listing tells: the file has to be there with the bytes that the name says."""
+    partitions, key = PartitionStore(server_store, PREFIX), f"{PREFIX}/{named[0].content_key}"
+    if lost == "gone":
+        server_store.delete([key])
+    else:
+        (tmp_path / "cut").write_bytes(written.read_bytes()[:-1])
+        server_store.upload(key, tmp_path / "cut")
+    assert partitions.survivors() == {"flights-1a2b": named[1:]}
+
+
+def test_only_a_whole_file_with_the_rows_of_its_task_is_named(server_store: ObjectStore, written: Path) -> None:
+    """Otherwise an error names it; a task without rows has left no file, and needs none."""
+    partitions, content = PartitionStore(server_store, PREFIX), written.read_bytes()
+    with pytest.raises(ObjectNotFound):
+        partitions.name_written(FOLDER, 0, rows=7)
+    server_store.put(f"{PREFIX}/{FOLDER.file_of(0)}", content[:-9])
+    server_store.put(f"{PREFIX}/{FOLDER.file_of(1)}", content)
+    for index in (0, 1):
+        with pytest.raises(CorruptObject, match=f"part-0000{index}.*no Parquet file with 8 rows"):
+            partitions.name_written(FOLDER, index, rows=8)
+    empty = partitions.name_written(FOLDER, 2, rows=0)
+    assert partitions.survivors() == {"flights-1a2b": [empty]}
+    partitions.end_write(FOLDER, [empty])
+    assert [info.key for info in server_store.list("")] == [f"{PREFIX}/{empty.key}"]
+
+
+def test_a_large_footer_is_read_whole(server_store: ObjectStore, tmp_path: Path) -> None:
+    """One of more than 64 KiB takes a second request."""
+    path = tmp_path / "wide.parquet"
+    pq.write_table(pa.table({f"column_{i}": [i] for i in range(1500)}), path)
+    footer = footer_of(path)
+    assert footer is not None
+    server_store.upload(f"{PREFIX}/{FOLDER.file_of(0)}", path)
+    watched = WatchedStore(server_store)
+    partition = PartitionStore(watched, PREFIX).name_written(FOLDER, 0, rows=1)
+    assert (partition.rows, partition.checksum) == (1, footer.checksum)
+    assert watched.calls == {"get_end": 2, "put": 1}
+
+
+def test_a_damaged_file_on_s3_is_refused(
+    server_store: ObjectStore, named: list[StoredPartition], written: Path, tmp_path: Path
+) -> None:
+    """Of a file that is no partition any more the footer tells."""
+    content = bytearray(written.read_bytes())
+    content[-20] ^= 1
+    server_store.put(f"{PREFIX}/{named[0].content_key}", bytes(content))
+    with pytest.raises(CorruptObject, match=named[0].content_key):
+        PartitionStore(server_store, PREFIX).fetch(named[0], tmp_path / "back")
+
+
+def test_deleting_a_name_deletes_its_file(server_store: ObjectStore, named: list[StoredPartition]) -> None:
+    """By itself, beside what is kept, and with all of a job; a file that another name needs stays."""
+    partitions, file = PartitionStore(server_store, PREFIX), f"{PREFIX}/{named[0].content_key}"
+    twin = partitions.name_written(FOLDER, 0, rows=7, task=1, millis=4)
+    assert partitions.release_beside("flights-1a2b", [twin.key, named[1].key], 2, 5) == 1
+    assert partitions.survivors() == {"flights-1a2b": [twin, named[1]]}
+    partitions.delete([twin])
+    assert not server_store.exists(file)
+    assert isinstance(server_store, S3ObjectStore)
+    mark_folder(server_store, f"{PREFIX}/{FOLDER.key}/")
+    assert partitions.release(2) == 1
+    assert all_keys(server_store) == []
+
+
+def test_marks_of_folders_are_no_objects(server_store: ObjectStore, named: list[StoredPartition]) -> None:
+    """Hadoop makes some: no listing has them, and they go with their folder."""
+    assert isinstance(server_store, S3ObjectStore)
+    before = list(server_store.list(""))
+    for folder in (f"{PREFIX}/partitions/", f"{PREFIX}/{FOLDER.key}/", f"{PREFIX}/{FOLDER.key}/_temporary/0/"):
+        mark_folder(server_store, folder)
+    assert list(server_store.list("")) == before
+    partitions = PartitionStore(server_store, PREFIX)
+    partitions.end_write(FOLDER, named)
+    assert [key for key in all_keys(server_store) if key.endswith("/")] == [f"{PREFIX}/partitions/"]
+    assert partitions.survivors() == {"flights-1a2b": named}
+
+
 def test_a_footer_that_is_none(written: Path, tmp_path: Path) -> None:
-    """Whatever stands at a file's end, the answer is a number of rows or none."""
+    """Whatever stands at a file's end, the answer is its footer or none."""
     content = written.read_bytes()
     path = tmp_path / "other"
-    assert rows_in(written) == 7
+    found = footer_of(written)
+    assert found is not None
+    assert found.rows == 7
     for other in (
         b"",
         b"PAR1",
@@ -270,7 +398,9 @@ def test_a_footer_that_is_none(written: Path, tmp_path: Path) -> None:
         b"x" + content[1:],
     ):
         path.write_bytes(other)
-        assert rows_in(path) in (None, 7)
+        footer = footer_of(path)
+        assert footer is None or (footer.rows == 7 and footer.checksum != found.checksum)
     for end in range(len(content) - 60, len(content) - 8):
         path.write_bytes(b"PAR1" + content[end - 30 : end] + (30).to_bytes(4, "little") + b"PAR1")
-        assert rows_in(path) != 7
+        footer = footer_of(path)
+        assert footer is None or footer.rows != 7

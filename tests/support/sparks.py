@@ -25,6 +25,12 @@ REQUIRED = "SPARK_RECOVERY_REQUIRE_SPARKS"
 """Set to 1 where a missing environment must fail the tests instead of skipping them, as in CI."""
 
 
+def spark_home(spark: str) -> Path:
+    """Return the folder with this version's ``bin`` and ``jars``; see :func:`spark_python`."""
+    (found,) = (Path(spark_python(spark)).parents[1]).glob("lib/python3*/site-packages/pyspark")
+    return found
+
+
 def spark_python(spark: str) -> str:
     """Return a Python that has this version of Spark; without one the test is skipped, or fails in CI."""
     if spark == OWN:

@@ -145,7 +145,8 @@ def standalone_cluster(
 
     :param folder: for logs and the workers' directories
     :param cores: of each worker
-    :param environment: what workers and their executors have in their environment, beside this process's own
+    :param environment: what workers and their executors have in their environment, beside this process's own;
+        ``SPARK_HOME`` names another Spark than the tests'
     """
     environment = environment or {}
     master = _daemon(folder, "master", "master.Master", [], environment)
@@ -168,7 +169,7 @@ def standalone_cluster(
 def _daemon(folder: Path, name: str, kind: str, arguments: list[str], environment: Mapping[str, str]) -> Daemon:
     import pyspark
 
-    home = Path(pyspark.__file__).parent
+    home = Path(environment.get("SPARK_HOME") or Path(pyspark.__file__).parent)
     log = folder / f"{name}.log"
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "AWS_"))}
     common = ["--host", "127.0.0.1", "--port", "0", "--webui-port", "0"]

@@ -53,6 +53,10 @@ class WatchedStore:
         self._called("get", key)
         return self.store.get(key)
 
+    def get_end(self, key: str, most: int) -> tuple[bytes, int]:
+        self._called("get_end", key)
+        return self.store.get_end(key, most)
+
     def download(self, key: str, path: Path) -> None:
         self._called("download", key)
         self.store.download(key, path)
@@ -65,6 +69,10 @@ class WatchedStore:
         keys = list_of(keys)
         self._called("delete", keys[0] if keys else "")
         self.store.delete(keys)
+
+    def forget_folders(self, prefix: str) -> None:
+        self._called("forget_folders", prefix)
+        self.store.forget_folders(prefix)
 
     def abort_uploads(self, prefix: str, which: Callable[[str], bool] = every) -> int:
         self._called("abort_uploads", prefix)

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider.core.partitions import WRITTEN_FILE
 from airflow_provider.spark.jvm.compiled import compiled
 from airflow_provider.spark.jvm.execution import local_properties
 from airflow_provider.spark.jvm.scala import companion, to_seq
@@ -23,10 +24,9 @@ from airflow_provider.spark.jvm.scala import companion, to_seq
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_NAME = "written"
+_, _NAME, _COUNT = WRITTEN_FILE.split("-")
 """Of the write, in the names of its files; what tells writes apart is their folder."""
-_CODEC = "zstd"
-_ENDING = f"-{_NAME}-c000.{_CODEC}.parquet"
+_CODEC = _COUNT.split(".")[1]
 _EMPTY = "_empty.parquet"
 _WRITING = re.compile(
     r"\bat (org\.apache\.parquet\.hadoop\.\w*Writer|\S*(OutputWriter|OutputCommitter|CommitProtocol)\b)"
@@ -44,6 +44,8 @@ _SETTINGS = {
 """What the writer asks a session for, in the driver and in tasks."""
 _HADOOP = {
     "mapreduce.fileoutputcommitter.algorithm.version": "2",
+    # S3A's magic committer would keep what tasks have committed until the job ends, and drop it if that fails.
+    "mapreduce.outputcommitter.factory.class": "org.apache.hadoop.mapreduce.lib.output.FileOutputCommitterFactory",
     "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
     "mapreduce.fileoutputcommitter.cleanup.skipped": "false",
     "spark.sql.parquet.output.committer.class": "org.apache.parquet.hadoop.ParquetOutputCommitter",
@@ -62,8 +64,8 @@ class WrittenPartition:
     :ivar index: of its partition
     :ivar task: Spark's task attempt id
     :ivar again: whether Spark has run it before
-    :ivar bytes: of the file; 0 if there is none, as where there are no rows
-    :ivar checksum: CRC-32 of the file, eight hexadecimal digits
+    :ivar bytes: of the file; 0 if there is none, as where there are no rows, or if it is not on this machine
+    :ivar checksum: CRC-32 of the file, eight hexadecimal digits; ``-`` where the bytes are 0
     """
 
     index: int
@@ -80,10 +82,10 @@ class PartitionWriter:
 
     :param frame: whose rows are written; its columns have names that Parquet takes
     :param folder: as Hadoop names it
-    :param path: of the folder on this machine
+    :param path: of the folder on this machine; ``None`` where files of this machine are not what is written
     """
 
-    def __init__(self, frame: DataFrame, folder: str, path: Path) -> None:
+    def __init__(self, frame: DataFrame, folder: str, path: Path | None) -> None:
         spark: Any = frame.sparkSession
         self._spark = spark
         self._jvm = spark._jvm
@@ -108,22 +110,22 @@ class PartitionWriter:
         hadoop.mapreduce.lib.output.FileOutputFormat.setOutputPath(self._job, hadoop.fs.Path(folder))
         self._factory = self._format.prepareWrite(session, self._job, self._options, self._schema)
 
-    def write(self, plan: Any, chosen: Sequence[int], take: Callable[[WrittenPartition], object]) -> None:
+    def write(self, plan: Any, chosen: Sequence[int], take: Callable[[Sequence[WrittenPartition]], object]) -> None:
         """Run the tasks of the chosen partitions of a physical plan.
 
         The thread's local properties tell tasks what they need to know of the session's settings.
 
-        :param take: called in another thread for each task that has succeeded, of the last one before this returns
+        :param take: called in another thread with what tasks that have succeeded have written; with the last of it
+            before this returns
         """
         context = self._spark.sparkContext
         heard = compiled(self._spark, "PartitionWrite", str).hear(
-            context._jsc.sc(), _PROPERTY, self._folder, str(self._path), _ENDING
+            context._jsc.sc(), _PROPERTY, self._folder, str(self._path or ""), WRITTEN_FILE
         )
 
         def listen() -> None:
             while text := str(heard.next()):
-                for line in text.splitlines():
-                    take(_written(line))
+                take([_written(line) for line in text.splitlines()])
 
         thread = threading.Thread(target=listen, name="stored-partitions", daemon=True)
         thread.start()
@@ -137,14 +139,18 @@ class PartitionWriter:
 
     def path_of(self, index: int) -> Path:
         """Return where the file of a partition lies."""
-        return self._path / f"part-{index:05d}{_ENDING}"
+        return self._here() / f"part-{index:05d}{WRITTEN_FILE}"
 
     def write_empty(self) -> Path:
         """Write a file without rows to the folder."""
         hadoop = self._jvm.org.apache.hadoop.mapreduce
         task = hadoop.task.TaskAttemptContextImpl(self._job.getConfiguration(), hadoop.TaskAttemptID())
         self._factory.newInstance(f"{self._folder}/{_EMPTY}", self._schema, task).close()
-        return self._path / _EMPTY
+        return self._here() / _EMPTY
+
+    def _here(self) -> Path:
+        assert self._path is not None  # noqa: S101 - only who has given one asks for it
+        return self._path
 
     def _run(self, plan: Any, chosen: Sequence[int]) -> None:
         jvm, sources = self._jvm, self._sources

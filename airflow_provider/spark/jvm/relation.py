@@ -341,6 +341,18 @@ def _index_of(spark: Any, folder: str, files: Mapping[str, int], options: Any) -
     return sources.InMemoryFileIndex(spark._jsparkSession, paths, options, none, known, unpartitioned, none)
 
 
+def written_by_jvm(spark: Any, path: str, content: str) -> bool:
+    """Write a small file with the JVM's Hadoop file systems; return whether they have done it."""
+    try:
+        hadoop_path = spark._jvm.org.apache.hadoop.fs.Path(path)
+        file = hadoop_path.getFileSystem(spark._jsc.hadoopConfiguration()).create(hadoop_path, True)
+        file.write(content.encode())
+        file.close()
+    except Exception:  # noqa: BLE001 - as in readable_by_jvm
+        return False
+    return True
+
+
 def readable_by_jvm(spark: Any, path: str) -> bool:
     """Whether the JVM's Hadoop file systems can see *path*."""
     try:

@@ -2,21 +2,28 @@
 
 Each execution writes to a folder of its own in the partition store. As soon as a task has ended, the driver gives its
 file the key of a partition, under which it counts. What a driver that died has not come to, the next attempt's finds
-in its listing (``PartitionStore.adopt``). A partition without rows has no file: all of these share one.
+in its listing (``PartitionStore.adopt``). A partition without rows has no file: in a store that is a folder all of
+these share one.
+
+Spark reaches a store on S3 by ``s3a://``. Whether it writes there where recovery reads is tried once per application:
+its endpoint and its credentials are the job's.
 """
 
 from __future__ import annotations
 
+import uuid
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider.core.errors import RecoveryError
 from airflow_provider.core.faults import AFTER_PARTITION_PUT, fault_point
-from airflow_provider.core.partitions import StoredPartition, WriteFolder
+from airflow_provider.core.partitions import FOLDER, StoredPartition, WriteFolder
 from airflow_provider.spark.jvm.partition_write import PartitionWriter, WrittenPartition
 from airflow_provider.spark.jvm.queries import schema_of
-from airflow_provider.spark.jvm.relation import readable_by_jvm
+from airflow_provider.spark.jvm.relation import readable_by_jvm, written_by_jvm
 from airflow_provider.spark.jvm.session_settings import settings_of_tasks
 from airflow_provider.spark.points.reading import for_spark
 from airflow_provider.spark.types import carrier_schema
@@ -24,22 +31,44 @@ from airflow_provider.storage.files import FileObjectStore
 from airflow_provider.storage.partition_store import PartitionStore, file_checksum
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from pyspark.sql import DataFrame
 
     from airflow_provider.spark.context import RecoveryContext
     from airflow_provider.spark.jvm.execution import PreparedJob
 
+_REQUESTS = 8
+"""To a store on S3 at one time, where many tasks have ended together."""
+
 
 def writable_by_spark(context: RecoveryContext, df: DataFrame) -> bool:
     """Whether Spark itself can store the rows of *df*, exactly, in this store."""
-    master = context.master
-    return (
-        isinstance(master.store, FileObjectStore)
-        and for_spark(context, carrier_schema(schema_of(df)))
-        and readable_by_jvm(df.sparkSession, f"{context.hadoop_root}/{master.prefix}")
-    )
+    master, spark = context.master, df.sparkSession
+    if not for_spark(context, carrier_schema(schema_of(df))):
+        return False
+    if isinstance(master.store, FileObjectStore):
+        return readable_by_jvm(spark, f"{context.hadoop_root}/{master.prefix}")
+    return _writes_to_s3(context, spark)
+
+
+def _writes_to_s3(context: RecoveryContext, spark: Any) -> bool:
+    """Whether an object that the JVM has made is there for recovery, too. Asked once for each application."""
+    master, application = context.master, context.application
+    options = master.request.storage
+    if options.sse or options.sse_kms_key_id:
+        return False  # S3A encrypts by settings of its own
+    with context.lock:
+        if application.writes_to_s3 is None:
+            key = f"{master.prefix}/{FOLDER}/by-spark-{master.epoch}-{uuid.uuid4().hex}"
+            application.writes_to_s3 = written_by_jvm(spark, f"{context.hadoop_root}/{key}", key)
+            if application.writes_to_s3:
+                try:
+                    application.writes_to_s3 = master.store.get(key) == key.encode()
+                    master.store.delete([key])
+                except RecoveryError:
+                    application.writes_to_s3 = False
+        return application.writes_to_s3
 
 
 class NativeWrite:
@@ -60,17 +89,18 @@ class NativeWrite:
         failed: Callable[[Exception], None],
     ) -> None:
         master = context.master
-        assert isinstance(master.store, FileObjectStore)  # noqa: S101 - see writable_by_spark
         self._store = master.store
         self._prefix = master.prefix
         self._partitions = PartitionStore(master.store, master.prefix)
         self._spark: Any = frame.sparkSession
         self._folder = folder
         key = f"{master.prefix}/{folder.key}"
-        self._writer = PartitionWriter(frame, f"{context.hadoop_root}/{key}", master.store.path_of(key))
+        path = master.store.path_of(key) if isinstance(master.store, FileObjectStore) else None
+        self._writer = PartitionWriter(frame, f"{context.hadoop_root}/{key}", path)
         self._stored = stored
         self._failed = failed
         self._empty: Path | None = None
+        self._named: dict[int, StoredPartition] = {}
 
     def run(self, job: PreparedJob, indexes: list[int]) -> None:
         """Compute and store partitions; all that could be stored is, when this returns or raises."""
@@ -79,32 +109,52 @@ class NativeWrite:
                 self._writer.write(job.last_stage(), indexes, self._take)
         finally:
             with suppress(RecoveryError):  # what is left is swept when the job ends
-                self._partitions.end_write(self._folder)
+                self._partitions.end_write(self._folder, self._named.values())
 
-    def _take(self, written: WrittenPartition) -> None:
-        """Give what a task has written the key of a partition."""
+    def _take(self, written: Sequence[WrittenPartition]) -> None:
+        """Give what tasks have written the keys of partitions."""
+        new = [each for each in written if each.index not in self._named]
+        if isinstance(self._store, FileObjectStore):
+            for one in new:
+                self._note(one, partial(self._link, one))
+        elif new:
+            with ThreadPoolExecutor(min(_REQUESTS, len(new))) as pool:
+                names = [pool.submit(self._name, one) for one in new]
+                for one, named in zip(new, names, strict=True):
+                    self._note(one, named.result)
+
+    def _note(self, written: WrittenPartition, named: Callable[[], StoredPartition]) -> None:
         try:
-            path, size, checksum = self._writer.path_of(written.index), written.bytes, written.checksum
-            if not size and written.rows:
-                raise FileNotFoundError(f"Spark has written {written.rows} rows, but {path} is not there")
-            if not size:
-                path = self._empty = self._empty or self._writer.write_empty()
-                size, checksum = path.stat().st_size, file_checksum(path)
-            partition = self._folder.partition(
-                written.index,
-                rows=written.rows,
-                checksum=checksum,
-                size=size,
-                task=written.task,
-                millis=written.millis,
-            )
-            self._partitions.take(partition, path)
+            partition = named()
         except Exception as error:  # noqa: BLE001 - whatever it is, this partition is not stored
             self._failed(error)
             return
-        fault_point(AFTER_PARTITION_PUT)
+        self._named[written.index] = partition
         self._stored(partition, written.millis / 1000, written.again)
+
+    def _name(self, written: WrittenPartition) -> StoredPartition:
+        """Name a file on S3, which stays where it is."""
+        partition = self._partitions.name_written(
+            self._folder, written.index, rows=written.rows, task=written.task, millis=written.millis
+        )
+        fault_point(AFTER_PARTITION_PUT)
+        return partition
+
+    def _link(self, written: WrittenPartition) -> StoredPartition:
+        """Give a file on a file system another name."""
+        path, size, checksum = self._writer.path_of(written.index), written.bytes, written.checksum
+        if not size and written.rows:
+            raise FileNotFoundError(f"Spark has written {written.rows} rows, but {path} is not there")
+        if not size:
+            path = self._empty = self._empty or self._writer.write_empty()
+            size, checksum = path.stat().st_size, file_checksum(path)
+        partition = self._folder.partition(
+            written.index, rows=written.rows, checksum=checksum, bytes=size, task=written.task, millis=written.millis
+        )
+        self._partitions.take(partition, path)
+        fault_point(AFTER_PARTITION_PUT)
         if written.bytes:
             with suppress(RecoveryError):
                 name = f"{self._prefix}/{self._folder.key}/"
                 self._store.delete([f"{name}{path.name}", f"{name}.{path.name}.crc"])
+        return partition

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider.core.errors import CorruptObject
 from airflow_provider.spark.local_dirs import NoRoom
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ READ_BATCH_BYTES = 16 * 2**20
 """What a batch on its way to the JVM holds, if rows are alike; a row that is larger stands alone."""
 
 _READ_BATCH_ROWS = 65536
+_AGAIN = "It has to be computed again."
 
 
 class _ChecksummedFile:
@@ -109,15 +111,26 @@ def write_partition(
     return rows, sink.checksum, sink.size
 
 
-def read_partition(path: Path, *, batch_bytes: int = READ_BATCH_BYTES) -> Iterator[pa.RecordBatch]:
-    """Yield what :func:`write_partition` wrote."""
+def read_partition(
+    path: Path, *, batch_bytes: int = READ_BATCH_BYTES, checked: bool = True
+) -> Iterator[pa.RecordBatch]:
+    """Yield what :func:`write_partition` wrote, or Spark's own writer.
+
+    :param checked: whether the checksum of the whole file was; if not, those of its pages are
+    :raises CorruptObject: one of these does not match
+    """
     import pyarrow.parquet as pq
 
-    with pq.ParquetFile(path) as file:
+    with pq.ParquetFile(path, page_checksum_verification=not checked) as file:
         for group in range(file.metadata.num_row_groups):
             size = file.metadata.row_group(group)
             rows = size.num_rows * batch_bytes // max(size.total_byte_size, 1)
-            yield from file.iter_batches(min(max(rows, 1), _READ_BATCH_ROWS), row_groups=[group])
+            try:
+                yield from file.iter_batches(min(max(rows, 1), _READ_BATCH_ROWS), row_groups=[group])
+            except OSError as error:
+                if checked:
+                    raise
+                raise CorruptObject(f"A stored partition is damaged: {error}", remedy=_AGAIN) from error
 
 
 def _pieces(batch: pa.RecordBatch, most: int) -> Iterator[pa.RecordBatch]:

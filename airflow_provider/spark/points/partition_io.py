@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider.core.errors import CorruptObject, RecoveryError, StoreUnavailable
 from airflow_provider.core.faults import AFTER_PARTITION_PUT, fault_point
 from airflow_provider.core.options import StorageOptions
-from airflow_provider.core.partitions import StoredPartition
+from airflow_provider.core.partitions import WRITTEN, StoredPartition
 from airflow_provider.spark.local_dirs import NoRoom, scratch_folder
 from airflow_provider.spark.points.partition_file import read_partition, write_partition
 
@@ -98,18 +98,20 @@ def store_partition(
 
 
 def stored_rows(store: PartitionStore, partition: StoredPartition) -> Iterator[pa.RecordBatch]:
-    """Yield what :func:`store_partition` stored.
+    """Yield what :func:`store_partition` or Spark's own writer has stored.
 
     :raises CorruptObject: it is damaged, which is marked in the store, so that the next attempt computes it again
     """
+    if partition.suffix == WRITTEN and not partition.content_bytes:
+        return
     with scratch_folder() as folder:
         path = folder / "partition.parquet"
         try:
             store.fetch(partition, path)
+            yield from read_partition(path, checked=partition.suffix != WRITTEN)
         except CorruptObject:
             store.mark_corrupt(partition)
             raise
-        yield from read_partition(path)
 
 
 def partition_writer(

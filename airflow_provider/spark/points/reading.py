@@ -44,7 +44,8 @@ def _read(context: RecoveryContext, point: RecoveryPoint, stored: dict[int, Stor
     if not partitions:  # a plan that Spark found to be empty while it ran
         return spark.createDataFrame([], schema)
     if for_spark(context, schema) and readable_by_jvm(spark, f"{folder}/{partitions[0].key}"):
-        return native_relation(spark, folder, {each.key: each.bytes for each in partitions}, schema)
+        files = {each.content_key: each.content_bytes for each in partitions if each.content_bytes}
+        return native_relation(spark, folder, files, schema) if files else spark.createDataFrame([], schema)
     read = partition_reader(
         location(context),
         tuple(partition.key for partition in partitions),

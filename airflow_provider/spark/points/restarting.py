@@ -22,7 +22,6 @@ from airflow_provider.core.errors import Fenced, RecoveryError, ResetFailed
 from airflow_provider.core.executions import ExecutionState, ExecutionVersion
 from airflow_provider.core.failover import ACTION, FailureHandlingResult
 from airflow_provider.core.failure import file_gone
-from airflow_provider.core.partitions import StoredPartition
 from airflow_provider.core.vertex_token import vertex_of
 from airflow_provider.spark.jvm.relation import vertex_at, vertices_below, with_sources
 from airflow_provider.spark.points.materialize import Materialized, NotStored, materialize, tag_of
@@ -201,11 +200,7 @@ def _handle(context: RecoveryContext, failed: str, title: str, error: Exception)
     """
     master = context.master
     master.check()
-    lost = {
-        partition.vertex
-        for key in unreadable_partitions(error)
-        if (partition := StoredPartition.from_key(key, 0)) and master.give_up(partition)
-    }
+    lost = {vertex for key in unreadable_partitions(error) if (vertex := master.give_up(key))}
     application = context.application
     reached = [v for v in list(application.points) if v not in application.left and v not in application.outdated]
     result = master.failed_vertex(failed, one_line(error), causes(error), lost, reached)

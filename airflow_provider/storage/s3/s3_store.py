@@ -93,6 +93,17 @@ class S3ObjectStore(ObjectStore):
         whole = self._whole(key)
         return self._requests.call("GetObject", whole, request, Key=whole)
 
+    def get_end(self, key: str, most: int) -> tuple[bytes, int]:
+        """One request. An object without a byte has no end that could be asked for."""
+
+        def request(**at: Any) -> tuple[bytes, int]:
+            answer = self._client.get_object(**at, Range=f"bytes=-{most}")
+            body = answer["Body"].read()
+            return body, int(answer.get("ContentRange", f"/{len(body)}").rpartition("/")[2])
+
+        whole = self._whole(key)
+        return self._requests.call("GetObject", whole, request, Key=whole)
+
     def download(self, key: str, path: Path) -> None:
         def request(**at: Any) -> None:
             body = self._client.get_object(**at)["Body"]
@@ -104,20 +115,30 @@ class S3ObjectStore(ObjectStore):
         self._requests.call("GetObject", whole, request, Key=whole)
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
-        whole = self._prefix + check_prefix(prefix)
+        for key, entry in self._listed(self._prefix + check_prefix(prefix)):
+            if not key.endswith("/"):
+                yield ObjectInfo(key.removeprefix(self._prefix), entry["Size"], entry["LastModified"].timestamp())
+
+    def _listed(self, whole: str) -> Iterator[tuple[str, Any]]:
+        """Yield all that is there, markers of folders, too."""
         more: dict[str, str] = {}
         while True:
             page = self._requests.call("ListObjectsV2", whole, self._client.list_objects_v2, Prefix=whole, **more)
             for entry in page.get("Contents", []):
-                key = entry["Key"].removeprefix(self._prefix)
-                yield ObjectInfo(key, entry["Size"], entry["LastModified"].timestamp())
+                yield entry["Key"], entry
             if not page.get("IsTruncated"):
                 return
             more = {"ContinuationToken": page["NextContinuationToken"]}
 
     def delete(self, keys: Iterable[str]) -> None:
         """1,000 keys a request; one a request where the store refuses batches."""
-        remaining = iter([self._whole(key) for key in keys])
+        self._delete([self._whole(key) for key in keys])
+
+    def forget_folders(self, prefix: str) -> None:
+        self._delete([key for key, _ in self._listed(self._prefix + check_prefix(prefix)) if key.endswith("/")])
+
+    def _delete(self, keys: builtins.list[str]) -> None:
+        remaining = iter(keys)
         while batch := [*itertools.islice(remaining, _BATCH)]:
             try:
                 self._requests.call("DeleteObjects", batch[0], self._delete_batch, keys=batch)

@@ -37,7 +37,7 @@ public final class PartitionWrite {
      * Hears of the tasks of jobs from now on.
      *
      * @param property of the jobs that count, and its value
-     * @param folder where their files appear, each part-NNNNN and the ending
+     * @param folder where their files appear on this machine, each part-NNNNN and the ending; empty if they do not
      */
     public Tasks hear(SparkContext context, String property, String value, String folder, String ending)
             throws Exception {
@@ -120,7 +120,7 @@ public final class PartitionWrite {
                 }
                 String name = String.format("part-%05d", new Object[] {Long.valueOf(task[0])}) + this.ending;
                 File file = new File(this.folder, name);
-                boolean there = task[3] == 0 ? file.exists() : appears(file);
+                boolean there = this.folder.length() > 0 && (task[3] == 0 ? file.exists() : appears(file));
                 answer.append(there ? file.length() + " " + checksum(file) : "0 -").append('\n');
             }
             return answer.toString();
