@@ -12,7 +12,20 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks import auto, checkpoint, events, fingerprint, idle, machine, reconcile, replay, retry, start, ten_hours
+from benchmarks import (
+    auto,
+    checkpoint,
+    events,
+    fingerprint,
+    idle,
+    machine,
+    reconcile,
+    replay,
+    retry,
+    s3a,
+    start,
+    ten_hours,
+)
 
 EVENT_STORE = {"events": events, "replay": replay, "reconcile": reconcile, "ten-hours": ten_hours, "idle": idle}
 """What is measured of the job event store; none of it needs Spark."""
@@ -23,7 +36,7 @@ PICTURES = Path(__file__).parents[1] / "docs"
 def main() -> None:
     """Measure what the command line asks for."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    names = ["checkpoint", "retry", "start", "fingerprint", "auto", *EVENT_STORE]
+    names = ["checkpoint", "s3a", "retry", "start", "fingerprint", "auto", *EVENT_STORE]
     parser.add_argument("--only", choices=names, help="one measurement alone; 'auto' is never run without being named")
     parser.add_argument("--rounds", type=int, default=5, help="rounds of the checkpoint comparison (default: 5)")
     parser.add_argument("--retry-rounds", type=int, default=3, help="rounds of the retry comparison (default: 3)")
@@ -66,10 +79,13 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory(prefix="tpch-") as temporary:
         data = arguments.data.resolve() if arguments.data else _generate(Path(temporary))
-        if arguments.only != "retry":
+        if arguments.only in (None, "checkpoint"):
             compare = partial(checkpoint.compare, data, arguments.rounds)
             _measure(arguments.results, "checkpoint", compare, checkpoint_table)
-        if arguments.only != "checkpoint":
+        if arguments.only in (None, "s3a"):
+            compare = partial(s3a.compare, data, arguments.rounds)
+            _measure(arguments.results, "s3a", compare, checkpoint_table)
+        if arguments.only in (None, "retry"):
             compare = partial(retry.compare, data, arguments.retry_rounds, arguments.iterations)
             _measure(arguments.results, "retry", compare, retry_table)
 

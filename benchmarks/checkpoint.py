@@ -13,7 +13,7 @@ import statistics
 import sys
 import tempfile
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -35,11 +35,13 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 REFERENCE = "df.checkpoint()"
+Way = Callable[["DataFrame"], tuple["DataFrame", Callable[[], int]]]
+"""Makes a DataFrame's rows permanent; returns one that reads them, and what says how many bytes are stored."""
 
 
 @dataclass
 class Ways:
-    """The ways to make a DataFrame's rows permanent, each ``(df) -> (df, bytes stored so far)``."""
+    """The ways to make a DataFrame's rows permanent."""
 
     spark: SparkSession
     folder: Path
@@ -54,7 +56,7 @@ class Ways:
         df.write.parquet(str(target))
         return self.spark.read.parquet(str(target)), lambda: bytes_below(target)
 
-    def recovery(self, event_store: str, options: StorageOptions) -> Callable[[DataFrame], Any]:
+    def recovery(self, event_store: str, options: StorageOptions) -> Way:
         """Return the way that is under test, each call an attempt at a job of its own."""
 
         def way(df: DataFrame) -> tuple[DataFrame, Callable[[], int]]:
@@ -101,7 +103,7 @@ def compare(data: Path, rounds: int) -> dict[str, Any]:
         folder = Path(name)
         spark = _session(folder)
         ways = Ways(spark, folder)
-        runs: dict[str, Callable[[DataFrame], Any]] = {
+        runs: dict[str, Way] = {
             REFERENCE: ways.spark_checkpoint,
             "checkpoint(df, name), file store": ways.recovery(file_uri(folder / "store"), StorageOptions()),
             "Parquet write + read": ways.parquet,
@@ -109,23 +111,35 @@ def compare(data: Path, rounds: int) -> dict[str, Any]:
         if s3 is not None:
             runs["checkpoint(df, name), S3 (Ceph)"] = ways.recovery(*s3)
         source = spark.read.parquet(str(data / "lineitem"))
-        costs: dict[str, list[Cost]] = {name: [] for name in runs}
-        answers = []
-        names = list(runs)
-        for number in range(rounds + 1):
-            for name in names[number % len(names) :] + names[: number % len(names)]:
-                meter = Meter(server_processes)
-                kept, finish = runs[name](source)
-                answers.append(aggregate(kept))
-                cost = meter.read()
-                stored = finish()
-                if number:
-                    costs[name].append(Cost(cost.wall, cost.cpu, stored))
-                print(f"  round {number}: {name}: {cost.wall:.2f} s", file=sys.stderr, flush=True)
-                _clear(folder)
-        assert all(answer == answers[0] for answer in answers), "the ways gave different answers"
+        costs = measured(runs, source, rounds, lambda: _clear(folder), server_processes)
         spark.stop()
-    return _summary(costs, rounds)
+    return summary(costs, rounds)
+
+
+def measured(
+    runs: Mapping[str, Way], source: DataFrame, rounds: int, clear: Callable[[], object], without: Iterable[int] = ()
+) -> dict[str, list[Cost]]:
+    """Run all ways in turn, in another order in each round; the first round warms up and does not count.
+
+    :param clear: called behind each way
+    :param without: processes that do not count
+    """
+    costs: dict[str, list[Cost]] = {name: [] for name in runs}
+    answers = []
+    names = list(runs)
+    for number in range(rounds + 1):
+        for name in names[number % len(names) :] + names[: number % len(names)]:
+            meter = Meter(without)
+            kept, finish = runs[name](source)
+            answers.append(aggregate(kept))
+            cost = meter.read()
+            stored = finish()
+            if number:
+                costs[name].append(Cost(cost.wall, cost.cpu, stored))
+            print(f"  round {number}: {name}: {cost.wall:.2f} s", file=sys.stderr, flush=True)
+            clear()
+    assert all(answer == answers[0] for answer in answers), "the ways gave different answers"
+    return costs
 
 
 def _clear(folder: Path) -> None:
@@ -169,7 +183,9 @@ def _s3() -> Iterator[tuple[tuple[str, StorageOptions] | None, list[int]]]:
         yield (f"s3://{bucket}/store", options), descendants(os.getpid())[1:]
 
 
-def _summary(costs: dict[str, list[Cost]], rounds: int) -> dict[str, Any]:
+def summary(costs: dict[str, list[Cost]], rounds: int) -> dict[str, Any]:
+    """Return medians, ratios to the reference and all single figures."""
+
     def median(name: str, what: str) -> float:
         middle: float = statistics.median(getattr(cost, what) for cost in costs[name])
         return middle
