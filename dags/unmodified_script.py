@@ -1,6 +1,6 @@
 """A PySpark script that knows nothing of recovery, once for each region: mapped tasks, each a Spark job of its own.
 
-With `recovery_points=auto` a retry goes on from what the script's shuffles have written. To start one run afresh,
+A retry goes on from what the script's shuffles have written. To start one run afresh,
 whatever is stored, trigger it with the conf `{"spark_recovery": {"resume": "never"}}`.
 """
 

@@ -109,7 +109,7 @@ class RecoveryOptions(_Options):
     )
     recovery_points: str = _option(
         one_of("auto", "explicit"),
-        "explicit",
+        "auto",
         "auto: keep what shuffles have written, beside what the script names; explicit: only checkpoint() and its like",
         common=True,
     )
