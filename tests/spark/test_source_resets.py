@@ -57,8 +57,8 @@ def rows(df: DataFrame) -> list[tuple[int, int]]:
 
 @pytest.fixture
 def attempts(tmp_path: Path) -> Attempts:
-    delays = {"restart_strategy_fixed_delay_delay": "10 ms", "restart_strategy_fixed_delay_attempts": "2"}
-    return Attempts(tmp_path / "store", options=delays)
+    options = {"restart_strategy_fixed_delay_delay": "10 ms", "restart_strategy_fixed_delay_attempts": "2"}
+    return Attempts(tmp_path / "store", options={"recovery_points": "explicit", **options})
 
 
 @pytest.fixture

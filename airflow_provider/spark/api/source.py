@@ -32,7 +32,8 @@ def source(name: str, df: DataFrame, *, on_reset: Callable[[str, str], object] |
     :param on_reset: called with *name* and the reason whenever the listing was pinned anew in the middle of an attempt:
         what the script has derived from the old one elsewhere (counts that it has collected, rows that it has written)
         is its own. Whatever it raises ends the attempt. Without it the listing is not pinned anew in the middle of an
-        attempt that has looked at rows, or written some, since it came here: then the next attempt does that
+        attempt that has looked at rows, or written some, since it came here: then the next attempt does that, as it
+        does in auto mode (``recovery_points``)
     :raises ConfigurationError: *df* reads no files, or more than one source
     :raises Fenced: a newer attempt owns the job
 

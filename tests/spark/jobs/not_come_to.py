@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -15,11 +16,11 @@ target, begun = sys.argv[1], Path(sys.argv[2])
 take, heard = NativeWrite._take, list[WrittenPartition]()
 
 
-def take_one(write: NativeWrite, written: WrittenPartition) -> None:
-    heard.append(written)
-    if len(heard) == 1:
-        take(write, written)
-    elif len(heard) == 4:
+def take_one(write: NativeWrite, written: Sequence[WrittenPartition]) -> None:
+    if not heard:
+        take(write, written[:1])
+    heard.extend(written)
+    if len(heard) == 4:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
