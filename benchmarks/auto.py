@@ -26,6 +26,7 @@ from typing import Any
 from pyarrow.dataset import dataset
 
 from airflow_provider.core.job import JobId
+from airflow_provider.core.options import StorageOptions
 from airflow_provider.core.report import JobReport, build_report
 from airflow_provider.storage.files import file_uri
 from airflow_provider.storage.inspection import inspect_job
@@ -54,11 +55,13 @@ class Run:
     :ivar wall: seconds from the start of its process to its end
     :ivar cpu: CPU seconds of all its processes, its start among them; up to a second before its end
     :ivar outputs: seconds inside the application for each output, from its first line to its last file; empty if killed
+    :ivar report: of the job so far; ``None`` without recovery
     """
 
     wall: float
     cpu: float
     outputs: Mapping[str, float] = field(default_factory=dict)
+    report: JobReport | None = None
 
     @property
     def inside(self) -> float:
@@ -102,11 +105,17 @@ class Retry:
 
 @dataclass
 class Job:
-    """A script over TPC-H's tables that says in ``seconds.json`` how long each output took."""
+    """A script over TPC-H's tables that says in ``seconds.json`` how long each output took.
+
+    :ivar store: where its event stores are; by default beside what it writes
+    :ivar storage: how to reach them
+    """
 
     suite: QuerySuite
     script: Path
     folder: Path
+    store: str = ""
+    storage: StorageOptions = field(default_factory=StorageOptions)
 
     def pair(self, number: int, *outputs: str) -> Pair:
         """Run the job in both ways, the first time beginning with recovery; the rows are compared."""
@@ -129,8 +138,16 @@ class Job:
         """
         folder.mkdir(exist_ok=True, parents=True)
         job = [str(self.script), str(self.suite.folder), str(folder / "out"), *outputs]
-        runner = ["-m", "airflow_provider.cli", "run", "--event-store", file_uri(folder / "store"), "--job-id", JOB]
+        store = f"{self.store}/{folder.parent.name}/{folder.name}" if self.store else file_uri(folder / "store")
+        runner = ["-m", "airflow_provider.cli", "run", "--event-store", store, "--job-id", JOB]
         options = ["--keep-partitions", "--recovery-points", "auto"]
+        if self.storage.endpoint_url:
+            options += [
+                "--endpoint-url",
+                self.storage.endpoint_url,
+                "--addressing-style",
+                self.storage.addressing_style,
+            ]
         command = [sys.executable, *([*runner, *options] if recorded else []), *job]
         log = folder / "log"
         began = time.monotonic()
@@ -156,7 +173,8 @@ class Job:
             raise SystemExit(f"{self.script.stem} ended with {process.returncode}:\n{log.read_text()[-5000:]}")
         shutil.rmtree(folder / "spark-local", ignore_errors=True)
         seconds = json.loads((folder / "out" / "seconds.json").read_text()) if process.returncode == 0 else {}
-        return Run(round(wall, 3), round(cpu, 1), {str(name): float(taken) for name, taken in seconds.items()})
+        taken_by = {str(name): float(taken) for name, taken in seconds.items()}
+        return Run(round(wall, 3), round(cpu, 1), taken_by, self._report(store) if recorded else None)
 
     def retry(self, output: str, expected: Path) -> Retry | None:
         """Run one output, kill it on its way, and run it again; ``None`` if it was through before the kill thrice."""
@@ -171,7 +189,8 @@ class Job:
                 continue
             again = self.run(own, output, recorded=True)
             self.check(expected, own, output)
-            retry = Retry(output, round(after, 3), full, again.inside, _report(own).partitions_reused)
+            reused = again.report.partitions_reused if again.report else 0
+            retry = Retry(output, round(after, 3), full, again.inside, reused)
             shutil.rmtree(folder)
             return retry
         return None
@@ -186,6 +205,9 @@ class Job:
         problems = differences(expected, got, SAME_ENGINE)
         if problems:
             raise SystemExit(f"The rows of {name} differ: {problems}")
+
+    def _report(self, store: str) -> JobReport:
+        return build_report(JOB, inspect_job(open_store(store, self.storage), JobId.parse(JOB)))
 
 
 def compare(
@@ -321,10 +343,6 @@ def _wait(process: subprocess.Popen[bytes], seconds: float | None) -> float:
         with suppress(subprocess.TimeoutExpired):
             process.wait(1.0 if seconds is None else min(1.0, max(0.0, began + seconds - time.monotonic())))
     return cpu
-
-
-def _report(folder: Path) -> JobReport:
-    return build_report(JOB, inspect_job(open_store(file_uri(folder / "store")), JobId.parse(JOB)))
 
 
 def _told(pair: Pair) -> str:
