@@ -20,6 +20,7 @@ from tests.differential.differential import Differential, moments
 from tests.differential.fixed import fixed_cases
 from tests.differential.walk import walk
 from tests.support.quick_jvm import write_archive
+from tests.support.sparks import OWN, spark_python
 
 
 def main() -> int:
@@ -34,13 +35,15 @@ def main() -> int:
     )
     parser.add_argument("--fixed", action="store_true", help="the fixed cases in the place of generated ones")
     parser.add_argument("--only", type=int, nargs="*", help="numbers of the scripts to run, of those of this seed")
+    parser.add_argument("--spark", default=OWN, help="version, of those in .tools/sparks (default: %(default)s)")
     parser.add_argument("--folder", type=Path, help="kept; default: a temporary one, kept if something is found")
     parser.add_argument("--keep", action="store_true", help="keep the files of all scripts")
     parsed = parser.parse_args()
     write_archive()
     folder = (parsed.folder or Path(tempfile.mkdtemp(prefix="differential-"))).absolute()
     folder.mkdir(parents=True, exist_ok=True)
-    runs = Differential(folder, make_data(folder / "data"), parsed.seed, _say, parsed.keep)
+    python = spark_python(parsed.spark)
+    runs = Differential(folder, make_data(folder / "data"), parsed.seed, _say, parsed.keep, python)
     began = time.monotonic()
     fixed = of_cases(fixed_cases()) if parsed.fixed else None
     if parsed.plain_only:

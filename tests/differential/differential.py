@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -84,6 +85,7 @@ class Differential:
 
     :param say: is called with a line for each step
     :param keep: leave the folders of bundles in which nothing was found, too
+    :param python: that has the version of Spark to run
     """
 
     folder: Path
@@ -91,6 +93,7 @@ class Differential:
     seed: int
     say: Callable[[str], None] = lambda _: None
     keep: bool = False
+    python: str = sys.executable
     outcome: Outcome = field(default_factory=Outcome)
 
     def plain_twice(self, bundle: Bundle) -> None:
@@ -198,7 +201,7 @@ class Differential:
         return home
 
     def _folder(self, home: Path, name: str) -> Folder:
-        return Folder(home / name, home / "script.py", self.data)
+        return Folder(home / name, home / "script.py", self.data, self.python)
 
     def _end(self, bundle: Bundle, home: Path) -> None:
         self.outcome.cases += len(bundle.cases)
