@@ -17,7 +17,7 @@ from pathlib import Path
 from tests.differential.bundle import bundles, of_cases
 from tests.differential.data import make_data
 from tests.differential.differential import Differential, moments
-from tests.differential.fixed import fixed_cases
+from tests.differential.fixed import BY_HAND, fixed_cases
 from tests.differential.walk import walk
 from tests.support.quick_jvm import write_archive
 from tests.support.sparks import OWN, spark_python
@@ -34,6 +34,7 @@ def main() -> int:
         "--plain-only", action="store_true", help="plain Spark against plain Spark, also on 1 and 3 cores"
     )
     parser.add_argument("--fixed", action="store_true", help="the fixed cases in the place of generated ones")
+    parser.add_argument("--by-hand", action="store_true", help="cases written by hand, killed at each of their moments")
     parser.add_argument("--only", type=int, nargs="*", help="numbers of the scripts to run, of those of this seed")
     parser.add_argument("--spark", default=OWN, help="version, of those in .tools/sparks (default: %(default)s)")
     parser.add_argument("--folder", type=Path, help="kept; default: a temporary one, kept if something is found")
@@ -46,13 +47,15 @@ def main() -> int:
     runs = Differential(folder, make_data(folder / "data"), parsed.seed, _say, parsed.keep, python)
     began = time.monotonic()
     fixed = of_cases(fixed_cases()) if parsed.fixed else None
+    if parsed.by_hand:
+        fixed = of_cases(fixed_cases(BY_HAND), size=parsed.size)
     if parsed.plain_only:
         for bundle in fixed or bundles(parsed.seed, parsed.cases, parsed.size):
             if not parsed.only or bundle.number in parsed.only:
                 runs.plain_twice(bundle)
     elif fixed:
         for bundle in fixed:
-            runs.compare(bundle, stops=moments(bundle)[: parsed.killed])
+            runs.compare(bundle, stops=moments(bundle)[: None if parsed.by_hand else parsed.killed])
     else:
         walk(runs, parsed.cases, parsed.killed, parsed.size, parsed.only)
     _summary(runs, time.monotonic() - began, folder)

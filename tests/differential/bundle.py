@@ -89,12 +89,16 @@ def bundles(seed: int, cases: int, size: int) -> list[Bundle]:
     return made
 
 
-def of_cases(cases: Iterable[Case], settings: dict[str, str] | None = None) -> list[Bundle]:
-    """Return scripts of given cases, one for each kind that they need."""
+def of_cases(cases: Iterable[Case], size: int = 100) -> list[Bundle]:
+    """Return scripts of given cases, for each kind that they need.
+
+    :param size: most cases of one script
+    """
     kinds: dict[str, list[Case]] = {}
     for case in cases:
         kinds.setdefault(case.kind, []).append(case)
-    return [Bundle(number, tuple(kinds[kind]), settings or {}, kind) for number, kind in enumerate(kinds)]
+    parts = [(kind, part) for kind, of_kind in kinds.items() for part in _parts(of_kind, size)]
+    return [Bundle(number, tuple(part), {}, kind) for number, (kind, part) in enumerate(parts)]
 
 
 def _parts(cases: Sequence[Case], size: int) -> list[Sequence[Case]]:

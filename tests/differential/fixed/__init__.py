@@ -7,6 +7,9 @@ from pathlib import Path
 
 from tests.differential.case import SHARED, Case
 
+BY_HAND = Path(__file__).parents[1] / "by_hand"
+"""Cases for the long form."""
+
 
 def fixed_cases(folder: Path = Path(__file__).parent) -> list[Case]:
     """Read the cases, by name."""
