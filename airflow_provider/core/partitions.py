@@ -94,11 +94,19 @@ class StoredPartition:
         """Size of the object :attr:`content_key`; 0 where only the key is known."""
         if self.suffix == WRITTEN:
             return self.blocks
+        return self.object_bytes
+
+    @property
+    def object_bytes(self) -> int:
+        """Size of the object :attr:`key`, without :attr:`blocks`; 0 where only the key is known."""
         return self.bytes - self.blocks if self.bytes else 0
 
     @classmethod
     def from_key(cls, key: str, size: int) -> StoredPartition | None:
-        """Read a key that :attr:`key` wrote; ``None`` for anything else, which is then nobody's partition."""
+        """Read a key that :attr:`key` wrote; ``None`` for anything else, which is then nobody's partition.
+
+        :param size: :attr:`object_bytes`
+        """
         match = _KEY.fullmatch(key)
         if match is None:
             return None

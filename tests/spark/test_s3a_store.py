@@ -62,6 +62,7 @@ def test_a_damaged_file_is_computed_again(driver: S3Driver, orders: Path) -> Non
     assert second.tasks["checkpoint totals"] == 1
     assert "checkpoint 'graded' failed" in second.log
     assert "Restarting 'totals', 'graded'" in second.log
+    assert "lost:" not in second.log
     assert result(driver.folder / "out") == expected(orders)
 
 

@@ -415,5 +415,5 @@ def _store_here(place: StoreLocation, dirs: LocalDirs, wanted: Sequence[_Work], 
         if partition is None:
             done.append((named.index, "", 0, took))
         else:
-            done.append((named.index, partition.key, partition.bytes - partition.blocks, took))
+            done.append((named.index, partition.key, partition.object_bytes, took))
     return done

@@ -92,19 +92,20 @@ class _Collector:
 
     def stored_now(self, partition: StoredPartition, seconds: float, again: bool) -> None:
         """A partition is stored that Spark's own writer has written."""
-        self.take(partition.key, partition.bytes, "", seconds, again=again)
+        self._take(partition, seconds, 0.0, again)
 
     def take(
         self, key: str, size: int, error: str, seconds: float = 0.0, storing: float = 0.0, again: bool = False
     ) -> None:
+        """A task says that it has stored an object, or why it has not."""
         if error:
             self.fail(error)
-            return
-        partition = StoredPartition.from_key(key, size)
-        if partition is None:
-            return
+        elif (partition := StoredPartition.from_key(key, size)) is not None:
+            self._take(partition, seconds, storing, again)
+
+    def _take(self, partition: StoredPartition, seconds: float, storing: float, again: bool) -> None:
         if partition.index in self.stored:
-            if self.stored[partition.index].key != key:
+            if self.stored[partition.index].key != partition.key:
                 self.master.partition_replaced(partition)
             return
         try:

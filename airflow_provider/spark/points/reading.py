@@ -49,7 +49,7 @@ def _read(context: RecoveryContext, point: RecoveryPoint, stored: dict[int, Stor
     read = partition_reader(
         location(context),
         tuple(partition.key for partition in partitions),
-        tuple(partition.bytes for partition in partitions),
+        tuple(partition.object_bytes for partition in partitions),
     )
     layouts = {partition.layout for partition in partitions}
     read.__name__ = f"{READER}{point.vertex}_{'_'.join(sorted(layouts))}_{len(partitions)}"
