@@ -30,19 +30,28 @@ BUCKET = "benchmark"
 
 def compare(data: Path, rounds: int) -> dict[str, Any]:
     """Run the comparison in a Python with Spark 3.5 and return medians, ratios and all single figures."""
+    from tests.spark.s3_driver import s3a_settings
     from tests.support.jars import SPARK
     from tests.support.sparks import ROOT, spark_python
 
     with s3_gateway(memory_gib=8) as server:
         server.create_bucket(BUCKET)
-        command = [spark_python(SPARK), "-m", __name__, str(data), str(rounds), server.endpoint]
-        environment = {**os.environ, **server.environment, "PYTHONPATH": str(ROOT)}
+        settings = s3a_settings(server)
+        jars = settings["spark.driver.extraClassPath"]
+        hadoop = json.dumps({name: text for name, text in settings.items() if name.startswith("spark.hadoop")})
+        command = [spark_python(SPARK), "-m", __name__, str(data), str(rounds), server.endpoint, hadoop]
+        environment = {
+            **os.environ,
+            **server.environment,
+            "PYTHONPATH": str(ROOT),
+            "PYSPARK_SUBMIT_ARGS": f"--driver-class-path {jars} --driver-memory 3g pyspark-shell",
+        }
         done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
     result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return result
 
 
-def _run(data: Path, rounds: int, endpoint: str) -> dict[str, Any]:
+def _run(data: Path, rounds: int, endpoint: str, hadoop: dict[str, str]) -> dict[str, Any]:
     server = S3Server(endpoint, os.environ["AWS_ACCESS_KEY_ID"], os.environ["AWS_SECRET_ACCESS_KEY"])
     client: Any = server.session().client("s3", endpoint_url=endpoint)
 
@@ -55,7 +64,7 @@ def _run(data: Path, rounds: int, endpoint: str) -> dict[str, Any]:
             client.delete_object(Bucket=BUCKET, Key=entry["Key"])
 
     with tempfile.TemporaryDirectory(prefix="benchmark-") as folder:
-        spark = _session(server, Path(folder))
+        spark = _session(hadoop, Path(folder))
         ways = Ways(spark, Path(folder))
         native = ways.recovery(f"s3://{BUCKET}/store", StorageOptions(endpoint_url=endpoint, addressing_style="path"))
 
@@ -76,18 +85,13 @@ def _run(data: Path, rounds: int, endpoint: str) -> dict[str, Any]:
     return summary(costs, rounds)
 
 
-def _session(server: S3Server, folder: Path) -> Any:
+def _session(hadoop: dict[str, str], folder: Path) -> Any:
     from pyspark.sql import SparkSession
 
-    from tests.spark.s3_driver import s3a_settings
-
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    jars = s3a_settings(server).pop("spark.driver.extraClassPath")
-    os.environ["PYSPARK_SUBMIT_ARGS"] = f"--driver-class-path {jars} --driver-memory 3g pyspark-shell"
     builder = SparkSession.builder.master(f"local[{len(os.sched_getaffinity(0))}]")
-    settings = {name: text for name, text in s3a_settings(server).items() if name.startswith("spark.hadoop")}
     for name, text in {
-        **settings,
+        **hadoop,
         "spark.ui.enabled": "false",
         "spark.local.dir": str(folder / "spark-local"),
         "spark.ui.showConsoleProgress": "false",
@@ -100,4 +104,4 @@ def _session(server: S3Server, folder: Path) -> Any:
 
 
 if __name__ == "__main__":
-    print(json.dumps(_run(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3])))
+    print(json.dumps(_run(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3], json.loads(sys.argv[4]))))
