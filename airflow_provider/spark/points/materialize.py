@@ -90,10 +90,6 @@ class _Collector:
             self.error = one_line(error) if isinstance(error, Exception) else error
             self.on_error()
 
-    def stored_now(self, partition: StoredPartition, seconds: float, again: bool) -> None:
-        """A partition is stored that Spark's own writer has written."""
-        self._take(partition, seconds, 0.0, again)
-
     def take(
         self, key: str, size: int, error: str, seconds: float = 0.0, storing: float = 0.0, again: bool = False
     ) -> None:
@@ -101,9 +97,10 @@ class _Collector:
         if error:
             self.fail(error)
         elif (partition := StoredPartition.from_key(key, size)) is not None:
-            self._take(partition, seconds, storing, again)
+            self.stored_now(partition, seconds, again, storing)
 
-    def _take(self, partition: StoredPartition, seconds: float, storing: float, again: bool) -> None:
+    def stored_now(self, partition: StoredPartition, seconds: float, again: bool, storing: float = 0.0) -> None:
+        """A partition is stored, by a task or by Spark's own writer."""
         if partition.index in self.stored:
             if self.stored[partition.index].key != partition.key:
                 self.master.partition_replaced(partition)
