@@ -65,6 +65,10 @@ osd objectstore = memstore
 memstore device bytes = {memory}
 [client.rgw.0]
 rgw data = {directory}/rgw
+# What is deleted or written over goes at once: a benchmark's objects would fill the memory.
+rgw gc obj min wait = 2
+rgw gc processor period = 2
+rgw gc processor max time = 60
 rgw frontends = beast endpoint=127.0.0.1:{port} tcp_nodelay=1
 """
 
