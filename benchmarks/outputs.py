@@ -11,7 +11,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,11 +30,11 @@ MORE_THAN_LEFT = 0.1
 MIB = 2**20
 
 
-def compare(scale: float, rounds: int, kills: Sequence[float] = KILLED_AT) -> dict[str, Any]:
-    """Run the comparison.
+def undisturbed(scale: float, rounds: int) -> dict[str, Any]:
+    """Run the job to its end by plain Spark and with recovery, in turn, the event store on files and on S3.
 
     :param scale: TPC-H's scale factor
-    :param rounds: of each figure
+    :param rounds: pairs with each event store
     :return: medians with their goals, and all single figures
     """
     with tempfile.TemporaryDirectory(prefix="benchmark-") as name, local_s3() as (gateway, server):
@@ -46,30 +46,54 @@ def compare(scale: float, rounds: int, kills: Sequence[float] = KILLED_AT) -> di
             "files": Job(suite, NIGHTLY, folder / "files"),
             "S3": Job(suite, NIGHTLY, folder / "s3", f"s3://{server.create_bucket('benchmark')}", storage),
         }
-        cases: dict[str, Any] = {}
-        singles: dict[str, list[dict[str, float]]] = {}
-        for store, job in jobs.items():
-            pairs = [job.pair(number) for number in range(rounds)]
-            singles[f"undisturbed, event store on {store}"] = found = [_undisturbed(pair) for pair in pairs]
-            cases[f"undisturbed, event store on {store}"] = summary(found, {"overhead": OVERHEAD[store]})
-        job = jobs["files"]
-        for number in range(rounds):
-            for share in kills:
-                case = f"killed at {share:.0%}, event store on files"
-                singles.setdefault(case, []).append(_killed(job, share, folder / f"killed-{number}"))
-        for share in kills:
-            case = f"killed at {share:.0%}, event store on files"
-            goals = {"retry_ratio": round(1 - share + MORE_THAN_LEFT, 2)}
-            cases[case] = summary(singles[case], goals)
+        found = {
+            f"undisturbed, event store on {store}": (
+                [_overhead(job.pair(number)) for number in range(rounds)],
+                {"overhead": OVERHEAD[store]},
+            )
+            for store, job in jobs.items()
+        }
+    return _result(f"{_title(scale)}; S3 is {gateway}", rounds, found)
+
+
+def killed(scale: float, rounds: int, shares: Sequence[float] = KILLED_AT) -> dict[str, Any]:
+    """Kill the job on its way and run it again, the event store on files.
+
+    :param scale: TPC-H's scale factor
+    :param rounds: kills at each share of a full run's time
+    :return: medians with their goals, and all single figures
+    """
+    with tempfile.TemporaryDirectory(prefix="benchmark-") as name:
+        folder = Path(name)
+        job = Job(query_suite("tpch", scale, folder / "data", parts=8), NIGHTLY, folder / "files")
+        expected = folder / "plain"
+        job.run(expected, recorded=False)
+        found = {
+            f"killed at {share:.0%}": (
+                [_retry(job, share, expected, folder / f"killed-{number}") for number in range(rounds)],
+                {"retry_ratio": round(1 - share + MORE_THAN_LEFT, 2)},
+            )
+            for share in shares
+        }
+    return _result(f"{_title(scale)}; event store on files", rounds, found)
+
+
+def _title(scale: float) -> str:
+    return f"The nightly job over TPC-H scale {scale:g}, four outputs"
+
+
+def _result(
+    title: str, rounds: int, found: Mapping[str, tuple[list[dict[str, float]], dict[str, float]]]
+) -> dict[str, Any]:
     return {
-        "title": f"The nightly job over TPC-H scale {scale:g}, four outputs; S3 is {gateway}",
+        "title": title,
         "rounds": rounds,
-        "cases": cases,
-        "all_rounds": singles,
+        "cases": {case: summary(singles, goals) for case, (singles, goals) in found.items()},
+        "all_rounds": {case: singles for case, (singles, _) in found.items()},
     }
 
 
-def _undisturbed(pair: Pair) -> dict[str, float]:
+def _overhead(pair: Pair) -> dict[str, float]:
     report = pair.auto.report
     assert report is not None
     return {
@@ -82,7 +106,7 @@ def _undisturbed(pair: Pair) -> dict[str, float]:
     }
 
 
-def _killed(job: Job, share: float, folder: Path) -> dict[str, float]:
+def _retry(job: Job, share: float, expected: Path, folder: Path) -> dict[str, float]:
     """Kill the job when a share of a full run's time has passed, and run it again.
 
     :raises SystemExit: it was through before the kill, thrice
@@ -96,7 +120,7 @@ def _killed(job: Job, share: float, folder: Path) -> dict[str, float]:
             continue
         again = job.run(own, recorded=True)
         for output in again.outputs:
-            job.check(job.folder / "plain-0", own, output)
+            job.check(expected, own, output)
         shutil.rmtree(folder)
         print(f"  killed at {share:.0%}: retry / full {again.inside / full:.2f}", file=sys.stderr, flush=True)
         return {"full_seconds": full, "retry_seconds": again.inside, "retry_ratio": again.inside / full}
