@@ -45,7 +45,7 @@ FINISHED_TASKS = (
                 "a vertex is computed at each attempt",
                 (
                     Edit(
-                        "job/job_master.py",
+                        "job/recorded_vertices.py",
                         "        return self._survivors.of(self.graph, identity, layout, parallelism, deterministic)",
                         "        return {}",
                     ),

@@ -48,7 +48,7 @@ JOB_RECOVERY = (
                 "the event is not written",
                 (
                     Edit(
-                        "job/job_master.py",
+                        "job/recorded_vertices.py",
                         "self._record.add(finished_event(partition, self.epoch, time.time()))",
                         "pass",
                     ),
@@ -130,13 +130,13 @@ JOB_RECOVERY = (
         5,
         "`cutBlock` when a job vertex is finished",
         "the block is sealed and the store has confirmed it before the vertex counts as finished",
-        ("job/job_master.py vertex_finished",),
+        ("job/recorded_vertices.py vertex_finished",),
         (
             Switch(
                 "a vertex is finished as soon as that is said",
                 (
                     Edit(
-                        "job/job_master.py",
+                        "job/recorded_vertices.py",
                         "        confirmed = self._record.flush(self.request.options.ownership_timeout)\n"
                         "        fault_point(AFTER_VERTEX_FINISHED)",
                         "        confirmed = True\n        fault_point(AFTER_VERTEX_FINISHED)",

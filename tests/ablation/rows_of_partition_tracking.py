@@ -50,7 +50,7 @@ PARTITION_TRACKING = (
         "a partition that comes after the attempt's success is deleted; after its failure it is kept for the next one; a "
         "fenced attempt leaves it to the owner. What comes from an execution that was cancelled goes when its successor is "
         "stored",
-        ("core/partition_tracker.py", "job/job_master.py partition_finished"),
+        ("core/partition_tracker.py", "job/recorded_vertices.py partition_finished"),
         (
             Switch(
                 "an attempt is active for ever",
@@ -110,7 +110,7 @@ PARTITION_TRACKING = (
                 "nothing goes while the job runs",
                 (
                     Edit(
-                        "job/job_master.py",
+                        "job/recorded_vertices.py",
                         "return [] if self.request.keep_partitions else needed_no_more(self.graph)",
                         "return []",
                     ),
@@ -152,7 +152,7 @@ PARTITION_TRACKING = (
                 "a kept shuffle stays until the job ends",
                 (
                     Edit(
-                        "job/job_master.py",
+                        "job/recorded_vertices.py",
                         "found = [] if self.request.keep_partitions else shuffles_of_written_outputs(self.graph)",
                         "found = list[str]()",
                     ),
