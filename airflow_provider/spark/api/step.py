@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow_provider.core.errors import ConfigurationError, CorruptObject, ObjectNotFound, StoreError
 from airflow_provider.core.plain_json import json_of
+from airflow_provider.core.task_time import STEP
 from airflow_provider.spark.context import recording, require_name
 from airflow_provider.storage.private_files import temporary_folder
 
@@ -75,7 +76,7 @@ class _Step:
         master = self._context.master
         self._context.application.looks += 1
         identity, opaque = step_identity(self._context, fn, args, self._version)
-        self._name = self._context.unique_name(f"step/{self._name}", identity)
+        self._name = self._context.unique_name(f"{STEP}{self._name}", identity)
         known = master.coordinator(self._name)
         if known is not None and not opaque and known.get("identity") == identity:
             try:
