@@ -16,7 +16,7 @@ from airflow_provider.core.classify import Need, classify
 from airflow_provider.core.events import SHUFFLE
 from airflow_provider.core.graph import ExecutionGraph, JobState, Vertex
 from airflow_provider.core.quantities import seconds_text
-from airflow_provider.core.task_time import ANY, STEP, TaskTime, Use, recorded, together
+from airflow_provider.core.task_time import AGAIN, ANY, STEP, TaskTime, Use, recorded, together
 from airflow_provider.core.unfinished_write import is_written
 
 SUPERSEDED = "another recovery point of its name has taken its place"
@@ -161,7 +161,11 @@ def _whole(graph: ExecutionGraph, uses: Iterable[Use], because: Mapping[str, str
     whole = {
         name for name, vertex in graph.vertices.items() if vertex.released or (vertex.complete and name not in because)
     }
-    whole |= {name for name, state in graph.coordinators.items() if name.startswith(STEP) or is_written(state)}
+    whole |= {
+        name
+        for name, state in graph.coordinators.items()
+        if is_written(state) or (name.startswith(STEP) and AGAIN not in state)
+    }
     computing, before = [use for use in uses if use.computes], -1
     while before < len(whole):
         before = len(whole)

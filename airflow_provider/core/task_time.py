@@ -16,6 +16,8 @@ TASK_TIME = "task-time"
 
 STEP = "step/"
 """With what the coordinators of ``step`` begin."""
+AGAIN = "again"
+"""What is remembered of a step under this name says why a retry runs it again."""
 ANY = ""
 """In the place of a name: what each attempt runs again."""
 

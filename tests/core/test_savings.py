@@ -179,10 +179,11 @@ def test_a_committed_output_keeps_all_that_it_alone_has_needed() -> None:
 
 
 def test_a_step_that_has_ended_is_kept() -> None:
-    """Its result is in the store."""
+    """Its result is in the store; not one that a retry runs again, because it may be another one then."""
     history = [start(1), spent(1, {Use(ANY, ("step/train",)): 9.0})]
     assert work(history) == {"step/train": Work(9.0, 0.0)}
     assert work([*history, remembered("step/train", result=1)]) == {"step/train": Work(9.0, 9.0)}
+    assert work([*history, remembered("step/train", result=1, again="r")]) == {"step/train": Work(9.0, 0.0)}
 
 
 def test_what_was_released_is_kept() -> None:
