@@ -85,7 +85,7 @@ function figures(answer) {
   $("saved-figure").textContent = duration(view.task_seconds_saved);
   $("saved-text").textContent = `${duration(view.task_seconds)} computed by attempt ${view.attempt}`;
   const [retry, what] = savings(answer);
-  $("retry-title").textContent = view.retry.work ? "A retry now would keep" : "A retry would save now";
+  $("retry-title").textContent = view.retry.work ? "A retry would keep" : "A retry would save";
   $("retry-figure").textContent = retry;
   $("retry-text").textContent = what;
   const newest = view.attempts[view.attempts.length - 1];
@@ -113,10 +113,9 @@ function savings(answer) {
   if (state === "FINISHED") return ["–", "the job has finished, so there is nothing to retry"];
   if (answer.discard) return ["nothing", "what is stored was discarded"];
   if (retry.nothing_because) return ["nothing", `because ${retry.nothing_because}`];
-  const reused = `${count(retry.reusable)} of ${many(retry.partitions, unit).replace("output and", "outputs and")} (${size(retry.bytes)}) would be reused`;
-  if (retry.work) return [`${percent(retry.work)} %`, `of the work so far: ${keeps(retry.work)} of task time${retry.partitions ? ` · ${reused}` : ""}`];
+  if (retry.work) return [`${percent(retry.work)} %`, `of the work so far: ${keeps(retry.work)} of task time`];
   if (!retry.reusable) return ["nothing", "nothing that it could reuse is stored"];
-  return [duration(retry.task_seconds), `of task time: ${reused}`];
+  return [duration(retry.task_seconds), `of task time: ${count(retry.reusable)} of ${many(retry.partitions, unit).replace("output and", "outputs and")} (${size(retry.bytes)}) would be reused`];
 }
 
 const percent = (work) => Math.floor((100 * work.kept) / work.spent);
