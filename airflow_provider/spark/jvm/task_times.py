@@ -30,10 +30,15 @@ def purpose_property(name: str) -> dict[str, str]:
 class TaskTimes:
     """The tasks of one application, from now on.
 
-    :raises Exception: this version of Spark has other classes than expected
+    :raises Exception: this Spark has other classes than expected, or does not tell what the jobs of a thread are for
     """
 
     def __init__(self, spark: Any) -> None:
+        from py4j.clientserver import ClientServer
+
+        in_pairs = isinstance(spark.sparkContext._gateway, ClientServer)
+        if not in_pairs:
+            raise LookupError("threads of Python and of Java do not go in pairs")
         self._java = compiled(spark, "TaskTimes", lambda: f"{PURPOSE} {_OURS}")
         self._java.attach(spark._jsc.sc())
 
