@@ -8,11 +8,15 @@ import time
 from airflow_provider.core import events as ev
 from airflow_provider.core.graph import ExecutionGraph, JobState
 from airflow_provider.core.narration import sentence
+from airflow_provider.core.savings import not_reusable, retry_savings, savings_text, work_so_far
+from airflow_provider.core.task_time import TASK_TIME
 from airflow_provider.storage.event_log import JobEventLog
 from airflow_provider.storage.follower import JobFollower
 
 _PAUSE = 5.0
 """Least seconds between two lines that count partitions."""
+_SHARE_PAUSE = 300.0
+"""Least seconds between two lines that say which share of the work a retry would keep."""
 
 
 class Progress:
@@ -28,6 +32,7 @@ class Progress:
         self._log = log
         self._first = after + 1
         self._counted_at = 0.0
+        self._share_at = time.monotonic()
 
     def read(self) -> None:
         """Take what has been written since the last time.
@@ -53,6 +58,8 @@ class Progress:
             self._ended.add(event.vertex)
         if isinstance(event, ev.PartitionFinished):
             self._count(event)
+        elif isinstance(event, ev.CoordinatorSnapshot) and event.coordinator == TASK_TIME:
+            self._tell_share()
         elif (told := sentence(event, self._name)) is not None:
             self._log.log(told[0], "%s", told[1])
 
@@ -70,6 +77,16 @@ class Progress:
         self._counted_at = time.monotonic()
         done, all_of_them = len(vertex.partitions), vertex.initialized.parallelism
         self._log.info("recovery point %r: %d of %d partitions stored", vertex.initialized.name, done, all_of_them)
+
+    def _tell_share(self) -> None:
+        graph = self._follower.graph
+        if time.monotonic() - self._share_at < _SHARE_PAUSE or graph.newest is None:
+            return
+        self._share_at = time.monotonic()
+        because = not_reusable(graph)
+        retry = retry_savings(graph, because, work_so_far(graph, because))
+        if retry.work is not None:
+            self._log.info("%s", savings_text(retry, graph.newest.state))
 
     def _name(self, identity: str) -> str:
         vertex = self._follower.graph.vertices.get(identity)

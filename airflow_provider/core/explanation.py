@@ -13,7 +13,15 @@ from airflow_provider.core.events import SHUFFLE
 from airflow_provider.core.graph import Attempt, ExecutionGraph, Vertex
 from airflow_provider.core.partition_record import PartitionRecord
 from airflow_provider.core.report import LOST, SkippedReport, skipped
-from airflow_provider.core.savings import RetrySavings, not_reusable, retry_savings, reusable
+from airflow_provider.core.savings import (
+    NO_WORK,
+    RetrySavings,
+    Work,
+    not_reusable,
+    retry_savings,
+    reusable,
+    work_so_far,
+)
 
 
 @dataclass(frozen=True)
@@ -56,6 +64,7 @@ class ExplainedPoint:
     :ivar task_seconds: task time that the stored partitions took
     :ivar would_reuse: partitions that a retry would reuse now
     :ivar would_save: task time that it would save with them
+    :ivar work: task time spent for it so far, as far as that is known, and what of it a retry would keep
     :ivar notes: what else is to be said, one phrase each
     """
 
@@ -72,6 +81,7 @@ class ExplainedPoint:
     task_seconds: float
     would_reuse: int
     would_save: float
+    work: Work
     notes: list[str]
 
 
@@ -102,15 +112,16 @@ def explain_job(job: str, graph: ExecutionGraph, discarded: str = "") -> Explana
     newest = graph.newest
     epoch = newest.epoch if newest else 0
     because, hidden = not_reusable(graph, discarded), _hidden(graph, epoch)
+    work = work_so_far(graph, because, discarded)
     return Explanation(
         job=job,
         state=str(newest.state) if newest else "NONE",
         attempts=[_attempt(graph, attempt, attempt is newest) for _, attempt in sorted(graph.attempts.items())],
         points=[
-            _point(identity, vertex, epoch, because, hidden.get(identity, ""))
+            _point(identity, vertex, epoch, because, hidden.get(identity, ""), work.get(identity, NO_WORK))
             for identity, vertex in graph.vertices.items()
         ],
-        retry=retry_savings(graph, because, discarded),
+        retry=retry_savings(graph, because, work, discarded),
     )
 
 
@@ -140,7 +151,9 @@ def _plus(amount: Amount, vertex: Vertex, records: list[PartitionRecord]) -> Amo
     )
 
 
-def _point(identity: str, vertex: Vertex, epoch: int, because: Mapping[str, str], hidden: str) -> ExplainedPoint:
+def _point(
+    identity: str, vertex: Vertex, epoch: int, because: Mapping[str, str], hidden: str, work: Work
+) -> ExplainedPoint:
     told, records, reached = vertex.initialized, list(vertex.partitions.values()), epoch in vertex.reached_by
     would_reuse, would_save = reusable(identity, vertex, because)
     computed = sum(record.attempt == epoch for record in records)
@@ -158,6 +171,7 @@ def _point(identity: str, vertex: Vertex, epoch: int, because: Mapping[str, str]
         task_seconds=round(sum(record.duration for record in records), 3),
         would_reuse=would_reuse,
         would_save=round(would_save, 3),
+        work=work,
         notes=[
             *([f"computed again because {reason}" for reason in told.because] if told.epoch == epoch else []),
             *([] if reached else [f"not needed in attempt {epoch}: {hidden} was put back whole"] if hidden else []),

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from airflow_provider.core.explanation import Amount, ExplainedAttempt, ExplainedPoint, Explanation
+from airflow_provider.core.graph import JobState
 from airflow_provider.core.quantities import aligned, bytes_text, seconds_text
 from airflow_provider.core.report import skipped_texts
-from airflow_provider.core.savings import noun, savings_text
+from airflow_provider.core.savings import kept_text, noun, other_text, savings_text
 
 WIDTH = 20
 """Characters of the bar that shows a recovery point's partitions."""
 EARLIER, COMPUTED, MISSING = "=", "#", "."
-_HEADER = ("recovery point", "", "stored", "put back", "rows", "size", "task time", "retry saves")
+_HEADER = ("recovery point", "", "stored", "put back", "rows", "size", "task time")
 
 
 def format_explanation(told: Explanation) -> str:
@@ -28,12 +29,16 @@ def format_explanation(told: Explanation) -> str:
             "",
         ]
         branches = list(_branches(told.points))
-        rows = aligned([_HEADER, *(_row(prefix, point, again) for prefix, _, point, again in branches)])
+        share = told.retry.work is not None
+        header = (*_HEADER, "retry keeps" if share else "retry saves")
+        rows = aligned([header, *(_row(prefix, point, again, share) for prefix, _, point, again in branches)])
         lines.append(rows[0])
         for row, (_, below, point, again) in zip(rows[1:], branches, strict=True):
             lines.append(row)
             lines += [f"{below}  {note}" for note in ([] if again else point.notes)]
         lines.append("")
+    if told.state != JobState.FINISHED and told.retry.others:
+        lines += ["For no recovery point:", *(f"  {other_text(other)}" for other in told.retry.others), ""]
     return "\n".join([*lines, savings_text(told.retry, told.state)])
 
 
@@ -56,9 +61,13 @@ def _time(amount: Amount) -> str:
     return seconds_text(amount.task_seconds)
 
 
-def _row(prefix: str, point: ExplainedPoint, again: bool) -> tuple[str, ...]:
+def _row(prefix: str, point: ExplainedPoint, again: bool, share: bool) -> tuple[str, ...]:
+    """Return the cells of a row.
+
+    :param share: the last one says of how much task time a retry would keep how much
+    """
     if again:
-        return (f"{prefix}{point.name} (see above)", *[""] * (len(_HEADER) - 1))
+        return (f"{prefix}{point.name} (see above)", *[""] * len(_HEADER))
     return (
         f"{prefix}{point.name}",
         f"[{_bar(point)}]",
@@ -67,7 +76,7 @@ def _row(prefix: str, point: ExplainedPoint, again: bool) -> tuple[str, ...]:
         f"{point.rows:,}",
         bytes_text(point.bytes),
         seconds_text(point.task_seconds),
-        seconds_text(point.would_save) if point.would_reuse else "nothing",
+        kept_text(point.work) if share else seconds_text(point.would_save) if point.would_reuse else "nothing",
     )
 
 

@@ -18,7 +18,8 @@ from airflow_provider.core.history import JobHistory
 from airflow_provider.core.overhead import overhead_of
 from airflow_provider.core.report import LOST as LOST_ATTEMPT
 from airflow_provider.core.report import skipped
-from airflow_provider.core.savings import not_reusable, retry_savings
+from airflow_provider.core.savings import NO_WORK, Work, not_reusable, retry_savings, work_so_far
+from airflow_provider.core.task_time import STEP
 
 MOST_CELLS = 120_000
 """Cells of all grids together; a larger job shows several partitions in a cell."""
@@ -29,7 +30,7 @@ MOST_TEXT = 600
 GONE = ("SUPERSEDED", "RELEASED")
 """States of vertices that nothing asks for any more, and that are left out of sums over partitions."""
 _MOST_REASONS = 8
-_STEPS = ("step/", "streaming/")
+_STEPS = (STEP, "streaming/")
 """With what the coordinators of ``step`` and ``streaming`` begin."""
 
 
@@ -48,15 +49,16 @@ def job_view(job: str, graph: ExecutionGraph, history: JobHistory) -> dict[str, 
     running = newest is not None and not newest.state.terminal
     reached_names = {vertex.initialized.name for _, vertex in shown if epoch in vertex.reached_by}
     because = not_reusable(graph)
+    work = work_so_far(graph, because)
     vertices = [
-        _vertex(identity, vertex, epoch, size, history, because)
+        _vertex(identity, vertex, epoch, size, history, because, work.get(identity, NO_WORK))
         | {"state": _state(vertex, epoch, running, vertex.initialized.name in reached_names)}
         for identity, vertex in shown
     ]
     current = [vertex for vertex in vertices if vertex["state"] not in GONE]
     reached = [vertex for vertex in vertices if vertex["reached"]]
     attempts = sorted(graph.attempts.items())[-MOST_ATTEMPTS:]
-    retry, skips = retry_savings(graph, because), skipped(newest.skipped if newest is not None else [])
+    retry, skips = retry_savings(graph, because, work), skipped(newest.skipped if newest is not None else [])
     return {
         "job": job,
         "state": str(newest.state) if newest is not None else "NONE",
@@ -95,7 +97,7 @@ def job_view(job: str, graph: ExecutionGraph, history: JobHistory) -> dict[str, 
 
 
 def _vertex(
-    identity: str, vertex: Vertex, epoch: int, size: int, history: JobHistory, because: Mapping[str, str]
+    identity: str, vertex: Vertex, epoch: int, size: int, history: JobHistory, because: Mapping[str, str], work: Work
 ) -> dict[str, Any]:
     told = vertex.initialized
     states = partition_states(vertex, epoch, history.lost.get(identity, ()))
@@ -130,6 +132,7 @@ def _vertex(
         "task_seconds_saved": round(saved, 3),
         "would_reuse": 0 if identity in because else len(vertex.partitions),
         "would_save": 0.0 if identity in because else round(spent + saved, 3),
+        "work": asdict(work),
         "because": _cut_all(told.because if told.epoch == epoch else ()),
         "resets": [
             {"at": reset.at, "attempt": reset.epoch, "partitions": reset.partitions, "reason": _cut(reset.reason)}

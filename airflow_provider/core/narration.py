@@ -7,6 +7,8 @@ from collections.abc import Callable
 
 from airflow_provider.core import events as ev
 from airflow_provider.core.failover import ACTION
+from airflow_provider.core.overhead import OVERHEAD
+from airflow_provider.core.task_time import TASK_TIME
 
 
 def sentence(event: ev.JobEvent, name: Callable[[str], str]) -> tuple[int, str] | None:
@@ -41,6 +43,8 @@ def sentence(event: ev.JobEvent, name: Callable[[str], str]) -> tuple[int, str] 
             return logging.WARNING, f"{failed} failed: {event.error}; {answer}"
         case ev.CoordinatorSnapshot(coordinator=source, state={"reason": str(reason)}) if source.startswith("source/"):
             return logging.WARNING, f"{source}: pinned anew within the attempt: {reason}"
+        case ev.CoordinatorSnapshot(coordinator=source) if source in (OVERHEAD, TASK_TIME):
+            return None
         case ev.CoordinatorSnapshot():
             return logging.INFO, f"{event.coordinator}: kept"
         case ev.JobFinished():

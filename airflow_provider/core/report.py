@@ -12,7 +12,18 @@ from airflow_provider.core.events import VertexSkipped
 from airflow_provider.core.graph import ExecutionGraph, JobState, Vertex
 from airflow_provider.core.overhead import overhead_of, overhead_text
 from airflow_provider.core.quantities import aligned
-from airflow_provider.core.savings import RetrySavings, not_reusable, retry_savings, reusable, savings_text
+from airflow_provider.core.savings import (
+    NO_WORK,
+    RetrySavings,
+    Work,
+    kept_text,
+    not_reusable,
+    other_text,
+    retry_savings,
+    reusable,
+    savings_text,
+    work_so_far,
+)
 
 RETURNED = "function/returned"
 """Coordinator that keeps what a task function has returned: the attempt, and the value as JSON."""
@@ -39,6 +50,7 @@ class VertexReport:
     :ivar because: why the newest attempt computed what an earlier one had stored under this name, one phrase each
     :ivar would_reuse: partitions that a retry would reuse now
     :ivar would_save: task time that it would save with them
+    :ivar work: task time spent for it so far, as far as that is known, and what of it a retry would keep
     :ivar released: its partitions were deleted while the job ran, because all that reads it is committed
     """
 
@@ -60,6 +72,7 @@ class VertexReport:
     would_reuse: int = 0
     would_save: float = 0.0
     released: bool = False
+    work: Work = NO_WORK
 
 
 @dataclass(frozen=True)
@@ -138,8 +151,9 @@ def build_report(job: str, graph: ExecutionGraph) -> JobReport:
     newest = graph.newest
     epoch = newest.epoch if newest else 0
     because = not_reusable(graph)
+    work = work_so_far(graph, because)
     vertices = [
-        _vertex_report(vertex, epoch, *reusable(identity, vertex, because))
+        _vertex_report(vertex, epoch, *reusable(identity, vertex, because), work.get(identity, NO_WORK))
         for identity, vertex in graph.vertices.items()
     ]
     reached = [vertex for vertex in graph.vertices.values() if epoch in vertex.reached_by]
@@ -162,7 +176,7 @@ def build_report(job: str, graph: ExecutionGraph) -> JobReport:
         bytes_reused=sum(partition.bytes for partition in kept),
         task_seconds_saved=round(sum(partition.duration for partition in kept), 3),
         restarts=sum(attempt.abandoned for attempt in graph.attempts.values()),
-        retry=retry_savings(graph, because),
+        retry=retry_savings(graph, because, work),
         returned=_returned(graph),
         doubts=doubts(graph.coordinators),
         bytes_held=graph.held,
@@ -198,7 +212,7 @@ def _returned(graph: ExecutionGraph) -> dict[str, Any] | None:
     return {"value": kept["value"]}
 
 
-def _vertex_report(vertex: Vertex, epoch: int, would_reuse: int, would_save: float) -> VertexReport:
+def _vertex_report(vertex: Vertex, epoch: int, would_reuse: int, would_save: float, work: Work) -> VertexReport:
     reused = [p for p in vertex.partitions.values() if p.attempt < epoch]
     computed = [p for p in vertex.partitions.values() if p.attempt == epoch]
     return VertexReport(
@@ -220,6 +234,7 @@ def _vertex_report(vertex: Vertex, epoch: int, would_reuse: int, would_save: flo
         would_reuse=would_reuse,
         would_save=round(would_save, 3),
         released=vertex.released,
+        work=work,
     )
 
 
@@ -240,7 +255,11 @@ def format_report(report: JobReport) -> str:
         "task s": lambda vertex: f"{vertex.task_seconds:,.1f}",
         "storing": lambda vertex: f"{vertex.storing_seconds:,.1f}",
         "task s saved": lambda vertex: f"{vertex.task_seconds_saved:,.1f}",
-        "retry saves": lambda vertex: f"{vertex.would_save:,.1f}",
+        **(
+            {"retry keeps": lambda vertex: kept_text(vertex.work)}
+            if report.retry.work
+            else {"retry saves": lambda vertex: f"{vertex.would_save:,.1f}"}
+        ),
     }
     rows = [[cell(vertex) for cell in columns.values()] for vertex in report.vertices]
     newest = report.attempts[-1].epoch if report.attempts else 0
@@ -270,6 +289,7 @@ def format_report(report: JobReport) -> str:
         f"Reused {report.partitions_reused:,} partitions ({report.bytes_reused / 2**20:,.1f} MiB), "
         f"computed {report.partitions_computed:,}; saved {report.task_seconds_saved:,.1f} s of task time."
     )
-    if report.state != JobState.FINISHED and report.vertices:
+    if report.state != JobState.FINISHED and (report.vertices or report.retry.work):
+        lines += [f"  {other_text(other)}" for other in report.retry.others]
         lines.append(savings_text(report.retry, report.state))
     return "\n".join(lines)

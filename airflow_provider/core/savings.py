@@ -1,23 +1,57 @@
-"""What a retry would reuse if the newest attempt ended now, and the task time that it would save. Pure.
+"""What a retry would reuse if the newest attempt ended now, and which share of the work so far it would keep. Pure.
 
 A stored partition saves the task time that it took. So it does where a recovery point above it is stored whole and
-hides it: then its tasks do not run either. What hides it may save more than that, the time of tasks whose outputs
-were never stored, which nothing here counts: all savings are at least what is said.
+hides it: then its tasks do not run either. What hides it saves more than that, the time of tasks whose outputs were
+never stored, and so does an output that is committed. The share of the work counts that, too, where the driver has
+recorded what its tasks took (:mod:`airflow_provider.core.task_time`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
 from airflow_provider.core.classify import Need, classify
 from airflow_provider.core.events import SHUFFLE
 from airflow_provider.core.graph import ExecutionGraph, JobState, Vertex
 from airflow_provider.core.quantities import seconds_text
+from airflow_provider.core.task_time import AGAIN, ANY, STEP, TaskTime, Use, recorded, together
+from airflow_provider.core.unfinished_write import is_written
 
 SUPERSEDED = "another recovery point of its name has taken its place"
 RELEASED = "all that reads it is committed"
 NOT_WHOLE = "it is not deterministic, and not all of it is stored"
+_MOST_OTHERS = 20
+_EACH_ATTEMPT = "what each attempt runs again, or nothing has read yet"
+
+
+@dataclass(frozen=True)
+class Work:
+    """Work so far, in seconds of task time.
+
+    :ivar spent: by all attempts, without what attempts before the newest one have lost
+    :ivar kept: what of it a retry would not spend again
+    """
+
+    spent: float = 0.0
+    kept: float = 0.0
+
+    def __add__(self, other: Work) -> Work:
+        return Work(round(self.spent + other.spent, 3), round(self.kept + other.kept, 3))
+
+
+NO_WORK = Work()
+
+
+@dataclass(frozen=True)
+class OtherWork(Work):
+    """Work for something that is no recovery point.
+
+    :ivar title: an output, a step, or what all else is
+    """
+
+    title: str = ""
 
 
 @dataclass(frozen=True)
@@ -30,6 +64,8 @@ class RetrySavings:
     :ivar bytes: their stored bytes
     :ivar task_seconds: the task time that they took
     :ivar nothing_because: why a retry reuses nothing, whatever is stored; empty text if it does
+    :ivar work: all work so far; ``None`` if that is not known
+    :ivar others: the work that is for no recovery point, the largest first
     """
 
     partitions: int = 0
@@ -38,6 +74,8 @@ class RetrySavings:
     bytes: int = 0
     task_seconds: float = 0.0
     nothing_because: str = ""
+    work: Work | None = None
+    others: list[OtherWork] = field(default_factory=list)
 
 
 def not_reusable(graph: ExecutionGraph, discarded: str = "") -> Mapping[str, str]:
@@ -70,7 +108,88 @@ def reusable(identity: str, vertex: Vertex, because: Mapping[str, str]) -> tuple
     return len(vertex.partitions), sum(partition.duration for partition in vertex.partitions.values())
 
 
-def retry_savings(graph: ExecutionGraph, because: Mapping[str, str], discarded: str = "") -> RetrySavings:
+def work_so_far(graph: ExecutionGraph, because: Mapping[str, str], discarded: str = "") -> dict[str, Work]:
+    """Return the work so far, by what it was for: vertices, outputs and steps by their coordinators, and
+    :data:`~airflow_provider.core.task_time.ANY` for the rest. Empty if the newest attempt has not said what it spent.
+
+    Kept is what is stored, and what nothing needs any more but what is stored whole, committed or kept itself.
+
+    The parameters are those of :func:`not_reusable` and what that has said.
+    """
+    attempt, used = recorded(graph.coordinators)
+    if used is None or graph.newest is None or attempt != graph.newest.epoch:
+        return {}
+    work: dict[str, Work] = defaultdict(Work)
+    for use, done in _work(graph, used, because, discarded).items():
+        work[_name(use)] += done
+    return dict(work)
+
+
+def taken_over(graph: ExecutionGraph) -> TaskTime | None:
+    """Return what the newest attempt takes over, as it begins, of the task time that earlier ones have recorded;
+    ``None`` if the last of them did not know it.
+    """
+    attempt, used = recorded(graph.coordinators)
+    if used is None:
+        return None if attempt else {}
+    work = _work(graph, used, not_reusable(graph))
+    return {use: done.kept for use, done in work.items() if done.kept}
+
+
+def _work(graph: ExecutionGraph, used: TaskTime, because: Mapping[str, str], discarded: str = "") -> dict[Use, Work]:
+    """Return the work by its use, without that for what another recovery point has taken the place of."""
+    stored = {
+        name: sum(each.duration for each in vertex.partitions.values()) for name, vertex in graph.vertices.items()
+    }
+    # What is stored is recorded at once, what was spent only now and then.
+    spent = {
+        use: max(seconds, stored.get(use.computes, 0.0))
+        for use, seconds in together([*used.items(), *((Use(name), 0.0) for name in stored)]).items()
+        if not _superseded(use, because)
+    }
+    whole = set[str]() if _afresh(graph, discarded) else _whole(graph, spent, because)
+    return {
+        use: Work(seconds, seconds)
+        if use.computes in whole or _only_for(use, whole)
+        else Work(seconds, 0.0 if use.computes in because else stored.get(use.computes, 0.0))
+        for use, seconds in spent.items()
+    }
+
+
+def _whole(graph: ExecutionGraph, uses: Iterable[Use], because: Mapping[str, str]) -> set[str]:
+    """Return of what nothing would run again: it is stored, released, committed or kept, or only such need it."""
+    whole = {
+        name for name, vertex in graph.vertices.items() if vertex.released or (vertex.complete and name not in because)
+    }
+    whole |= {
+        name
+        for name, state in graph.coordinators.items()
+        if is_written(state) or (name.startswith(STEP) and AGAIN not in state)
+    }
+    computing, before = [use for use in uses if use.computes], -1
+    while before < len(whole):
+        before = len(whole)
+        whole.update(use.computes for use in computing if _only_for(use, whole))
+    return whole
+
+
+def _only_for(use: Use, names: set[str]) -> bool:
+    return bool(use.needed_by) and names.issuperset(use.needed_by)
+
+
+def _superseded(use: Use, because: Mapping[str, str]) -> bool:
+    names = [use.computes] if use.computes else use.needed_by
+    return bool(names) and all(because.get(name) == SUPERSEDED for name in names)
+
+
+def _name(use: Use) -> str:
+    """Return under which name it is shown: what several need is no one's own."""
+    return use.computes or (use.needed_by[0] if len(use.needed_by) == 1 else ANY)
+
+
+def retry_savings(
+    graph: ExecutionGraph, because: Mapping[str, str], work: Mapping[str, Work], discarded: str = ""
+) -> RetrySavings:
     """Return what a retry of the job would reuse now; the other parameters are those of the functions above."""
     partitions = map_outputs = found = size = 0
     seconds = 0.0
@@ -82,7 +201,31 @@ def retry_savings(graph: ExecutionGraph, because: Mapping[str, str], discarded: 
         own, saved = reusable(identity, vertex, because)
         found, seconds = found + own, seconds + saved
         size += sum(partition.bytes for partition in vertex.partitions.values()) if own else 0
-    return RetrySavings(partitions, map_outputs, found, size, round(seconds, 3), _afresh(graph, discarded))
+    all_of_it = sum(work.values(), NO_WORK)
+    return RetrySavings(
+        partitions=partitions,
+        map_outputs=map_outputs,
+        reusable=found,
+        bytes=size,
+        task_seconds=round(seconds, 3),
+        nothing_because=_afresh(graph, discarded),
+        work=all_of_it if all_of_it.spent else None,
+        others=_others(graph, work),
+    )
+
+
+def _others(graph: ExecutionGraph, work: Mapping[str, Work]) -> list[OtherWork]:
+    titles = {name: _title(graph, name) for name in work if name not in graph.vertices}
+    found = [OtherWork(work[name].spent, work[name].kept, title) for name, title in titles.items()]
+    return sorted(found, key=lambda each: -each.spent)[:_MOST_OTHERS]
+
+
+def _title(graph: ExecutionGraph, name: str) -> str:
+    if name == ANY:
+        return _EACH_ATTEMPT
+    state = graph.coordinators.get(name)
+    title = state.get("title") if isinstance(state, dict) else None
+    return f"output {title}" if title else name
 
 
 def savings_text(savings: RetrySavings, state: str) -> str:
@@ -95,14 +238,37 @@ def savings_text(savings: RetrySavings, state: str) -> str:
     if state == JobState.FINISHED:
         stored = f"{about} were stored" if savings.partitions else "nothing was kept"
         return f"The job has finished, so there is nothing to retry; when it ended, {stored}."
-    if not savings.partitions:
-        return "Nothing is kept: a retry would run the whole job."
     if savings.nothing_because:
         return f"A retry would reuse nothing, because {savings.nothing_because}."
+    if savings.work is not None:
+        stored = f"; {about} are stored" if savings.partitions else ""
+        return f"A retry now would keep {share_text(savings.work)}{stored}."
+    if not savings.partitions:
+        return "Nothing is kept: a retry would run the whole job."
     if not savings.reusable:
         return f"A retry would reuse none of {savings.partitions:,} {unit} and save nothing."
     saved = seconds_text(savings.task_seconds)
     return f"A retry would reuse {about} and save about {saved} of task time."
+
+
+def kept_text(work: Work) -> str:
+    """Return what of some work is kept, as a cell of a table: ``12 s of 40 s``."""
+    return f"{seconds_text(work.kept)} of {seconds_text(work.spent)}"
+
+
+def other_text(other: OtherWork) -> str:
+    """Return it as one line."""
+    return f"{other.title}: {kept_text(other)} of task time kept"
+
+
+def share_text(work: Work) -> str:
+    """Return it as a phrase: ``87 % of the work so far: 5 h 12 min of 6 h 00 min of task time``."""
+    return f"{percent(work)} % of the work so far: {kept_text(work)} of task time"
+
+
+def percent(work: Work) -> int:
+    """Return the share that is kept, rounded down: only what is kept whole has 100."""
+    return int(100 * work.kept / work.spent) if work.spent else 0
 
 
 def noun(map_outputs: int, partitions: int) -> str:

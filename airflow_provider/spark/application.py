@@ -49,6 +49,7 @@ class ApplicationState:
     :ivar lacks: through Arrow or not → what it lacks to store partitions, empty text for nothing
     :ivar writes_to_s3: whether what Spark writes to an event store on S3 is there; ``None`` while nobody asked
     :ivar gates: the gate before the commits of its file writes; ``None`` if there can be none; empty while nobody asked
+    :ivar shuffles: Spark's shuffle id → the vertex that it is, also where another one's map outputs are kept
     :ivar functions: tells Python functions apart
     """
 
@@ -71,6 +72,7 @@ class ApplicationState:
     lacks: dict[bool, str] = field(default_factory=dict)
     writes_to_s3: bool | None = None
     gates: list[CommitGate | None] = field(default_factory=list)
+    shuffles: dict[int, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.functions = FunctionReader(self.broadcasts)

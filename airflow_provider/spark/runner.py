@@ -178,6 +178,7 @@ def recovered(context: RecoveryContext) -> Iterator[SinksOnce]:
     from airflow_provider.spark.auto.mode import auto_mode
     from airflow_provider.spark.context import recovering
     from airflow_provider.spark.interception import intercepted
+    from airflow_provider.spark.points.counting import counted_tasks
     from airflow_provider.spark.points.releasing import releasing
     from airflow_provider.spark.points.restarted_actions import restarted_actions
     from airflow_provider.spark.sinks.fence import confirmed, confirmed_commits
@@ -192,12 +193,24 @@ def recovered(context: RecoveryContext) -> Iterator[SinksOnce]:
     commits = confirmed_commits(context)
     with (
         recovering(context),
+        counted_tasks(context) as counted,
         auto_mode(context) as auto,
         releasing(context) as readers,
         intercepted(
             *_counted(
                 master.overhead,
-                (owned, sinks.stages(), again, *auto, output.stages(), owning, commits, context.notes(), readers),
+                (
+                    owned,
+                    sinks.stages(),
+                    again,
+                    *auto,
+                    output.stages(),
+                    owning,
+                    commits,
+                    context.notes(),
+                    readers,
+                    counted,
+                ),
             )
         ),
     ):

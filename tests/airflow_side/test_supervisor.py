@@ -23,6 +23,7 @@ from airflow_provider.core.graph import ExecutionGraph
 from airflow_provider.core.job import JobId
 from airflow_provider.core.options import RecoveryOptions
 from airflow_provider.core.takeover import Attach, Decision, Resume, StartAfresh, Succeed, decide
+from airflow_provider.core.task_time import ANY, TASK_TIME, Use, state_of
 from airflow_provider.storage.cancelling import cancel_unclaimed
 from airflow_provider.storage.claims import Claim, Claims
 from airflow_provider.storage.event_store import JobEventWriter
@@ -373,6 +374,24 @@ def test_progress_tells_of_failures_and_what_is_kept(
     assert "recovery point 'v' failed: it broke; vertices restarted: 1" in caplog.text
     assert "recovery point 'v' failed: it broke; enough is enough" in caplog.text
     assert "step/train: kept" in caplog.text
+
+
+def test_progress_tells_what_a_retry_would_keep(
+    store: ObjectStore, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once in a while, when the driver has said what its tasks have taken; as a number, it is no line by itself."""
+    monkeypatch.setattr("airflow_provider.airflow.supervisor._POLL", 0.02)
+    monkeypatch.setattr("airflow_provider.airflow.progress._SHARE_PAUSE", 0.0)
+    caplog.set_level(logging.INFO)
+    used = {Use(ANY, ("step/train",)): 30.0, Use(ANY, (ANY,)): 10.0}
+    told: list[Callable[[int], ev.JobEvent]] = [
+        lambda epoch: ev.CoordinatorSnapshot(epoch=epoch, coordinator="step/train", state={}),
+        lambda epoch: ev.CoordinatorSnapshot(epoch=epoch, coordinator=TASK_TIME, state=state_of(epoch, used)),
+    ]
+    with supervisor(store).narrating(after=0):
+        attempt(store, *told, finished)
+    assert "A retry now would keep 75 % of the work so far: 30 s of 40 s of task time." in caplog.text
+    assert "task-time" not in caplog.text
 
 
 def test_progress_that_cannot_be_read_harms_nothing(

@@ -109,6 +109,7 @@ def test_the_numbers_are_the_reports(events: list[ev.JobEvent]) -> None:
     for shown, reported in zip(view["vertices"], report.vertices, strict=True):
         assert (shown["reused"], shown["computed"]) == (reported.reused, reported.computed)
         assert (shown["would_reuse"], shown["would_save"]) == (reported.would_reuse, reported.would_save)
+        assert shown["work"] == asdict(reported.work)
         assert shown["lost"] + shown["missing"] == reported.missing
 
 

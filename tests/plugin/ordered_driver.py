@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from airflow_provider.core.run_request import parse_run_arguments
+from airflow_provider.core.task_time import ANY, TASK_TIME, Use, state_of
 from airflow_provider.job.job_master import JobMaster
 from airflow_provider.storage.uris import open_store
 from tests.support.small_driver import VERTICES, run_vertices
@@ -22,6 +23,9 @@ def main() -> int:
     orders = Path(os.environ["DRIVER_ORDERS"]).read_text().split()
     log = Path(os.environ["DRIVER_ORDERS"]).with_name("computed")
     run_vertices(master, store, [name for name in VERTICES if name in orders], log)
+    if "spent" in orders:
+        used = {**{Use(name): 20.0 for name in master.graph.vertices}, Use(ANY, (ANY,)): 10.0}
+        master.note(TASK_TIME, state_of(master.epoch, used))
     if "fail" in orders:
         master.failed("ZeroDivisionError: division by zero")
         return 1

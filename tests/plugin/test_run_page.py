@@ -125,6 +125,29 @@ def test_a_run_without_jobs_says_so(site: Site, tmp_path: Path) -> None:
 
 @pytest.mark.integration
 @pytest.mark.process
+def test_a_person_sees_what_would_be_lost_now(tmp_path: Path, site: Site) -> None:
+    """The share of the work so far that a retry would keep: of all at the top, and of each recovery point; where the
+    driver does not know what was spent, the page says what a retry would save.
+    """
+    run = site.run("a b spent fail")
+    with chromium(tmp_path / "profile") as browser:
+        person = Person(browser)
+        site.log_in(browser)
+        browser.get(f"{site.url}/spark-recovery/?{urlencode(run.query())}")
+        person.wait_for("the figure", lambda: person.text("#retry-figure"))
+        figure = [person.text(f"#retry-{part}") for part in ("title", "figure", "text")]
+        assert figure == ["A retry would keep", "80 %", "of the work so far: 40 s of 50 s of task time"]
+        assert ["a retry would keep 100 %, 20 s of 20 s" in row.text for row in person.css(".vertex")] == [True, True]
+        rest = "nothing has read yet: a retry would keep 0 s of 10 s of task time"
+        assert rest in person.text("#notes")
+        assert complaints(browser) == []
+        picture(browser, "share")
+        run.again("fail")
+        person.wait_for("the next attempt", lambda: person.text("#retry-title") == "A retry would save")
+
+
+@pytest.mark.integration
+@pytest.mark.process
 def test_the_buttons_ask_first(tmp_path: Path, site: Site) -> None:
     """Escape changes nothing; a confirmed discard is said, and the job starts afresh; a release deletes."""
     run = site.run("a b fail")

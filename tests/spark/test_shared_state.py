@@ -29,6 +29,7 @@ ALLOWED = {
     "jvm/session_settings.py: sessions.clearActiveSession": OF_ONE_THREAD,
     "jvm/session_settings.py: context.setLocalProperties": OF_ONE_THREAD,
     "jvm/session_settings.py: properties.setProperty": NOBODY_ELSES,
+    "jvm/purposes.py: properties.setProperty": OF_ONE_THREAD,
     "jvm/execution.py: context.setLocalProperty": OF_ONE_THREAD,
     "jvm/execution.py: context.addJobTag": OF_ONE_THREAD,
     "jvm/execution.py: context.removeJobTag": OF_ONE_THREAD,

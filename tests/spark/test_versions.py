@@ -98,6 +98,7 @@ def test_a_killed_job_is_recovered(tmp_path: Path, orders: Path, spark: str, mod
     assert "not watched" not in second.log
     events = "".join(file.read_text() for file in (tmp_path / "store").rglob("*.jsonl"))
     assert '"watched":true' in events, "the write asked before it began"
+    assert '"used":[[' in events, "tasks are counted"
 
 
 @pytest.mark.parametrize("spark", EACH_OR_ENDS)

@@ -7,9 +7,10 @@ import os
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from airflow_provider.cli import main as cli
 from airflow_provider.core.job import JobId
@@ -123,6 +124,20 @@ class DriverHarness:
         """Successful tasks of an attempt by job description, from Spark's own event log."""
         description_of_stage: dict[int, str] = {}
         tasks: Counter[str] = Counter()
+        for event in self._events(attempt):
+            if event["Event"] == "SparkListenerJobStart":
+                text = (event.get("Properties") or {}).get("spark.job.description", "")
+                description_of_stage |= dict.fromkeys(event["Stage IDs"], text)
+            elif _succeeded(event):
+                tasks[description_of_stage.get(event["Stage ID"], "")] += 1
+        return tasks
+
+    def task_seconds(self, attempt: int) -> float:
+        """Task time of the successful tasks of an attempt, from Spark's own event log."""
+        ended = filter(_succeeded, self._events(attempt))
+        return sum(int(event["Task Metrics"]["Executor Run Time"]) for event in ended) / 1000
+
+    def _events(self, attempt: int) -> Iterator[dict[str, Any]]:
         for file in (self.folder / f"eventlog-{attempt}").rglob("*"):
             if not file.is_file() or file.name.startswith("."):
                 continue
@@ -131,12 +146,7 @@ class DriverHarness:
                     event = json.loads(line)
                 except ValueError:
                     continue  # the killed driver's last line
-                if event["Event"] == "SparkListenerJobStart":
-                    text = (event.get("Properties") or {}).get("spark.job.description", "")
-                    description_of_stage |= dict.fromkeys(event["Stage IDs"], text)
-                elif event["Event"] == "SparkListenerTaskEnd" and event["Task End Reason"]["Reason"] == "Success":
-                    tasks[description_of_stage.get(event["Stage ID"], "")] += 1
-        return tasks
+                yield event
 
     @property
     def store(self) -> PartitionStore:
@@ -158,3 +168,7 @@ class Submitted(DriverHarness):
         flags = [text for name, value in settings.items() for text in ("--conf", f"{name}={value}")]
         application = str(Path(cli.__file__).with_name("__main__.py"))
         return [str(Path(self.python).with_name("spark-submit")), *flags, application, *run[3:]]
+
+
+def _succeeded(event: dict[str, Any]) -> bool:
+    return bool(event["Event"] == "SparkListenerTaskEnd" and event["Task End Reason"]["Reason"] == "Success")

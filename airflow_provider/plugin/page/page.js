@@ -85,6 +85,7 @@ function figures(answer) {
   $("saved-figure").textContent = duration(view.task_seconds_saved);
   $("saved-text").textContent = `${duration(view.task_seconds)} computed by attempt ${view.attempt}`;
   const [retry, what] = savings(answer);
+  $("retry-title").textContent = view.retry.work ? "A retry would keep" : "A retry would save";
   $("retry-figure").textContent = retry;
   $("retry-text").textContent = what;
   const newest = view.attempts[view.attempts.length - 1];
@@ -105,16 +106,20 @@ function figures(answer) {
   $("overhead-text").textContent = spent.length ? `Recovery took ${duration(cpu)} of CPU: ${spent.map(([what, one]) => `${what} ${duration(one.cpu)}`).join(", ")}` : "";
 }
 
-// What a retry would save now, in one figure and one phrase.
+// What a retry would keep of the work so far, or save where that is not known, in one figure and one phrase.
 function savings(answer) {
   const { retry, state } = answer.view;
   const unit = retry.map_outputs === 0 ? "partition" : retry.map_outputs === retry.partitions ? "map output" : "map output and partition";
   if (state === "FINISHED") return ["–", "the job has finished, so there is nothing to retry"];
   if (answer.discard) return ["nothing", "what is stored was discarded"];
   if (retry.nothing_because) return ["nothing", `because ${retry.nothing_because}`];
+  if (retry.work) return [`${percent(retry.work)} %`, `of the work so far: ${keeps(retry.work)} of task time`];
   if (!retry.reusable) return ["nothing", "nothing that it could reuse is stored"];
   return [duration(retry.task_seconds), `of task time: ${count(retry.reusable)} of ${many(retry.partitions, unit).replace("output and", "outputs and")} (${size(retry.bytes)}) would be reused`];
 }
+
+const percent = (work) => Math.floor((100 * work.kept) / work.spent);
+const keeps = (work) => `${duration(work.kept)} of ${duration(work.spent)}`;
 
 function levels(list) {
   const known = new Map(list.map((vertex) => [vertex.id, vertex]));
@@ -273,7 +278,8 @@ function fill(element, vertex, finished) {
   }
   counts.append(make("span", {}, make("b", {}, count(vertex.rows)), " rows"), make("span", {}, make("b", {}, size(vertex.bytes))));
   if (vertex.task_seconds_saved) counts.append(make("span", {}, make("b", {}, duration(vertex.task_seconds_saved)), " saved"));
-  if (vertex.would_reuse && !finished) counts.append(make("span", {}, "a retry would save ", make("b", {}, duration(vertex.would_save))));
+  if (vertex.work.spent && !finished) counts.append(make("span", {}, "a retry would keep ", make("b", {}, `${percent(vertex.work)} %`), `, ${keeps(vertex.work)}`));
+  else if (vertex.would_reuse && !finished) counts.append(make("span", {}, "a retry would save ", make("b", {}, duration(vertex.would_save))));
   const canvas = make("canvas", { role: "img", "aria-label": tally(vertex) });
   const why = [
     ...vertex.because,
@@ -454,6 +460,7 @@ function facts(answer) {
   $("facts").replaceChildren(...rowsOf);
   const lists = [];
   const told = (title, items) => items.length && lists.push(make("h3", {}, title), make("ul", {}, ...items.map((item) => make("li", {}, item))));
+  told("Work for no recovery point", view.state === "FINISHED" ? [] : view.retry.others.map((other) => `${other.title}: a retry would keep ${keeps(other)} of task time`));
   told("Skipped", view.skipped.map((skip) => `${skip.name}${skip.times > 1 ? ` (${count(skip.times)} times)` : ""}, because ${skip.reason}`));
   told("Rows that may be there twice", view.doubts);
   told("Problems of the event store", view.problems);

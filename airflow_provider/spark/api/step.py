@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow_provider.core.errors import ConfigurationError, CorruptObject, ObjectNotFound, StoreError
 from airflow_provider.core.plain_json import json_of
+from airflow_provider.core.task_time import AGAIN, STEP
 from airflow_provider.spark.context import recording, require_name
 from airflow_provider.storage.private_files import temporary_folder
 
@@ -75,7 +76,7 @@ class _Step:
         master = self._context.master
         self._context.application.looks += 1
         identity, opaque = step_identity(self._context, fn, args, self._version)
-        self._name = self._context.unique_name(f"step/{self._name}", identity)
+        self._name = self._context.unique_name(f"{STEP}{self._name}", identity)
         known = master.coordinator(self._name)
         if known is not None and not opaque and known.get("identity") == identity:
             try:
@@ -99,7 +100,7 @@ class _Step:
         with self._context.purposes.serving(self._name):
             value = fn(*args)
         master.check()
-        return self._keep(value, identity, save)
+        return self._keep(value, identity, save, again="; ".join(opaque))
 
     def _kept(self, known: dict[str, Any], load: Callable[[Path], T] | None) -> T:
         if (load is None) == ("files" in known):
@@ -110,9 +111,13 @@ class _Step:
             self._context.state_files.load(known["files"], folder)
             return load(folder)
 
-    def _keep(self, value: T, identity: str, save: Callable[[T, Path], None] | None) -> T:
+    def _keep(self, value: T, identity: str, save: Callable[[T, Path], None] | None, again: str) -> T:
+        """Remember the result.
+
+        :param again: why a retry runs the step again all the same; empty text if it does not
+        """
         master = self._context.master
-        state: dict[str, Any] = {"identity": identity, "attempt": master.epoch}
+        state: dict[str, Any] = {"identity": identity, "attempt": master.epoch, **({AGAIN: again} if again else {})}
         if save is None:
             state["result"] = value = self._plain(value)
         else:

@@ -119,7 +119,7 @@ class Application:
         if serves_spark_connect(spark):
             raise NotKept("a client of Spark Connect cannot see plans, so nothing could be put back")
         ship_package(spark)
-        self.registry = ShuffleRegistry()
+        self.registry = ShuffleRegistry(identities=context.application.shuffles)
         self._queries = RunningQueries(spark)
         files = context.master.store.uri.startswith("file:")
         budget = context.master.request.options.overhead_budget

@@ -28,7 +28,7 @@ _PACKAGE = "airflow_provider"
 _MADE = "_spark_recovery_compiled"
 _LOADER = "loader"
 _FOLDER = "folder"
-_SHARED = ("Members", "Answer")
+_SHARED = ("Members", "Answer", "HeardEvents")
 """Classes that the others use."""
 _ONE_ANSWER = 6000
 """Bytes that py4j hands over in one piece. Of more, the second piece waits some 40 ms for TCP's delayed acknowledgement

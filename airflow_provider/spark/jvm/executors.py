@@ -15,8 +15,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
+from airflow_provider.spark.jvm.execution import local_properties
 from airflow_provider.spark.jvm.reflection import of_environment
 from airflow_provider.spark.jvm.scala import items, to_seq
+from airflow_provider.spark.jvm.task_times import OURS
 from airflow_provider.spark.local_dirs import LOCAL_DIRS, LocalDirs
 
 log = logging.getLogger(__name__)
@@ -179,7 +181,8 @@ def _run(
             for answer in do(here, own):
                 yield context.stageId(), context.attemptNumber(), context.taskAttemptId(), answer
 
-    answers = _located(spark, parts).mapPartitions(task).collect()
+    with local_properties(spark.sparkContext, OURS):
+        answers = _located(spark, parts).mapPartitions(task).collect()
     ran = _where(spark, {stage for stage, *_ in answers})
     return [(ran[number], answer) for *_, number, answer in answers if number in ran]
 

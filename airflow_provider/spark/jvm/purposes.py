@@ -2,7 +2,8 @@
 
 A retry leaves out what an earlier attempt has written, and the queries for it. What is counted in the order of the
 script is therefore counted for each output by itself, so that nothing shifts. The thread that looks on finds out by the
-local properties of the script's threads: Spark sets there which execution runs. They are read, and never changed.
+local properties of the script's threads: Spark sets there which execution runs. One of our own says to which purpose
+the time of tasks counts; the others are read, and never changed.
 """
 
 from __future__ import annotations
@@ -10,15 +11,16 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from airflow_provider.core.task_time import ANY
+from airflow_provider.spark.jvm.task_times import purpose_property
 
 if TYPE_CHECKING:
     from airflow_provider.spark.jvm.exchanges import RunningQueries, RunningQuery
 
-ANY = ""
-"""The purpose of a query that each attempt runs."""
 _EXECUTION = ("spark.sql.execution.root.id", "spark.sql.execution.id")
 _LOOKS = 3
 
@@ -75,7 +77,8 @@ class Purposes:
             self._spans.append(span)
             self._changes += 1
         try:
-            yield
+            with _counted_for(purpose, begun.properties):
+                yield
         finally:
             self._thread.purposes.pop()
             end = self._now(math.inf)
@@ -142,6 +145,24 @@ def _properties() -> Any:
     if context is None or not isinstance(context._gateway, ClientServer):  # threads of Python and Java go in pairs
         return None
     return context._jsc.sc().getLocalProperties()
+
+
+@contextmanager
+def _counted_for(purpose: str, properties: Any) -> Iterator[None]:
+    """Let the tasks of jobs that this thread starts inside count to a purpose.
+
+    :param properties: the thread's; ``None`` if nobody knows them
+    """
+    before: dict[str, Any] = {}
+    with suppress(Exception):  # the JVM has gone, here and below
+        told = purpose_property(purpose) if properties is not None else {}
+        before = {name: properties.setProperty(name, value) for name, value in told.items()}
+    try:
+        yield
+    finally:
+        with suppress(Exception):
+            for name, value in before.items():
+                properties.remove(name) if value is None else properties.setProperty(name, value)
 
 
 def _purpose(number: int, begun: list[_Begun]) -> str | None:

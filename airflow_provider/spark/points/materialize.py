@@ -26,6 +26,7 @@ from airflow_provider.spark.jvm.layout import CUTTING_SETTINGS
 from airflow_provider.spark.jvm.partition_write import failed_to_write
 from airflow_provider.spark.jvm.queries import schema_of
 from airflow_provider.spark.jvm.session_settings import all_settings, settings_set
+from airflow_provider.spark.jvm.task_times import purpose_property
 from airflow_provider.spark.points.cut import Cut
 from airflow_provider.spark.points.manifests import Delivering
 from airflow_provider.spark.points.native_write import NativeWrite
@@ -149,7 +150,8 @@ def materialize(
     frame = _on_carriers(point)
     writing = frame if point.natively else _through_arrow(context, point, frame, collector)
     writing, parallelism = cut_for(writing, recorded.leaf_parallelism if recorded else 0)
-    with job_properties(spark.sparkContext, {}, description=f"{description}: upstream stages", tag=tag):
+    counted = purpose_property(point.vertex)
+    with job_properties(spark.sparkContext, counted, description=f"{description}: upstream stages", tag=tag):
         job = PreparedJob(writing)
     if recorded is not None and recorded.settings == settings:
         job.pin(recorded.reads)
@@ -160,12 +162,13 @@ def materialize(
     missing = _initialize(context, point, job, collector, because, cut)
     if missing:
         layout = _layout(point, job)
-        properties = {
+        through_arrow = {
             LAYOUT_PROPERTY: layout,
             PARALLELISM_PROPERTY: str(job.parallelism),
             TRIES_PROPERTY: str(tries_of_a_task(spark.sparkContext)),
         }
-        with job_properties(spark.sparkContext, {} if point.natively else properties, description=description, tag=tag):
+        properties = {**counted, **({} if point.natively else through_arrow)}
+        with job_properties(spark.sparkContext, properties, description=description, tag=tag):
             if point.natively:
                 folder = WriteFolder(point.vertex, layout, job.parallelism, master.epoch, execution.number)
                 _write(context, frame, folder, job, missing, collector)

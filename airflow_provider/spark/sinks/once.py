@@ -399,7 +399,8 @@ class SinksOnce:
 
     def _remember(self, sink: Sink, status: str, state: dict[str, Any]) -> None:
         master = self._context.master
-        master.remember(sink.coordinator, {"status": status, "attempt": master.epoch, **state, READS: list(sink.reads)})
+        told = {"status": status, "attempt": master.epoch, "title": sink.title}
+        master.remember(sink.coordinator, {**told, **state, READS: list(sink.reads)})
 
 
 def _untold(failure: str) -> str:

@@ -14,11 +14,7 @@ import java.util.Set;
 import java.util.TreeSet;
 import java.util.WeakHashMap;
 
-import org.apache.spark.SparkConf;
 import org.apache.spark.SparkContext;
-import org.apache.spark.scheduler.AsyncEventQueue;
-import org.apache.spark.scheduler.LiveListenerBus;
-import org.apache.spark.scheduler.LiveListenerBusMetrics;
 import org.apache.spark.scheduler.SparkListenerEvent;
 import org.apache.spark.sql.catalyst.trees.TreeNode;
 
@@ -64,11 +60,10 @@ public final class EndedQueries {
     public synchronized void attach(SparkContext context, Object search, Object store) throws Exception {
         this.search = search;
         this.store = store;
-        LiveListenerBus bus = context.listenerBus();
-        if (this.announcements == null || this.announcements.bus != bus) {
+        if (this.announcements == null || !this.announcements.areOf(context)) {
             this.leave();
-            this.announcements = new Announcements(context.getConf(), bus, this);
-            this.announcements.queues().add(this.announcements);
+            this.announcements = new Announcements(context, this);
+            this.announcements.join();
             this.unheard.set(0, (int) this.next());
             for (Iterator all = new ArrayList(this.running.keySet()).iterator(); all.hasNext();) {
                 this.unheard.clear(((Number) all.next()).intValue());
@@ -87,14 +82,7 @@ public final class EndedQueries {
 
     private void leave() throws Exception {
         if (this.announcements != null) {
-            List queues = this.announcements.queues();
-            synchronized (this.announcements.bus) { // as the bus does when it adds and removes queues
-                for (int i = queues.size() - 1; i >= 0; i--) {
-                    if (queues.get(i) == this.announcements) {
-                        queues.remove(i);
-                    }
-                }
-            }
+            this.announcements.leave();
             this.announcements = null;
         }
     }
@@ -474,43 +462,16 @@ public final class EndedQueries {
         return digest.toString();
     }
 
-    /**
-     * A queue of Spark's bus of events that has no listeners, so that a script finds none of ours among its own, and that
-     * hands each event over in the thread that has posted it.
-     */
-    static final class Announcements extends AsyncEventQueue {
-        final LiveListenerBus bus;
+    static final class Announcements extends HeardEvents {
         private final EndedQueries queries;
 
-        Announcements(SparkConf conf, LiveListenerBus bus, EndedQueries queries) {
-            super("spark-recovery", conf, new LiveListenerBusMetrics(conf), bus);
-            this.bus = bus;
+        Announcements(SparkContext context, EndedQueries queries) {
+            super(context, "spark-recovery");
             this.queries = queries;
         }
 
-        List queues() throws Exception {
-            return (List) Members.field(this.bus, "queues");
-        }
-
-        public void post(SparkListenerEvent event) {
+        public void heard(SparkListenerEvent event) {
             this.queries.posted(event);
-        }
-
-        public void start(SparkContext context) {}
-
-        public void stop() {}
-
-        public boolean waitUntilEmpty(long deadline) {
-            return true;
-        }
-
-        /** False of all others: the bus drops a queue without listeners when a script removes a listener of its own. */
-        public boolean equals(Object other) {
-            return false;
-        }
-
-        public int hashCode() {
-            return System.identityHashCode(this);
         }
     }
 }

@@ -1,0 +1,136 @@
+"""Record, while the script runs, what the job's tasks have taken, so that a page can say which share a retry keeps.
+
+A thread asks the JVM for a few sums, and records them when they have grown by a small share of themselves: a long job
+records them a few hundred times. What earlier attempts have spent counts as far as this one has taken it over.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider.core.causes import one_line
+from airflow_provider.core.errors import Fenced
+from airflow_provider.core.rounds import Rounds
+from airflow_provider.core.savings import taken_over
+from airflow_provider.core.task_time import TASK_TIME, TaskTime, Use, state_of, task_time, together
+from airflow_provider.spark.calls import Call, Kind, Proceed, Stages
+from airflow_provider.spark.jvm.task_times import TaskTimes
+
+if TYPE_CHECKING:
+    from airflow_provider.spark.context import RecoveryContext
+
+log = logging.getLogger(__name__)
+
+_INTERVAL = 2.0
+"""Seconds between two questions."""
+_GROWTH = 0.02
+"""Share of the task time so far that is recorded when it comes to it."""
+
+
+@contextmanager
+def counted_tasks(context: RecoveryContext) -> Iterator[Stages]:
+    """Record what the tasks take that run inside; yields what the script's calls are to pass."""
+    if not context.master.request.options.enabled:
+        yield {}
+        return
+    counting, rounds = _Counting(context), Rounds()
+    thread = threading.Thread(target=_run, args=(counting, rounds), name="task-time", daemon=True)
+    rounds.open()
+    thread.start()
+    try:
+        yield {Kind.SESSION: counting.session}
+    finally:
+        rounds.close()
+        thread.join()
+        counting.end()
+
+
+def _run(counting: _Counting, rounds: Rounds) -> None:
+    while (number := rounds.begin(_INTERVAL)) is not None:
+        counting.look()
+        rounds.end(number)
+
+
+class _Counting:
+    """The task time of one attempt, whichever applications its script has."""
+
+    def __init__(self, context: RecoveryContext) -> None:
+        self._context = context
+        self._lock = threading.Lock()
+        self._before = taken_over(context.master.graph)
+        """What is over: kept of earlier attempts, and of earlier applications; ``None`` if some of it is not known."""
+        self._now: dict[Use, float] = {}
+        self._application: Any = None
+        self._shuffles: dict[int, str] = {}
+        self._times: TaskTimes | None = None
+        self._recorded: TaskTime = {}
+        if self._before:
+            self._record(self._before)
+
+    def session(self, _: Call, proceed: Proceed) -> Any:
+        """A session is made, of an application that may be new, whose first task counts."""
+        made = proceed()
+        self.look()
+        return made
+
+    def look(self, least: float = _GROWTH) -> None:
+        """See what has come to it, and record that if it is more than a share of what is recorded."""
+        with self._lock:
+            try:
+                self._see()
+                used = self._used()
+                new = sum(max(0.0, seconds - self._recorded.get(use, 0.0)) for use, seconds in used.items())
+                if new > least * sum(self._recorded.values()):
+                    self._record(used)
+            except Fenced:
+                return
+            except Exception as error:
+                log.debug("What the tasks have taken is not known now: %s", one_line(error), exc_info=error)
+
+    def end(self) -> None:
+        """The script is over."""
+        self.look(least=0.0)
+        if self._times is not None:
+            with suppress(Exception):  # the JVM has gone
+                self._times.detach()
+
+    def _used(self) -> dict[Use, float]:
+        return together([*self._before.items(), *self._now.items()]) if self._before is not None else {}
+
+    def _see(self) -> None:
+        self._find_application()
+        times = self._times.stages() if self._times is not None else None
+        if times is not None:
+            self._now = task_time(times, dict(self._shuffles), self._context.master.graph.vertices)
+        elif self._times is not None:
+            self._give_up()
+
+    def _find_application(self) -> None:
+        from pyspark import SparkContext
+        from pyspark.sql import SparkSession
+
+        context: Any = SparkContext._active_spark_context
+        session: Any = SparkSession._instantiatedSession
+        if context is None or context is self._application or session is None or session._sc is not context:
+            return
+        self._before = self._used() if self._before is not None else None
+        self._now, self._application, self._shuffles = {}, context, self._context.application.shuffles
+        try:
+            self._times = TaskTimes(session)
+        except Exception:
+            self._give_up()
+            raise
+
+    def _give_up(self) -> None:
+        """Some tasks were not counted: nothing that is said would be right."""
+        self._before, self._now, self._times = None, {}, None
+        if self._recorded:
+            self._record(None)
+
+    def _record(self, used: TaskTime | None) -> None:
+        self._context.master.note(TASK_TIME, state_of(self._context.master.epoch, used))
+        self._recorded = used or {}
