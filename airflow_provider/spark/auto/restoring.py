@@ -50,7 +50,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from airflow_provider.core.partitions import StoredPartition
-    from airflow_provider.spark.auto.watching import Application, Watcher
+    from airflow_provider.spark.auto.seen_shuffles import SeenShuffles
+    from airflow_provider.spark.auto.watching import Watcher
     from airflow_provider.spark.context import RecoveryContext
     from airflow_provider.spark.jvm.occurrences import Turn
     from airflow_provider.spark.shuffles.map_output import Restored
@@ -171,7 +172,7 @@ class _Plan:
     def __init__(
         self,
         context: RecoveryContext,
-        application: Application,
+        application: SeenShuffles,
         spark: Any,
         wanted: Set[str],
         lock: threading.Condition,

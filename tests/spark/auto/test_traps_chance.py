@@ -15,7 +15,7 @@ import pytest
 
 from airflow_provider.spark import step
 from airflow_provider.spark.auto.cost import CopyingCost
-from airflow_provider.spark.auto.watching import Application
+from airflow_provider.spark.auto.seen_shuffles import SeenShuffles
 from airflow_provider.spark.jvm.determinism import OF_PHYSICAL_PLANS
 from airflow_provider.spark.jvm.session_settings import QuerySettings, all_settings
 from tests.spark.attempts import Attempts
@@ -421,7 +421,7 @@ def test_a_loop_that_waits_goes_on(
         assert again.collect()[0][0] is False
         assert second.put_back()
         if stopped:
-            second.restorer._watcher._application = Application(second.context, spark)  # as behind spark.stop()
+            second.restorer._watcher._application = SeenShuffles(second.context, spark)  # as behind spark.stop()
         assert question().collect()[0][0] is True
 
 

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql.session import _monkey_patch_RDD
 
-from airflow_provider.spark.auto import watching
+from airflow_provider.spark.auto import seen_shuffles, watching
 from airflow_provider.spark.auto.keeping import KeptShuffle
+from airflow_provider.spark.auto.seen_shuffles import SeenShuffles
 from airflow_provider.spark.auto.shuffle_vertex import ShuffleIdentity
-from airflow_provider.spark.auto.watching import Application, Watcher
+from airflow_provider.spark.auto.watching import Watcher
 from airflow_provider.spark.jvm.exchanges import SHUFFLE_EXCHANGE, kind, shuffles_of
 from airflow_provider.spark.jvm.reflection import private_field
 from airflow_provider.spark.jvm.scala import items
@@ -114,7 +115,7 @@ def test_the_session_of_a_query_is_active_while_its_plan_is_looked_at(
     def active() -> Any:
         return spark._jvm.SparkSession.getActiveSession().get()  # type: ignore[union-attr]
 
-    monkeypatch.setattr(watching, "shuffles_of", lambda *rest: found.append(active()) or search(*rest))
+    monkeypatch.setattr(seen_shuffles, "shuffles_of", lambda *rest: found.append(active()) or search(*rest))
     monkeypatch.setattr(ShuffleIdentity, "of", lambda *rest: found.append(active()) or identify(*rest))
     other = spark.newSession()
     _monkey_patch_RDD(spark)  # see side_by_side
@@ -163,15 +164,15 @@ def test_looks_that_fail_do_not_end_the_watching(
     spark: SparkSession, orders: Path, attempts: Attempts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A JVM that is too busy, one time-out of the listener bus, say, is asked again, and shuffles are kept."""
-    look, failed = Application.look, list[Application]()
+    look, failed = SeenShuffles.look, list[SeenShuffles]()
 
-    def busy(application: Application) -> None:
+    def busy(application: SeenShuffles) -> None:
         if len(failed) < 4:
             failed.append(application)
             raise TimeoutError("The event queue is not empty after 10000 ms.")
         look(application)
 
-    monkeypatch.setattr(Application, "look", busy)
+    monkeypatch.setattr(SeenShuffles, "look", busy)
     with watched_closely(attempts, monkeypatch):
         run(spark, orders, 0)
     assert len(failed) == 4
@@ -206,7 +207,7 @@ def test_plans_are_searched_only_for_what_may_be_worth_it(
     """
     searched = list[Any]()
     search = shuffles_of
-    monkeypatch.setattr(watching, "shuffles_of", lambda plan, *rest: searched.append(plan) or search(plan, *rest))
+    monkeypatch.setattr(seen_shuffles, "shuffles_of", lambda plan, *rest: searched.append(plan) or search(plan, *rest))
     for budget in ("1e-6", "1e9"):
         attempts.options = {"overhead_budget": budget}
         with auto_attempt(attempts, spark) as attempt:
@@ -218,7 +219,7 @@ def test_plans_are_searched_only_for_what_may_be_worth_it(
 
 def test_a_shuffle_that_no_plan_shows_is_looked_for_less_and_less() -> None:
     """Each time after twice as many looks, and then no more: it is an RDD's."""
-    shuffle, due = watching._Unseen(0.0), []
+    shuffle, due = seen_shuffles._Unseen(0.0), []
     for look in range(100):
         shuffle.looks = look
         due += [look] if shuffle.due else []
@@ -227,10 +228,10 @@ def test_a_shuffle_that_no_plan_shows_is_looked_for_less_and_less() -> None:
 
 def test_a_shuffle_of_a_query_that_is_over_is_not_looked_for() -> None:
     """Its plan is out of reach, and the plans of the queries that run now do not show it."""
-    shuffle = watching._Unseen(0.0, frozenset({3, 4}))
+    shuffle = seen_shuffles._Unseen(0.0, frozenset({3, 4}))
     assert shuffle.may_be_of(frozenset({4, 5}))
     assert not shuffle.may_be_of(frozenset({5}))
-    assert watching._Unseen(0.0).may_be_of(frozenset({5})), "nobody knows whose it is"
+    assert seen_shuffles._Unseen(0.0).may_be_of(frozenset({5})), "nobody knows whose it is"
 
 
 def test_a_plan_is_asked_for_its_stages(spark: SparkSession, orders: Path) -> None:

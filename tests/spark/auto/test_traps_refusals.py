@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_provider.spark.auto import watching
+from airflow_provider.spark.auto import seen_shuffles, watching
 from airflow_provider.spark.auto.shuffle_vertex import ShuffleIdentity
 from airflow_provider.spark.auto.watching import Watcher
 from airflow_provider.spark.jvm import exchanges
@@ -263,7 +263,7 @@ def test_without_the_field_of_a_shuffle_the_watching_ends(
         plan.getClass().getDeclaredField("renamed")  # what the search in the JVM fails with
         return []
 
-    monkeypatch.setattr(watching, "shuffles_of", search)
+    monkeypatch.setattr(seen_shuffles, "shuffles_of", search)
     monkeypatch.setattr(watching, "_PAUSE", 0)
     monkeypatch.setattr(watching, "_SHARE", 0)
     attempts.options = dict(EVERYTHING)

@@ -13,8 +13,8 @@ from pyspark.sql import functions as F
 
 from airflow_provider.spark.auto.actions import noted_rdds
 from airflow_provider.spark.auto.keeping import KeptShuffle
+from airflow_provider.spark.auto.seen_shuffles import SeenShuffles
 from airflow_provider.spark.auto.shuffle_vertex import NotKept
-from airflow_provider.spark.auto.watching import Application
 from airflow_provider.spark.interception import intercepted
 from airflow_provider.spark.jvm import occurrences
 from airflow_provider.spark.jvm.ended_queries import EndedQueries
@@ -311,7 +311,7 @@ def test_another_application_goes_on_counting(spark: SparkSession, attempts: Att
     """A script that stops Spark and starts it again has its times counted in all of its applications."""
     with auto_attempt(attempts, spark) as first:
         assert seen(oracle, first, "at first") == ["at first"]
-        first.restorer._watcher._application = Application(first.context, spark)  # as behind spark.stop()
+        first.restorer._watcher._application = SeenShuffles(first.context, spark)  # as behind spark.stop()
         first.application = first.restorer._watcher._application
         assert seen(oracle, first, "later") == ["later"]
     with auto_attempt(attempts, spark):

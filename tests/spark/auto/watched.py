@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider.spark.auto.actions import restored_actions
 from airflow_provider.spark.auto.cached_frames import noted_caches
 from airflow_provider.spark.auto.restoring import Restorer, restorable
-from airflow_provider.spark.auto.watching import Application, Watcher
+from airflow_provider.spark.auto.seen_shuffles import SeenShuffles
+from airflow_provider.spark.auto.watching import Watcher
 from airflow_provider.spark.interception import intercepted
 from airflow_provider.spark.jvm.exchanges import shuffles_of
 from airflow_provider.spark.jvm.reflection import of_environment
@@ -43,7 +44,7 @@ class AutoAttempt:
     """
 
     context: RecoveryContext
-    application: Application
+    application: SeenShuffles
     wanted: set[str]
     restorer: Restorer
 

@@ -1,0 +1,333 @@
+"""The shuffles of one Spark application, seen from outside: which ones run, and which of them are kept.
+
+A look asks nothing that would be made by asking, starts no Spark job with a local master, and looks at plans only when
+the tracker of map outputs knows a shuffle that it has not seen, and that may have run for long enough to be worth it.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import defaultdict, deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider.core.errors import Fenced
+from airflow_provider.spark.auto.cost import COPY_RATE, LINK_RATE, CopyingCost
+from airflow_provider.spark.auto.keeping import KeptShuffle, Tools
+from airflow_provider.spark.auto.origin import Origin
+from airflow_provider.spark.auto.shuffle_vertex import NotKept, Purpose, ShuffleRegistry
+from airflow_provider.spark.environment import ship_package
+from airflow_provider.spark.jvm.exchanges import RunningQueries, is_of_a_stream, shuffles_of
+from airflow_provider.spark.jvm.executors import executors, is_local, on_executors
+from airflow_provider.spark.jvm.left_files import Readers
+from airflow_provider.spark.jvm.map_output_tracker import MapOutputTracker, not_sparks_own_files
+from airflow_provider.spark.jvm.occurrences import Turn, Uncertain
+from airflow_provider.spark.jvm.queries import WeakCounts, held_weakly, session_of
+from airflow_provider.spark.jvm.session_settings import active_session, application_settings, serves_spark_connect
+from airflow_provider.spark.jvm.stage_metrics import StageMetricsReader
+from airflow_provider.spark.shuffles.map_output import remove_map_output
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence, Set
+    from contextlib import AbstractContextManager
+
+    from airflow_provider.spark.auto.shuffle_vertex import ShuffleVertex
+    from airflow_provider.spark.context import RecoveryContext
+    from airflow_provider.spark.jvm.ended_queries import NotedQuery
+    from airflow_provider.spark.jvm.session_settings import QuerySettings
+    from airflow_provider.spark.local_dirs import LocalDirs
+    from airflow_provider.spark.shuffles.map_output import MapOutput
+
+log = logging.getLogger(__name__)
+
+_LOOKS = 32
+"""After so many looks a shuffle that no plan has shown counts as one without a plan, an RDD's."""
+_NOTED = 16
+"""So many queries that became RDDs are looked at, the newest ones."""
+
+
+@dataclass
+class _Unseen:
+    """A shuffle that the tracker of map outputs knows, and that no plan has shown.
+
+    :ivar since: a moment before it began, on the monotonic clock
+    :ivar queries: that ran when it was seen first; empty if none did
+    :ivar looks: how often it was looked for
+    """
+
+    since: float
+    queries: frozenset[int] = frozenset()
+    looks: int = 0
+
+    @property
+    def due(self) -> bool:
+        """Whether the plans are searched for it: each time after twice as many looks."""
+        return self.looks < _LOOKS and self.looks & (self.looks - 1) == 0
+
+    def may_be_of(self, running: frozenset[int]) -> bool:
+        """Whether a query that runs now can be its own."""
+        return not self.queries or bool(self.queries & running)
+
+
+@dataclass(frozen=True)
+class _Noted:
+    """A query that Spark does not announce, or not yet.
+
+    :ivar held: its ``QueryExecution``, weakly
+    """
+
+    held: Any
+    origin: Origin
+    purpose: str
+    turn: Turn | None
+
+
+class SeenShuffles:
+    """The shuffles of one Spark application, seen from outside.
+
+    :ivar registry: what is known of them, which the actions of a retry share
+
+    With a local master all of its cores have to work for a while before a shuffle can be worth keeping; nothing is
+    looked for before that. On a cluster tasks run elsewhere, and cores come and go: the driver looks at once.
+    """
+
+    def __init__(self, context: RecoveryContext, spark: Any) -> None:
+        self._context = context
+        self._spark = spark
+        reason = not_sparks_own_files(spark)
+        if reason:
+            raise NotKept(reason)
+        if serves_spark_connect(spark):
+            raise NotKept("a client of Spark Connect cannot see plans, so nothing could be put back")
+        ship_package(spark)
+        self.registry = ShuffleRegistry(identities=context.application.shuffles)
+        self._queries = RunningQueries(spark)
+        files = context.master.store.uri.startswith("file:")
+        budget = context.master.request.options.overhead_budget
+        cost = CopyingCost(budget, assumed=LINK_RATE if files else COPY_RATE)
+        cores = int(spark.sparkContext.defaultParallelism) if is_local(spark) else None
+        self._costly_after = cost.least / cores if cores else 0.0
+        self._looked = time.monotonic()
+        tracker, readers, metrics = MapOutputTracker(spark), Readers(spark), StageMetricsReader(spark)
+        self._tools = Tools(tracker, readers, metrics, cost, cores, self._make_room)
+        self._gone_for_others: set[str] = set()
+        self._settings = application_settings(spark)
+        self._noted: deque[_Noted] = deque(maxlen=_NOTED)
+        self._noting = threading.Lock()
+        self._origins: dict[int, Origin | None] = {}
+        self._kept: dict[int, KeptShuffle] = {}
+        self._unseen: dict[int, _Unseen] = {}
+        self._left_alone: set[str] = set()
+        self._actions = WeakCounts(spark)
+        context.occurrences.attach(spark)
+
+    def seconds_in_jvm(self) -> float:
+        """Return the seconds of CPU that the JVM has spent on this thread's requests."""
+        return self._tools.tracker.own_time()
+
+    def begins(self, execution: Any) -> int:
+        """Count the actions of a query, from 1; the caller sees to it that threads come one after the other."""
+        return self._actions.add(execution)
+
+    def note(self, execution: Any, settings: QuerySettings) -> None:
+        """Look at the plan of a query of this thread that Spark does not announce, as long as the script holds it.
+
+        :param execution: its ``QueryExecution``, of which nothing has run yet
+        :param settings: what it runs with
+        """
+        held, turn = held_weakly(self._spark, execution), self.turn(execution)
+        with self._noting:
+            self._noted.append(_Noted(held, Origin(settings), self._context.purposes.own, turn))
+
+    def turn(self, execution: Any) -> Turn | None:
+        """Return where a query of this thread stands that is about to begin; ``None`` if nobody knows."""
+        try:
+            turn = self._context.occurrences.turn(execution)
+        except Uncertain:
+            return None
+        self._context.occurrences.tell_own(turn)
+        return turn
+
+    def unannounced(self, execution: Any) -> AbstractContextManager[None]:
+        """Count a query that runs inside, in this thread, without being announced."""
+        return self._context.occurrences.unannounced(execution)
+
+    def settle(self, *, wait: bool = False) -> None:
+        """Count the shuffles of queries that have ended and were not looked at, where their functions are called.
+
+        :param wait: for Spark to tell of all that have ended
+        """
+        self._context.occurrences.settle(self._count, wait=wait)
+
+    def look(self) -> None:
+        """See what is new, and keep what is worth it."""
+        self.settle()
+        available = self._tools.tracker.shuffles()
+        numbers = available.keys()
+        self._forget(numbers)
+        now = time.monotonic()
+        unseen = numbers - self._kept.keys()
+        new = unseen - self._unseen.keys()
+        looked_for = new or any(shuffle.looks < _LOOKS for shuffle in self._unseen.values())
+        running = self._queries.running() if looked_for else frozenset()
+        self._unseen |= {number: _Unseen(self._looked, running) for number in new}
+        costly = [
+            shuffle
+            for shuffle in map(self._unseen.__getitem__, unseen)
+            if now - shuffle.since >= self._costly_after and (self._noted or shuffle.may_be_of(running))
+        ]
+        if any(shuffle.due for shuffle in costly):
+            self._find()
+        for shuffle in costly:
+            shuffle.looks += 1
+        self._looked = now
+        with self._context.occurrences.lock:
+            pending = [kept for kept in self._kept.values() if not kept.over]
+        for kept in sorted(pending, key=lambda kept: (-kept.worth, kept.number)):  # first what others read
+            try:
+                kept.look(available.get(kept.number, 0))
+                kept.failures = 0
+            except Fenced:
+                raise
+            except Exception as error:  # noqa: BLE001 - the others go on
+                kept.failed(error)
+        self._release()
+
+    def _make_room(self, vertex: ShuffleVertex, size: int, worth: float) -> bool:
+        """Whether the job may hold so many bytes more of a shuffle, for which others may have to go.
+
+        One that reads a shuffle that has gone for others could not be put back.
+        """
+        read = self.registry.upstream(vertex.number)
+        if not self._gone_for_others.isdisjoint(read):
+            return False
+        going = self._context.master.make_room(size, worth, {vertex.vertex, *read})
+        if going:
+            self._gone_for_others.update(going)
+            self.give_up(going)
+        return going is not None
+
+    def _release(self) -> None:
+        """Let go what was kept for outputs that are written now."""
+        released = self._context.master.release_shuffles()
+        if released:
+            self.give_up(released)
+            self.registry.forget_purposes(released)
+
+    def _find(self) -> None:
+        for execution, origin, own, turn in [*self._noted_queries(), *self._started_queries()]:
+            if is_of_a_stream(execution):
+                self.leave_alone("stream", "a streaming query's own checkpoint is its recovery")
+                continue
+            self._add(execution, origin, own, turn)
+
+    def _add(self, execution: Any, origin: Origin, own: str | None, turn: Turn | None) -> None:
+        """Know the shuffles of a query from now on."""
+        spark = session_of(self._spark, execution.sparkSession())
+        with self._context.occurrences.lock, active_session(spark):
+            for running in shuffles_of(execution.executedPlan(), spark, set(self._kept)):
+                cached = running.cached
+                name = own if cached is None else self._context.purpose(cached)
+                purpose = Purpose(name, cached is not None)
+                self._kept[running.number] = KeptShuffle(
+                    self._context, self.registry, self._tools, spark, running, origin, purpose, turn
+                )
+
+    def _count(self, query: NotedQuery, execution: Any, purpose: str) -> None:
+        """Count the shuffles of a query that has ended."""
+        if query.application != self._spark.sparkContext.applicationId:
+            return
+        numbers = sorted(number for _, number in query.shuffles if number is not None)
+        turn = Turn(query.position, query.token)
+        if execution is not None and not self._kept.keys() >= set(numbers):
+            origin = self._origin_of(query, execution)
+            if origin is not None:
+                self._add(execution, origin, purpose, turn)
+        for number in numbers:
+            if number in self._kept:
+                self._kept[number].count()
+
+    def _origin_of(self, query: NotedQuery, execution: Any) -> Origin | None:
+        with self._noting:
+            noted = next((each for each in self._noted if each.turn and each.turn.token == query.token), None)
+        if noted is not None:
+            return noted.origin
+        record = self._queries.record(query.position)
+        return None if record is None else Origin.of(record, self._settings)
+
+    def _started_queries(self) -> list[tuple[Any, Origin, str | None, Turn | None]]:
+        started = self._context.purposes.started(self._queries)
+        self._origins = {
+            number: self._origins.get(number) or Origin.of(query.record, self._settings)
+            for number, (query, _) in started.items()
+        }
+        found: list[tuple[Any, Origin, str | None, Turn | None]] = []
+        for number, (query, purpose) in started.items():
+            origin = self._origins[number]
+            if origin is not None:
+                own = None if self._queries.is_in_a_stream(number, query) else purpose
+                self._context.occurrences.tell(number, own)
+                found.append((query.execution, origin, own, self._turn_of(number, query.execution)))
+        return found
+
+    def _turn_of(self, number: int, execution: Any) -> Turn | None:
+        try:
+            return self._context.occurrences.turn_of(number, execution)
+        except Uncertain:
+            return None
+
+    def _noted_queries(self) -> list[tuple[Any, Origin, str | None, Turn | None]]:
+        """Return the queries that were noted, and forget those that the script has dropped.
+
+        They come before those that Spark has announced: a query may have begun ahead of its action.
+        """
+        held: list[tuple[Any, Origin, str | None, Turn | None]] = []
+        with self._noting:
+            for noted in self._noted:
+                execution = noted.held.get()
+                if execution is not None:
+                    held.append((execution, noted.origin, noted.purpose, noted.turn))
+            if len(held) < len(self._noted):
+                self._noted = deque((each for each in self._noted if each.held.get() is not None), _NOTED)
+        return held
+
+    def give_up(self, vertices: Collection[str]) -> None:
+        """Have nothing to do any more with shuffles of which all that is stored was given up, or is released."""
+        with self._context.occurrences.lock:
+            for number in self.registry.give_up(vertices):
+                if number in self._kept:
+                    self._kept[number].over = True
+
+    def leave_alone(self, name: str, reason: str) -> None:
+        """Record, once, why a kind of query is not looked at."""
+        if name not in self._left_alone:
+            self._left_alone.add(name)
+            self._context.master.vertex_skipped(name, reason)
+
+    def _forget(self, numbers: Set[int]) -> None:
+        """Spark has no use for a shuffle any more: neither have we, and what was put back for it is deleted."""
+        with self._context.occurrences.lock:
+            for number in self._kept.keys() - numbers:
+                self._kept.pop(number).forgotten()
+        for number in self._unseen.keys() - (numbers - self._kept.keys()):
+            del self._unseen[number]
+        with self.registry.lock:
+            gone = [number for number in self.registry.put_back if number not in numbers]
+            files = [pair for number in gone for pair in self.registry.put_back.pop(number)]
+        if not files:
+            return
+        there = executors(self._spark)  # files of others went with them, or go with the application
+        work: dict[tuple[str, str], list[MapOutput]] = defaultdict(list)
+        for place, output in files:
+            if place in there:
+                work[place].append(output)
+        if work:
+            on_executors(self._spark, work, _remove_here)
+
+
+def _remove_here(dirs: LocalDirs, outputs: Sequence[MapOutput]) -> list[int]:
+    for output in outputs:
+        remove_map_output(dirs, output)
+    return []
