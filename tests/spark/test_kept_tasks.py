@@ -70,7 +70,7 @@ class Cut:
         def through(number: int) -> int:
             with computed.open("a") as file:
                 file.write(f"{number}\n")
-            if number == last and cuts.exists():
+            if number == last and cuts.exists() and not picture.exists():
                 for _ in range(100_000):
                     if len(list(target.glob("_temporary/*/task_*"))) >= 3:
                         break
@@ -150,6 +150,7 @@ def test_only_the_task_that_was_missing_runs(job: Cut, caplog: pytest.LogCapture
     assert job.ids() == ONCE
 
 
+@pytest.mark.integration
 @each_value(
     mode=["append", "overwrite", "error", "ignore"],
     kind=["parquet", "orc", "csv", "json", "text"],
@@ -179,6 +180,7 @@ def _write(rows: DataFrame, kind: str, parts: bool) -> DataFrameWriter:
     return (rows.write.partitionBy("half") if parts else rows.write).format(kind)
 
 
+@pytest.mark.integration
 def test_the_target_looks_as_before_until_the_write(job: Cut) -> None:
     """A script that asks whether it is there finds nothing."""
 
@@ -232,6 +234,7 @@ def grouped(df: DataFrame) -> DataFrame:
     return df.select(F.abs("id").alias("id")).groupBy("id").agg(F.count("*")).select("id")
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(
     ("partitions", "kept"), [(8, True), (6, False)], ids=["cut alike again", "another number of reducers"]
 )
@@ -281,6 +284,7 @@ CHANGES: dict[str, Callable[[DataFrame], DataFrame]] = {
 }
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("change", ["draws", "sorted", "dealt out", "sums"])
 def test_where_rows_may_be_elsewhere_all_is_written(job: Cut, change: str) -> None:
     """Drawn rows, bounds of a sort, which are drawn, rows that are dealt out in the order of their arrival, and sums
@@ -303,6 +307,7 @@ def test_where_rows_may_be_elsewhere_all_is_written(job: Cut, change: str) -> No
     assert job.left_over == []
 
 
+@pytest.mark.integration
 def test_another_plan_is_another_write(job: Cut) -> None:
     """It writes all of its rows, and what was kept for the first one goes when the script has succeeded."""
     job.cut_off(lambda: job.rows().write.parquet(str(job.target)))
@@ -315,6 +320,7 @@ def test_another_plan_is_another_write(job: Cut) -> None:
     assert job.left_over == []
 
 
+@pytest.mark.integration
 def test_a_changed_source_is_another_write(job: Cut) -> None:
     """A row was added to a file that is read."""
     source = str(job.folder / "source")
@@ -331,6 +337,7 @@ def test_a_changed_source_is_another_write(job: Cut) -> None:
     assert {0, 1, 2, 3} <= job.computed
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("which", ["first", "retry", "both"])
 def test_where_tasks_move_their_files_all_is_written(job: Cut, which: str) -> None:
     """Hadoop's algorithm 2, in either attempt: of the first one files stand in the target, of a retry the job commits
@@ -371,6 +378,7 @@ def only(paths: Iterator[Path]) -> Path:
     return path
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("what", ["a file is gone", "a file was moved", "it commits", "a strange file"])
 def test_a_folder_that_is_not_whole_is_not_kept(job: Cut, what: str) -> None:
     """A file was removed from a task's folder, or moved into place by a job that had begun to commit; or something else
@@ -399,6 +407,47 @@ def test_a_folder_that_is_not_whole_is_not_kept(job: Cut, what: str) -> None:
     assert job.left_over == []
 
 
+@pytest.mark.integration
+def test_what_is_kept_outlives_a_failure(job: Cut) -> None:
+    """A retry's own Spark job fails: Spark clears away what its tasks have committed, and the kept ones are there for
+    the next attempt.
+    """
+
+    def write() -> None:
+        job.rows().write.parquet(str(job.target))
+
+    job.cut_off(write)
+    (job.folder / "cut").touch()
+    with job.attempt(), pytest.raises(Exception, match="cut off"):
+        write()
+    (job.folder / "cut").unlink()
+    assert job.computed == {3}
+    shutil.rmtree(job.picture)
+    job.retry(write)
+    assert job.computed == {3}
+    assert job.ids() == ONCE
+    assert job.left_over == []
+
+
+@pytest.mark.integration
+def test_a_write_that_is_made_again_in_its_attempt_is_whole(job: Cut) -> None:
+    """Late tasks of the try that has failed would be taken for those of the next one: it gets a name of its own."""
+
+    def write() -> None:
+        job.rows().write.parquet(str(job.target))
+
+    job.cut_off(write)
+    job.attempts.options = {"restart_strategy": "fixed-delay", "restart_strategy_fixed_delay_delay": "0 s"}
+    (job.folder / "cut").touch()
+
+    with job.attempt():
+        write()  # the first try leaves a picture, which is there already when the second one comes to it
+    assert job.computed == {0, 1, 2, 3}
+    assert job.ids() == ONCE
+    assert job.left_over == []
+
+
+@pytest.mark.integration
 def test_two_writes_to_one_target(job: Cut) -> None:
     """The first one is there and stays, the second one goes on."""
 
@@ -412,6 +461,7 @@ def test_two_writes_to_one_target(job: Cut) -> None:
     assert job.ids() == ONCE + Counter(range(1000, 1010))
 
 
+@pytest.mark.integration
 def test_a_fresh_start_keeps_nothing(job: Cut) -> None:
     """Also of what an attempt between has kept."""
 
@@ -428,6 +478,7 @@ def test_a_fresh_start_keeps_nothing(job: Cut) -> None:
     assert job.left_over == []
 
 
+@pytest.mark.integration
 def test_a_write_that_is_made_by_sql(job: Cut) -> None:
     """``INSERT INTO`` a table of files, which is not partitioned."""
     job.spark.sql(f"CREATE TABLE kept_tasks (id BIGINT, half BIGINT) USING parquet LOCATION '{job.target}'")

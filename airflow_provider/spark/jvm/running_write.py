@@ -11,7 +11,6 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from airflow_provider.core.causes import one_line
 from airflow_provider.core.partitions import WHOLE
 from airflow_provider.core.task_output import Cut
 from airflow_provider.spark.jvm.compiled import compiled
@@ -62,16 +61,14 @@ class RunningWrite:
         :raises LookupError: this version of Spark has no place for that, and all is computed; whatever else is raised,
             nobody knows
         """
-        from py4j.protocol import Py4JJavaError
-
         left = self._spark.sparkContext._gateway.new_array(self._spark._jvm.int, len(partitions))
         for place, index in enumerate(sorted(partitions)):
             left[place] = index
-        try:
-            with self._in_its_thread():
-                return int(self._looks.leaveOut(self._write, plan, left))
-        except Py4JJavaError as error:  # the last that it does is to change the write
-            raise LookupError(one_line(error)) from error
+        with self._in_its_thread():
+            answer = str(self._looks.leaveOut(self._write, plan, left))
+        if not answer.isdecimal():
+            raise LookupError(answer)
+        return int(answer)
 
     def _cut_of(self, plan: Any) -> Cut:
         with self._in_its_thread():

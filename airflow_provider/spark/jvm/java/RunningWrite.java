@@ -1,6 +1,5 @@
 package airflow_provider;
 
-import java.io.Serializable;
 import java.lang.reflect.Constructor;
 import java.lang.reflect.Field;
 import java.util.ArrayDeque;
@@ -8,6 +7,7 @@ import java.util.BitSet;
 import java.util.Iterator;
 import java.util.List;
 
+import org.apache.spark.Dependency;
 import org.apache.spark.Partition;
 import org.apache.spark.rdd.CoalescedRDD;
 import org.apache.spark.rdd.PartitionCoalescer;
@@ -104,28 +104,33 @@ public final class RunningWrite {
     }
 
     /**
-     * Lets a write compute some partitions of a plan, and find the others empty; returns how many there are.
+     * Lets a write compute some partitions of a plan, and find the others empty; returns how many there are, or why that
+     * cannot be, and then nothing has changed.
      *
      * @param plan whose rows are written: the child of the write, or another one that is cut otherwise
      * @param empty the partitions that are not computed
      */
-    public int leaveOut(Object write, Object plan, int[] empty) throws Exception {
-        RDD rows = (RDD) Members.call(plan, "execute");
-        BitSet left = new BitSet();
-        for (int i = 0; i < empty.length; i++) {
-            left.set(empty[i]);
+    public String leaveOut(Object write, Object plan, int[] empty) {
+        try {
+            RDD rows = (RDD) Members.call(plan, "execute");
+            BitSet left = new BitSet();
+            for (int i = 0; i < empty.length; i++) {
+                left.set(empty[i]);
+            }
+            int all = rows.getNumPartitions();
+            if (left.length() > all) {
+                return "it has " + all + " tasks only";
+            }
+            scala.reflect.ClassTag rowsOfSpark = scala.reflect.ClassTag$.MODULE$.apply(
+                    Class.forName("org.apache.spark.sql.catalyst.InternalRow"));
+            Object rest = scan(plan, new CoalescedRDD(rows, all, new scala.Some(new Rest(rows, left)), rowsOfSpark));
+            Field child = write.getClass().getDeclaredField("child");
+            child.setAccessible(true);
+            child.set(write, rest);
+            return String.valueOf(all);
+        } catch (Exception unable) {
+            return unable.toString();
         }
-        int all = rows.getNumPartitions();
-        if (left.length() > all) {
-            throw new IllegalArgumentException("the plan has " + all + " partitions only");
-        }
-        scala.reflect.ClassTag rowsOfSpark = scala.reflect.ClassTag$.MODULE$.apply(
-                Class.forName("org.apache.spark.sql.catalyst.InternalRow"));
-        RDD rest = new CoalescedRDD(rows, all, new scala.Some(new Rest(left)), rowsOfSpark);
-        Field child = write.getClass().getDeclaredField("child");
-        child.setAccessible(true);
-        child.set(write, scan(plan, rest));
-        return all;
     }
 
     private static Object scan(Object plan, RDD rows) throws Exception {
@@ -145,23 +150,30 @@ public final class RunningWrite {
 
     /**
      * Makes partitions of an RDD out of the same ones of another, or of none. Spark asks it in the driver only; tasks
-     * get nothing of it, and need not know its class.
+     * get nothing of it, and need not know its class. That it is a dependency only makes it serializable in the eyes of
+     * each version of Scala.
      */
-    public static final class Rest implements PartitionCoalescer, Serializable {
+    public static final class Rest extends Dependency implements PartitionCoalescer {
+        private final RDD rows;
         private final BitSet empty;
 
-        Rest(BitSet empty) {
+        Rest(RDD rows, BitSet empty) {
+            this.rows = rows;
             this.empty = empty;
         }
 
-        public PartitionGroup[] coalesce(int most, RDD rows) {
-            Partition[] partitions = rows.partitions();
+        public RDD rdd() {
+            return this.rows;
+        }
+
+        public PartitionGroup[] coalesce(int most, RDD parent) {
+            Partition[] partitions = parent.partitions();
             PartitionGroup[] groups = new PartitionGroup[partitions.length];
             for (int i = 0; i < partitions.length; i++) {
                 try {
                     groups[i] = this.empty.get(i)
                             ? new PartitionGroup(scala.Option.empty())
-                            : groupOf(rows, partitions[i]);
+                            : groupOf(parent, partitions[i]);
                 } catch (Exception unexpected) {
                     throw new IllegalStateException(unexpected);
                 }
