@@ -21,6 +21,7 @@ from __future__ import annotations
 import logging
 import secrets
 import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider.core.causes import one_line
@@ -179,6 +180,8 @@ class OutputAttempt:
                 kept.discard()
         except Exception as error:  # noqa: BLE001 - then all of it is written again
             log.info("sink %s: tasks of attempt %d are not kept: %s", write.title, write.attempt, one_line(error))
+            with suppress(Exception):  # nobody looks for them any more
+                self.discard_kept(spark, write)
             return 0
         return len(tasks)
 
