@@ -28,6 +28,10 @@ BEFORE_SNAPSHOT = "before-snapshot"
 AFTER_SNAPSHOT = "after-snapshot"
 AFTER_FAILURE_HANDLED = "after-failure-handled"
 AFTER_COORDINATOR_SNAPSHOT = "after-coordinator-snapshot"
+AFTER_TASKS_TAKEN = "after-tasks-taken"
+AFTER_TASKS_LEFT_OUT = "after-tasks-left-out"
+AFTER_COMMIT_MARKED = "after-commit-marked"
+AFTER_TASK_GIVEN = "after-task-given"
 AFTER_SINK_COMMIT = "after-sink-commit"
 BEFORE_JOB_FINISHED = "before-job-finished"
 AFTER_JOB_FINISHED = "after-job-finished"
@@ -35,6 +39,9 @@ AFTER_JOB_FINISHED = "after-job-finished"
 POINTS = tuple(
     point for name, point in list(vars().items()) if name.startswith(("BEFORE_", "DURING_", "WITHIN_", "AFTER_"))
 )
+OF_SPARKS_WRITES = frozenset({AFTER_TASKS_TAKEN, AFTER_TASKS_LEFT_OUT, AFTER_COMMIT_MARKED, AFTER_TASK_GIVEN})
+"""Those that only a driver with Spark passes, in a write that goes on where an earlier attempt's was killed."""
+OF_EVERY_DRIVER = tuple(point for point in POINTS if point not in OF_SPARKS_WRITES)
 
 _passed: dict[str, int] = {}
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Self
+
+from airflow_provider.core.task_output import Cut
 
 WRITING = "WRITING"
 """The status of a write that has begun and not returned."""
@@ -46,6 +48,8 @@ class UnfinishedWrite:
     :ivar watched: whether nothing of it is there before Spark's name of it is stored
     :ivar writes: Spark's names of it, UUIDs, as far as they are known
     :ivar failed: Spark's names of its tries before in the same attempt, of which tasks may have been about to commit
+    :ivar cut: how its rows are cut into tasks, of which a retry may keep those that have committed
+    :ivar kept: whether tasks of earlier attempts are kept for it; none of it is in the target then
     """
 
     title: str
@@ -63,6 +67,8 @@ class UnfinishedWrite:
     of_a_batch: bool = False
     reads: tuple[str, ...] = ()
     failed: tuple[str, ...] = ()
+    cut: Cut = field(default_factory=Cut)
+    kept: bool = False
 
     @classmethod
     def from_state(cls, state: object) -> Self | None:
@@ -86,6 +92,8 @@ class UnfinishedWrite:
                 of_a_batch=bool(state.get("of_a_batch")),
                 reads=tuple(str(vertex) for vertex in state.get(READS, ())),
                 failed=tuple(str(name) for name in state.get("failed", ())),
+                cut=Cut.from_state(state.get("cut")),
+                kept=bool(state.get("kept")),
             )
         except (KeyError, TypeError, ValueError):
             return None
@@ -93,7 +101,7 @@ class UnfinishedWrite:
     def to_state(self) -> dict[str, Any]:
         """Return plain JSON."""
         names = {"writes": list(self.writes), "failed": list(self.failed)}
-        return {"status": WRITING, **asdict(self), **names, READS: list(self.reads)}
+        return {"status": WRITING, **asdict(self), **names, "cut": self.cut.to_state(), READS: list(self.reads)}
 
     def addition(self) -> dict[str, Any]:
         """Return what is remembered beside its commit, to take its rows back by; nothing if it replaces rows, or if a
@@ -104,9 +112,23 @@ class UnfinishedWrite:
         table = self.table if self.creates else ""
         return {"title": self.title, "location": self.location, "created": not self.existed, "table": table}
 
-    def known_as(self, write: str) -> Self:
-        """Return it with one more of Spark's names of it, for which it waits."""
-        return replace(self, watched=True, writes=(*self.writes, write))
+    def known_as(self, write: str, cut: Cut | None = None) -> Self:
+        """Return it with one more of Spark's names of it, for which it waits.
+
+        :param cut: how its rows are cut into tasks; of one with several names nobody can tell whose tasks are
+        """
+        only = cut if cut is not None and not self.writes else Cut()
+        return replace(self, watched=True, writes=(*self.writes, write), cut=only)
+
+    def taken_over(self, attempt: int, number: int) -> Self:
+        """Return it as the write of a later attempt, which keeps what its tasks have committed."""
+        return replace(self, attempt=attempt, number=number, kept=True)
+
+    @property
+    def may_be_kept(self) -> bool:
+        """Whether what its tasks have committed is certain to be what a retry's tasks would write."""
+        alone = self.watched and len(self.writes) == 1 and not self.failed
+        return alone and bool(self.cut.layout) and not self.repeated and not self.of_a_batch
 
 
 def unfinished_writes(coordinators: Mapping[str, object], epoch: int) -> dict[str, UnfinishedWrite]:

@@ -64,7 +64,7 @@ def test_every_fault_point_has_its_history() -> None:
     """One file for each kind of crash, and no kind that was never recorded."""
     told = {path.stem: history(path)[0]["faults"] for path in FILES}
     assert told == KINDS
-    assert {fault.partition("@")[0] for kind in told.values() for fault in kind} == set(faults.POINTS)
+    assert {fault.partition("@")[0] for kind in told.values() for fault in kind} == set(faults.OF_EVERY_DRIVER)
 
 
 def test_histories_tell_nothing_of_the_machine_that_recorded_them() -> None:

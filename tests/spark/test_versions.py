@@ -14,6 +14,7 @@ import pytest
 
 from airflow_provider.core import faults
 from tests.spark.killed_jobs import KILLED
+from tests.spark.test_killed_writes import ONCE, Job
 from tests.support.driver import DriverHarness
 from tests.support.quick_jvm import QUICK_JVM, WITHOUT_COMPILER
 from tests.support.sparks import EACH_OR_ENDS, ENDS, OTHERS, OWN, spark_python
@@ -113,3 +114,17 @@ def test_a_write_is_held_to_the_lease(tmp_path: Path, spark: str) -> None:
     assert done.code == 0, done.log
     assert [path.name for path in (target / "_temporary").iterdir()] == ["77"]
     assert sorted(pq.read_table(target)["id"].to_pylist()) == [*range(100)]
+
+
+@pytest.mark.parametrize("spark", EACH_OR_ENDS)
+def test_a_write_goes_on_where_it_was_killed(tmp_path: Path, spark: str) -> None:
+    """The retry's plan is changed in a place that each version has."""
+    job = Job(tmp_path, "parts_1")
+    job.driver.python = spark_python(spark)
+    job.driver.settings = {**job.driver.settings, "spark.driver.extraJavaOptions": QUICK_JVM if spark == OWN else ""}
+    assert job.run().code == KILLED
+    second = job.run()
+    assert second.code == 0, second.log
+    assert "3 of its 4 tasks were committed by earlier attempts and are kept, 1 are written" in second.log
+    assert job.ids("parts_1") == ONCE
+    assert job.leftovers("parts_1") == []

@@ -144,8 +144,8 @@ LATER_PASSAGES = [f"{point}@{passage}" for point, passages in LATER.items() for 
 @pytest.mark.parametrize(
     ("plain", "fault"),
     [
-        *(("file", fault) for fault in (*faults.POINTS, *LATER_PASSAGES)),
-        *(pytest.param("moto", fault, marks=pytest.mark.integration) for fault in faults.POINTS),
+        *(("file", fault) for fault in (*faults.OF_EVERY_DRIVER, *LATER_PASSAGES)),
+        *(pytest.param("moto", fault, marks=pytest.mark.integration) for fault in faults.OF_EVERY_DRIVER),
         *(pytest.param("moto", fault, marks=pytest.mark.walk) for fault in LATER_PASSAGES),
     ],
     indirect=["plain"],

@@ -14,9 +14,9 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from airflow_provider.core.causes import one_line
 from airflow_provider.spark.jvm.compiled import named_class
@@ -25,7 +25,49 @@ from airflow_provider.spark.jvm.scala import sequence_type
 log = logging.getLogger(__name__)
 
 _BEGIN, _COMMIT, _ABORT, _LEASE = "begin", "commit", "abort", "lease"
+_RESUME, _ANEW = "resume", "anew"
 _NANO = 1e-9
+
+
+class WriteSteps(Protocol):
+    """What is done before each step of a write, in another thread. What is raised lets the write fail."""
+
+    def begins(self, name: str, execution: int | None) -> str:
+        """Return under which name of an earlier attempt's write it goes on; empty text if it begins anew.
+
+        :param name: Spark's name of it, of which nothing is there yet
+        :param execution: the number of the execution whose plan it is; ``None`` if that is not certain
+        """
+
+    def resumes(self, execution: int, *, pending: bool) -> object:
+        """Called when a write that goes on is set up, before its tasks run.
+
+        :param pending: whether its tasks' files stay in folders of their own until the job commits
+        """
+
+    def commits(self) -> object:
+        """Called before all of it is moved to its place."""
+
+    def aborts(self) -> object:
+        """Called before one that failed clears away what is pending in the folder, of whomever."""
+
+
+@dataclass(frozen=True)
+class _New:
+    """The steps of a write that goes on with no earlier one."""
+
+    began: Callable[[str], object]
+    commits: Callable[[], object]
+
+    def begins(self, name: str, execution: int | None) -> str:
+        self.began(name)
+        return ""
+
+    def resumes(self, execution: int, *, pending: bool) -> None:
+        """Is not asked."""
+
+    def aborts(self) -> None:
+        self.commits()
 
 
 @dataclass
@@ -62,17 +104,21 @@ class CommitGate:
         """Whether this thread makes a write that is watched."""
         return bool(getattr(self._thread, "watched", 0))
 
-    @contextmanager
     def watching(
         self, location: str, began: Callable[[str], object], commits: Callable[[], object]
-    ) -> Iterator[Watched]:
-        """Watch the write to a folder that this thread makes inside, or all of its writes where that is an empty text.
-
-        Another thread calls *began* and *commits*. What they raise lets the write fail, and is raised here.
+    ) -> AbstractContextManager[Watched]:
+        """Watch a write as :meth:`following` does.
 
         :param began: gets Spark's name of the write, before anything of it is there
-        :param commits: called before all of it is moved to its place, and before one that failed clears away what is
-            pending in the folder, of whomever
+        :param commits: called before it commits, or has failed and clears away
+        """
+        return self.following(location, _New(began, commits))
+
+    @contextmanager
+    def following(self, location: str, steps: WriteSteps) -> Iterator[Watched]:
+        """Watch the write to a folder that this thread makes inside, or all of its writes where that is an empty text.
+
+        Another thread takes the steps. What they raise lets the write fail, and is raised here.
         """
         watched, failures = Watched(), list[BaseException]()
         write = self._java.serve(location, self._context)
@@ -80,13 +126,13 @@ class CommitGate:
         def answer() -> None:
             try:
                 while question := str(write.next()):
-                    step, _, name = question.partition(" ")
+                    step, *about = question.split(" ")
                     if step == _LEASE:
                         self._tell_lease()
                         continue
                     watched.commits |= step == _COMMIT
                     try:
-                        began(name) if step == _BEGIN else commits()
+                        _take(steps, step, write, *about)
                     except BaseException as error:  # noqa: BLE001 - raised by the thread that writes
                         if step != _ABORT:  # the write has failed already
                             failures.append(error)
@@ -130,6 +176,22 @@ class CommitGate:
         """Tell the JVM how long the lease lasts, on its own clock; a pause on the way makes that shorter."""
         moment = int(self._lease.now())
         self._lease.lasts(moment + int(self._owned_for() / _NANO))
+
+
+def _take(steps: WriteSteps, step: str, write: Any, name: str, execution: str) -> None:
+    """Take a step of a write.
+
+    :param write: what the JVM knows of it
+    :param execution: the number of its execution; empty text if that is not certain
+    """
+    if step == _BEGIN:
+        write.goOnAs(steps.begins(name, int(execution) if execution else None))
+    elif step in (_RESUME, _ANEW):
+        steps.resumes(int(execution), pending=step == _RESUME)
+    elif step == _COMMIT:
+        steps.commits()
+    else:
+        steps.aborts()
 
 
 def commit_gate(spark: Any, owned_for: Callable[[], float]) -> CommitGate | None:

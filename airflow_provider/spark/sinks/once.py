@@ -3,7 +3,8 @@
 Skipped is only what is certain to be the same and to be whole: the identity of the write is equal (fingerprint of the
 DataFrame, target, format, mode, options, partitioning, and which of several such writes of the script it is), the
 event that its commit had returned is in the store, and all files of that commit are still there, unchanged. What is
-about to be written is remembered before, so that a later attempt can take back what a killed one has left.
+about to be written is remembered before, so that a later attempt can take back what a killed one has left, or keep what
+its tasks have committed.
 
 A write whose Spark job fails is made again in the same attempt, as the restart strategy says, if its commit protocol
 has not asked to commit. Only what is watched can tell.
@@ -19,7 +20,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider.core.causes import one_line
-from airflow_provider.core.committed_output import DOUBT, Commit, OutputFile, listing_digest, write_of
+from airflow_provider.core.committed_output import DOUBT, Commit, OutputFile, write_of
 from airflow_provider.core.errors import Fenced
 from airflow_provider.core.faults import AFTER_SINK_COMMIT, fault_point
 from airflow_provider.core.unfinished_write import READS, REPEATED, UNKNOWN, WRITTEN, AddedRows, UnfinishedWrite
@@ -29,6 +30,7 @@ from airflow_provider.spark.jvm.pending_output import PendingOutput
 from airflow_provider.spark.jvm.write_commands import no_rows
 from airflow_provider.spark.points.releasing import given_out
 from airflow_provider.spark.points.restarted_actions import with_restarts
+from airflow_provider.spark.sinks.begun_write import begin_write
 from airflow_provider.spark.sinks.rdd_sinks import RddSinks
 from airflow_provider.spark.sinks.sink_identity import Sink, SinkIdentity, files_there, is_there
 from airflow_provider.spark.sinks.tries import Rows, Tries
@@ -36,7 +38,6 @@ from airflow_provider.spark.sinks.unknown_sinks import UnknownSinks
 
 if TYPE_CHECKING:
     from airflow_provider.spark.context import RecoveryContext
-    from airflow_provider.spark.jvm.commit_gate import Watched
     from airflow_provider.spark.sinks.take_back import OutputAttempt
 
 log = logging.getLogger(__name__)
@@ -71,9 +72,11 @@ class SinksOnce:
 
     def say_unmet(self) -> None:
         """Say, when the script has succeeded, of which rows that earlier attempts have added it knows nothing, where it
-        has added rows itself: it may have added the same rows by another plan.
+        has added rows itself: it may have added the same rows by another plan. What is kept of writes that it has not
+        made goes.
         """
         master = self._context.master
+        self._guarded(self._output.discard_unmet)
         for name, state in dict(master.graph.coordinators).items():
             rows, commit = AddedRows.from_state(state, WRITTEN), Commit.from_state(state)
             if rows is None or commit is None or not commit.files or rows.attempt == master.epoch or name in self._met:
@@ -221,7 +224,7 @@ class SinksOnce:
         def make() -> Any:
             with ExitStack() as stack:
                 if tries.before is not None:
-                    tries.watched = self._guarded(lambda: self._begin(spark, sink, tries, stack))
+                    tries.watched = self._guarded(lambda: begin_write(self._context, tries, stack))
                 stack.enter_context(self._context.purposes.serving(sink.coordinator))
                 return write()
 
@@ -246,46 +249,6 @@ class SinksOnce:
             )
         else:
             log.info("sink %s is written by each attempt: %s", sink.title, sink.repeated)
-
-    def _begin(self, spark: Any, sink: Sink, tries: Tries, stack: ExitStack) -> Watched | None:
-        """Remember that it is about to be written, and watch it until *stack* is left; ``None`` if nobody can."""
-        location = sink.place.locate()
-        creates = not location
-        location = location or sink.place.new()
-        if not location:  # a table of which only Spark knows where it is
-            self._remember(sink, "BEGUN", {})
-            return None
-        gate = self._context.commit_gate(spark)
-        write = UnfinishedWrite(
-            title=sink.title,
-            attempt=self._context.master.epoch,
-            number=self._output.number,
-            location=location,
-            existed=PendingOutput(spark, location, self._output.number).exists(),
-            before=listing_digest(tries.before or ()),
-            mode=sink.mode,
-            table=sink.place.table,
-            creates=creates,
-            repeated=bool(sink.repeated),
-            of_a_batch=sink.of_a_batch,
-            reads=sink.reads,
-            failed=tries.failed,
-        )
-        master, begun = self._context.master, [write]
-        if gate is None:
-            master.remember(sink.coordinator, write.to_state())
-            return None
-        master.note(sink.coordinator, write.to_state())
-
-        def began(name: str) -> None:
-            begun.append(begun[-1].known_as(name))
-            state = begun[-1].to_state()
-            if sink.overwrites:  # a retry replaces it, whatever its name is
-                master.remember(sink.coordinator, state)
-            else:
-                master.remember_first(sink.coordinator, state)
-
-        return stack.enter_context(gate.watching(location, began, master.check_now))
 
     def _guarded(self, do: Callable[[], Any]) -> Any:
         """Return what *do* returns, ``None`` where it fails: then the output is written as it always is."""

@@ -9,6 +9,9 @@ the number of its driver: other jobs may write to the same place at any time. Wh
 not asked: another job's commit clears Spark's folder of pending tasks, so its absence proves nothing. An unfinished
 write is one of which no event says that Spark's call returned; it is done again in any case.
 
+Of a write whose rows are certain to be the same the tasks that have committed are kept, beside the target, until this
+attempt makes it: their rows are not computed again (:mod:`.begun_write`).
+
 The driver that wrote is dead or fenced. If it is only paused, its committed tasks are gone when it wakes: it cannot add
 rows a second time that it had written before, and the fence ends it.
 """
@@ -18,15 +21,18 @@ from __future__ import annotations
 import logging
 import secrets
 import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider.core.causes import one_line
 from airflow_provider.core.committed_output import Commit, listing_digest, write_of
 from airflow_provider.core.errors import Fenced
+from airflow_provider.core.faults import AFTER_TASKS_TAKEN, fault_point
 from airflow_provider.core.loss import may_be_outdated
 from airflow_provider.core.unfinished_write import (
     READS,
     REPEATED,
+    SINK,
     TAKEN_BACK,
     WRITTEN,
     AddedRows,
@@ -35,6 +41,7 @@ from airflow_provider.core.unfinished_write import (
     unfinished_writes,
 )
 from airflow_provider.spark.calls import Call, Kind, Proceed, Stages
+from airflow_provider.spark.jvm.kept_output import KeptOutput, can_keep, discard_kept
 from airflow_provider.spark.jvm.output import drop_table, output_files, table_exists
 from airflow_provider.spark.jvm.pending_output import PendingOutput, set_application_attempt
 
@@ -140,7 +147,46 @@ class OutputAttempt:
             pending.remove_target()
         log.info("sink %s: %d files of the write that failed removed before it is made again", write.title, removed)
 
+    def discard_kept(self, spark: Any, write: UnfinishedWrite) -> None:
+        """Remove what is kept of a write, if anything is."""
+        if write.kept or write.may_be_kept:
+            KeptOutput(spark, write.location, write.writes[0]).discard()
+
+    def discard_unmet(self) -> None:
+        """Remove what is kept of writes that the script has not made, now that it has succeeded."""
+        for name, state in dict(self._master.graph.coordinators).items():
+            write = UnfinishedWrite.from_state(state) if name.startswith(SINK) else None
+            if write is not None and write.kept and write.attempt == self._master.epoch:
+                log.info("sink %s: this attempt has not made the write whose tasks were kept; they go", write.title)
+                discard_kept(write.location, write.writes[0])
+
+    def _tasks_kept(self, spark: Any, write: UnfinishedWrite) -> int:
+        """Move what the tasks of a write have committed out of its target; returns of how many tasks that can be kept.
+
+        What is moved is of no use if the job had begun to commit. That is looked for when nobody can commit any more.
+        """
+        graph = self._master.graph
+        outdated = write.attempt < graph.base_epoch or may_be_outdated(graph.coordinators, {"attempt": write.attempt})
+        try:
+            if outdated or not write.may_be_kept or not can_keep(spark, write.location):
+                self.discard_kept(spark, write)
+                return 0
+            kept = KeptOutput(spark, write.location, write.writes[0])
+            kept.take(write.number)
+            fault_point(AFTER_TASKS_TAKEN)
+            in_place = any(write_of(path) in write.writes for path, _, _ in output_files(spark, write.location))
+            tasks = {} if in_place else kept.tasks()
+            if not tasks:
+                kept.discard()
+        except Exception as error:  # noqa: BLE001 - then all of it is written again
+            log.info("sink %s: tasks of attempt %d are not kept: %s", write.title, write.attempt, one_line(error))
+            with suppress(Exception):  # nobody looks for them any more
+                self.discard_kept(spark, write)
+            return 0
+        return len(tasks)
+
     def _take_back(self, spark: Any, name: str, write: UnfinishedWrite) -> None:
+        kept = self._tasks_kept(spark, write)
         pending = PendingOutput(spark, write.location, write.number)
         names = set(write.writes) if write.watched else {*write.writes, *pending.writes()} - self._committed_writes()
         names.update(write.failed)
@@ -152,6 +198,7 @@ class OutputAttempt:
             found = own or ([] if write.existed else files)
             commit = Commit.between([], found) if files else Commit.of_nothing()
             if commit is not None:
+                self.discard_kept(spark, write)
                 _register_partitions(spark, write.table)
                 self._adopt(spark, name, write, commit)
                 return
@@ -169,6 +216,18 @@ class OutputAttempt:
                 write.attempt,
                 " and ".join([f"{removed} of its files", *(["its pending tasks"] if was_pending else [])]),
             )
+        if kept:
+            log.info(
+                "sink %s: attempt %d died while it wrote; %d of its tasks had committed and are kept",
+                write.title,
+                write.attempt,
+                kept,
+            )
+            over = write.taken_over(self._master.epoch, self.number)
+            self._master.remember(name, over.to_state())
+            return
+        if was_pending and write.cut.why:
+            log.info("sink %s: tasks that had committed are not kept: %s", write.title, write.cut.why)
         lost = may_be_outdated(self._master.graph.coordinators, {"attempt": write.attempt})
         others = [file for file in files if file not in own]
         told = (write.watched or names) and not lost

@@ -106,6 +106,7 @@ class Tries:
         self.context.master.check_now()
         write = self._begun()
         if write is not None:
+            self.output.discard_kept(self.spark, write)
             self.output.remove_failed(self.spark, write)
             self.failed = (*write.failed, *write.writes)
         self.before, self.watched = files_there(self.spark, self.sink.place), None

@@ -43,6 +43,8 @@ public final class CommitGate extends FileCommitProtocol implements java.io.Seri
     private static final String EXECUTION = "spark.sql.execution.id";
     private static final String BEGIN = "begin";
     private static final String COMMIT = "commit";
+    private static final String RESUME = "resume";
+    private static final String ANEW = "anew";
     private static final String ABORT = "abort";
     private static final String LEASE = "lease";
     private static final long SECOND = 1000L;
@@ -51,17 +53,32 @@ public final class CommitGate extends FileCommitProtocol implements java.io.Seri
     private final List writes;
     private final String name;
     private final String path;
+    private final String execution;
+    private final boolean goesOn;
     private boolean refused = false;
     private boolean clears = false;
     private boolean held = false;
 
     /** What Spark makes of the name of a class: one for each write. */
     public CommitGate(String name, String path, boolean dynamic) {
-        this.protocol = FileCommitProtocol.instantiate((String) CHOSEN.get(), name, path, dynamic);
         this.writes = served(path);
-        this.name = name;
         this.path = path;
-        this.ask(BEGIN);
+        this.execution = dynamic ? "" : this.ownExecution();
+        this.ask(BEGIN, name);
+        String earlier = this.execution.isEmpty() ? "" : ((Write) this.writes.get(0)).earlier();
+        this.goesOn = !earlier.isEmpty();
+        this.name = this.goesOn ? earlier : name;
+        this.protocol = FileCommitProtocol.instantiate((String) CHOSEN.get(), this.name, path, dynamic);
+    }
+
+    /** The number of the execution for which this thread writes to the folder that is served; empty if it does not. */
+    private String ownExecution() {
+        Write write = this.writes.size() == 1 ? (Write) this.writes.get(0) : null;
+        if (write == null || write.location.isEmpty() || !new Path(write.location).equals(new Path(this.path))) {
+            return "";
+        }
+        String execution = write.context.getLocalProperty(EXECUTION);
+        return execution == null ? "" : execution;
     }
 
     /** Lets Spark find this class; whether it does. */
@@ -130,9 +147,13 @@ public final class CommitGate extends FileCommitProtocol implements java.io.Seri
     }
 
     private void ask(String step) {
+        this.ask(step, this.name);
+    }
+
+    private void ask(String step, String name) {
         this.refused = true;
         for (int i = 0; i < this.writes.size(); i++) {
-            ((Write) this.writes.get(i)).ask(step, this.name);
+            ((Write) this.writes.get(i)).ask(step + " " + name + " " + this.execution);
         }
         this.refused = false;
     }
@@ -142,6 +163,9 @@ public final class CommitGate extends FileCommitProtocol implements java.io.Seri
         Object committer = this.hadoops();
         this.clears = clearsInsteadOf(committer);
         this.hold(!keepsTasksPending(committer));
+        if (this.goesOn) {
+            this.ask(this.clears && keepsTasksPending(committer) ? RESUME : ANEW);
+        }
     }
 
     /** Hadoop's committer of files, if it is one of the two that are known; null otherwise. */
@@ -310,6 +334,7 @@ public final class CommitGate extends FileCommitProtocol implements java.io.Seri
         private final LinkedList asked = new LinkedList();
         private final Set allowed = new HashSet();
         private String refusal = "";
+        private String earlier = "";
         private boolean ended = false;
 
         Write(String location, SparkContext context) {
@@ -325,8 +350,7 @@ public final class CommitGate extends FileCommitProtocol implements java.io.Seri
         }
 
         /** Asks whether a step of it may be taken, and waits for the answer. */
-        synchronized void ask(String step, String name) {
-            String question = step + " " + name;
+        synchronized void ask(String question) {
             this.asked.add(question);
             this.notifyAll();
             while (!this.allowed.contains(question) && this.refusal.isEmpty() && !this.ended) {
@@ -334,16 +358,26 @@ public final class CommitGate extends FileCommitProtocol implements java.io.Seri
                     this.wait();
                 } catch (InterruptedException interrupted) {
                     Thread.currentThread().interrupt();
-                    throw new IllegalStateException("interrupted while it waited to be allowed: " + step);
+                    throw new IllegalStateException("interrupted while it waited to be allowed: " + question);
                 }
             }
             if (!this.allowed.contains(question)) {
-                throw new IllegalStateException(this.refusal.isEmpty() ? "nobody allows it: " + step : this.refusal);
+                throw new IllegalStateException(this.refusal.isEmpty() ? "nobody allows it: " + question : this.refusal);
             }
         }
 
+        /** Lets it go on with an earlier attempt's write, whose name it gets; with none if that is an empty text. */
+        public synchronized void goOnAs(String name) {
+            this.earlier = name;
+        }
+
+        synchronized String earlier() {
+            return this.earlier;
+        }
+
         /**
-         * The next question, when there is one: a step and the name of the write, or how long the lease lasts, again
+         * The next question, when there is one: a step, the name of the write, and the number of its execution if it
+         * writes to the folder that is served and to no staging folder; or how long the lease lasts, again
          * and again while that is of interest; empty text at the write's end.
          */
         public synchronized String next() throws InterruptedException {

@@ -1,0 +1,84 @@
+"""Which tasks of a file write have survived their driver, and whether a retry may keep what they have written. Pure.
+
+Hadoop's committer gives each task that has committed a folder of its own, which it renames into place in one step:
+``task_<job>_m_<partition>``. Spark names the files in it after the partition, too, and after the write. A folder counts
+if all of that agrees; what else lies beside it is somebody else's, or not whole.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+_FOLDER = re.compile(r"task_\d+_\d+_m_(\d+)")
+_FILE = re.compile(r"part-(\d+)-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})[-.][^/]*")
+
+Ranges = tuple[tuple[tuple[int, int], ...], ...]
+"""Of each shuffle that the tasks read, the reducers ``[start, end)`` of each task."""
+
+
+@dataclass(frozen=True)
+class Cut:
+    """How the rows of a write are cut into tasks.
+
+    :ivar layout: equal only where each task writes the same rows; empty text if single tasks must not be kept
+    :ivar ranges: by which a retry cuts its own plan alike
+    :ivar why: why there is no layout
+    """
+
+    layout: str = ""
+    ranges: Ranges = ()
+    why: str = ""
+
+    @classmethod
+    def from_state(cls, state: object) -> Self:
+        """Read what :meth:`to_state` returned; of anything else no task can be kept."""
+        if not isinstance(state, Mapping):
+            return cls()
+        try:
+            ranges = tuple(tuple((int(start), int(end)) for start, end in one) for one in state["ranges"])
+            return cls(str(state["layout"]), ranges, str(state["why"]))
+        except (KeyError, TypeError, ValueError):
+            return cls()
+
+    def to_state(self) -> dict[str, Any]:
+        """Return plain JSON."""
+        return {"layout": self.layout, "ranges": [[list(pair) for pair in one] for one in self.ranges], "why": self.why}
+
+
+@dataclass(frozen=True)
+class TaskFolder:
+    """The folder of a task that has committed.
+
+    :ivar path: of the folder
+    :ivar whole: whether nothing in it was added or removed since its last file was written
+    :ivar files: the names of all files in it, at whatever depth
+    """
+
+    path: str
+    whole: bool
+    files: tuple[str, ...]
+
+
+def committed_tasks(folders: Iterable[TaskFolder], write: str) -> dict[int, str]:
+    """Return the folders of the tasks of a write, by partition: one of each, if several attempts have left one.
+
+    :param write: Spark's name of it
+    """
+    found: dict[int, str] = {}
+    for folder in sorted(folders, key=lambda each: each.path):
+        partition = partition_of(folder.path)
+        files = [_FILE.fullmatch(file) for file in folder.files]
+        if partition is None or not folder.whole or not files:
+            continue
+        if all(file and int(file[1]) == partition and file[2] == write for file in files):
+            found[partition] = folder.path
+    return found
+
+
+def partition_of(folder: str) -> int | None:
+    """Return the partition that a task's folder is named for; ``None`` if it is no task's."""
+    name = _FOLDER.fullmatch(folder.rpartition("/")[2])
+    return int(name[1]) if name is not None else None

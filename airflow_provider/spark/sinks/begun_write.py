@@ -1,0 +1,202 @@
+"""The steps of one write that is remembered: its name is stored before it begins, and what its tasks have written
+already in an earlier attempt is not written again.
+
+A retry's write may go on where an earlier attempt's was killed. It has the same identity then, and it gets that
+write's name from Spark's commit protocol, so that the files of both are those of one write. Which partitions the tasks
+that survived belong to is certain: the earlier attempt has recorded the name and how the rows were cut before it wrote
+anything, and each file bears that name and its partition. The user's own plan runs; its tasks for those partitions find
+no rows. Before the job commits, the folders of the earlier tasks are moved to those of its own.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider.core.causes import one_line
+from airflow_provider.core.committed_output import listing_digest
+from airflow_provider.core.faults import AFTER_COMMIT_MARKED, AFTER_TASK_GIVEN, AFTER_TASKS_LEFT_OUT, fault_point
+from airflow_provider.core.task_output import Cut
+from airflow_provider.core.unfinished_write import READS, UnfinishedWrite
+from airflow_provider.spark.jvm.kept_output import KeptOutput, can_keep
+from airflow_provider.spark.jvm.pending_output import PendingOutput
+from airflow_provider.spark.jvm.running_write import RunningWrite
+
+if TYPE_CHECKING:
+    from contextlib import ExitStack
+
+    from airflow_provider.job.job_master import JobMaster
+    from airflow_provider.spark.context import RecoveryContext
+    from airflow_provider.spark.jvm.commit_gate import Watched
+    from airflow_provider.spark.sinks.sink_identity import Sink
+    from airflow_provider.spark.sinks.tries import Tries
+
+log = logging.getLogger(__name__)
+
+
+def begin_write(context: RecoveryContext, tries: Tries, stack: ExitStack) -> Watched | None:
+    """Remember that a write is about to begin, and watch it until *stack* is left; ``None`` if nobody can."""
+    master, spark, sink, number = context.master, tries.spark, tries.sink, tries.output.number
+    location = sink.place.locate()
+    creates = not location
+    location = location or sink.place.new()
+    if not location:  # a table of which only Spark knows where it is
+        master.remember(sink.coordinator, {"status": "BEGUN", "attempt": master.epoch, READS: list(sink.reads)})
+        return None
+    gate = context.commit_gate(spark)
+    write = UnfinishedWrite(
+        title=sink.title,
+        attempt=master.epoch,
+        number=number,
+        location=location,
+        existed=PendingOutput(spark, location, number).exists(),
+        before=listing_digest(tries.before or ()),
+        mode=sink.mode,
+        table=sink.place.table,
+        creates=creates,
+        repeated=bool(sink.repeated),
+        of_a_batch=sink.of_a_batch,
+        reads=sink.reads,
+        failed=tries.failed,
+    )
+    earlier = UnfinishedWrite.from_state(master.coordinator(sink.coordinator))
+    if earlier is not None and not (earlier.kept and earlier.attempt == master.epoch and not tries.failed):
+        earlier = None
+    if earlier is not None and (gate is None or earlier.location != location):
+        KeptOutput(spark, earlier.location, earlier.writes[0]).discard()
+        earlier = None
+    if gate is None:
+        master.remember(sink.coordinator, write.to_state())
+        return None
+    if earlier is None:  # else what is remembered holds
+        master.note(sink.coordinator, write.to_state())
+    return stack.enter_context(gate.following(location, BegunWrite(master, spark, sink, write, earlier)))
+
+
+class BegunWrite:
+    """The steps of a write, see :class:`.commit_gate.WriteSteps`.
+
+    :param write: what is known of it before it begins
+    :param earlier: the write of earlier attempts whose tasks are kept; ``None`` if none are
+    """
+
+    def __init__(
+        self, master: JobMaster, spark: Any, sink: Sink, write: UnfinishedWrite, earlier: UnfinishedWrite | None
+    ) -> None:
+        self._master = master
+        self._spark = spark
+        self._sink = sink
+        self._write = write
+        self._earlier = earlier
+        self._kept: KeptOutput | None = None
+        self._tasks: dict[int, str] = {}
+
+    def begins(self, name: str, execution: int | None) -> str:
+        """Store its name and its cut; returns the name of the earlier write that it goes on with."""
+        earlier, self._earlier = self._earlier, None
+        if earlier is not None:
+            (known,) = earlier.writes
+            self._kept = KeptOutput(self._spark, earlier.location, known)
+            if execution is not None:
+                self._remember(replace(self._write.known_as(known, earlier.cut), kept=True))
+                return known
+            self._discard("its plan is not known")
+        cut = Cut() if execution is None else self._cut(execution)
+        self._remember(self._write.known_as(name, cut))
+        return ""
+
+    def resumes(self, execution: int, *, pending: bool) -> None:
+        """Leave out the tasks that are kept; where that cannot be, all of it is written.
+
+        :raises Exception: nobody knows whether they are left out
+        """
+        assert self._kept is not None  # noqa: S101 - only a write that goes on is asked
+        why = self._leave_out(execution, self._kept) if pending else "its committer moves files when tasks end"
+        if why:
+            cut = self._cut(execution) if self._discard(why) else Cut(why="what was kept could not be removed")
+            self._write = replace(self._write, cut=cut, kept=False)
+            self._master.remember_first(self._sink.coordinator, self._write.to_state())
+        else:
+            fault_point(AFTER_TASKS_LEFT_OUT)
+
+    def commits(self) -> None:
+        """Make sure that this attempt owns the job, and let the earlier tasks be committed with its own.
+
+        :raises Fenced: it does not
+        :raises OwnershipUnconfirmed: it cannot find out
+        """
+        if self._write.cut.layout:
+            self._mark()
+            fault_point(AFTER_COMMIT_MARKED)
+        self._master.check_now()
+        if self._kept is not None and self._tasks:
+            tasks, self._tasks = self._tasks, {}
+            self._kept.give(tasks, self._write.number, functools.partial(fault_point, AFTER_TASK_GIVEN))
+            self._kept.discard()
+
+    def aborts(self) -> None:
+        """Make sure that this attempt owns the job, before pending files of all writers are removed."""
+        self._master.check_now()
+
+    def _mark(self) -> None:
+        """Let a retry see that the job has begun to commit, so that it keeps no task that has lost files by that."""
+        try:
+            (name,) = self._write.writes
+            KeptOutput(self._spark, self._write.location, name).mark_commit(self._write.number)
+        except Exception as error:  # noqa: BLE001 - then the retry is told in the event store
+            log.info("sink %s: a retry will keep none of its tasks: %s", self._sink.title, one_line(error))
+            self._write = replace(self._write, cut=Cut(why="its job may have begun to commit"))
+            self._master.remember_first(self._sink.coordinator, self._write.to_state())
+
+    def _leave_out(self, execution: int, kept: KeptOutput) -> str:
+        """Leave out the tasks that are kept; returns why that cannot be, an empty text if it is done."""
+        try:
+            tasks, running = kept.tasks(), RunningWrite(self._spark, execution)
+            plan = running.plan_cut_as(self._write.cut) if tasks else None
+        except Exception as error:  # noqa: BLE001 - whatever it is, all of it is written
+            return one_line(error)
+        if plan is None:
+            return "its rows are cut into tasks otherwise now" if tasks else "they are gone"
+        try:
+            partitions = running.leave_out(plan, tasks)
+        except LookupError as error:
+            return str(error)
+        self._tasks = tasks
+        log.info(
+            "sink %s: %d of its %d tasks were committed by earlier attempts and are kept, %d are written",
+            self._sink.title,
+            len(tasks),
+            partitions,
+            partitions - len(tasks),
+        )
+        return ""
+
+    def _discard(self, why: str) -> bool:
+        """Remove what is kept, because of *why*; whether that could be done."""
+        log.info("sink %s: the tasks that were kept are written again: %s", self._sink.title, why)
+        try:
+            if self._kept is not None:
+                self._kept.discard()
+        except Exception as error:  # noqa: BLE001 - nobody looks for it any more
+            log.info("sink %s: the tasks that were kept cannot be removed: %s", self._sink.title, one_line(error))
+            return False
+        return True
+
+    def _cut(self, execution: int) -> Cut:
+        if self._write.repeated or self._write.of_a_batch:
+            return Cut()
+        try:
+            if not can_keep(self._spark, self._write.location):
+                return Cut(why="its file system does not move folders in one step")
+            return RunningWrite(self._spark, execution).cut(to_table=bool(self._write.table))
+        except Exception as error:  # noqa: BLE001 - a retry then writes all of it
+            return Cut(why=one_line(error))
+
+    def _remember(self, write: UnfinishedWrite) -> None:
+        self._write = write
+        if self._sink.overwrites and not write.kept:  # a retry replaces it, whatever its name is
+            self._master.remember(self._sink.coordinator, write.to_state())
+        else:
+            self._master.remember_first(self._sink.coordinator, write.to_state())
