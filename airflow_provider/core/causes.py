@@ -38,7 +38,9 @@ def causes(error: BaseException) -> list[Cause]:
 
 
 def one_line(error: BaseException) -> str:
-    """Return the error as one line: its type and the first line it says, or what a Python worker failed with."""
+    """Return the error as one line: its type, its first line and the last cause in the JVM, or what a Python worker
+    failed with.
+    """
     if isinstance(error, SystemExit):
         return f"the script ended with exit code {error.code}"
     text = str(error).strip()
@@ -46,7 +48,9 @@ def one_line(error: BaseException) -> str:
         return str(in_worker[-1])[:500]
     if from_jvm := _FROM_JVM.match(text):
         return f"{_short(from_jvm[1])}: {from_jvm[2] or ''}".rstrip(": ")[:500]
-    return f"{type(error).__name__}: {_first_line(text)}".rstrip(": ")[:500]
+    first, in_jvm = _first_line(text), _IN_JVM.findall(text)
+    root = in_jvm[-1][1] if in_jvm and in_jvm[-1][1] not in first else ""
+    return f"{type(error).__name__}: {first}{': ' if root else ''}{root}".rstrip(": ")[:500]
 
 
 def unreadable_partitions(error: BaseException) -> list[str]:

@@ -99,6 +99,13 @@ def test_causes_of_the_jvm() -> None:
     assert [cause.type for cause in causes(error)] == ["RuntimeError", "IOException", "Deep"]
 
 
+def test_one_line_says_the_last_cause_in_the_jvm() -> None:
+    """Once: many errors of Spark have it in their first line."""
+    trace = "JVM stacktrace:\nat a.B\nCaused by: a.FSError: in: the disk\nCaused by: java.io.IOException: No space left"
+    assert one_line(ValueError(f"Task failed\n\n{trace}")) == "ValueError: Task failed: No space left"
+    assert one_line(ValueError(f"Lost task: No space left\n{trace}")) == "ValueError: Lost task: No space left"
+
+
 def test_one_line_says_what_the_worker_raised() -> None:
     """And not the many lines that Spark wraps it in."""
     assert one_line(PythonException(WORKER.format(line="ValueError: no such carrier"))) == "ValueError: no such carrier"

@@ -102,21 +102,26 @@ class _Counting:
         return together([*self._before.items(), *self._now.items()]) if self._before is not None else {}
 
     def _see(self) -> None:
-        self._find_application()
+        self._count()  # the last tasks of an application that has ended, too
+        if self._found_application():
+            self._count()
+
+    def _count(self) -> None:
         times = self._times.stages() if self._times is not None else None
         if times is not None:
             self._now = task_time(times, dict(self._shuffles), self._context.master.graph.vertices)
         elif self._times is not None:
             self._give_up()
 
-    def _find_application(self) -> None:
+    def _found_application(self) -> bool:
+        """Turn to the application that runs now; whether it is another one."""
         from pyspark import SparkContext
         from pyspark.sql import SparkSession
 
         context: Any = SparkContext._active_spark_context
         session: Any = SparkSession._instantiatedSession
         if context is None or context is self._application or session is None or session._sc is not context:
-            return
+            return False
         self._before = self._used() if self._before is not None else None
         self._now, self._application, self._shuffles = {}, context, self._context.application.shuffles
         try:
@@ -124,6 +129,7 @@ class _Counting:
         except Exception:
             self._give_up()
             raise
+        return True
 
     def _give_up(self) -> None:
         """Some tasks were not counted: nothing that is said would be right."""
