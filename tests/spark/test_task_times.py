@@ -58,6 +58,7 @@ def test_who_comes_late_says_nothing(spark: SparkSession) -> None:
 
 
 @pytest.mark.process
+@pytest.mark.integration
 def test_all_tasks_of_all_applications_count_to_what_they_are_for(driver: DriverHarness, tmp_path: Path) -> None:
     """To a step, or to what each attempt runs again; the sum is that of Spark's event logs, but for streams."""
     script = tmp_path / "script.py"
@@ -75,6 +76,7 @@ def test_all_tasks_of_all_applications_count_to_what_they_are_for(driver: Driver
 
 
 @pytest.mark.process
+@pytest.mark.integration
 def test_where_threads_do_not_go_in_pairs_nothing_is_said(driver: DriverHarness, tmp_path: Path) -> None:
     """What is for what could not be told there."""
     script = tmp_path / "script.py"
