@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.differential.differential import MORE_PLAIN_RUNS
-from tests.differential.event_log import Query, Run, plan_differences, read_events
+from tests.differential.event_log import Query, Run, plan_differences, read_events, unsided
 from tests.queries.query_data import query_suite
 from tests.queries.runs import JOBS, ScriptRuns
 
@@ -80,3 +81,16 @@ def test_what_plain_spark_does_now_and_then_is_no_difference() -> None:
     assert len(plan_differences(Run([QUERY]), Run([replace(QUERY, tasks=7)]), again=[Run([QUERY])])) == 2
     assert len(plan_differences(Run([QUERY]), Run([begun]), again=[Run([other])])) == 1
     assert len(plan_differences(Run([QUERY]), Run([]), again=[Run([QUERY])])) == 2
+
+
+def test_either_side_of_a_join_may_be_broadcast() -> None:
+    """Adaptive execution takes the one that ends first. The rest of the plan has to be equal."""
+    left, right, other = node("Scan a"), node("Scan b"), node("Scan c")
+    plain = unsided(node("BroadcastHashJoin [k], BuildLeft", node("BroadcastExchange", left), right))
+    assert unsided(node("BroadcastHashJoin [k], BuildRight", left, node("BroadcastExchange", right))) == plain
+    assert unsided(node("BroadcastHashJoin [k], BuildRight", left, node("BroadcastExchange", other))) != plain
+    assert unsided(node("SortMergeJoin [k]", left, right)) != unsided(node("SortMergeJoin [k]", right, left))
+
+
+def node(text: str, *children: dict[str, Any]) -> dict[str, Any]:
+    return {"nodeName": text.split()[0], "simpleString": text, "children": list(children)}
