@@ -8,14 +8,10 @@ import java.io.FileInputStream;
 import java.io.IOException;
 import java.io.InputStream;
 import java.util.LinkedList;
-import java.util.List;
 import java.util.zip.CRC32;
 
 import org.apache.spark.SparkContext;
 import org.apache.spark.executor.TaskMetrics;
-import org.apache.spark.scheduler.AsyncEventQueue;
-import org.apache.spark.scheduler.LiveListenerBus;
-import org.apache.spark.scheduler.LiveListenerBusMetrics;
 import org.apache.spark.scheduler.SparkListenerEvent;
 import org.apache.spark.scheduler.SparkListenerJobStart;
 import org.apache.spark.scheduler.SparkListenerTaskEnd;
@@ -42,13 +38,11 @@ public final class PartitionWrite {
     public Tasks hear(SparkContext context, String property, String value, String folder, String ending)
             throws Exception {
         Tasks tasks = new Tasks(context, property, value, folder, ending);
-        tasks.queues().add(tasks);
+        tasks.join();
         return tasks;
     }
 
-    /** A queue of Spark's bus of events that has no listeners: a script finds none of ours among its own. */
-    public static final class Tasks extends AsyncEventQueue {
-        private final LiveListenerBus bus;
+    public static final class Tasks extends HeardEvents {
         private final String property;
         private final String value;
         private final String folder;
@@ -58,20 +52,14 @@ public final class PartitionWrite {
         private boolean ended = false;
 
         Tasks(SparkContext context, String property, String value, String folder, String ending) {
-            super("spark-recovery-tasks", context.getConf(), new LiveListenerBusMetrics(context.getConf()),
-                    context.listenerBus());
-            this.bus = context.listenerBus();
+            super(context, "spark-recovery-write");
             this.property = property;
             this.value = value;
             this.folder = folder;
             this.ending = ending;
         }
 
-        List queues() throws Exception {
-            return (List) Members.field(this.bus, "queues");
-        }
-
-        public void post(SparkListenerEvent event) {
+        public void heard(SparkListenerEvent event) {
             if (event instanceof SparkListenerTaskEnd) {
                 this.taskEnded((SparkListenerTaskEnd) event);
             } else if (event instanceof SparkListenerJobStart) {
@@ -137,35 +125,11 @@ public final class PartitionWrite {
 
         /** Hears of no more tasks. */
         public void end() throws Exception {
-            List queues = this.queues();
-            synchronized (this.bus) { // as the bus does when it adds and removes queues
-                for (int i = queues.size() - 1; i >= 0; i--) {
-                    if (queues.get(i) == this) {
-                        queues.remove(i);
-                    }
-                }
-            }
+            this.leave();
             synchronized (this) {
                 this.ended = true;
                 this.notifyAll();
             }
-        }
-
-        public void start(SparkContext context) {}
-
-        public void stop() {}
-
-        public boolean waitUntilEmpty(long deadline) {
-            return true;
-        }
-
-        /** False of all others: the bus drops a queue without listeners when a script removes a listener of its own. */
-        public boolean equals(Object other) {
-            return false;
-        }
-
-        public int hashCode() {
-            return System.identityHashCode(this);
         }
     }
 
