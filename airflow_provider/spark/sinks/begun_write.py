@@ -19,7 +19,7 @@ from airflow_provider.core.causes import one_line
 from airflow_provider.core.committed_output import listing_digest
 from airflow_provider.core.faults import AFTER_COMMIT_MARKED, AFTER_TASK_GIVEN, AFTER_TASKS_LEFT_OUT, fault_point
 from airflow_provider.core.task_output import Cut
-from airflow_provider.core.unfinished_write import READS, UnfinishedWrite
+from airflow_provider.core.unfinished_write import UnfinishedWrite
 from airflow_provider.spark.jvm.kept_output import KeptOutput, can_keep
 from airflow_provider.spark.jvm.pending_output import PendingOutput
 from airflow_provider.spark.jvm.running_write import RunningWrite
@@ -43,7 +43,7 @@ def begin_write(context: RecoveryContext, tries: Tries, stack: ExitStack) -> Wat
     creates = not location
     location = location or sink.place.new()
     if not location:  # a table of which only Spark knows where it is
-        master.remember(sink.coordinator, {"status": "BEGUN", "attempt": master.epoch, READS: list(sink.reads)})
+        master.remember(sink.coordinator, sink.state("BEGUN", master.epoch))
         return None
     gate = context.commit_gate(spark)
     write = UnfinishedWrite(

@@ -23,7 +23,7 @@ from airflow_provider.core.causes import one_line
 from airflow_provider.core.committed_output import DOUBT, Commit, OutputFile, write_of
 from airflow_provider.core.errors import Fenced
 from airflow_provider.core.faults import AFTER_SINK_COMMIT, fault_point
-from airflow_provider.core.unfinished_write import READS, REPEATED, UNKNOWN, WRITTEN, AddedRows, UnfinishedWrite
+from airflow_provider.core.unfinished_write import REPEATED, UNKNOWN, WRITTEN, AddedRows, UnfinishedWrite
 from airflow_provider.spark.calls import Call, Kind, Proceed, Stages
 from airflow_provider.spark.jvm.commands import WritingCommand, changed_in_place
 from airflow_provider.spark.jvm.pending_output import PendingOutput
@@ -362,8 +362,7 @@ class SinksOnce:
 
     def _remember(self, sink: Sink, status: str, state: dict[str, Any]) -> None:
         master = self._context.master
-        told = {"status": status, "attempt": master.epoch, "title": sink.title}
-        master.remember(sink.coordinator, {**told, **state, READS: list(sink.reads)})
+        master.remember(sink.coordinator, {**sink.state(status, master.epoch), **state})
 
 
 def _untold(failure: str) -> str:

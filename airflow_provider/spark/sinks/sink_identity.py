@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider.core.digest import digest
 from airflow_provider.core.run_values import value_of_one_run
-from airflow_provider.core.unfinished_write import SINK
+from airflow_provider.core.unfinished_write import READS, SINK
 from airflow_provider.core.vertex_token import vertex_of
 from airflow_provider.spark.identity.fingerprint import fingerprint
 from airflow_provider.spark.jvm.commands import WritingCommand
@@ -77,6 +77,10 @@ class Sink:
     def overwrites(self) -> bool:
         """Whether it replaces what is there."""
         return self.mode == "overwrite"
+
+    def state(self, status: str, attempt: int) -> dict[str, Any]:
+        """Return what is remembered of it in any case, as plain JSON."""
+        return {"status": status, "attempt": attempt, "title": self.title, READS: list(self.reads)}
 
 
 class SinkIdentity:
