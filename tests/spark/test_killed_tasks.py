@@ -29,6 +29,7 @@ class Dying:
     def __init__(self, folder: Path, how: str) -> None:
         self.folder, self.how = folder, how
         self.target, self.ran, self.die = folder / "lake" / "out", folder / "ran", folder / "die"
+        self.first = ""
         self.driver = DriverHarness(folder, f"file://{folder}/store", settings=SETTINGS)
         self.target.mkdir(parents=True)
         self.ran.mkdir()
@@ -51,9 +52,14 @@ class Dying:
 
     @property
     def committed(self) -> set[int]:
-        """The rows in the folders of tasks that have committed, wherever these lie."""
+        """The rows in the folders of tasks that have committed, wherever these lie.
+
+        The first task counts of the first attempt only: those that go on may have written an empty file for it.
+        """
         folders = [*self.target.glob("_temporary/*/task_*"), *self.target.parent.glob(".spark-recovery-*/*/task_*")]
-        files = [str(file) for folder in folders for file in folder.glob("part-*")]
+        self.first = self.first or folders[0].parent.name
+        kept = [each for each in folders if each.parent.name == self.first or not each.name.endswith("_m_000000")]
+        files = [str(file) for folder in kept for file in folder.glob("part-*")]
         return set(ds.dataset(files, format="parquet").to_table(["id"])["id"].to_pylist()) if files else set()
 
     @property

@@ -12,7 +12,7 @@ commits, a folder inside of it says so.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from typing import Any
 
 from airflow_provider.core.task_output import TaskFolder, committed_tasks, partition_of
@@ -48,14 +48,19 @@ class KeptOutput:
         self._write = write
         self._folder = _folder_of(self._path, location, write)
 
-    def take(self, number: int) -> None:
+    def take(self, number: int, *, went_on: bool) -> None:
         """Move here what an application attempt has pending in the target, if there is anything.
 
-        :raises Exception: it cannot be moved in one step; nothing has changed
+        :param went_on: whether that attempt may have left out tasks itself. For its first one Spark's
+            ``FileFormatWriter`` has written a file of no rows then, as if the task had computed it. It goes.
+        :raises Exception: it cannot be moved in one step, or what must not be kept cannot be removed; nothing that is
+            here may be kept then
         """
         kept = self._path(self._folder, str(number))
         if not self._system.exists(kept):  # else a task that nobody waits for has made the other one anew
             self._tasks.move(self._system, self._pending(number), kept)
+        if went_on:
+            self._remove(self._folder, number, {0})
 
     def tasks(self) -> dict[int, str]:
         """Return the folders of the tasks that are kept, by partition; none if a job had begun to commit them."""
@@ -90,17 +95,27 @@ class KeptOutput:
         file all the same, which goes.
 
         :param given: called after each of them
-        :raises Exception: one is not there any more, or cannot be moved
+        :raises Exception: one is not there any more, or cannot be moved, or an empty one cannot be removed
         """
         folder = self._pending(number)
-        for path, _, _ in self._look(folder.getParent())[1]:
-            if path.split("/")[-2] == str(number) and partition_of(path) in tasks:
-                self._system.delete(self._path(path), True)
+        self._remove(folder.getParent(), number, tasks)
         for task in tasks.values():
             kept = self._path(task)
             if not self._tasks.move(self._system, kept, self._path(folder, kept.getName())):
                 raise FileNotFoundError(f"{task} is gone, which an earlier attempt has written")
             given()
+
+    def _remove(self, folder: Any, number: int, partitions: Container[int]) -> None:
+        """Remove what the tasks of some partitions have committed in an application attempt.
+
+        :param folder: which has the folders of application attempts
+        :raises OSError: it is still there
+        """
+        for path, _, _ in self._look(folder)[1]:
+            if path.split("/")[-2] == str(number) and partition_of(path) in partitions:
+                task = self._path(path)
+                if not self._system.delete(task, True) and self._system.exists(task):
+                    raise OSError(f"{path} cannot be removed, which has no rows")
 
     def discard(self) -> None:
         """Remove all that is kept."""

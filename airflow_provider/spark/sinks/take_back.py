@@ -172,7 +172,7 @@ class OutputAttempt:
                 self.discard_kept(spark, write)
                 return 0
             kept = KeptOutput(spark, write.location, write.writes[0])
-            kept.take(write.number)
+            kept.take(write.number, went_on=write.kept)
             fault_point(AFTER_TASKS_TAKEN)
             in_place = any(write_of(path) in write.writes for path, _, _ in output_files(spark, write.location))
             tasks = {} if in_place else kept.tasks()
