@@ -140,7 +140,7 @@ class Job:
         job = [str(self.script), str(self.suite.folder), str(folder / "out"), *outputs]
         store = f"{self.store}/{folder.parent.name}/{folder.name}" if self.store else file_uri(folder / "store")
         runner = ["-m", "airflow_provider.cli", "run", "--event-store", store, "--job-id", JOB]
-        options = ["--keep-partitions", "--recovery-points", "auto"]
+        options = ["--recovery-points", "auto"]
         if self.storage.endpoint_url:
             options += [
                 "--endpoint-url",

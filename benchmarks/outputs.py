@@ -71,11 +71,15 @@ def killed(scale: float, rounds: int, shares: Sequence[float] = KILLED_AT) -> di
         job = Job(query_suite("tpch", scale, folder / "data", parts=8), NIGHTLY, folder / "files")
         expected = folder / "plain"
         job.run(expected, recorded=False)
+        singles: dict[float, list[dict[str, float]]] = {share: [] for share in shares}
+        for number in range(rounds):
+            own = folder / f"round-{number}"
+            full = job.run(own / "full", recorded=True).inside
+            for share in shares:
+                singles[share].append(_retry(job, share, full, expected, own / f"killed-{share}"))
+            shutil.rmtree(own)
         found = {
-            f"killed at {share:.0%}": (
-                [_retry(job, share, expected, folder / f"killed-{number}") for number in range(rounds)],
-                {"retry_ratio": round(1 - share + MORE_THAN_LEFT, 2)},
-            )
+            f"killed at {share:.0%}": (singles[share], {"retry_ratio": round(1 - share + MORE_THAN_LEFT, 2)})
             for share in shares
         }
     return _result(f"{_title(scale)}; event store on files", rounds, found)
@@ -119,14 +123,14 @@ def _overhead(job: Job, number: int, servers: Sequence[int]) -> dict[str, float]
     }
 
 
-def _retry(job: Job, share: float, expected: Path, folder: Path) -> dict[str, float]:
+def _retry(job: Job, share: float, full: float, expected: Path, folder: Path) -> dict[str, float]:
     """Kill the job when a share of a full run's time has passed, and run it again.
 
+    :param full: seconds that a full run has taken right before
     :raises SystemExit: it was through before the kill, thrice
     """
-    full = job.run(folder / "full", recorded=True).inside
     for count in range(3):
-        own = folder / f"killed-{count}"
+        own = folder / str(count)
         killed = job.run(own, recorded=True, kill_after=share * full)
         if killed.outputs:  # quicker than the full run was
             full = killed.inside
@@ -134,7 +138,6 @@ def _retry(job: Job, share: float, expected: Path, folder: Path) -> dict[str, fl
         again = job.run(own, recorded=True)
         for output in again.outputs:
             job.check(expected, own, output)
-        shutil.rmtree(folder)
         print(f"  killed at {share:.0%}: retry / full {again.inside / full:.2f}", file=sys.stderr, flush=True)
         return {"full_seconds": full, "retry_seconds": again.inside, "retry_ratio": again.inside / full}
     raise SystemExit(f"The job was through before {share:.0%} of the time that a full run had taken.")
