@@ -30,8 +30,8 @@ from benchmarks import (
 
 EVENT_STORE = {"events": events, "replay": replay, "reconcile": reconcile, "ten-hours": ten_hours, "idle": idle}
 """What is measured of the job event store; none of it needs Spark."""
-BY_NAME = {"outputs": outputs.undisturbed, "kills": outputs.killed}
-"""What is measured of a job with several outputs."""
+BY_NAME = {"outputs": outputs.undisturbed, "kills": outputs.killed, "queries": outputs.queries}
+"""What is measured of jobs of minutes."""
 RESULTS = Path(__file__).parent / "results"
 PICTURES = Path(__file__).parents[1] / "docs"
 
@@ -40,14 +40,14 @@ def main() -> None:
     """Measure what the command line asks for."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     names = ["checkpoint", "s3a", "retry", "start", "fingerprint", "auto", *BY_NAME, *EVENT_STORE]
-    by_name = "one measurement alone; 'auto', 'outputs' and 'kills', which take long, only run if they are named"
+    by_name = "one measurement alone; 'auto', 'outputs', 'kills' and 'queries' take long and only run if named"
     parser.add_argument("--only", choices=names, help=by_name)
     parser.add_argument("--rounds", type=int, default=5, help="rounds of the checkpoint comparison (default: 5)")
     parser.add_argument("--retry-rounds", type=int, default=3, help="rounds of the retry comparison (default: 3)")
     parser.add_argument("--store-rounds", type=int, default=5, help="rounds with the event store (default: 5)")
     parser.add_argument("--iterations", type=int, default=1200, help="how costly the retry's job is (default: 1200)")
-    parser.add_argument("--auto-rounds", type=int, default=3, help="rounds of these three (default: 3)")
-    parser.add_argument("--scale", type=float, default=3, help="TPC-H's scale factor for these three (default: 3)")
+    parser.add_argument("--auto-rounds", type=int, default=3, help="rounds of these four (default: 3)")
+    parser.add_argument("--scale", type=float, default=3, help="TPC-H's scale factor for these four (default: 3)")
     parser.add_argument("--queries", type=int, nargs="+", default=[], help="queries of 'auto' (default: all 22)")
     parser.add_argument("--retry-over", type=float, default=10, help="seconds of the queries retried (default: 10)")
     parser.add_argument("--pictures", type=Path, default=PICTURES, help="where 'auto' draws (default: docs)")

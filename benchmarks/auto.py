@@ -237,7 +237,7 @@ def compare(
     retries: list[Retry] = []
 
     def result() -> dict[str, Any]:
-        made = {**asked, "nightly": _outputs(nights), "queries": _outputs(pairs)}
+        made = {**asked, "nightly": outputs_of(nights), "queries": outputs_of(pairs)}
         made["retries"] = [{**asdict(one), "ratio": round(one.ratio, 3)} for one in retries]
         return {**made, "summary": summary(nights, pairs, retries)}
 
@@ -262,7 +262,7 @@ def compare(
 
 def summary(nights: Sequence[Pair], pairs: Sequence[Pair], retries: Sequence[Retry]) -> dict[str, Any]:
     """Return the figures that have goals; ``None`` where nothing was measured."""
-    overheads = [one["overhead"] for one in _outputs(pairs).values() if one["plain_seconds"] >= LONG]
+    overheads = [one["overhead"] for one in outputs_of(pairs).values() if one["plain_seconds"] >= LONG]
     return {
         "median_overhead": round(statistics.median(overheads), 4) if overheads else None,
         "worst_overhead": max(overheads, default=None),
@@ -310,7 +310,7 @@ def table(result: Mapping[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _outputs(pairs: Sequence[Pair]) -> dict[str, Any]:
+def outputs_of(pairs: Sequence[Pair]) -> dict[str, Any]:
     """Return the figures of each output."""
     return {
         name: {

@@ -22,7 +22,7 @@ def compare(rounds: int) -> dict[str, Any]:
     from pyspark.sql import SparkSession
 
     from airflow_provider.spark.application import ApplicationState
-    from airflow_provider.spark.identity.draws import Draws
+    from airflow_provider.spark.identity.known import Draws
     from airflow_provider.spark.identity.plan_identity import read_plan
 
     spark = (

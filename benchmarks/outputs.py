@@ -1,4 +1,4 @@
-"""A job of minutes with several outputs: what recovery costs it on files and on S3, and what a retry takes after kills.
+"""Jobs of minutes: what recovery costs them on files and on S3, and what a retry takes after kills.
 
 Undisturbed, the nightly job runs by plain Python and under ``spark-recovery run``, in turn, its event store on files or
 on a local S3 server. That server takes CPU time from the job, on the same cores, which one elsewhere would not: it is
@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from airflow_provider.core.options import StorageOptions
-from benchmarks.auto import NIGHTLY, Job
+from benchmarks.auto import NIGHTLY, QUERIES, Job, Pair, outputs_of
+from benchmarks.auto import summary as figures_of
 from benchmarks.jobs import summary
 from benchmarks.measure import cpu_of, descendants
 from benchmarks.s3 import local_s3
@@ -27,6 +28,8 @@ KILLED_AT = (0.2, 0.5, 0.8, 0.95)
 """Shares of a full run's time after which its driver is killed."""
 OVERHEAD = {"files": 0.02, "S3": 0.06}
 """The most that an undisturbed run should take more, as a share of plain Spark's time."""
+QUERIES_OVERHEAD = {"median_overhead": 0.04, "worst_overhead": 0.1}
+"""The most that TPC-H's queries should take more with the event store on S3."""
 MORE_THAN_LEFT = 0.1
 """The most that a retry should take more than what the kill has left to do, as a share of a full run."""
 MIB = 2**20
@@ -57,6 +60,43 @@ def undisturbed(scale: float, rounds: int) -> dict[str, Any]:
             for store, job in jobs.items()
         }
     return _result(f"{_title(scale)}; S3 is {gateway}", rounds, found)
+
+
+def queries(scale: float, rounds: int) -> dict[str, Any]:
+    """Run TPC-H's 22 queries by plain Spark and with recovery, in turn, the event store on S3.
+
+    :param scale: TPC-H's scale factor
+    :param rounds: pairs
+    :return: the median query of at least :data:`.auto.LONG` seconds, the worst one, and all of them together
+    """
+    pairs, server_cpu = [], []
+    with tempfile.TemporaryDirectory(prefix="benchmark-") as name, local_s3() as (gateway, server):
+        folder = Path(name)
+        suite = query_suite("tpch", scale, folder / "data", parts=8)
+        os.environ.update(server.environment)
+        storage = StorageOptions(endpoint_url=server.endpoint, addressing_style="path")
+        job = Job(suite, QUERIES, folder / "queries", f"s3://{server.create_bucket('benchmark')}", storage)
+        servers = descendants(os.getpid())[1:]
+        for number in range(rounds):
+            before = sum(map(cpu_of, servers))
+            pairs.append(job.pair(number, *map(str, suite.numbers)))
+            server_cpu.append(sum(map(cpu_of, servers)) - before)
+    figures = figures_of([], pairs, [])
+    singles = [
+        {
+            "overhead": pair.auto.inside / pair.plain.inside - 1,
+            "overhead_without_server": _without(pair, cpu) / pair.plain.inside - 1,
+            "server_cpu_seconds": cpu,
+        }
+        for pair, cpu in zip(pairs, server_cpu, strict=True)
+    ]
+    by_query = {name: float(figures[name]) for name in QUERIES_OVERHEAD}
+    found = {
+        "single queries, the server's time among theirs": ([by_query], QUERIES_OVERHEAD),
+        "all 22 together": (singles, {}),
+    }
+    title = f"TPC-H scale {scale:g}, 22 queries in one application; S3 is {gateway}"
+    return {**_result(title, rounds, found), "queries": outputs_of(pairs)}
 
 
 def killed(scale: float, rounds: int, shares: Sequence[float] = KILLED_AT) -> dict[str, Any]:
@@ -110,17 +150,21 @@ def _overhead(job: Job, number: int, servers: Sequence[int]) -> dict[str, float]
     server_cpu = sum(map(cpu_of, servers)) - before
     plain, auto = pair.plain, pair.auto
     assert auto.report is not None
-    without_server = auto.inside - server_cpu / len(os.sched_getaffinity(0))
     return {
         "plain_seconds": plain.inside,
         "overhead": auto.inside / plain.inside - 1,
-        "overhead_without_server": without_server / plain.inside - 1,
+        "overhead_without_server": _without(pair, server_cpu) / plain.inside - 1,
         "overhead_of_processes": auto.wall / plain.wall - 1,
         "cpu_overhead_of_processes": auto.cpu / plain.cpu - 1,
         "server_cpu_seconds": server_cpu,
         "MiB_stored_at_the_end": auto.report.bytes_held / MIB,
         "MiB_stored_at_the_most": auto.report.most_bytes_held / MIB,
     }
+
+
+def _without(pair: Pair, server_cpu: float) -> float:
+    """Return what the run with recovery would have taken if the server had run elsewhere, in seconds."""
+    return pair.auto.inside - server_cpu / len(os.sched_getaffinity(0))
 
 
 def _retry(job: Job, share: float, full: float, expected: Path, folder: Path) -> dict[str, float]:

@@ -7,7 +7,7 @@ import time
 
 from airflow_provider.core import events as ev
 from airflow_provider.core.graph import ExecutionGraph, JobState
-from airflow_provider.core.narration import sentence
+from airflow_provider.core.history import sentence
 from airflow_provider.core.savings import not_reusable, retry_savings, savings_text, work_so_far
 from airflow_provider.core.task_time import TASK_TIME
 from airflow_provider.storage.event_log import JobEventLog

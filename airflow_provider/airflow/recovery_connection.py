@@ -5,28 +5,100 @@ Knows nothing of Spark: triggers and the page open stores with it, too.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import ipaddress
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
-from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook, mask_secret
+from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook, conf, mask_secret
 
 from airflow_provider.airflow.aws import AwsAccess
-from airflow_provider.airflow.connection_form import told
-from airflow_provider.airflow.deployment_name import deployment_name
-from airflow_provider.airflow.mark import job_mark
+from airflow_provider.airflow.cluster_managers import job_mark
 from airflow_provider.airflow.recovery_settings import SECRET, RecoverySettings, merge_settings
 from airflow_provider.core.errors import ConfigurationError, RecoveryError
 from airflow_provider.core.job import JobId
 from airflow_provider.core.option_types import parse_flag
 from airflow_provider.core.options import StorageOptions
 from airflow_provider.core.spark_conf import conf_settings
-from airflow_provider.storage.checks import check_steps
+from airflow_provider.provider_info import get_provider_info
+from airflow_provider.storage.checks import CheckedStep, check_steps
 from airflow_provider.storage.uris import open_store
 
 if TYPE_CHECKING:
     from airflow_provider.storage.object_store import ObjectStore
+
+
+def deployment_name() -> str:
+    """Return what an Airflow deployment is called if the option ``deployment`` does not say it: host, port and path of
+    its API server; empty text where Airflow does not say more than ``localhost``.
+
+    It has to be the same on all of a deployment's workers for as long as its jobs last, and another one in each other
+    deployment. Airflow has no id of that kind; ``[api] base_url`` is as near as its configuration comes. It is no
+    secret: what a URL may hold of one stays behind.
+    """
+    said = str(conf.get("api", "base_url", fallback="") or "")
+    try:
+        url = urlsplit(said)
+        host, port = url.hostname or "", url.port
+    except ValueError:
+        return ""
+    if not host or _is_everywhere(host):
+        return ""
+    name = f"[{host}]" if ":" in host else host
+    return f"{name}:{port}{url.path.rstrip('/')}" if port else f"{name}{url.path.rstrip('/')}"
+
+
+def _is_everywhere(host: str) -> bool:
+    """Whether each machine means itself by it."""
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return address.is_loopback or address.is_unspecified
+
+
+def form_widgets() -> dict[str, Any]:
+    """Return the declared fields as WTForms fields; none where that is not installed, as in a worker.
+
+    Airflow's API server puts stand-ins in the place of these libraries, and needs none of them.
+    """
+    try:
+        from flask_appbuilder.fieldwidgets import BS3PasswordFieldWidget, BS3TextFieldWidget
+        from wtforms import BooleanField, PasswordField, StringField
+        from wtforms.validators import Optional, any_of
+    except ImportError:
+        return {}
+
+    def widget(declared: dict[str, Any]) -> Any:
+        label, description, schema = declared["label"], declared["description"], declared["schema"]
+        if "boolean" in schema["type"]:
+            return BooleanField(label, description=description, default=schema["default"])
+        if schema.get("format") == "password":
+            return PasswordField(label, description=description, widget=BS3PasswordFieldWidget())
+        validators = [Optional(), *([any_of(schema["enum"])] if "enum" in schema else [])]
+        return StringField(label, validators=validators, description=description, widget=BS3TextFieldWidget())
+
+    declared = get_provider_info()["connection-types"][0]["conn-fields"]
+    return {name: widget(field) for name, field in declared.items()}
+
+
+def told(uri: str, steps: Sequence[CheckedStep]) -> tuple[bool, str]:
+    """Return whether all steps have worked, and a text that names each: what works, and what fails with its remedy."""
+    works = [step.name for step in steps if step.problem is None]
+    fails = [f"{step.name.capitalize()} fails: {step.problem}" for step in steps if step.problem is not None]
+    sound = f"{_listed(works).capitalize()} {'works' if len(works) == 1 else 'work'} in {uri}" if works else ""
+    if not fails:
+        return True, sound
+    return False, " ".join([*([f"{sound}."] if sound else []), *fails])
+
+
+def _listed(names: Sequence[str]) -> str:
+    return " and ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else "".join(names)
+
 
 CONN_TYPE = "spark_recovery"
 DEFAULT_CONN_ID = "spark_recovery_default"

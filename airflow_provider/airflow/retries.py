@@ -1,13 +1,25 @@
-"""Airflow's pauses between tries against the retention of what a try leaves. Pure.
+"""Airflow's retries of a task: which tries are automatic, and whether what a try leaves outlives the pause after it.
 
-What nobody has touched for the retention is garbage. Each try touches it, so what counts is the longest single pause.
-Users have lost state to a retention shorter than the retry delay (apache/airflow#70718).
+Tries that nobody has cleared in between have the same word (:func:`series_of`). Clearing a task raises its
+``max_tries`` to the number of its last try and its retries, which a retry leaves alone; where it runs at that moment,
+it does not. So the number of times that tasks of the run were cleared counts, too: since Airflow 3.2 it grows with
+each clearing, while 3.1 counts only those of runs that have ended. A DAG whose ``retries`` are lowered at the same
+time could hide a clearing, so they count as well. Not seen is a running task that is cleared by the REST API with
+``reset_dag_runs=false``.
+
+What nobody has touched for the retention is garbage (:func:`lost_between_tries`). Each try touches it, so what counts
+is the longest single pause. Users have lost state to a retention shorter than the retry delay (apache/airflow#70718).
 """
 
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from airflow import __version__
+
+if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import Context
 
 _LONGEST_BACKOFF = timedelta(days=1)
 """What Airflow limits a delay to that grows (``MAX_RETRY_DELAY``)."""
@@ -51,3 +63,19 @@ def lost_between_tries(task: Any, retention: float) -> str:
         f"{timedelta(seconds=retention)} only: 'spark-recovery gc' may delete it before the retry. "
         "Raise retention, or lower retry_delay."
     )
+
+
+_COUNTS_ALL_CLEARINGS = (3, 2)
+
+
+def series_of(context: Context, retries: int | None) -> str:
+    """Return the word; empty text if this Airflow does not tell for certain.
+
+    :param retries: the task's
+    """
+    cleared = getattr(context.get("dag_run"), "clear_number", None)
+    told = (cleared, getattr(context["ti"], "max_tries", None), retries)
+    version = tuple(int(part) for part in __version__.split(".")[:2])
+    if version < _COUNTS_ALL_CLEARINGS or not all(isinstance(each, int) for each in told):
+        return ""
+    return "airflow-{}-{}-{}".format(*told)

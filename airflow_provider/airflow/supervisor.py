@@ -17,9 +17,9 @@ from airflow_provider.core.job import JobId, is_another_run
 from airflow_provider.core.options import RecoveryOptions
 from airflow_provider.core.report import JobReport, build_report
 from airflow_provider.core.takeover import LastAttempt
-from airflow_provider.storage.acknowledgement import take_notice
 from airflow_provider.storage.cancelling import cancel
 from airflow_provider.storage.claims import Claim, Claims
+from airflow_provider.storage.discarding import take_notice
 from airflow_provider.storage.event_log import JobEventLog
 from airflow_provider.storage.inspection import look_at_last
 from airflow_provider.storage.liveness import Life, Liveness, wait_for_end

@@ -6,11 +6,11 @@ One pass over the partitions. The numbers are those of :mod:`airflow_provider.co
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict
+from itertools import groupby
 from typing import Any
 
-from airflow_provider.core.cells import COMPUTED, LOST, MISSING, REUSED, encode_runs, merge_cells, partition_states
 from airflow_provider.core.committed_output import doubts
 from airflow_provider.core.events import SHUFFLE
 from airflow_provider.core.graph import Attempt, ExecutionGraph, Vertex
@@ -20,6 +20,46 @@ from airflow_provider.core.report import LOST as LOST_ATTEMPT
 from airflow_provider.core.report import skipped
 from airflow_provider.core.savings import NO_WORK, Work, not_reusable, retry_savings, work_so_far
 from airflow_provider.core.task_time import STEP
+from airflow_provider.core.unfinished_write import writes_going_on
+
+REUSED, COMPUTED, MISSING, LOST = "r", "c", "m", "l"
+_WORST_FIRST = LOST + MISSING + COMPUTED + REUSED
+
+
+def partition_states(vertex: Vertex, epoch: int, lost: Collection[int] = ()) -> str:
+    """Return one letter for each partition.
+
+    ``r``: kept from an earlier attempt; ``c``: computed by attempt *epoch*; ``l``: was stored once, is not any more and
+    has to be computed again; ``m``: not computed yet.
+
+    :param lost: indexes that were given up, stored again since or not
+    """
+    states = [MISSING] * vertex.initialized.parallelism
+    if vertex.has_finished and not vertex.released:
+        states = [LOST] * vertex.initialized.parallelism
+    for index in lost if not vertex.released else ():
+        if index < len(states):
+            states[index] = LOST
+    for index, partition in vertex.partitions.items():
+        states[index] = COMPUTED if partition.attempt >= epoch else REUSED
+    return "".join(states)
+
+
+def encode_runs(states: str) -> str:
+    """Return the states as runs, a letter and how often it comes: ``r8c3m`` is eight reused, three computed, one
+    missing partition.
+    """
+    runs = ((letter, sum(1 for _ in run)) for letter, run in groupby(states))
+    return "".join(letter if length == 1 else f"{letter}{length}" for letter, length in runs)
+
+
+def merge_cells(states: str, size: int) -> str:
+    """Return one letter for each *size* partitions: the one that most wants to be seen."""
+    if size <= 1:
+        return states
+    cells = (states[start : start + size] for start in range(0, len(states), size))
+    return "".join(min(cell, key=_WORST_FIRST.index) for cell in cells)
+
 
 MOST_CELLS = 120_000
 """Cells of all grids together; a larger job shows several partitions in a cell."""
@@ -38,7 +78,7 @@ def job_view(job: str, graph: ExecutionGraph, history: JobHistory) -> dict[str, 
     """Return the view of a job.
 
     Times are seconds since the Unix epoch, ``None`` where an end was never recorded; sizes are bytes. ``cells`` of a
-    vertex is what :func:`airflow_provider.core.cells.encode_runs` writes, with ``cell_size`` partitions in each
+    vertex is what :func:`airflow_provider.core.job_view.encode_runs` writes, with ``cell_size`` partitions in each
     cell. Sums are over the vertices that the newest attempt came to, as in the report.
     """
     newest = graph.newest
@@ -82,6 +122,7 @@ def job_view(job: str, graph: ExecutionGraph, history: JobHistory) -> dict[str, 
         "kept": sorted(name for name in graph.coordinators if name.startswith(_STEPS))[:MOST_VERTICES],
         "skipped": [asdict(skip) | {"reason": _cut(skip.reason)} for skip in skips[-MOST_VERTICES:]],
         "doubts": [_cut(doubt) for doubt in doubts(graph.coordinators)[:20]],
+        "going_on": [_cut(sentence) for sentence in writes_going_on(graph.coordinators, epoch)[:20]],
         "problems": [_cut(problem) for problem in graph.problems[:20]],
         "events": [
             {
@@ -186,3 +227,24 @@ def _cut_all(texts: Iterable[str]) -> list[str]:
     found = list(texts)
     more = [f"and {len(found) - _MOST_REASONS} more"] if len(found) > _MOST_REASONS else []
     return [*map(_cut, found[:_MOST_REASONS]), *more]
+
+
+MOST_ROWS = 300
+"""Task instances that are listed."""
+
+
+def summary(view: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Return the numbers of a job (see :func:`airflow_provider.core.job_view.job_view`) that fit into one line."""
+    if view is None:
+        return None
+    current = [vertex for vertex in view["vertices"] if vertex["state"] not in GONE]
+    sums = {name: sum(vertex[name] for vertex in current) for name in ("reused", "computed", "lost", "missing")}
+    kept = ("state", "attempt", "partitions", "stored", "reused", "computed", "bytes_reused", "task_seconds_saved")
+    return {
+        **{name: view[name] for name in kept},
+        "stored_reused": sums["reused"],
+        "stored_computed": sums["computed"],
+        "lost": sums["lost"],
+        "missing": sums["missing"],
+        "retry": {name: value for name, value in view["retry"].items() if name != "others"},
+    }

@@ -24,6 +24,7 @@ from airflow_provider.core.savings import (
     savings_text,
     work_so_far,
 )
+from airflow_provider.core.unfinished_write import writes_going_on
 
 RETURNED = "function/returned"
 """Coordinator that keeps what a task function has returned: the attempt, and the value as JSON."""
@@ -116,6 +117,7 @@ class JobReport:
 
     :ivar restarts: how often recovery was abandoned and the job began from scratch
     :ivar doubts: writes whose rows may be there twice, one sentence each
+    :ivar going_on: writes of the newest attempt that went on where an earlier one was killed, one sentence each
     :ivar bytes_held: stored bytes of all partitions now, or when the newest attempt ended
     :ivar most_bytes_held: the most that there were at one time
     :ivar overhead: what recovery has cost the newest attempt, see :func:`airflow_provider.core.overhead.overhead_of`
@@ -137,6 +139,7 @@ class JobReport:
     retry: RetrySavings = field(default_factory=RetrySavings)
     returned: dict[str, Any] | None = None
     doubts: list[str] = field(default_factory=list)
+    going_on: list[str] = field(default_factory=list)
     bytes_held: int = 0
     most_bytes_held: int = 0
     overhead: dict[str, dict[str, float]] = field(default_factory=dict)
@@ -179,6 +182,7 @@ def build_report(job: str, graph: ExecutionGraph) -> JobReport:
         retry=retry_savings(graph, because, work),
         returned=_returned(graph),
         doubts=doubts(graph.coordinators),
+        going_on=writes_going_on(graph.coordinators, epoch),
         bytes_held=graph.held,
         most_bytes_held=graph.most_held,
         overhead=overhead_of(graph.coordinators, epoch),
@@ -277,6 +281,7 @@ def format_report(report: JobReport) -> str:
     lines += [f"  {phrase}" for phrase in skipped_texts(report.skipped)]
     if report.restarts:
         lines.append(f"  starts from scratch because recovery had to be abandoned: {report.restarts}")
+    lines += [f"  {sentence}" for sentence in report.going_on]
     lines += [f"  warning: {doubt}" for doubt in report.doubts]
     lines += [f"  note: {problem}" for problem in report.problems]
     if report.most_bytes_held:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 
 class Rounds:
@@ -14,16 +16,25 @@ class Rounds:
         self._asked = 0
         self._done = 0
 
-    def open(self) -> None:
-        """Somebody works from now on."""
+    @contextmanager
+    def at_work(
+        self, name: str, work: Callable[[], float | None], pause: float, patience: float | None = None
+    ) -> Iterator[None]:
+        """Let a thread work as long as the block runs; whoever waits when it ends goes on.
+
+        :param work: a round; returns after how many seconds the next one begins if nobody asks, ``None`` if none does
+        :param pause: the same for the first round
+        :param patience: seconds that the block's end waits for a round under way; ``None`` for as long as that takes
+        """
+        thread = threading.Thread(target=self._run, args=(work, pause), name=name, daemon=True)
         with self._changed:
             self._open = True
-
-    def close(self) -> None:
-        """Nobody works any more; whoever waits goes on."""
-        with self._changed:
-            self._open = False
-            self._changed.notify_all()
+        thread.start()
+        try:
+            yield
+        finally:
+            self._close()
+            thread.join(patience)
 
     def ask(self) -> int:
         """Let a round begin soon; return its number."""
@@ -37,14 +48,24 @@ class Rounds:
         with self._changed:
             self._changed.wait_for(lambda: not self._open or self._done >= number, seconds)
 
-    def begin(self, seconds: float) -> int | None:
-        """The one who works waits until somebody asks, or so many seconds have passed; ``None`` if it is to end."""
+    def _run(self, work: Callable[[], float | None], first_pause: float) -> None:
+        pause: float | None = first_pause
+        try:
+            while pause is not None and (number := self._begin(pause)) is not None:
+                pause = work()
+                with self._changed:
+                    self._done = number
+                    self._changed.notify_all()
+        finally:
+            self._close()
+
+    def _begin(self, seconds: float) -> int | None:
+        """Wait until somebody asks, or so many seconds have passed; ``None`` if it is over."""
         with self._changed:
             self._changed.wait_for(lambda: not self._open or self._asked > self._done, seconds)
             return self._asked if self._open else None
 
-    def end(self, number: int) -> None:
-        """A round that began with *number* is done."""
+    def _close(self) -> None:
         with self._changed:
-            self._done = number
+            self._open = False
             self._changed.notify_all()

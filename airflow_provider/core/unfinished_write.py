@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Self
 
@@ -24,9 +24,21 @@ READS = "reads"
 """What is remembered of a write under this name are the vertices whose rows it writes."""
 
 
+_LEFT_OUT = "left_out"
+
+
 def is_written(state: object) -> bool:
     """Whether what is remembered of an output says that it is written, so that a retry leaves it out."""
     return isinstance(state, Mapping) and state.get("status") == WRITTEN
+
+
+def output_state(status: str, attempt: int, title: str, reads: Iterable[str]) -> dict[str, Any]:
+    """Return what is remembered of an output in any case, as plain JSON.
+
+    :param title: what the log, the report and the page call it
+    :param reads: the vertices whose rows it writes
+    """
+    return {"status": status, "attempt": attempt, "title": title, READS: list(reads)}
 
 
 @dataclass(frozen=True)
@@ -50,6 +62,8 @@ class UnfinishedWrite:
     :ivar failed: Spark's names of its tries before in the same attempt, of which tasks may have been about to commit
     :ivar cut: how its rows are cut into tasks, of which a retry may keep those that have committed
     :ivar kept: whether tasks of earlier attempts are kept for it; none of it is in the target then
+    :ivar tasks: how many tasks it has, if some of earlier attempts are left out; else 0
+    :ivar left_out: how many these are
     """
 
     title: str
@@ -69,6 +83,8 @@ class UnfinishedWrite:
     failed: tuple[str, ...] = ()
     cut: Cut = field(default_factory=Cut)
     kept: bool = False
+    tasks: int = 0
+    left_out: int = 0
 
     @classmethod
     def from_state(cls, state: object) -> Self | None:
@@ -94,6 +110,8 @@ class UnfinishedWrite:
                 failed=tuple(str(name) for name in state.get("failed", ())),
                 cut=Cut.from_state(state.get("cut")),
                 kept=bool(state.get("kept")),
+                tasks=int(state.get("tasks", 0)),
+                left_out=int(state.get(_LEFT_OUT, 0)),
             )
         except (KeyError, TypeError, ValueError):
             return None
@@ -112,6 +130,10 @@ class UnfinishedWrite:
         table = self.table if self.creates else ""
         return {"title": self.title, "location": self.location, "created": not self.existed, "table": table}
 
+    def going_on(self) -> dict[str, Any]:
+        """Return what is remembered beside its commit if tasks of earlier attempts were left out."""
+        return {"tasks": self.tasks, _LEFT_OUT: self.left_out} if self.left_out else {}
+
     def known_as(self, write: str, cut: Cut | None = None) -> Self:
         """Return it with one more of Spark's names of it, for which it waits.
 
@@ -129,6 +151,17 @@ class UnfinishedWrite:
         """Whether what its tasks have committed is certain to be what a retry's tasks would write."""
         alone = self.watched and len(self.writes) == 1 and not self.failed
         return alone and bool(self.cut.layout) and not self.repeated and not self.of_a_batch
+
+
+def writes_going_on(coordinators: Mapping[str, object], epoch: int) -> list[str]:
+    """Return a sentence for each write of attempt *epoch* that goes on, or went on, where an earlier one was killed."""
+    found = [state for state in coordinators.values() if isinstance(state, Mapping) and state.get("attempt") == epoch]
+    return [
+        f"output {state['title']} goes on: {state[_LEFT_OUT]:,} of its {state['tasks']:,} tasks had been committed by "
+        "earlier attempts"
+        for state in found
+        if state.get(_LEFT_OUT)
+    ]
 
 
 def unfinished_writes(coordinators: Mapping[str, object], epoch: int) -> dict[str, UnfinishedWrite]:

@@ -2,7 +2,7 @@
 
 Needed where a driver in cluster mode was started by another worker, so that no process of this machine can be ended.
 Its name comes from where others can write, the event store above all, so it counts for nothing until the cluster
-manager says that the application bears this job's mark (see :mod:`airflow_provider.airflow.mark`).
+manager says that the application bears this job's mark (see :mod:`airflow_provider.airflow.cluster_managers`).
 """
 
 from __future__ import annotations
@@ -16,9 +16,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_provider.airflow import order
-from airflow_provider.airflow.deployment import manager
+from airflow_provider.airflow.cluster_managers import LABEL, manager
 from airflow_provider.airflow.driver import end_driver
-from airflow_provider.airflow.mark import LABEL
 from airflow_provider.hooks.spark_recovery import SparkRecoveryHook
 from airflow_provider.storage.claims import Claim, same_machine
 

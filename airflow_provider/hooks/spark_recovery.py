@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any, cast
 import requests
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 
-from airflow_provider.airflow.deployment import manager, require_deployment
+from airflow_provider.airflow.cluster_managers import manager, marked, require_deployment, usual_tags
 from airflow_provider.airflow.detached import start_detached
 from airflow_provider.airflow.driver_bundle import build_bundle
-from airflow_provider.airflow.mark import marked, usual_tags
 from airflow_provider.airflow.masking import secret_parts
 from airflow_provider.airflow.recovery_connection import CONN_TYPE, DEFAULT_CONN_ID, RecoveryConnection
 from airflow_provider.airflow.user_application import require_pyspark, ship
@@ -49,7 +48,7 @@ class NextAttempt:
     :ivar previous_lost: newest epoch that has been watched and found lost, so that the driver need not watch it
     :ivar previous_beat: number of that one's last heartbeat; -1 if it is not known
     :ivar run: tells the DAG run from others of the same name (see :mod:`airflow_provider.core.job`)
-    :ivar series: the same for tries that Airflow starts by itself (see :mod:`airflow_provider.airflow.series`)
+    :ivar series: the same for tries that Airflow starts by itself (see :mod:`airflow_provider.airflow.retries`)
     """
 
     job: JobId
@@ -119,7 +118,7 @@ class SparkRecoveryHook(SparkSubmitHook):
     @classmethod
     def get_connection_form_widgets(cls) -> dict[str, Any]:
         """Return the form's fields for Airflow 3.1; later versions read them in the provider's metadata."""
-        from airflow_provider.airflow.connection_form import form_widgets
+        from airflow_provider.airflow.recovery_connection import form_widgets
 
         return form_widgets()
 

@@ -33,8 +33,8 @@ from airflow_provider.core.takeover import StartAfresh, Succeed
 from airflow_provider.job.claiming import decide_alone, read_graph, wait_for_previous
 from airflow_provider.job.reconciling import reconcile
 from airflow_provider.job.recorded_vertices import RecordedVertices
-from airflow_provider.storage.acknowledgement import take_notice
 from airflow_provider.storage.cancelling import refuse_cancelled
+from airflow_provider.storage.discarding import take_notice
 from airflow_provider.storage.object_store import requests_repeated
 
 log = logging.getLogger(__name__)

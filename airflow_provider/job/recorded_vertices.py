@@ -15,6 +15,7 @@ from typing import TypedDict
 from airflow_provider.core import events as ev
 from airflow_provider.core.classify import Need, classify
 from airflow_provider.core.errors import RecoveryError
+from airflow_provider.core.expendable import needed_no_more, room_for, shuffles_of_written_outputs
 from airflow_provider.core.faults import (
     AFTER_PARTITION_EVENT,
     AFTER_VERTEX_FINISHED,
@@ -25,9 +26,7 @@ from airflow_provider.core.graph import Vertex
 from airflow_provider.core.partition_tracker import PartitionTracker
 from airflow_provider.core.partitions import StoredPartition, finished_event
 from airflow_provider.core.quantities import bytes_text
-from airflow_provider.core.readers import needed_no_more, shuffles_of_written_outputs
 from airflow_provider.core.run_request import RunRequest
-from airflow_provider.core.store_budget import room_for
 from airflow_provider.job.ownership import OwnedJob
 from airflow_provider.job.survivors import Survivors
 from airflow_provider.job.unneeded import Unneeded
@@ -220,7 +219,7 @@ class RecordedVertices(OwnedJob):
     def make_room(self, size: int, worth: float, needed: Collection[str]) -> list[str] | None:
         """Let kept shuffles go, so that *size* bytes more are within the job's ``store_budget``; return which.
 
-        The parameters and the result are those of :func:`airflow_provider.core.store_budget.room_for`.
+        The parameters and the result are those of :func:`airflow_provider.core.expendable.room_for`.
         """
         budget = self.request.options.store_budget
         with self._record.lock:

@@ -1,11 +1,12 @@
 """The operator's extra links: the recovery page, the Spark UI, and where the job's state is stored.
 
 Airflow asks a link for its address when the task has ended; while it runs, the UI shows what the operator has pushed
-under :attr:`BaseOperatorLink.xcom_key` (see ``operators.publication``).
+under :attr:`BaseOperatorLink.xcom_key` (:func:`publish`).
 """
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import BaseOperatorLink, conf
@@ -60,3 +61,24 @@ def address(ti_key: Any, page: str = "") -> str:
 
 def _index(ti_key: Any) -> int:
     return -1 if ti_key.map_index is None else int(ti_key.map_index)
+
+
+LOCATION_KEY = "spark_recovery"
+"""XCom with what the recovery page has to know."""
+
+
+def publish(operator: Any, instance: Any, location: dict[str, Any], log: logging.Logger) -> None:
+    """Push where the job's state is, and the links, so that Airflow's UI can show the job while it runs.
+
+    In each try, because Airflow wipes XComs before each. That it cannot be shown is no reason to fail. Nothing of it is
+    secret: the name of a connection, never what it holds.
+
+    :param instance: the task instance
+    :param location: plain JSON without secrets
+    """
+    try:
+        instance.xcom_push(key=LOCATION_KEY, value=location)
+        for link in LINKS:
+            instance.xcom_push(key=link.xcom_key, value=link.get_link(operator, ti_key=instance))
+    except Exception as error:  # noqa: BLE001 - the job runs without its page
+        log.warning("The recovery page cannot be told where the job's state is: %s", error)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.providers.common.compat.sdk import AirflowException, conf
 
-from airflow_provider.airflow.deployment import manager
+from airflow_provider.airflow.cluster_managers import manager
 from airflow_provider.airflow.detached import Output, output_path
 from airflow_provider.airflow.driver import end_driver
 from airflow_provider.airflow.order import FAILED, FINISHED, SILENT, UNCLAIMED, UNREADABLE, Application, Order, Outcome

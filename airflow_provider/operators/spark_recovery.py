@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Any, cast
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
 
-from airflow_provider.airflow.deployment import require_tracking
+from airflow_provider.airflow.cluster_managers import require_tracking
 from airflow_provider.airflow.order import Outcome
 from airflow_provider.airflow.recovery_connection import RecoveryConnection
 from airflow_provider.airflow.recovery_settings import run_options
-from airflow_provider.airflow.retries import lost_between_tries
-from airflow_provider.airflow.series import series_of
+from airflow_provider.airflow.retries import lost_between_tries, series_of
 from airflow_provider.airflow.supervisor import Ending, JobSupervisor
 from airflow_provider.core.errors import RecoveryError
 from airflow_provider.core.job import JobId, run_mark
@@ -29,10 +28,9 @@ from airflow_provider.hooks.cluster_applications import (
     remembered_application,
 )
 from airflow_provider.hooks.spark_recovery import NextAttempt, SparkRecoveryHook
-from airflow_provider.links.recovery_links import LINKS
+from airflow_provider.links.recovery_links import LINKS, publish
 from airflow_provider.operators.conclusion import explain, failed_elsewhere, succeed
 from airflow_provider.operators.deferral import Deferral, Deferring, default_deferrable, read_start_timeout
-from airflow_provider.operators.publication import publish
 from airflow_provider.storage.checks import check_store
 
 if TYPE_CHECKING:

@@ -21,9 +21,9 @@ from airflow_provider import __version__
 from airflow_provider.airflow.locations import store_console
 from airflow_provider.core.errors import ConfigurationError, JobAlreadyRunning, RecoveryError
 from airflow_provider.core.job import JobId
+from airflow_provider.core.job_view import MOST_ROWS, summary
 from airflow_provider.plugin.access import Run, Task, TaskInstanceRef, User, may, may_change, may_see
 from airflow_provider.plugin.location import Job, Location, read_instance, read_location, read_run, what_is_missing
-from airflow_provider.plugin.run_view import MOST_ROWS, summary
 from airflow_provider.plugin.spark_ui import find_spark_ui, stated_address
 from airflow_provider.plugin.watched_jobs import MOST_JOBS, Seen, WatchedJobs
 

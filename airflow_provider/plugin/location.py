@@ -1,4 +1,4 @@
-"""What Airflow knows of a task instance, and what its try has said of itself (see ``operators.publication``)."""
+"""What Airflow knows of a task instance, and what its try has said of itself (see ``links.recovery_links``)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from airflow_provider.core.options import RecoveryOptions
 from airflow_provider.plugin.access import RunRef, TaskInstanceRef
 
 LOCATION_KEY = "spark_recovery"
-"""The XCom that the operator pushes; a test compares it with ``operators.publication``, which must not be imported."""
+"""The XCom that the operator pushes; a test compares it with ``links.recovery_links``, which must not be imported."""
 _LONGEST_TIMEOUT = 86_400.0
 _OPERATOR = "SparkRecoveryOperator"
 _OPERATORS = (_OPERATOR, "SparkRecoveryDecoratedOperator")

@@ -19,10 +19,9 @@ from airflow_provider.spark.jvm.live_plans import LivePlans
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from airflow_provider.spark.identity.pinned_source import PinnedSource
-    from airflow_provider.spark.identity.recovery_point import RecoveryPoint
-    from airflow_provider.spark.jvm.class_shapes import ClassShape
+    from airflow_provider.spark.identity.recovery_point import PinnedSource, RecoveryPoint
     from airflow_provider.spark.jvm.commit_gate import CommitGate
+    from airflow_provider.spark.jvm.plan_walk import ClassShape
 
 
 @dataclass

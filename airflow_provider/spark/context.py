@@ -20,7 +20,7 @@ from airflow_provider.core.rounds import Rounds
 from airflow_provider.core.vertex_token import vertex_identity
 from airflow_provider.spark.application import ApplicationState, CurrentApplication
 from airflow_provider.spark.calls import WRITES, Call, Kind, Proceed
-from airflow_provider.spark.identity.draws import Draws
+from airflow_provider.spark.identity.known import Draws
 from airflow_provider.spark.identity.notes import notes
 from airflow_provider.spark.jvm.commit_gate import CommitGate, commit_gate
 from airflow_provider.spark.jvm.occurrences import Occurrences

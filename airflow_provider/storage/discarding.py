@@ -1,4 +1,6 @@
-"""Giving up what a job has stored, from outside: the next attempt starts afresh.
+"""All that a job has stored goes: because somebody gives it up, or because its success was taken notice of.
+
+Given up from outside, the next attempt starts afresh.
 
 A discard is a create-only object that names the newest attempt of the moment: nothing that it and earlier ones stored
 is reused. A driver that lives is never harmed by it. Nothing is rewritten, and nobody falls between two stools:
@@ -10,11 +12,14 @@ is reused. A driver that lives is never harmed by it. Nothing is rewritten, and 
   them.
 
 Discards of one epoch are all the same, so that a second one is harmless.
+
+What goes while the job runs is :mod:`airflow_provider.job.unneeded`'s, by the same partition store.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -25,14 +30,17 @@ from airflow_provider.core.errors import (
     JobAlreadyRunning,
     ObjectExists,
     ObjectNotFound,
+    RecoveryError,
 )
 from airflow_provider.core.graph import ExecutionGraph
+from airflow_provider.core.report import JobReport
 from airflow_provider.storage.claims import Claim, Claims
-from airflow_provider.storage.clearing import release_all
 from airflow_provider.storage.event_log import JobEventLog
 from airflow_provider.storage.keys import numbers_in
 from airflow_provider.storage.liveness import Life, Liveness
 from airflow_provider.storage.object_store import ObjectStore
+from airflow_provider.storage.partition_store import PartitionStore
+from airflow_provider.storage.state_files import StateFiles
 
 FOLDER = "discards"
 
@@ -150,3 +158,42 @@ def discard(
 
 def _key(prefix: str, epoch: int) -> str:
     return f"{prefix}/{FOLDER}/{epoch:08d}.json"
+
+
+def release_all(store: ObjectStore, prefix: str, up_to: int) -> int:
+    """Delete what attempt *up_to* and earlier ones have stored; return how many partitions that were.
+
+    A later attempt may be at work, and is left alone. Again is harmless.
+
+    :raises StoreError: the store failed
+    """
+    partitions = PartitionStore(store, prefix).release(up_to=up_to)
+    StateFiles(store, prefix).release(up_to=up_to)
+    return partitions
+
+
+def take_notice(store: ObjectStore, prefix: str, report: JobReport, log: logging.Logger, *, keep: bool = False) -> None:
+    """Release the partitions of a job that has succeeded, then acknowledge its newest attempt. One order for all.
+
+    A process may die between the two. In this order it leaves a success that is still unseen: whoever looks next finds
+    the job finished, releases the rest, which is harmless to repeat, and takes notice. In the other order it would
+    leave a job that looks as if somebody had seen its success and cleared its task: the next try would compute
+    everything again, and nothing would ever release what was left.
+
+    Only what that attempt and earlier ones wrote is released: somebody may have started the job afresh meanwhile.
+
+    A failing store is a warning only, because the success stands. Partitions that could not be released are no reason
+    to leave the success unseen: nothing reuses them, since whoever finds the notice starts afresh.
+
+    :param keep: leave the partitions where they are
+    """
+    epoch = report.attempts[-1].epoch
+    if not keep:
+        try:
+            release_all(store, prefix, up_to=epoch)
+        except RecoveryError as error:
+            log.warning("The job succeeded, but its partitions could not be released: %s", error)
+    try:
+        Claims(store, prefix).acknowledge(epoch, report.to_dict())
+    except RecoveryError as error:
+        log.warning("The job succeeded, but its event store could not take note of that: %s", error)

@@ -1,4 +1,4 @@
-"""The finished partitions of a job, found again by one listing. Their names say everything (``recovery.partitions``).
+"""The finished partitions of a job, found again by one listing. Their names say everything (``core.partitions``).
 
 Objects are written once; one that turns out damaged gets a marker beside it and is never used again. What Spark's own
 writer makes lies in a folder of its own (:class:`WriteFolder`), and counts as soon as its driver, or that of the next

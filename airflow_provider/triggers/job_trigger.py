@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, Any, cast
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_delay, wait_exponential
 
+from airflow_provider.airflow.cluster_managers import job_mark
 from airflow_provider.airflow.driver import end_driver
 from airflow_provider.airflow.following import JobWatch
-from airflow_provider.airflow.mark import job_mark
 from airflow_provider.airflow.order import UNREADABLE, Order, Outcome
 from airflow_provider.airflow.recovery_connection import RecoveryConnection
-from airflow_provider.airflow.renewed_store import RenewedStore
-from airflow_provider.airflow.threads import Pace, in_thread
+from airflow_provider.airflow.triggerer import Pace, RenewedStore, in_thread
 from airflow_provider.core.errors import ConfigurationError
 from airflow_provider.core.job import JobId
 from airflow_provider.hooks.cluster_applications import end_remembered

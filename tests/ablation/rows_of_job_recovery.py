@@ -358,7 +358,7 @@ JOB_RECOVERY = (
         "what reads a source that tells no version (JDBC, an RDD) starts over if it is unfinished. What has finished is "
         "kept whole for attempts that Airflow starts by itself, and read anew when somebody has cleared the task, or "
         "nobody can tell. The option `source_version`, or `version=`, vouches for it: then it is as any other",
-        ("airflow/series.py", "core/graph.py only_retried_since", "spark/points/recover.py", "spark/jvm/sources.py"),
+        ("airflow/retries.py", "core/graph.py only_retried_since", "spark/points/recover.py", "spark/jvm/sources.py"),
         (
             Switch(
                 "an RDD counts as the same whatever it holds",
@@ -404,12 +404,12 @@ JOB_RECOVERY = (
                 "a clearing is not seen",
                 (
                     Edit(
-                        "airflow/series.py",
+                        "airflow/retries.py",
                         '    cleared = getattr(context.get("dag_run"), "clear_number", None)\n',
                         "    cleared = 0\n",
                     ),
                 ),
-                ("airflow_side/test_series.py::test_a_clearing_begins_another_series",),
+                ("airflow_side/test_retries.py::test_a_clearing_begins_another_series",),
             ),
             Switch(
                 "a version does not count",
@@ -621,7 +621,7 @@ JOB_RECOVERY = (
         "events are deleted only when the job is globally terminal",
         "partitions go when a success has been taken notice of, the rest of a job when nothing of it has changed for the "
         "retention",
-        ("storage/acknowledgement.py", "storage/garbage.py"),
+        ("storage/discarding.py", "storage/garbage.py"),
         (
             Switch(
                 "age does not count",
@@ -632,12 +632,12 @@ JOB_RECOVERY = (
                 "a success keeps its partitions",
                 (
                     Edit(
-                        "storage/acknowledgement.py",
+                        "storage/discarding.py",
                         "            release_all(store, prefix, up_to=epoch)\n",
                         "            pass\n",
                     ),
                 ),
-                ("storage/test_acknowledgement.py::test_partitions_go_before_the_success_is_noted",),
+                ("storage/test_discarding.py::test_partitions_go_before_the_success_is_noted",),
             ),
         ),
     ),

@@ -104,7 +104,7 @@ PARTITION_TRACKING = (
         "while the job runs a stored vertex goes when all that reads it is committed and the script can name it no more, "
         "and a kept shuffle when the output that it was for is written; a driver that may be fenced deletes nothing. All of "
         "a job's objects go only when nobody is at work on it: whoever removes it claims it first, and stops at a newer claim",
-        ("spark/points/releasing.py", "core/readers.py", "job/unneeded.py", "storage/garbage.py"),
+        ("spark/points/releasing.py", "core/expendable.py", "job/unneeded.py", "storage/garbage.py"),
         (
             Switch(
                 "nothing goes while the job runs",
@@ -141,12 +141,12 @@ PARTITION_TRACKING = (
                 "what could not be made again goes",
                 (
                     Edit(
-                        "core/readers.py",
+                        "core/expendable.py",
                         "vertex.finished and told.deterministic and GIVEN not in told.parts",
                         "vertex.finished",
                     ),
                 ),
-                ("core/test_readers.py::test_what_could_not_be_made_again_as_it_is_stays",),
+                ("core/test_expendable.py::test_what_could_not_be_made_again_as_it_is_stays",),
             ),
             Switch(
                 "a kept shuffle stays until the job ends",

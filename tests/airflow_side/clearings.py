@@ -16,7 +16,7 @@ from airflow.utils.db import initdb
 from airflow.utils.session import create_session
 from airflow.utils.state import TaskInstanceState
 
-from airflow_provider.airflow.series import series_of
+from airflow_provider.airflow.retries import series_of
 
 BUNDLE = "dags-folder"
 STATES = ("running", "failed", "up_for_retry", "deferred", "success")

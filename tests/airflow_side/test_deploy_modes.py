@@ -25,8 +25,7 @@ import pytest
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
 
 from airflow_provider.airflow import order
-from airflow_provider.airflow.deployment import manager, require_deployment
-from airflow_provider.airflow.mark import job_mark
+from airflow_provider.airflow.cluster_managers import job_mark, manager, require_deployment
 from airflow_provider.core import events as ev
 from airflow_provider.core.errors import ConfigurationError
 from airflow_provider.core.graph import ExecutionGraph

@@ -13,8 +13,7 @@ from airflow_provider.airflow.locations import page_path, store_console
 from airflow_provider.airflow.recovery_settings import run_options
 from airflow_provider.core.errors import ConfigurationError
 from airflow_provider.core.job import JobId
-from airflow_provider.links.recovery_links import EventStoreLink, RecoveryPageLink
-from airflow_provider.operators.publication import LOCATION_KEY
+from airflow_provider.links.recovery_links import LOCATION_KEY, EventStoreLink, RecoveryPageLink
 from airflow_provider.operators.spark_recovery import SparkRecoveryOperator
 from tests.airflow_side.executing import DRIVER, FINISHED, Connect, Make
 from tests.airflow_side.worker import TASK_INSTANCE

@@ -11,10 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider.core import events as ev
-from airflow_provider.core.cells import encode_runs, merge_cells
 from airflow_provider.core.graph import ExecutionGraph
 from airflow_provider.core.history import KEPT_EVENTS, JobHistory
-from airflow_provider.core.job_view import MOST_CELLS, job_view
+from airflow_provider.core.job_view import MOST_CELLS, encode_runs, job_view, merge_cells
 from airflow_provider.core.report import build_report
 from tests.core.examples import HISTORY, done, end, init, start
 from tests.core.examples import events as any_events

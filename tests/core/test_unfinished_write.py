@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from airflow_provider.core import events as ev
 from airflow_provider.core.graph import ExecutionGraph
-from airflow_provider.core.unfinished_write import UnfinishedWrite, unfinished_writes
+from airflow_provider.core.unfinished_write import UnfinishedWrite, output_state, unfinished_writes, writes_going_on
 
 WRITE = UnfinishedWrite("file:/out", 1, 77, "file:/out", existed=False, before="d", mode="append", writes=("u",))
 
@@ -33,6 +33,18 @@ def test_a_write_is_remembered_with_all_that_its_end_needs() -> None:
     assert UnfinishedWrite.from_state({"status": "WRITING", "attempt": 1, "before": ""}) is None
     assert UnfinishedWrite.from_state({**WRITE.to_state(), "status": "WRITTEN"}) is None
     assert UnfinishedWrite.from_state("WRITING") is None
+
+
+def test_it_is_told_which_writes_of_an_attempt_go_on() -> None:
+    """While it writes, and when it has returned; what earlier attempts went on with is over."""
+    going = replace(WRITE, tasks=1200, left_out=1100)
+    assert UnfinishedWrite.from_state(going.to_state()) == going
+    assert WRITE.going_on() == {}
+    written = {**output_state("WRITTEN", 1, "file:/out", ()), **going.going_on()}
+    told = ["output file:/out goes on: 1,100 of its 1,200 tasks had been committed by earlier attempts"]
+    for state in (going.to_state(), written):
+        assert writes_going_on({"sink/a": state, "sink/b": WRITE.to_state(), "step/c": "text"}, 1) == told
+        assert writes_going_on({"sink/a": state}, 2) == []
 
 
 def test_what_older_releases_remembered_was_not_watched() -> None:

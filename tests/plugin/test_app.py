@@ -8,7 +8,7 @@ import pytest
 from airflow_provider.cli.demo.demo_processes import wait_until as found
 from airflow_provider.core import events as ev
 from airflow_provider.core.options import RecoveryOptions
-from airflow_provider.operators import publication
+from airflow_provider.links import recovery_links
 from airflow_provider.plugin import location
 from airflow_provider.plugin.spark_ui import stated_address
 from airflow_provider.storage.claims import Claims
@@ -261,4 +261,4 @@ def test_airflow_shows_tab_and_links(failed: Run) -> None:
 
 def test_operator_and_page_mean_the_same_xcom() -> None:
     """They must not import each other."""
-    assert publication.LOCATION_KEY == location.LOCATION_KEY
+    assert recovery_links.LOCATION_KEY == location.LOCATION_KEY

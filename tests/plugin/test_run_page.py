@@ -12,7 +12,7 @@ from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
-from airflow_provider.plugin.run_view import summary
+from airflow_provider.core.job_view import summary
 from airflow_provider.storage.discarding import find_discard
 from tests.plugin.conftest import Run, Site
 from tests.support.browser import Person, chromium, complaints, picture
@@ -24,7 +24,7 @@ def test_what_was_superseded_is_not_counted() -> None:
     told: dict[str, Any] = dict.fromkeys(("attempt", "partitions", "stored", "reused", "computed", "bytes_reused"), 0)
     told |= {"state": "RUNNING", "task_seconds_saved": 0.0, "extra": "dropped"}
     vertices = [{**vertex, "state": "RUNNING"}, {**vertex, "state": "SUPERSEDED"}]
-    found = summary({**told, "vertices": vertices})
+    found = summary({**told, "vertices": vertices, "retry": {"work": None, "others": ["dropped"]}})
     assert found is not None
     assert {name: found[name] for name in ("stored_reused", "stored_computed", "lost", "missing")} == {
         "stored_reused": 1,
@@ -33,13 +33,14 @@ def test_what_was_superseded_is_not_counted() -> None:
         "missing": 4,
     }
     assert "extra" not in found
+    assert found["retry"] == {"work": None}
     assert summary(None) is None
 
 
 @pytest.fixture(scope="module")
 def several(site: Site) -> Run:
     """A run with three jobs, two of one mapped task; all have stored two vertices of three and failed."""
-    return site.run("a b fail", "several")
+    return site.run("a b spent fail", "several")
 
 
 def asked(run: Run, path: str, user: str | None = "ann") -> httpx.Response:
@@ -92,7 +93,9 @@ def test_only_who_may_see_the_dag_sees_its_run(several: Run, path: str) -> None:
 @pytest.mark.integration
 @pytest.mark.process
 def test_a_person_finds_the_job(several: Run, tmp_path: Path) -> None:
-    """The table in a real browser, and one click to a job's own page; nothing is blocked or missing."""
+    """The table in a real browser, with the share of each job that a retry would keep, and one click to a job's own
+    page; nothing is blocked or missing.
+    """
     site = several.site
     with chromium(tmp_path / "profile") as browser:
         person = Person(browser)
@@ -101,7 +104,8 @@ def test_a_person_finds_the_job(several: Run, tmp_path: Path) -> None:
         browser.get(f"{site.url}/spark-recovery/run?{urlencode(ids)}")
         rows = person.wait_for("the table", lambda: person.css("#jobs tbody tr"))
         assert [row.find_element(By.TAG_NAME, "th").text for row in rows] == ["job", "mapped [0]", "mapped [1]"]
-        assert ["failed" in row.text and "8 of 8 partitions" in row.text for row in rows] == [True] * 3
+        for row in rows:
+            assert all(each in row.text for each in ("failed", "8 of 8 partitions", "80 %"))
         assert person.text("#subtitle") == "3 jobs · 0 partitions reused, 24 computed"
         picture(browser, "run")
         person.click("//a[normalize-space()='mapped [1]']")

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql import functions as F
 
+from airflow_provider.core.report import format_report
 from airflow_provider.spark.interception import intercepted
 from airflow_provider.spark.sinks.once import SinksOnce
 from airflow_provider.spark.sinks.take_back import OutputAttempt
@@ -152,7 +153,12 @@ def test_only_the_task_that_was_missing_runs(job: Cut, caplog: pytest.LogCapture
     assert len({path.name[11:47] for path in job.target.glob("part-*")}) == 1
     assert "attempt 1 died while it wrote; 3 of its tasks had committed and are kept" in caplog.text
     assert "3 of its 4 tasks were committed by earlier attempts and are kept, 1 are written" in caplog.text
+    told = f"output file:{job.target} goes on: 3 of its 4 tasks had been committed by earlier attempts"
+    report = job.attempts.report()
+    assert report.going_on == [told]
+    assert f"  {told}" in format_report(report).splitlines()
     job.retry(write)
+    assert job.attempts.report().going_on == []
     assert job.computed == set()
 
 

@@ -100,6 +100,7 @@ def test_killed_inside_the_job_commit(
         assert context.master.coordinator("sink/it") == {
             "status": "TAKEN_BACK",
             "attempt": 2,
+            "title": f"file:{target}",
             "unnamed": False,
             "reads": [],
         }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from airflow_provider.spark.application import CurrentApplication
-from airflow_provider.spark.identity.draws import Draws
+from airflow_provider.spark.identity.known import Draws
 
 
 class Context:

@@ -99,7 +99,7 @@ def test_a_role_is_found_by_a_bare_python(temporary: Path, arguments: list[str],
         "AWS_WEB_IDENTITY_TOKEN_FILE": str(token),
         "AWS_ENDPOINT_URL_STS": moto.endpoint,
     }
-    said(bare(PROGRAM, temporary, *arguments, **role))
+    assert said(bare(PROGRAM, temporary, *arguments, **role)).split()
 
 
 def test_every_service_of_the_credential_chain_is_there(package: Path, temporary: Path) -> None:

@@ -13,8 +13,7 @@ import pytest
 
 from airflow_provider.airflow.following import JobWatch
 from airflow_provider.airflow.order import FAILED, FINISHED, LOST, SILENT, UNCLAIMED, Order, Outcome
-from airflow_provider.airflow.renewed_store import RenewedStore
-from airflow_provider.airflow.threads import Pace
+from airflow_provider.airflow.triggerer import Pace, RenewedStore
 from airflow_provider.core.errors import AccessDenied, ConfigurationError, StoreUnavailable
 from airflow_provider.job.job_master import JobMaster
 from airflow_provider.storage.cancelling import cancel

@@ -170,3 +170,18 @@ function notice(name, kind, text) {
   element.className = `notice ${kind}`;
   if (element.textContent !== text) element.textContent = text;
 }
+
+// What a retry would keep of the work so far, or save where that is not known, in one figure and one phrase.
+function savings(answer) {
+  const { retry, state } = answer.view;
+  const unit = retry.map_outputs === 0 ? "partition" : retry.map_outputs === retry.partitions ? "map output" : "map output and partition";
+  if (state === "FINISHED") return ["–", "the job has finished, so there is nothing to retry"];
+  if (answer.discard) return ["nothing", "what is stored was discarded"];
+  if (retry.nothing_because) return ["nothing", `because ${retry.nothing_because}`];
+  if (retry.work) return [`${percent(retry.work)} %`, `of the work so far: ${keeps(retry.work)} of task time`];
+  if (!retry.reusable) return ["nothing", "nothing that it could reuse is stored"];
+  return [duration(retry.task_seconds), `of task time: ${count(retry.reusable)} of ${many(retry.partitions, unit).replace("output and", "outputs and")} (${size(retry.bytes)}) would be reused`];
+}
+
+const percent = (work) => Math.floor((100 * work.kept) / work.spent);
+const keeps = (work) => `${duration(work.kept)} of ${duration(work.spent)}`;

@@ -106,21 +106,6 @@ function figures(answer) {
   $("overhead-text").textContent = spent.length ? `Recovery took ${duration(cpu)} of CPU: ${spent.map(([what, one]) => `${what} ${duration(one.cpu)}`).join(", ")}` : "";
 }
 
-// What a retry would keep of the work so far, or save where that is not known, in one figure and one phrase.
-function savings(answer) {
-  const { retry, state } = answer.view;
-  const unit = retry.map_outputs === 0 ? "partition" : retry.map_outputs === retry.partitions ? "map output" : "map output and partition";
-  if (state === "FINISHED") return ["–", "the job has finished, so there is nothing to retry"];
-  if (answer.discard) return ["nothing", "what is stored was discarded"];
-  if (retry.nothing_because) return ["nothing", `because ${retry.nothing_because}`];
-  if (retry.work) return [`${percent(retry.work)} %`, `of the work so far: ${keeps(retry.work)} of task time`];
-  if (!retry.reusable) return ["nothing", "nothing that it could reuse is stored"];
-  return [duration(retry.task_seconds), `of task time: ${count(retry.reusable)} of ${many(retry.partitions, unit).replace("output and", "outputs and")} (${size(retry.bytes)}) would be reused`];
-}
-
-const percent = (work) => Math.floor((100 * work.kept) / work.spent);
-const keeps = (work) => `${duration(work.kept)} of ${duration(work.spent)}`;
-
 function levels(list) {
   const known = new Map(list.map((vertex) => [vertex.id, vertex]));
   const level = new Map();
@@ -462,6 +447,7 @@ function facts(answer) {
   const told = (title, items) => items.length && lists.push(make("h3", {}, title), make("ul", {}, ...items.map((item) => make("li", {}, item))));
   told("Work for no recovery point", view.state === "FINISHED" ? [] : view.retry.others.map((other) => `${other.title}: a retry would keep ${keeps(other)} of task time`));
   told("Skipped", view.skipped.map((skip) => `${skip.name}${skip.times > 1 ? ` (${count(skip.times)} times)` : ""}, because ${skip.reason}`));
+  told("Writes that go on", view.going_on);
   told("Rows that may be there twice", view.doubts);
   told("Problems of the event store", view.problems);
   $("notes").replaceChildren(...lists);

@@ -47,6 +47,7 @@ function row(job) {
     number(view && count(view.reused)),
     number(view && count(view.computed)),
     number(view && duration(view.task_seconds_saved)),
+    make("td", { class: "number", title: view ? savings(job)[1] : "" }, view ? savings(job)[0] : ""),
   );
 }
 

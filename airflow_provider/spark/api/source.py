@@ -43,7 +43,7 @@ def source(name: str, df: DataFrame, *, on_reset: Callable[[str, str], object] |
     context = recording()
     if context is None:
         return df
-    from airflow_provider.spark.identity.pinned_source import PinnedSource
+    from airflow_provider.spark.identity.recovery_point import PinnedSource
     from airflow_provider.spark.jvm.file_source import FileSource, Listing
     from airflow_provider.spark.points.pinned_sources import save_pin
 
@@ -75,7 +75,7 @@ def source(name: str, df: DataFrame, *, on_reset: Callable[[str, str], object] |
 
 def _pinned(context: RecoveryContext, name: str, place: str, listed: list[PinnedFile]) -> list[PinnedFile] | None:
     """Return the files that an earlier attempt pinned, ``None`` if they have to be pinned now."""
-    from airflow_provider.spark.identity.pinned_source import what_is_gone
+    from airflow_provider.spark.identity.recovery_point import what_is_gone
     from airflow_provider.spark.points.pinned_sources import read_pin
 
     known = context.master.coordinator(name)

@@ -1,4 +1,4 @@
-"""Copy what the map tasks of a running shuffle have written, while the job goes on.
+"""Decide which map outputs of a running shuffle are kept, while the job goes on, and have them copied.
 
 A shuffle is kept once its tasks have taken long enough for what they wrote. What is kept is what reducers read: if
 Spark runs a map task again, its new output takes the place of the old one, and the vertex is sealed only when the
@@ -11,42 +11,33 @@ import functools
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider.core.causes import one_line
-from airflow_provider.core.errors import RecoveryError
 from airflow_provider.core.overhead import COPYING, IDENTITIES
-from airflow_provider.core.partitions import StoredPartition
 from airflow_provider.core.quantities import bytes_text
 from airflow_provider.core.unfinished_write import is_written
 from airflow_provider.spark.auto.origin import ensure_same
-from airflow_provider.spark.auto.shuffle_vertex import ROWS, SIZE, NotKept, ShuffleIdentity, ShuffleVertex, title_of
+from airflow_provider.spark.auto.shuffle_identity import NotKept, ShuffleIdentity, title_of
+from airflow_provider.spark.auto.shuffle_vertex import ROWS, SIZE, ShuffleVertex
 from airflow_provider.spark.jvm.exchanges import calls_functions
-from airflow_provider.spark.jvm.executors import on_executors
 from airflow_provider.spark.jvm.occurrences import NotYet, Numbered, Uncertain
 from airflow_provider.spark.jvm.session_settings import active_session, all_settings
-from airflow_provider.spark.points.partition_io import Place
-from airflow_provider.spark.points.reading import location
-from airflow_provider.spark.shuffles.map_output import MapOutput, Written, store_map_output
+from airflow_provider.spark.shuffles.map_output import Written
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from airflow_provider.spark.auto.cost import CopyingCost
+    from airflow_provider.spark.auto.copying import Tools
     from airflow_provider.spark.auto.origin import Origin
-    from airflow_provider.spark.auto.shuffle_vertex import Purpose, ShuffleRegistry
+    from airflow_provider.spark.auto.shuffle_identity import Purpose
+    from airflow_provider.spark.auto.shuffle_vertex import ShuffleRegistry
     from airflow_provider.spark.context import RecoveryContext
     from airflow_provider.spark.jvm.ended_queries import Kind
     from airflow_provider.spark.jvm.exchanges import RunningShuffle
-    from airflow_provider.spark.jvm.left_files import Readers
-    from airflow_provider.spark.jvm.map_output_tracker import MapOutputTracker, MapStatus
+    from airflow_provider.spark.jvm.map_output_tracker import MapStatus
     from airflow_provider.spark.jvm.occurrences import Turn
-    from airflow_provider.spark.jvm.stage_metrics import StageMetrics, StageMetricsReader
-    from airflow_provider.spark.local_dirs import LocalDirs
-    from airflow_provider.spark.points.partition_io import StoreLocation
+    from airflow_provider.spark.jvm.stage_metrics import StageMetrics
 
 log = logging.getLogger(__name__)
 
@@ -55,10 +46,6 @@ _TRIES = 3
 """How often a map output is looked for on its executor, or a look at a shuffle fails, before it is left alone."""
 _WORTH_SAYING = 1.0
 """Seconds of task time from which on a shuffle that is left alone for its cost is recorded: there may be thousands."""
-_BACK_OFF = 10.0
-"""Seconds for which the store is left alone when it has refused something."""
-_REFUSED = -1
-"""In the place of a size: the store did not take it."""
 _PATIENCE = 20
 """How often the listeners' counts of a task that has ended are waited for."""
 
@@ -300,36 +287,9 @@ class KeptShuffle:
             counts = self._counts_of(status, measured)
             if counts is not None:
                 new.append((status, counts))
-        readers = self._tools.readers.of({status.writer for status, _ in new})
-        new = [(status, counts) for status, counts in new if status.writer in readers]
-        if not new:
-            return
         began = time.monotonic()
-        vertex.record()
-        place = location(self._context)
-        work: dict[tuple[str, str], list[_Work]] = defaultdict(list)
-        for status, counts in new:
-            named = Place(
-                vertex.vertex, vertex.layout, status.index, vertex.maps, self._context.master.epoch, status.task
-            )
-            reader, output = readers[status.writer], MapOutput(vertex.number, status.task)
-            work[reader.executor].append((named, output, counts, reader.left))
-        seconds = measured.per_task
-
-        def store(dirs: LocalDirs, wanted: Sequence[_Work]) -> list[_Answer]:
-            return _store_here(place, dirs, wanted, seconds)
-
-        written = {status.index: status for status, _ in new}
-        for executor, (index, key, stored, took) in on_executors(self._spark, work, store):
-            partition = StoredPartition.from_key(key, stored)
-            if stored == _REFUSED:
-                self._tools.back_off()
-            elif partition is None and executor == readers[written[index].writer].executor[0]:
-                self._misses[index] += 1  # else its executor had no core free, and another one was asked
-            if partition is None:
-                continue
-            vertex.take(partition, written[index].task)
-            self._tools.cost.copied(partition.bytes, took)
+        for missed in self._tools.copy(self._context, self._spark, vertex, new, measured.per_task):
+            self._misses[missed] += 1
         self._seconds += time.monotonic() - began
 
     def _counts_of(self, status: MapStatus, measured: StageMetrics) -> Written | None:
@@ -355,65 +315,3 @@ class KeptShuffle:
         self.over = True
         stored = sum(partition.bytes for partition in vertex.stored.values())
         log.info("Kept %s: %d map outputs, %s", vertex.name, maps, bytes_text(stored))
-
-
-class Tools:
-    """What all kept shuffles of an application share.
-
-    :ivar cores: of a local master; ``None`` on a cluster
-    :ivar make_room: for so many bytes of a vertex, each of which saves so many task seconds; whether they fit
-    """
-
-    def __init__(
-        self,
-        tracker: MapOutputTracker,
-        readers: Readers,
-        metrics: StageMetricsReader,
-        cost: CopyingCost,
-        cores: int | None,
-        make_room: Callable[[ShuffleVertex, int, float], bool],
-    ) -> None:
-        self.tracker = tracker
-        self.readers = readers
-        self.metrics = metrics
-        self.cost = cost
-        self.cores = cores
-        self.make_room = make_room
-        self._again = 0.0
-
-    def back_off(self) -> None:
-        """The store refuses: leave it alone for a while."""
-        self._again = time.monotonic() + _BACK_OFF
-
-    @property
-    def backing_off(self) -> bool:
-        """Whether the store is left alone."""
-        return time.monotonic() < self._again
-
-
-_Work = tuple[Place, MapOutput, Written, "LocalDirs | None"]
-"""How a map output is to be named, which it is, what Spark says of it, and where it lies, if that is elsewhere."""
-
-_Answer = tuple[int, str, int, float]
-"""Index of a map output, key, bytes, and the seconds that storing it took."""
-
-
-def _store_here(place: StoreLocation, dirs: LocalDirs, wanted: Sequence[_Work], seconds: float) -> list[_Answer]:
-    """Store map outputs of this executor, or of one of its machine that has gone.
-
-    Without a key where the files are not here, or not whole; with :data:`_REFUSED` where the store does not take it.
-    """
-    store, done = place.open(), list[_Answer]()
-    for number, (named, output, written, left) in enumerate(wanted):
-        began = time.monotonic()
-        try:
-            partition = store_map_output(store, dirs, output, named, written, seconds, left)
-        except (RecoveryError, OSError) as error:
-            log.warning("Map outputs are not stored now; they are tried again later: %s", error)
-            return [*done, *((refused.index, "", _REFUSED, 0.0) for refused, *_ in wanted[number:])]
-        took = time.monotonic() - began
-        if partition is None:
-            done.append((named.index, "", 0, took))
-        else:
-            done.append((named.index, partition.key, partition.object_bytes, took))
-    return done

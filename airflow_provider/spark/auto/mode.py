@@ -12,8 +12,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider.spark.auto.actions import noted_rdds, restored_actions
-from airflow_provider.spark.auto.cached_frames import noted_caches
+from airflow_provider.spark.auto.actions import noted_caches, noted_rdds, restored_actions
 from airflow_provider.spark.auto.restoring import Restorer, restorable
 from airflow_provider.spark.auto.watching import Watcher
 
@@ -32,13 +31,12 @@ def auto_mode(context: RecoveryContext) -> Iterator[Sequence[Stages]]:
     watcher = Watcher(context)
     restorer = Restorer(context, watcher, restorable(context))
     context.shuffles = Shuffles(context, watcher, restorer)
-    watcher.start()
-    try:
-        # noted before any of it has run
-        yield [noted_rdds(watcher), restored_actions(restorer), noted_caches(context)]
-    finally:
-        context.shuffles = None
-        watcher.stop()
+    with watcher.looking():
+        try:
+            # noted before any of it has run
+            yield [noted_rdds(watcher), restored_actions(restorer), noted_caches(context)]
+        finally:
+            context.shuffles = None
 
 
 @dataclass(frozen=True)

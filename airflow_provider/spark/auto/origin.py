@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from airflow_provider.spark.auto.shuffle_vertex import NotKept
+from airflow_provider.spark.auto.shuffle_identity import NotKept
 from airflow_provider.spark.identity.fingerprint import changed_settings
 from airflow_provider.spark.jvm.session_settings import QuerySettings
 

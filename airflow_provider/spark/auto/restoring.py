@@ -23,15 +23,8 @@ from airflow_provider.core.errors import Fenced
 from airflow_provider.core.events import SHUFFLE
 from airflow_provider.core.vertex_token import name_of, vertex_identity
 from airflow_provider.spark.auto.ahead import StagesAhead
-from airflow_provider.spark.auto.shuffle_vertex import (
-    ROWS,
-    SIZE,
-    NotKept,
-    Purpose,
-    ShuffleIdentity,
-    ShuffleVertex,
-    title_of,
-)
+from airflow_provider.spark.auto.shuffle_identity import NotKept, Purpose, ShuffleIdentity, title_of
+from airflow_provider.spark.auto.shuffle_vertex import ROWS, SIZE, ShuffleVertex
 from airflow_provider.spark.jvm.adaptive_plan import AdaptivePlan, adaptive_plans, static_shuffles
 from airflow_provider.spark.jvm.exchanges import BROADCAST_STAGE, SHUFFLE_EXCHANGE, SHUFFLE_STAGE, kind
 from airflow_provider.spark.jvm.execution import micro_batch

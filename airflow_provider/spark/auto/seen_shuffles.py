@@ -14,10 +14,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider.core.errors import Fenced
+from airflow_provider.spark.auto.copying import Tools
 from airflow_provider.spark.auto.cost import COPY_RATE, LINK_RATE, CopyingCost
-from airflow_provider.spark.auto.keeping import KeptShuffle, Tools
+from airflow_provider.spark.auto.keeping import KeptShuffle
 from airflow_provider.spark.auto.origin import Origin
-from airflow_provider.spark.auto.shuffle_vertex import NotKept, Purpose, ShuffleRegistry
+from airflow_provider.spark.auto.shuffle_identity import NotKept, Purpose
+from airflow_provider.spark.auto.shuffle_vertex import ShuffleRegistry
 from airflow_provider.spark.environment import ship_package
 from airflow_provider.spark.jvm.exchanges import RunningQueries, is_of_a_stream, shuffles_of
 from airflow_provider.spark.jvm.executors import executors, is_local, on_executors

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider.core.causes import one_line
@@ -15,6 +16,8 @@ from airflow_provider.spark.auto.seen_shuffles import SeenShuffles
 from airflow_provider.spark.jvm.queries import is_stopped
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from airflow_provider.spark.context import RecoveryContext
 
 log = logging.getLogger(__name__)
@@ -41,24 +44,22 @@ class Watcher:
     def __init__(self, context: RecoveryContext) -> None:
         self._context = context
         self._rounds = Rounds()
-        self._thread = threading.Thread(target=self._run, name="watch-shuffles", daemon=True)
         self._lock = threading.Lock()
         self._context_seen: Any = None
         self._application: SeenShuffles | None = None
         self._broken = False
+        self._failures = 0
         self._started = self._count_next = time.monotonic()
         self._tell_next = self._started + _TELL_EVERY
 
-    def start(self) -> None:
-        """Begin to look."""
-        self._rounds.open()
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Look no more; returns when the last look is over."""
-        self._rounds.close()
-        self._thread.join()
-        self._context.occurrences.detach()
+    @contextmanager
+    def looking(self) -> Iterator[None]:
+        """Look as long as the block runs; its end waits for the last look."""
+        try:
+            with self._rounds.at_work("watch-shuffles", self._look, _PAUSE):
+                yield
+        finally:
+            self._context.occurrences.detach()
 
     def catch_up(self) -> None:
         """Return when all that is there now was looked at, or soon: copying it may take long."""
@@ -84,29 +85,26 @@ class Watcher:
                     self._give_up(error)
             return self._application
 
-    def _run(self) -> None:
-        pause, failures = _PAUSE, 0
-        while (number := self._rounds.begin(pause)) is not None:
-            began = time.monotonic()
-            try:
-                with self._context.master.overhead.on(LOOKING):
-                    application = self.application()
-                    if application is not None and self._context.master.usable:
-                        application.look()
-                        self._tell_overhead(application)
-                failures = 0
-            except Fenced:
-                self._rounds.close()
-                return
-            except Exception as error:
-                failures += 1
-                log.debug("Looking failed", exc_info=error)
-                if failures >= _FAILURES and self._still_runs():
-                    with self._lock:
-                        self._application, self._broken = None, True
-                    self._give_up(error)
-            pause = max(_PAUSE, _SHARE * (time.monotonic() - began))
-            self._rounds.end(number)
+    def _look(self) -> float | None:
+        """Look once; returns the pause until the next look, ``None`` if this attempt does not own the job any more."""
+        began = time.monotonic()
+        try:
+            with self._context.master.overhead.on(LOOKING):
+                application = self.application()
+                if application is not None and self._context.master.usable:
+                    application.look()
+                    self._tell_overhead(application)
+            self._failures = 0
+        except Fenced:
+            return None
+        except Exception as error:
+            self._failures += 1
+            log.debug("Looking failed", exc_info=error)
+            if self._failures >= _FAILURES and self._still_runs():
+                with self._lock:
+                    self._application, self._broken = None, True
+                self._give_up(error)
+        return max(_PAUSE, _SHARE * (time.monotonic() - began))
 
     def _tell_overhead(self, application: SeenShuffles) -> None:
         """Count what the JVM takes, now and then, and more seldom let a page know of all of it."""

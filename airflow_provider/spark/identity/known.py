@@ -1,13 +1,63 @@
-"""What identities need to know of a script beside its plans."""
+"""What identities need to know of a script beside its plans; above all the draws of chance that it leaves to Spark.
+
+Each draw is told from all others, and found again by the next attempt. An unseeded ``rand()`` or ``sample()`` gets its
+seed from PySpark, from the JVM, or from Spark's analyzer, another one in each attempt. What stays is which draw of the
+script it is. Seeds that are known when the script makes the draw are noted then, in the order of the script; the others
+when a fingerprint first meets them, which for explicit recovery points is the order of the script as well.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
+from airflow_provider.spark.jvm.scala import Numbers
+
 if TYPE_CHECKING:
-    from airflow_provider.spark.identity.draws import Draws
     from airflow_provider.spark.identity.functions import FunctionReader
-    from airflow_provider.spark.jvm.class_shapes import ClassShape
+    from airflow_provider.spark.jvm.plan_walk import ClassShape
+
+SMALLEST = 2**32
+"""A seed nearer to zero was given by the script: of those drawn from 64 bits, one in two billion is."""
+
+
+class Draws:
+    """The draws of one script, in one attempt; and its sources that tell no version, which are asked once each."""
+
+    def __init__(self) -> None:
+        self._places: dict[str, Numbers] = {}
+        self._noted: dict[int, int] = {}
+        self._met: dict[int, int] = {}
+        self._unnamed = 0
+
+    def note(self, seed: int) -> None:
+        """Note a seed that was drawn just now, because the script gave none."""
+        if abs(seed) >= SMALLEST:
+            self._noted.setdefault(seed, len(self._noted))
+
+    def name(self, seed: int, *, left_open: bool) -> str:
+        """Return what stands for *seed* in an identity: the draw, or the seed itself if the script gave it.
+
+        :param left_open: whether the plan shows that the script gave no seed, or cannot show that it gave one
+        """
+        if seed in self._noted:
+            return f"draw {self._noted[seed]}"
+        if left_open and abs(seed) >= SMALLEST:
+            return f"draw {self._met.setdefault(seed, len(self._met))} of the analyzer"
+        return f"seed {seed}"
+
+    def place(self, spark: Any, asked: str, made: Any) -> int:
+        """Return which source it is, in the order of the script, of those that ask for the same.
+
+        :param made: the JVM's object that stands for it
+        """
+        if asked not in self._places:
+            self._places[asked] = Numbers(spark)
+        return self._places[asked].of(made)
+
+    def unnamed(self) -> str:
+        """Return what stands for a draw whose seed Spark has not drawn yet."""
+        self._unnamed += 1
+        return f"draw {self._unnamed} of the planner"
 
 
 class KnownOfApplication(Protocol):

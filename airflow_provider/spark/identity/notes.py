@@ -29,8 +29,7 @@ from airflow_provider.spark.jvm.queries import (
 )
 
 if TYPE_CHECKING:
-    from airflow_provider.spark.identity.draws import Draws
-    from airflow_provider.spark.identity.known import KnownOfApplication
+    from airflow_provider.spark.identity.known import Draws, KnownOfApplication
 
 log = logging.getLogger(__name__)
 

@@ -22,14 +22,12 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider.core import explain
 from airflow_provider.core.digest import digest
 from airflow_provider.spark.identity.functions import FunctionIdentity
-from airflow_provider.spark.jvm.class_shapes import ClassShape, shapes_of
 from airflow_provider.spark.jvm.determinism import IN_ORDER, NOT_DETERMINISTIC, OF_FUNCTIONS, OF_PHYSICAL_PLANS
 from airflow_provider.spark.jvm.java_stream import JavaClass, JavaObject, Unreadable, Value, read_stream
 from airflow_provider.spark.jvm.known_classes import KNOWN_PACKAGES, OPAQUE, UNKNOWN_PACKAGES
-from airflow_provider.spark.jvm.plan_walk import Item, Number, Open, PlanWalk, Serialized
+from airflow_provider.spark.jvm.plan_walk import ClassShape, Item, Number, Open, PlanWalk, Serialized, shapes_of
 from airflow_provider.spark.jvm.queries import current_user
-from airflow_provider.spark.jvm.rdd_lineage import lineage
-from airflow_provider.spark.jvm.sources import Source
+from airflow_provider.spark.jvm.sources import Source, lineage
 from airflow_provider.spark.jvm.value_digest import ValueDigest, seed_in
 
 if TYPE_CHECKING:

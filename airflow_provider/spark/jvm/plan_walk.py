@@ -7,8 +7,9 @@ its words mean is said here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, TypeAlias
 
 from airflow_provider.core.vertex_token import VERTEX_ALIAS
@@ -200,3 +201,30 @@ def _order(short: str) -> str:
     if short in MIRRORED:
         return "turned"
     return "sorted" if short in COMMUTATIVE and short != "MultiCommutativeOp" else ""
+
+
+@dataclass(frozen=True)
+class ClassShape:
+    """One class of the JVM.
+
+    :ivar name: with its package
+    :ivar lazy: the fields that only keep what was computed from others
+    :ivar lost: the fields that are set once and that Java's serialization leaves out
+    """
+
+    name: str
+    lazy: frozenset[str]
+    lost: frozenset[str]
+    _walk: Any
+
+    @cached_property
+    def parameters(self) -> tuple[str, ...]:
+        """Parameters of its constructor, in their order; the first ones are the elements of a case class."""
+        return tuple(str(self._walk.parameters(self.name)).split())
+
+
+def shapes_of(spark: Any, names: Sequence[str]) -> dict[str, ClassShape]:
+    """Return the shapes of classes by their names, in one request; of those that the JVM finds."""
+    walk = walk_of(spark)
+    told = (line.split("|") for line in str(walk.shapes("\n".join(names))).splitlines())
+    return {name: ClassShape(name, frozenset(lazy.split()), frozenset(lost.split()), walk) for name, lazy, lost in told}

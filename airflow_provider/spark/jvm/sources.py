@@ -15,7 +15,8 @@ from airflow_provider.core import explain
 from airflow_provider.core.digest import digest
 from airflow_provider.core.file_set import FileSet
 from airflow_provider.core.redaction import names_a_secret, redacted
-from airflow_provider.spark.jvm.scala import has_member, items
+from airflow_provider.spark.jvm.reflection import private_field
+from airflow_provider.spark.jvm.scala import companion, has_member, items
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -136,3 +137,31 @@ def _files(roots: list[str], found: list[tuple[str, str, str]], how: tuple[str, 
     identity = digest(*how, files.digest)
     shown = replace(files, digest=identity)  # so that it also tells when they are read in another way
     return Source(f"{explain.FILES} {', '.join(roots)[:_PLACE_LENGTH]}", shown.encode(), identity)
+
+
+_OF_SPARK = ("MapPartitionsRDD", "UnionRDD")
+"""What PySpark puts around the others: the schema, which the plan tells, and conversions."""
+
+
+def lineage(spark: Any, rdd: Any) -> list[tuple[str, bytes]] | None:
+    """Return the kind of each RDD from the top down, with its command or its rows; ``None`` if there is any other.
+
+    :raises Exception: this Spark holds them elsewhere
+    """
+    jvm = spark._jvm
+    pending, found = [rdd], list[tuple[str, bytes]]()
+    while pending:
+        each = pending.pop()
+        kind = each.getClass().getSimpleName()
+        if kind == "ParallelCollectionRDD":
+            rows = jvm.org.apache.spark.util.Utils.serialize(private_field(each, "data"))
+            found.append((kind, bytes(rows)))
+        elif kind == "PythonRDD":
+            command = private_field(each, "func").command()
+            found.append((kind, bytes(command.toArray(companion(jvm.scala.reflect, "ClassTag").Byte()))))
+        elif kind in _OF_SPARK:
+            found.append((kind, b""))
+        else:
+            return None
+        pending += [dependency.rdd() for dependency in items(each.dependencies())]
+    return found

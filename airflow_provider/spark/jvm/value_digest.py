@@ -13,7 +13,6 @@ from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from airflow_provider.spark.jvm.class_shapes import ClassShape
 from airflow_provider.spark.jvm.java_stream import (
     JavaArray,
     JavaClass,
@@ -32,6 +31,7 @@ from airflow_provider.spark.jvm.known_classes import (
     MIRRORED,
     UNKNOWN_PACKAGES,
 )
+from airflow_provider.spark.jvm.plan_walk import ClassShape
 
 EXPRESSION_ID = "org.apache.spark.sql.catalyst.expressions.ExprId"
 COMMON_ID = "org.apache.spark.sql.catalyst.expressions.CommonExpressionId"

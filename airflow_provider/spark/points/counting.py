@@ -37,22 +37,17 @@ def counted_tasks(context: RecoveryContext) -> Iterator[Stages]:
     if not context.master.request.options.enabled:
         yield {}
         return
-    counting, rounds = _Counting(context), Rounds()
-    thread = threading.Thread(target=_run, args=(counting, rounds), name="task-time", daemon=True)
-    rounds.open()
-    thread.start()
-    try:
-        yield {Kind.SESSION: counting.session}
-    finally:
-        rounds.close()
-        thread.join()
-        counting.end()
+    counting = _Counting(context)
 
-
-def _run(counting: _Counting, rounds: Rounds) -> None:
-    while (number := rounds.begin(_INTERVAL)) is not None:
+    def work() -> float:
         counting.look()
-        rounds.end(number)
+        return _INTERVAL
+
+    try:
+        with Rounds().at_work("task-time", work, _INTERVAL):
+            yield {Kind.SESSION: counting.session}
+    finally:
+        counting.end()
 
 
 class _Counting:

@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from airflow_provider.spark.context import RecoveryContext
-    from airflow_provider.spark.identity.pinned_source import PinnedSource
-    from airflow_provider.spark.identity.recovery_point import RecoveryPoint
+    from airflow_provider.spark.identity.recovery_point import PinnedSource, RecoveryPoint
     from airflow_provider.spark.jvm.file_source import Listing, PinnedFile
 
 log = logging.getLogger(__name__)

@@ -12,7 +12,6 @@ ends: so a chain holds what it reads, what it writes, and what it read before th
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -45,14 +44,19 @@ def releasing(context: RecoveryContext) -> Iterator[Stages]:
     if not context.master.request.options.enabled:
         yield {}
         return
-    thread = threading.Thread(target=_run, args=(context,), name="release", daemon=True)
-    context.rounds.open()
-    thread.start()
-    try:
+    began = time.monotonic()
+
+    def work() -> float | None:
+        try:
+            _round(context, time.monotonic() - began)
+        except Fenced:
+            return None
+        except Exception as error:
+            log.debug("Nothing is released now: %s", one_line(error), exc_info=error)
+        return _INTERVAL
+
+    with context.rounds.at_work("release", work, _INTERVAL, patience=_PATIENCE):
         yield _noted_readers(context)
-    finally:
-        context.rounds.close()
-        thread.join(_PATIENCE)
 
 
 @contextmanager
@@ -62,19 +66,6 @@ def released_meanwhile(context: RecoveryContext, point: RecoveryPoint) -> Iterat
         context.rounds.ask()
         yield
         context.rounds.wait(context.rounds.ask(), _PATIENCE)
-
-
-def _run(context: RecoveryContext) -> None:
-    began = time.monotonic()
-    while (number := context.rounds.begin(_INTERVAL)) is not None:
-        try:
-            _round(context, time.monotonic() - began)
-        except Fenced:
-            return
-        except Exception as error:
-            log.debug("Nothing is released now: %s", one_line(error), exc_info=error)
-        finally:
-            context.rounds.end(number)
 
 
 def _round(context: RecoveryContext, elapsed: float) -> None:

@@ -19,10 +19,9 @@ from airflow_provider.core.errors import RecoveryError
 from airflow_provider.core.failover import ACTION
 from airflow_provider.core.failure import of_a_job
 from airflow_provider.spark.calls import Call, Kind, Proceed, Stages
-from airflow_provider.spark.jvm.execution import micro_batch
+from airflow_provider.spark.jvm.execution import micro_batch, trace_of
 from airflow_provider.spark.jvm.queries import calls_python, is_classic, observes, query_of
 from airflow_provider.spark.jvm.relation import lead, renewed
-from airflow_provider.spark.jvm.traces import trace_of
 from airflow_provider.spark.points.manifests import Delivering
 from airflow_provider.spark.points.restarting import fail_over, up_to_date
 

@@ -164,6 +164,8 @@ class BegunWrite:
         except LookupError as error:
             return str(error)
         self._tasks = tasks
+        self._write = replace(self._write, tasks=partitions, left_out=len(tasks))
+        self._master.note(self._sink.coordinator, self._write.to_state())
         log.info(
             "sink %s: %d of its %d tasks were committed by earlier attempts and are kept, %d are written",
             self._sink.title,

@@ -344,7 +344,7 @@ class SinksOnce:
             commit = Commit.named(write.writes[0], now)
         else:
             commit = Commit.between(before, now) if set(now) - set(before) else Commit.of_nothing()
-        state = write.addition() if write is not None else {}
+        state = {**write.addition(), **write.going_on()} if write is not None else {}
         if commit is not None:
             self._remember(sink, REPEATED if sink.repeated else WRITTEN, {**commit.to_state(), **state})
         elif sink.repeated:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider.core.digest import digest
 from airflow_provider.core.run_values import value_of_one_run
-from airflow_provider.core.unfinished_write import READS, SINK
+from airflow_provider.core.unfinished_write import SINK, output_state
 from airflow_provider.core.vertex_token import vertex_of
 from airflow_provider.spark.identity.fingerprint import fingerprint
 from airflow_provider.spark.jvm.commands import WritingCommand
@@ -80,7 +80,7 @@ class Sink:
 
     def state(self, status: str, attempt: int) -> dict[str, Any]:
         """Return what is remembered of it in any case, as plain JSON."""
-        return {"status": status, "attempt": attempt, "title": self.title, READS: list(self.reads)}
+        return output_state(status, attempt, self.title, self.reads)
 
 
 class SinkIdentity:

@@ -37,6 +37,7 @@ from airflow_provider.core.unfinished_write import (
     WRITTEN,
     AddedRows,
     UnfinishedWrite,
+    output_state,
     rows_made_again,
     unfinished_writes,
 )
@@ -133,8 +134,8 @@ class OutputAttempt:
         )
         known = self._master.coordinator(name) or {}
         lost = may_be_outdated(self._master.graph.coordinators, known)
-        state = {"status": TAKEN_BACK, "attempt": self._master.epoch, "unnamed": bool(lost) and own != files}
-        self._master.remember(name, {**state, READS: known.get(READS, [])})
+        state = output_state(TAKEN_BACK, self._master.epoch, rows.title, known.get(READS, ()))
+        self._master.remember(name, {**state, "unnamed": bool(lost) and own != files})
 
     def remove_failed(self, spark: Any, write: UnfinishedWrite) -> None:
         """Remove what a write of this attempt has left whose job has failed, before it is made again."""
@@ -232,20 +233,15 @@ class OutputAttempt:
         others = [file for file in files if file not in own]
         told = (write.watched or names) and not lost
         unnamed = write.mode == "append" and not told and listing_digest(others) != write.before
-        state = {"status": TAKEN_BACK, "attempt": self._master.epoch, "unnamed": unnamed, READS: list(write.reads)}
-        self._master.remember(name, state)
+        state = output_state(TAKEN_BACK, self._master.epoch, write.title, write.reads)
+        self._master.remember(name, {**state, "unnamed": unnamed})
 
     def _adopt(self, spark: Any, name: str, write: UnfinishedWrite, commit: Commit) -> None:
         """Take a write as committed that came to its end without an event that says so."""
         log.info("sink %s: attempt %d has written all of it and died", write.title, write.attempt)
         status = REPEATED if write.repeated else WRITTEN
-        state = {
-            "status": status,
-            "attempt": write.attempt,
-            **commit.to_state(),
-            **write.addition(),
-            READS: list(write.reads),
-        }
+        known = output_state(status, write.attempt, write.title, write.reads)
+        state = {**known, **commit.to_state(), **write.addition()}
         rows = AddedRows.from_state(state, REPEATED)
         if rows is not None:
             self._remove(spark, name, rows)

@@ -52,7 +52,7 @@ def test_what_the_store_refused_is_stored_when_it_answers_again(
         put(*arguments)  # type: ignore[arg-type]
 
     monkeypatch.setattr(PartitionStore, "put_map_output", refusing)
-    monkeypatch.setattr("airflow_provider.spark.auto.keeping._BACK_OFF", 0.0)
+    monkeypatch.setattr("airflow_provider.spark.auto.copying._BACK_OFF", 0.0)
     with auto_attempt(attempts, spark) as first:
         df = totals(spark, orders)
         df.collect()

@@ -16,7 +16,7 @@ from pyspark.sql.session import _monkey_patch_RDD
 from airflow_provider.spark.auto import seen_shuffles, watching
 from airflow_provider.spark.auto.keeping import KeptShuffle
 from airflow_provider.spark.auto.seen_shuffles import SeenShuffles
-from airflow_provider.spark.auto.shuffle_vertex import ShuffleIdentity
+from airflow_provider.spark.auto.shuffle_identity import ShuffleIdentity
 from airflow_provider.spark.auto.watching import Watcher
 from airflow_provider.spark.jvm.exchanges import SHUFFLE_EXCHANGE, kind, shuffles_of
 from airflow_provider.spark.jvm.reflection import private_field
@@ -136,14 +136,11 @@ def watched_closely(attempts: Attempts, monkeypatch: pytest.MonkeyPatch) -> Iter
     attempts.options = dict(EVERYTHING)
     with attempts.attempt() as context:
         watcher = Watcher(context)
-        watcher.start()
-        try:
+        with watcher.looking():
             yield watcher
             application = watcher.application()
             assert application is not None
             wait_until(lambda: any(v.sealed for v in application.registry.vertices.values()), "something is kept")
-        finally:
-            watcher.stop()
 
 
 @pytest.mark.integration

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider.spark.auto import seen_shuffles, watching
-from airflow_provider.spark.auto.shuffle_vertex import ShuffleIdentity
+from airflow_provider.spark.auto.shuffle_identity import ShuffleIdentity
 from airflow_provider.spark.auto.watching import Watcher
 from airflow_provider.spark.jvm import exchanges
 from airflow_provider.spark.jvm.adaptive_plan import AdaptivePlan
@@ -271,14 +271,11 @@ def test_without_the_field_of_a_shuffle_the_watching_ends(
         watcher = Watcher(context)
         application = watcher.application()
         assert application is not None
-        watcher.start()
-        try:
+        with watcher.looking():
             df = by_customer(spark, orders)
             assert len(df.collect()) == 300
             application.note(df._jdf.queryExecution(), QuerySettings(all_settings(spark)))
             wait_until(lambda: watcher.application() is None, "the watching has ended")
-        finally:
-            watcher.stop()
         assert not application.registry.vertices
     lines = [record.getMessage() for record in caplog.records if "are not kept" in record.getMessage()]
     assert len(lines) == 1

@@ -64,6 +64,7 @@ HARMS: dict[str, Callable[[list[Path], list[Path]], None]] = {
     "blocks swapped": lambda descriptions, blocks: swapped(*blocks),
     "everything missing": lambda descriptions, blocks: removed(*descriptions, *blocks),
 }
+SECRET = "5ea1" * 16
 DIFFERENT_HARMS = {"description flipped", "blocks cut", "blocks flipped", "blocks swapped"}
 
 
@@ -78,12 +79,25 @@ def kept(spark: SparkSession, orders: Path, attempts: Attempts) -> tuple[list[Ro
     return rows, [path for path in files if path not in blocks], blocks
 
 
-@pytest.mark.parametrize("harm", HARMS)
-def test_a_harmed_object_is_computed_again(spark: SparkSession, orders: Path, attempts: Attempts, harm: str) -> None:
-    """Whatever was done to a stored map output, the rows are right; the one that is sound need not run again.
+@pytest.mark.parametrize(
+    ("harm", "secret"),
+    [
+        *((harm, "") for harm in HARMS),
+        *(
+            pytest.param(harm, SECRET, marks=() if harm in DIFFERENT_HARMS else pytest.mark.integration)
+            for harm in HARMS
+        ),
+    ],
+)
+def test_a_harmed_object_is_computed_again(
+    spark: SparkSession, orders: Path, attempts: Attempts, monkeypatch: pytest.MonkeyPatch, harm: str, secret: str
+) -> None:
+    """Whatever was done to a stored map output, the rows are right; the one that is sound need not run again. With a
+    secret each object is verified before a byte of it lies where Spark reads.
 
     A description that is missing beside its blocks is what a driver leaves that ends between the two.
     """
+    monkeypatch.setenv(INTEGRITY_SECRET, secret)
     rows, descriptions, blocks = kept(spark, orders, attempts)
     assert len(descriptions) == len(blocks) == 2
     HARMS[harm](descriptions, blocks)
@@ -107,7 +121,7 @@ def forge(descriptions: list[Path], blocks: list[Path]) -> None:
     (descriptions[0].parent / f"{name}{BLOCKS}").write_bytes(rows)
 
 
-@pytest.mark.parametrize("secret", ["", "5ea1" * 16], ids=["plain", "sealed"])
+@pytest.mark.parametrize("secret", ["", SECRET], ids=["plain", "sealed"])
 def test_only_a_seal_tells_a_forgery(
     spark: SparkSession, orders: Path, attempts: Attempts, monkeypatch: pytest.MonkeyPatch, secret: str
 ) -> None:
@@ -118,18 +132,6 @@ def test_only_a_seal_tells_a_forgery(
     with auto_attempt(attempts, spark) as second:
         assert (sorted(by_customer(spark, orders).collect()) == rows) == bool(secret)
         assert second.put_back() == ({} if secret else {"shuffle(customer)": 2})
-
-
-@pytest.mark.parametrize(
-    "harm",
-    [harm if harm in DIFFERENT_HARMS else pytest.param(harm, marks=pytest.mark.integration) for harm in HARMS],
-)
-def test_a_harmed_object_never_reaches_spark(
-    spark: SparkSession, orders: Path, attempts: Attempts, monkeypatch: pytest.MonkeyPatch, harm: str
-) -> None:
-    """With a secret each object is verified before a byte of it lies where Spark reads; the rows are right."""
-    monkeypatch.setenv(INTEGRITY_SECRET, "5ea1" * 16)
-    test_a_harmed_object_is_computed_again(spark, orders, attempts, harm)
 
 
 @pytest.mark.parametrize("forgotten", ["remember", "vertex_finished", "partition_finished"])

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from airflow_provider.spark.auto.actions import noted_rdds
 from airflow_provider.spark.auto.keeping import KeptShuffle
 from airflow_provider.spark.auto.seen_shuffles import SeenShuffles
-from airflow_provider.spark.auto.shuffle_vertex import NotKept
+from airflow_provider.spark.auto.shuffle_identity import NotKept
 from airflow_provider.spark.interception import intercepted
 from airflow_provider.spark.jvm import occurrences
 from airflow_provider.spark.jvm.ended_queries import EndedQueries

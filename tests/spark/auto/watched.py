@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider.spark.auto.actions import restored_actions
-from airflow_provider.spark.auto.cached_frames import noted_caches
+from airflow_provider.spark.auto.actions import noted_caches, restored_actions
 from airflow_provider.spark.auto.restoring import Restorer, restorable
 from airflow_provider.spark.auto.seen_shuffles import SeenShuffles
 from airflow_provider.spark.auto.watching import Watcher

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from airflow_provider.spark.application import ApplicationState
-from airflow_provider.spark.identity.draws import Draws
+from airflow_provider.spark.identity.known import Draws
 
 
 class Learnt:

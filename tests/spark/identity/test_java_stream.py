@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -80,10 +82,8 @@ def test_a_stream_that_ends_early_is_an_error(written: Given, data: st.DataObjec
 def test_anything_else_is_an_error(noise: bytes) -> None:
     """Never another exception, whatever the bytes."""
     for data in (noise, b"\xac\xed\x00\x05" + noise, b"\xac\xed\x00\x05sr" + noise):
-        try:
-            read_stream(data)
-        except Unreadable:
-            continue
+        with suppress(Unreadable):
+            assert isinstance(read_stream(data), list)
 
 
 def test_an_object_is_one_wherever_it_is_referred_to() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider.airflow.deployment_name import deployment_name
+from airflow_provider.airflow.recovery_connection import deployment_name
 from airflow_provider.hooks.spark_recovery import SparkRecoveryHook
 from tests.airflow_side.executing import Connect
 

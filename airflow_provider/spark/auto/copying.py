@@ -1,0 +1,130 @@
+"""Copy map outputs into the store, each by an executor that has its files, or can read them."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider.core.errors import RecoveryError
+from airflow_provider.core.partitions import StoredPartition
+from airflow_provider.spark.jvm.executors import on_executors
+from airflow_provider.spark.points.partition_io import Place
+from airflow_provider.spark.points.reading import location
+from airflow_provider.spark.shuffles.map_output import MapOutput, Written, store_map_output
+
+if TYPE_CHECKING:
+    from airflow_provider.spark.auto.cost import CopyingCost
+    from airflow_provider.spark.auto.shuffle_vertex import ShuffleVertex
+    from airflow_provider.spark.context import RecoveryContext
+    from airflow_provider.spark.jvm.left_files import Readers
+    from airflow_provider.spark.jvm.map_output_tracker import MapOutputTracker, MapStatus
+    from airflow_provider.spark.jvm.stage_metrics import StageMetricsReader
+    from airflow_provider.spark.local_dirs import LocalDirs
+    from airflow_provider.spark.points.partition_io import StoreLocation
+
+log = logging.getLogger(__name__)
+
+_BACK_OFF = 10.0
+"""Seconds for which the store is left alone when it has refused something."""
+_REFUSED = -1
+"""In the place of a size: the store did not take it."""
+_Work = tuple[Place, MapOutput, Written, "LocalDirs | None"]
+"""How a map output is to be named, which it is, what Spark says of it, and where it lies, if that is elsewhere."""
+
+_Answer = tuple[int, str, int, float]
+"""Index of a map output, key, bytes, and the seconds that storing it took."""
+
+
+class Tools:
+    """What all kept shuffles of an application share.
+
+    :ivar cores: of a local master; ``None`` on a cluster
+    :ivar make_room: for so many bytes of a vertex, each of which saves so many task seconds; whether they fit
+    """
+
+    def __init__(
+        self,
+        tracker: MapOutputTracker,
+        readers: Readers,
+        metrics: StageMetricsReader,
+        cost: CopyingCost,
+        cores: int | None,
+        make_room: Callable[[ShuffleVertex, int, float], bool],
+    ) -> None:
+        self.tracker = tracker
+        self.readers = readers
+        self.metrics = metrics
+        self.cost = cost
+        self.cores = cores
+        self.make_room = make_room
+        self._again = 0.0
+
+    @property
+    def backing_off(self) -> bool:
+        """Whether the store is left alone."""
+        return time.monotonic() < self._again
+
+    def copy(
+        self,
+        context: RecoveryContext,
+        spark: Any,
+        vertex: ShuffleVertex,
+        written: Sequence[tuple[MapStatus, Written]],
+        seconds: float,
+    ) -> list[int]:
+        """Copy map outputs of a vertex that somebody can read; returns the indexes of those that were not whole.
+
+        If the store refuses something, it is left alone for a while.
+
+        :param seconds: that one of its tasks has taken
+        """
+        readers = self.readers.of({status.writer for status, _ in written})
+        written = [(status, counts) for status, counts in written if status.writer in readers]
+        if not written:
+            return []
+        vertex.record()
+        place, missed = location(context), list[int]()
+        work: dict[tuple[str, str], list[_Work]] = defaultdict(list)
+        for status, counts in written:
+            named = Place(vertex.vertex, vertex.layout, status.index, vertex.maps, context.master.epoch, status.task)
+            reader, output = readers[status.writer], MapOutput(vertex.number, status.task)
+            work[reader.executor].append((named, output, counts, reader.left))
+
+        def store(dirs: LocalDirs, wanted: Sequence[_Work]) -> list[_Answer]:
+            return _store_here(place, dirs, wanted, seconds)
+
+        statuses = {status.index: status for status, _ in written}
+        for executor, (index, key, stored, took) in on_executors(spark, work, store):
+            partition = StoredPartition.from_key(key, stored)
+            if partition is not None:
+                vertex.take(partition, statuses[index].task)
+                self.cost.copied(partition.bytes, took)
+            elif stored == _REFUSED:
+                self._again = time.monotonic() + _BACK_OFF
+            elif executor == readers[statuses[index].writer].executor[0]:
+                missed.append(index)  # else its executor had no core free, and another one was asked
+        return missed
+
+
+def _store_here(place: StoreLocation, dirs: LocalDirs, wanted: Sequence[_Work], seconds: float) -> list[_Answer]:
+    """Store map outputs of this executor, or of one of its machine that has gone.
+
+    Without a key where the files are not here, or not whole; with :data:`_REFUSED` where the store does not take it.
+    """
+    store, done = place.open(), list[_Answer]()
+    for number, (named, output, written, left) in enumerate(wanted):
+        began = time.monotonic()
+        try:
+            partition = store_map_output(store, dirs, output, named, written, seconds, left)
+        except (RecoveryError, OSError) as error:
+            log.warning("Map outputs are not stored now; they are tried again later: %s", error)
+            return [*done, *((refused.index, "", _REFUSED, 0.0) for refused, *_ in wanted[number:])]
+        took = time.monotonic() - began
+        if partition is None:
+            done.append((named.index, "", 0, took))
+        else:
+            done.append((named.index, partition.key, partition.object_bytes, took))
+    return done

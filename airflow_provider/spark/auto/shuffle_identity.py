@@ -1,0 +1,132 @@
+"""What a shuffle is, whichever attempt runs it: everything that decides its rows, and which time of them it is.
+
+Its identity is that of the physical plan below the exchange, so the rest of the query, and of the script, may change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider.core import explain
+from airflow_provider.core.digest import digest
+from airflow_provider.core.events import SHUFFLE
+from airflow_provider.core.vertex_token import vertex_identity
+from airflow_provider.spark.identity.fingerprint import exchange_fingerprint
+from airflow_provider.spark.jvm.exchanges import functions_of_several_rows, kind
+from airflow_provider.spark.jvm.occurrences import NotYet, Uncertain
+from airflow_provider.spark.jvm.scala import items
+
+if TYPE_CHECKING:
+    from airflow_provider.spark.context import RecoveryContext
+    from airflow_provider.spark.identity.fingerprint import Fingerprint
+    from airflow_provider.spark.jvm.session_settings import QuerySettings
+
+_NAMED = {"AttributeReference", "Alias"}
+_PARTITIONINGS = {"HashPartitioning", "SinglePartition"}
+
+
+class NotKept(Exception):
+    """A shuffle cannot be kept, or put back; says why."""
+
+
+@dataclass(frozen=True)
+class Purpose:
+    """What a shuffle is for.
+
+    :ivar name: an output, a step, or a cached frame; ``None`` if that cannot be told
+    :ivar cached: whether it stands in a cached frame
+    """
+
+    name: str | None
+    cached: bool = False
+
+    @property
+    def recorded(self) -> str:
+        """The output that it is for alone, by the name of its coordinator; empty text if a retry may need it beside."""
+        return "" if self.cached or self.name is None else self.name
+
+
+@dataclass(frozen=True)
+class ShuffleIdentity:
+    """What a shuffle is, whichever attempt runs it.
+
+    :ivar title: for people: by what it shuffles
+    :ivar fingerprint: over everything that decides its rows
+    """
+
+    title: str
+    fingerprint: Fingerprint
+
+    @classmethod
+    def of(
+        cls, context: RecoveryContext, spark: Any, exchange: Any, canonical: Any, settings: QuerySettings
+    ) -> ShuffleIdentity:
+        """Return the identity of an exchange.
+
+        :param canonical: the form under which adaptive execution knows it
+        :param settings: what its query runs with, or ran
+        :raises NotKept: it has none that is certain
+        """
+        partitioning = exchange.outputPartitioning()
+        spread = kind(partitioning).rstrip("$")
+        if spread not in _PARTITIONINGS:
+            raise NotKept(f"its rows are spread by {spread}, which is not the same in every run")
+        fingerprint = exchange_fingerprint(spark, context, canonical, settings)
+        reasons = (*fingerprint.opaque, *fingerprint.not_deterministic)
+        if reasons:
+            raise NotKept("; ".join(dict.fromkeys(reasons)))
+        identity = cls(title_of(exchange), fingerprint)
+        varying = functions_of_several_rows(canonical) if identity.calls_functions else ""
+        if varying:
+            raise NotKept(varying)
+        return identity
+
+    @property
+    def calls_functions(self) -> bool:
+        """Whether Python functions have a part in it; they may ask something that Spark does not see."""
+        return any(part.startswith(explain.FUNCTION) for part in self.fingerprint.parts)
+
+    def occurrence(self, purpose: Purpose, time: Callable[[str], str]) -> ShuffleIdentity:
+        """Return the identity of this time of the shuffle.
+
+        What calls Python functions may give other rows each time that the script runs it, in a loop that waits for
+        something, say: so each time of an attempt has a vertex of its own, whichever application the script has then.
+        They are counted for each output by itself: a retry leaves out outputs that are written, and their queries. A
+        cached frame has its shuffles once. Anything else gives the same rows each time.
+
+        :param time: given what the shuffle is, returns which time this is
+        :raises NotKept: it calls functions, and what it is for, or which time this is, cannot be told
+        :raises NotYet: which time this is cannot be told now
+        """
+        if not self.calls_functions:
+            return self
+        if purpose.name is None:
+            raise NotKept("it calls a Python function, and for which output or cached frame cannot be told")
+        counted = digest(self.fingerprint.digest, purpose.name)
+        try:
+            numbered = digest(counted, "occurrence", "1" if purpose.cached else time(counted))
+        except NotYet:
+            raise
+        except Uncertain as reason:
+            raise NotKept(str(reason)) from reason
+        return replace(self, fingerprint=replace(self.fingerprint, digest=numbered))
+
+    @property
+    def vertex(self) -> str:
+        """The vertex's identity in the graph."""
+        return vertex_identity(self.title, self.fingerprint.digest)
+
+
+def title_of(exchange: Any) -> str:
+    """Return what the log calls a shuffle, by what it shuffles."""
+    partitioning = exchange.outputPartitioning()
+    hashed = kind(partitioning) == "HashPartitioning"
+    names = ", ".join(_name_of(key) for key in items(partitioning.expressions())) if hashed else ""
+    text = f"{SHUFFLE}({names})" if names else SHUFFLE
+    return text if len(text) <= 60 else f"{text[:58]}…)"
+
+
+def _name_of(key: Any) -> str:
+    return str(key.name() if kind(key) in _NAMED else key.prettyName())
