@@ -31,6 +31,7 @@ def test_whoever_waits_goes_on_when_a_round_that_began_later_is_done() -> None:
         assert not waiter.is_alive()
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 @pytest.mark.parametrize("fails", [False, True])
 def test_who_works_no_more_lets_nobody_wait(fails: bool) -> None:
     """A round that says that it was the last one, or fails, ends the wait of all."""
@@ -39,7 +40,7 @@ def test_who_works_no_more_lets_nobody_wait(fails: bool) -> None:
     def work() -> None:
         known.wait(60)
         if fails:
-            raise SystemExit
+            raise ValueError
 
     with rounds.at_work("test", work, 60):
         waiter = threading.Thread(target=lambda: rounds.wait(rounds.ask() + 1, 3600))

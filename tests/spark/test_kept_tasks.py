@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from airflow_provider.core.report import format_report
@@ -315,14 +316,19 @@ CHANGES: dict[str, Callable[[DataFrame], DataFrame]] = {
     "sums": lambda df: (
         df.groupBy("id").agg(F.sum(F.col("id") * 1.0).alias("sum")).repartition(TASKS, "sum").select("id")
     ),
+    "equal in its order": lambda df: (
+        df.withColumn("place", F.row_number().over(Window.orderBy(F.col("id") < 0)))
+        .repartition(TASKS, "place")
+        .select("id")
+    ),
 }
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize("change", ["draws", "sorted", "dealt out", "sums"])
+@pytest.mark.parametrize("change", ["draws", "sorted", "dealt out", "sums", "equal in its order"])
 def test_where_rows_may_be_elsewhere_all_is_written(job: Cut, change: str) -> None:
-    """Drawn rows, bounds of a sort, which are drawn, rows that are dealt out in the order of their arrival, and sums
-    whose last digit depends on it.
+    """Drawn rows, bounds of a sort, which are drawn, rows that are dealt out in the order of their arrival, sums whose
+    last digit depends on it, and rows that are spread by their place among equals.
     """
     job.change = CHANGES[change]
     taken = job.spark.range(0, ROWS, 1, TASKS)

@@ -113,11 +113,16 @@ def drawn_in_cache(df: DataFrame, known: Known) -> tuple[str, ...]:
     The script may use such a frame beside *df*, and expects the same rows there. Only what draws, reads the clock, or
     depends on how rows are spread counts: of the rest the rows are nearly always the same.
     """
+    return tuple(reason for reason in not_deterministic_in_cache(df, known) if varies(reason))
+
+
+def not_deterministic_in_cache(df: DataFrame, known: Known) -> tuple[str, ...]:
+    """Say what is not deterministic in the frames that the script has cached, and that *df* reads."""
     spark = df.sparkSession
     with active_session(spark):
         plans = [relation.cacheBuilder().cachedPlan() for relation in cached_below(df)]
         found = [reason for plan in plans for reason in read_plan(spark, known, plan).not_deterministic]
-    return tuple(dict.fromkeys(reason for reason in found if varies(reason)))
+    return tuple(dict.fromkeys(found))
 
 
 def exchange_fingerprint(

@@ -22,7 +22,13 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider.core import explain
 from airflow_provider.core.digest import digest
 from airflow_provider.spark.identity.functions import FunctionIdentity
-from airflow_provider.spark.jvm.determinism import IN_ORDER, NOT_DETERMINISTIC, OF_FUNCTIONS, OF_PHYSICAL_PLANS
+from airflow_provider.spark.jvm.determinism import (
+    IN_ORDER,
+    NO_ORDER,
+    NOT_DETERMINISTIC,
+    OF_FUNCTIONS,
+    OF_PHYSICAL_PLANS,
+)
 from airflow_provider.spark.jvm.java_stream import JavaClass, JavaObject, Unreadable, Value, read_stream
 from airflow_provider.spark.jvm.known_classes import KNOWN_PACKAGES, OPAQUE, UNKNOWN_PACKAGES
 from airflow_provider.spark.jvm.plan_walk import ClassShape, Item, Number, Open, PlanWalk, Serialized, shapes_of
@@ -242,6 +248,8 @@ class _Reading:
                 found.not_deterministic.append(f"{name}: {why}")
         if noted.counts_rows:
             found.not_deterministic.append(IN_ORDER)
+        if noted.no_order:
+            found.not_deterministic.append(NO_ORDER)
         if noted.varying:
             found.not_deterministic.append("Invoke: the method says that it is not deterministic")
         for name, command, deterministic in noted.functions:

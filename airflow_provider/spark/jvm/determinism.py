@@ -95,6 +95,12 @@ OF_PHYSICAL_PLANS: dict[str, str] = {
 IN_ORDER = f"SpecifiedWindowFrame: {ORDER}"
 """Said of a window whose frame counts rows, for all functions but ranks."""
 
+NO_ORDER = f"WindowSpecDefinition: no column orders its rows, and {ORDER}"
+"""Said of a window over rows that are all equal in its order."""
+
+_AMONG_EQUALS = {"RowNumber", "NTile", "Lag", "Lead", "NthValue", "MaxBy", "MinBy", "SpecifiedWindowFrame"}
+"""What goes by an order that the script gives, so that only rows vary that are equal in it."""
+
 OF_FUNCTIONS = "function"
 """Begins what is said of a Python function that draws."""
 
@@ -103,3 +109,10 @@ def varies(reason: str) -> bool:
     """Return whether what a reason names gives other rows in nearly every run, and not only in another order."""
     name = reason.split(":")[0]
     return NOT_DETERMINISTIC.get(name, ORDER) != ORDER or reason.startswith(OF_FUNCTIONS)
+
+
+def among_equals(reason: str) -> bool:
+    """Return whether what a reason names only leaves open which one of several rows is taken that are equal in the
+    order that the script gives.
+    """
+    return reason.split(":")[0] in _AMONG_EQUALS

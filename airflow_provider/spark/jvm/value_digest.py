@@ -51,6 +51,7 @@ class Noted:
     :ivar unknown: why something has no identity
     :ivar literals: texts and numbers that expressions hold
     :ivar counts_rows: whether a window's frame counts rows
+    :ivar no_order: whether a window goes by the order of rows, and no column orders them
     :ivar varying: whether a method of Spark's is called that says of itself that it is not deterministic
     """
 
@@ -59,6 +60,7 @@ class Noted:
     unknown: list[str] = field(default_factory=list)
     literals: set[str | int | float] = field(default_factory=set)
     counts_rows: bool = False
+    no_order: bool = False
     varying: bool = False
 
 
@@ -282,6 +284,7 @@ class ValueDigest:
         bounds = [_short(frame.get(name)) for name in ("frameType", "lower", "upper")]
         if bounds[0] == "RowFrame" and bounds[1:] != ["UnboundedPreceding", "UnboundedFollowing"]:
             self.noted.counts_rows = True
+            self.noted.no_order |= not _names_a_column(specification.get("orderSpec"))
 
 
 _PRIMITIVE = {"boolean", "byte", "char", "double", "float", "int", "long", "short", "void"}
@@ -319,6 +322,19 @@ def _operands(value: Value) -> list[Value]:
     if isinstance(value, JavaObject) and not _is_expression(value.type.name):
         return [item for part in value.parts for item in part.extra]
     return [value]
+
+
+def _names_a_column(value: Value) -> bool:
+    """Whether an expression, or one of a sequence, holds a column."""
+    pending, seen = [value], set[int]()
+    while pending:
+        each = pending.pop()
+        if isinstance(each, JavaObject) and id(each) not in seen:
+            seen.add(id(each))
+            if _short(each) == "AttributeReference":
+                return True
+            pending += [item for part in each.parts for item in (*part.values, *part.extra)]
+    return False
 
 
 def seed_in(value: Value) -> int | None:

@@ -12,8 +12,9 @@ from airflow_provider.core.digest import digest
 from airflow_provider.core.run_values import value_of_one_run
 from airflow_provider.core.unfinished_write import SINK, output_state
 from airflow_provider.core.vertex_token import vertex_of
-from airflow_provider.spark.identity.fingerprint import fingerprint
+from airflow_provider.spark.identity.fingerprint import fingerprint, not_deterministic_in_cache
 from airflow_provider.spark.jvm.commands import WritingCommand
+from airflow_provider.spark.jvm.determinism import among_equals
 from airflow_provider.spark.jvm.execution import micro_batch
 from airflow_provider.spark.jvm.output import (
     FILE_FORMATS,
@@ -60,7 +61,9 @@ class Sink:
     :ivar title: what the log calls it
     :ivar mode: ``append``, ``overwrite`` or ``error``
     :ivar reads: the vertices whose rows it writes
-    :ivar repeated: why each attempt writes it; empty if its rows are certain to be the same
+    :ivar repeated: why each attempt writes it; empty if it is left out once it is written
+    :ivar among_equals: what leaves open which of several rows it writes that are equal in the script's order; empty if
+        its rows are certain to be the same
     :ivar of_a_batch: whether a streaming query writes it. Such a query goes on behind the batches that its checkpoint
         knows, so only the batch that it repeats is written again.
     """
@@ -71,6 +74,7 @@ class Sink:
     mode: str
     reads: tuple[str, ...]
     repeated: str = ""
+    among_equals: str = ""
     of_a_batch: bool = False
 
     @property
@@ -181,7 +185,8 @@ class SinkIdentity:
         if rows is not df:
             not_deterministic = fingerprint(rows, self._context).not_deterministic
         marked = self._mark_of_this_run(df.sparkSession, identity) if mode != "overwrite" else ()
-        reason = "; ".join((*identity.opaque, *not_deterministic, *marked))
+        settled = self._settled(rows, not_deterministic)
+        reason = "; ".join((*identity.opaque, *(() if settled else not_deterministic), *marked))
         batch = micro_batch(df.sparkSession)
         key = digest("repeated" if reason else identity.digest, place.target, *what, *batch)
         self._occurrences[key] += 1
@@ -193,8 +198,20 @@ class SinkIdentity:
             mode,
             tuple(map(vertex_of, identity.upstream)),
             reason,
+            settled,
             bool(batch),
         )
+
+    def _settled(self, rows: Any, not_deterministic: tuple[str, ...]) -> str:
+        """Return what is not deterministic, if a write settles it for all others; else an empty text.
+
+        Which of several equal rows comes first each query of plain Spark finds anew, also the next one over the same
+        frame. So an output that is whole is one that an uninterrupted run could have written, beside any other output.
+        What the script has cached is the same for all that reads it, and is drawn anew by each attempt.
+        """
+        if not not_deterministic or not all(map(among_equals, not_deterministic)):
+            return ""
+        return "" if not_deterministic_in_cache(rows, self._context) else "; ".join(not_deterministic)
 
     def _mark_of_this_run(self, spark: Any, identity: Fingerprint) -> tuple[str, ...]:
         """Say what makes it another write in each attempt, though its rows are certain to be the same in this one."""
