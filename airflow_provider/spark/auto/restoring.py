@@ -88,8 +88,10 @@ class Restorer:
 
     @property
     def wanted(self) -> Set[str]:
-        """The vertices of which this thread's queries may begin with what is stored."""
-        return self._survived | self._thread.kept
+        """The vertices of which this thread's queries may begin with what is stored, and still is."""
+        known = ((identity, self._context.master.vertex(identity)) for identity in self._survived)
+        there = {identity for identity, vertex in known if vertex is not None and not vertex.released}
+        return there | self._thread.kept
 
     @contextmanager
     def with_kept(self) -> Iterator[None]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,8 @@ from tests.spark.auto.watched import AutoAttempt, auto_attempt
 from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = pytest.mark.spark
@@ -42,14 +44,27 @@ class Script:
 
     def kept_and_written(self, attempt: AutoAttempt) -> None:
         """Write, and see to it that the shuffle is in the store before that."""
+        self._kept(attempt, lambda _: self._gate.open()).result()
+
+    def kept_and_cut_off(self, attempt: AutoAttempt) -> None:
+        """The write fails when the shuffle is in the store."""
+
+        def cut_off(writing: Future[None]) -> None:
+            context = self._spark.sparkContext
+            wait_until(lambda: context.cancelAllJobs() or writing.done(), "the write is cut off")
+
+        assert "cancelled" in str(self._kept(attempt, cut_off).exception())
+
+    def _kept(self, attempt: AutoAttempt, then: Callable[[Future[None]], object]) -> Future[None]:
         with ThreadPoolExecutor(1) as pool:
             writing = pool.submit(self.write)
             try:
                 wait_until(lambda: attempt.application.look() or attempt.kept() == [NAME], "the shuffle is kept")
                 assert attempt.stored_files()
+                then(writing)
             finally:
                 self._gate.open()
-            writing.result()
+        return writing
 
 
 @pytest.fixture
@@ -62,6 +77,21 @@ def stored(attempt: AutoAttempt) -> bool:
     attempt.application.look()
     attempt.context.master.delete_unneeded()
     return bool(attempt.stored_files())
+
+
+def test_a_retry_looks_no_more_for_what_has_gone(spark: SparkSession, attempts: Attempts, script: Script) -> None:
+    """What survived is put back into the output that it was kept for, and goes with that; no stage of a later query
+    runs ahead in search of it.
+    """
+    with auto_attempt(attempts, spark) as attempt:
+        script.kept_and_cut_off(attempt)
+    with auto_attempt(attempts, spark) as attempt:
+        assert len(attempt.restorer.wanted) == 1
+        script.write()
+        assert attempt.put_back() == {NAME: 2}
+        assert not stored(attempt)
+        assert attempt.restorer.wanted == set()
+        assert not attempt.restorer.before(spark, script.totals()._jdf.queryExecution())
 
 
 def test_what_was_kept_for_an_output_goes_when_that_is_written(
