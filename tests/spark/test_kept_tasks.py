@@ -80,7 +80,7 @@ class Cut:
                     if len([*kept, *target.glob("_temporary/*/task_*")]) >= int(cuts.read_text()):
                         break
                     os.sched_yield()
-                shutil.copytree(target, picture)
+                shutil.copytree(target, picture, ignore=shutil.ignore_patterns("attempt_*"))  # tasks that may end now
                 raise RuntimeError("cut off")
             return number
 
