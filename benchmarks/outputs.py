@@ -12,7 +12,8 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -42,19 +43,12 @@ def undisturbed(scale: float, rounds: int) -> dict[str, Any]:
     :param rounds: pairs with each event store
     :return: medians with their goals, and all single figures
     """
-    with tempfile.TemporaryDirectory(prefix="benchmark-") as name, local_s3() as (gateway, server):
-        folder = Path(name)
-        suite = query_suite("tpch", scale, folder / "data", parts=8)
-        os.environ.update(server.environment)
-        storage = StorageOptions(endpoint_url=server.endpoint, addressing_style="path")
-        jobs = {
-            "files": Job(suite, NIGHTLY, folder / "files"),
-            "S3": Job(suite, NIGHTLY, folder / "s3", f"s3://{server.create_bucket('benchmark')}", storage),
-        }
+    with _on_s3(NIGHTLY, scale) as (gateway, on_s3):
+        jobs = {"files": Job(on_s3.suite, NIGHTLY, on_s3.folder.with_name("files")), "S3": on_s3}
         servers = descendants(os.getpid())[1:]
         found = {
             f"undisturbed, event store on {store}": (
-                [_overhead(job, number, servers) for number in range(rounds)],
+                [_overhead(*_counted(job, servers, number)) for number in range(rounds)],
                 {"overhead_without_server": OVERHEAD[store]},
             )
             for store, job in jobs.items()
@@ -69,31 +63,15 @@ def queries(scale: float, rounds: int) -> dict[str, Any]:
     :param rounds: pairs
     :return: the median query of at least :data:`.auto.LONG` seconds, the worst one, and all of them together
     """
-    pairs, server_cpu = [], []
-    with tempfile.TemporaryDirectory(prefix="benchmark-") as name, local_s3() as (gateway, server):
-        folder = Path(name)
-        suite = query_suite("tpch", scale, folder / "data", parts=8)
-        os.environ.update(server.environment)
-        storage = StorageOptions(endpoint_url=server.endpoint, addressing_style="path")
-        job = Job(suite, QUERIES, folder / "queries", f"s3://{server.create_bucket('benchmark')}", storage)
-        servers = descendants(os.getpid())[1:]
-        for number in range(rounds):
-            before = sum(map(cpu_of, servers))
-            pairs.append(job.pair(number, *map(str, suite.numbers)))
-            server_cpu.append(sum(map(cpu_of, servers)) - before)
+    with _on_s3(QUERIES, scale) as (gateway, job):
+        servers, numbers = descendants(os.getpid())[1:], list(map(str, job.suite.numbers))
+        counted = [_counted(job, servers, number, *numbers) for number in range(rounds)]
+    pairs = [pair for pair, _ in counted]
     figures = figures_of([], pairs, [])
-    singles = [
-        {
-            "overhead": pair.auto.inside / pair.plain.inside - 1,
-            "overhead_without_server": _without(pair, cpu) / pair.plain.inside - 1,
-            "server_cpu_seconds": cpu,
-        }
-        for pair, cpu in zip(pairs, server_cpu, strict=True)
-    ]
-    by_query = {name: float(figures[name]) for name in QUERIES_OVERHEAD}
+    by_query = {name: figures[name] for name in QUERIES_OVERHEAD if figures[name] is not None}  # none took long enough
     found = {
         "single queries, the server's time among theirs": ([by_query], QUERIES_OVERHEAD),
-        "all 22 together": (singles, {}),
+        "all 22 together": ([_overhead(*each) for each in counted], {}),
     }
     title = f"TPC-H scale {scale:g}, 22 queries in one application; S3 is {gateway}"
     return {**_result(title, rounds, found), "queries": outputs_of(pairs)}
@@ -140,31 +118,45 @@ def _result(
     }
 
 
-def _overhead(job: Job, number: int, servers: Sequence[int]) -> dict[str, float]:
-    """Run the job in both ways.
+@contextmanager
+def _on_s3(script: Path, scale: float) -> Iterator[tuple[str, Job]]:
+    """Yield what S3 is here, and a job whose event store is there."""
+    with tempfile.TemporaryDirectory(prefix="benchmark-") as name, local_s3() as (gateway, server):
+        suite = query_suite("tpch", scale, Path(name, "data"), parts=8)
+        os.environ.update(server.environment)
+        storage = StorageOptions(endpoint_url=server.endpoint, addressing_style="path")
+        yield gateway, Job(suite, script, Path(name, "s3"), f"s3://{server.create_bucket('benchmark')}", storage)
 
-    :param servers: processes of the S3 server
+
+def _counted(job: Job, servers: Sequence[int], number: int, *outputs: str) -> tuple[Pair, float]:
+    """Run the job in both ways; return that, and the CPU seconds of the S3 server meanwhile.
+
+    :param servers: its processes
+    :param outputs: only these
     """
     before = sum(map(cpu_of, servers))
-    pair = job.pair(number)
-    server_cpu = sum(map(cpu_of, servers)) - before
+    return job.pair(number, *outputs), sum(map(cpu_of, servers)) - before
+
+
+def _overhead(pair: Pair, server_cpu: float) -> dict[str, float]:
+    """Return what recovery has cost.
+
+    :param server_cpu: CPU seconds of the S3 server
+    """
     plain, auto = pair.plain, pair.auto
     assert auto.report is not None
+    # What the run with recovery would have taken if the server had run elsewhere.
+    without_server = auto.inside - server_cpu / len(os.sched_getaffinity(0))
     return {
         "plain_seconds": plain.inside,
         "overhead": auto.inside / plain.inside - 1,
-        "overhead_without_server": _without(pair, server_cpu) / plain.inside - 1,
+        "overhead_without_server": without_server / plain.inside - 1,
         "overhead_of_processes": auto.wall / plain.wall - 1,
         "cpu_overhead_of_processes": auto.cpu / plain.cpu - 1,
         "server_cpu_seconds": server_cpu,
         "MiB_stored_at_the_end": auto.report.bytes_held / MIB,
         "MiB_stored_at_the_most": auto.report.most_bytes_held / MIB,
     }
-
-
-def _without(pair: Pair, server_cpu: float) -> float:
-    """Return what the run with recovery would have taken if the server had run elsewhere, in seconds."""
-    return pair.auto.inside - server_cpu / len(os.sched_getaffinity(0))
 
 
 def _retry(job: Job, share: float, full: float, expected: Path, folder: Path) -> dict[str, float]:

@@ -16,6 +16,11 @@ from airflow_provider.core.digest import digest
 from airflow_provider.core.errors import ConfigurationError
 from airflow_provider.core.job import JobId
 
+LABEL = "spark-recovery-job"
+"""Of the driver pod."""
+_TAGS = "spark.yarn.tags"
+_SAID = re.compile(rf"^\s*{re.escape(_TAGS)}(?:\s*[=:]\s*|\s+)(.*)$", re.MULTILINE)
+
 
 def manager(master: str) -> str:
     """Return what kind of cluster a master URL is for: ``local``, ``standalone``, ``yarn``, ``k8s`` or empty text."""
@@ -61,12 +66,6 @@ def require_tracking(*, yarn_cluster: bool, durable: bool, tracked: bool) -> Non
         )
 
 
-LABEL = "spark-recovery-job"
-"""Of the driver pod."""
-_TAGS = "spark.yarn.tags"
-_SAID = re.compile(rf"^\s*{re.escape(_TAGS)}(?:\s*[=:]\s*|\s+)(.*)$", re.MULTILINE)
-
-
 def job_mark(event_store: str, job: JobId) -> str:
     """Return the mark of a job in a store. No secret: lower case, and short enough for a tag and for a label."""
     return f"spark-recovery-{digest(event_store.rstrip('/'), str(job))[:32]}"
@@ -75,7 +74,7 @@ def job_mark(event_store: str, job: JobId) -> str:
 def marked(conf: Mapping[str, Any], kind: str, mark: str, usual_tags: str = "") -> dict[str, Any]:
     """Return Spark's conf with the mark beside the tags and labels that it has.
 
-    :param kind: see :func:`airflow_provider.airflow.cluster_managers.manager`
+    :param kind: see :func:`manager`
     :param usual_tags: those that apply where *conf* has none
     """
     if kind == "k8s":

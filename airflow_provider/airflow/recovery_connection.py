@@ -29,6 +29,9 @@ from airflow_provider.storage.uris import open_store
 if TYPE_CHECKING:
     from airflow_provider.storage.object_store import ObjectStore
 
+CONN_TYPE = "spark_recovery"
+DEFAULT_CONN_ID = "spark_recovery_default"
+
 
 def deployment_name() -> str:
     """Return what an Airflow deployment is called if the option ``deployment`` does not say it: host, port and path of
@@ -98,10 +101,6 @@ def told(uri: str, steps: Sequence[CheckedStep]) -> tuple[bool, str]:
 
 def _listed(names: Sequence[str]) -> str:
     return " and ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else "".join(names)
-
-
-CONN_TYPE = "spark_recovery"
-DEFAULT_CONN_ID = "spark_recovery_default"
 
 
 class RecoveryConnection:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _LONGEST_BACKOFF = timedelta(days=1)
 """What Airflow limits a delay to that grows (``MAX_RETRY_DELAY``)."""
+_COUNTS_ALL_CLEARINGS = (3, 2)
 
 
 def longest_pause(
@@ -63,9 +64,6 @@ def lost_between_tries(task: Any, retention: float) -> str:
         f"{timedelta(seconds=retention)} only: 'spark-recovery gc' may delete it before the retry. "
         "Raise retention, or lower retry_delay."
     )
-
-
-_COUNTS_ALL_CLEARINGS = (3, 2)
 
 
 def series_of(context: Context, retries: int | None) -> str:

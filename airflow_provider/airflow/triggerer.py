@@ -15,6 +15,8 @@ from airflow_provider.storage.object_store import ObjectStore
 T = TypeVar("T")
 
 _POOL = ThreadPoolExecutor(8, thread_name_prefix="spark-recovery")
+_LIFE = 600.0
+"""Seconds after which the connection is asked for its credentials again."""
 
 
 async def in_thread(call: Callable[[], T]) -> T:
@@ -42,10 +44,6 @@ class Pace:
         slot = max(now, self._next)
         self._next = slot + self._gap
         await asyncio.sleep(slot - now)
-
-
-_LIFE = 600.0
-"""Seconds after which the connection is asked for its credentials again."""
 
 
 class RenewedStore:

@@ -81,12 +81,12 @@ def shuffles_of_written_outputs(graph: ExecutionGraph) -> list[str]:
     served = [
         identity
         for identity, vertex in graph.vertices.items()
-        if vertex.initialized.rule == SHUFFLE and vertex.partitions and _only(vertex.initialized.purposes, written)
+        if _is_kept(vertex) and _only(vertex.initialized.purposes, written)
     ]
     read = {
         upstream
         for identity, vertex in graph.vertices.items()
-        if vertex.initialized.rule == SHUFFLE and vertex.partitions and identity not in served
+        if _is_kept(vertex) and identity not in served
         for upstream in vertex.initialized.upstream
     }
     return [identity for identity in served if identity not in read]

@@ -16,6 +16,10 @@ from airflow_provider.core.graph import ExecutionGraph
 from airflow_provider.core.overhead import OVERHEAD
 from airflow_provider.core.task_time import TASK_TIME
 
+KEPT_EVENTS = 60
+KEPT_RESETS = 20
+"""Resets that are kept of each vertex."""
+
 
 def sentence(event: ev.JobEvent, name: Callable[[str], str]) -> tuple[int, str] | None:
     """Return the level (of :mod:`logging`) and the text of *event*; ``None`` where it says nothing by itself.
@@ -58,11 +62,6 @@ def sentence(event: ev.JobEvent, name: Callable[[str], str]) -> tuple[int, str] 
         case ev.JobFailed():
             return logging.ERROR, f"Attempt {event.epoch}: FAILED: {event.error}"
     return None
-
-
-KEPT_EVENTS = 60
-KEPT_RESETS = 20
-"""Resets that are kept of each vertex."""
 
 
 @dataclass(frozen=True)

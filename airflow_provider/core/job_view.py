@@ -24,6 +24,19 @@ from airflow_provider.core.unfinished_write import writes_going_on
 
 REUSED, COMPUTED, MISSING, LOST = "r", "c", "m", "l"
 _WORST_FIRST = LOST + MISSING + COMPUTED + REUSED
+MOST_CELLS = 120_000
+"""Cells of all grids together; a larger job shows several partitions in a cell."""
+MOST_VERTICES = 200
+MOST_ATTEMPTS = 50
+MOST_TEXT = 600
+"""Characters of an error or a reason."""
+GONE = ("SUPERSEDED", "RELEASED")
+"""States of vertices that nothing asks for any more, and that are left out of sums over partitions."""
+_MOST_REASONS = 8
+_STEPS = (STEP, "streaming/")
+"""With what the coordinators of ``step`` and ``streaming`` begin."""
+MOST_ROWS = 300
+"""Task instances that are listed."""
 
 
 def partition_states(vertex: Vertex, epoch: int, lost: Collection[int] = ()) -> str:
@@ -59,19 +72,6 @@ def merge_cells(states: str, size: int) -> str:
         return states
     cells = (states[start : start + size] for start in range(0, len(states), size))
     return "".join(min(cell, key=_WORST_FIRST.index) for cell in cells)
-
-
-MOST_CELLS = 120_000
-"""Cells of all grids together; a larger job shows several partitions in a cell."""
-MOST_VERTICES = 200
-MOST_ATTEMPTS = 50
-MOST_TEXT = 600
-"""Characters of an error or a reason."""
-GONE = ("SUPERSEDED", "RELEASED")
-"""States of vertices that nothing asks for any more, and that are left out of sums over partitions."""
-_MOST_REASONS = 8
-_STEPS = (STEP, "streaming/")
-"""With what the coordinators of ``step`` and ``streaming`` begin."""
 
 
 def job_view(job: str, graph: ExecutionGraph, history: JobHistory) -> dict[str, Any]:
@@ -227,10 +227,6 @@ def _cut_all(texts: Iterable[str]) -> list[str]:
     found = list(texts)
     more = [f"and {len(found) - _MOST_REASONS} more"] if len(found) > _MOST_REASONS else []
     return [*map(_cut, found[:_MOST_REASONS]), *more]
-
-
-MOST_ROWS = 300
-"""Task instances that are listed."""
 
 
 def summary(view: dict[str, Any] | None) -> dict[str, Any] | None:

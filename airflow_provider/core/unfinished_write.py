@@ -22,8 +22,6 @@ SINK = "sink/"
 """With what the names of all writes begin, among the coordinators."""
 READS = "reads"
 """What is remembered of a write under this name are the vertices whose rows it writes."""
-
-
 _LEFT_OUT = "left_out"
 
 
@@ -144,7 +142,7 @@ class UnfinishedWrite:
 
     def taken_over(self, attempt: int, number: int) -> Self:
         """Return it as the write of a later attempt, which keeps what its tasks have committed."""
-        return replace(self, attempt=attempt, number=number, kept=True)
+        return replace(self, attempt=attempt, number=number, kept=True, tasks=0, left_out=0)
 
     @property
     def may_be_kept(self) -> bool:

@@ -17,7 +17,7 @@ from airflow_provider.airflow.cluster_managers import manager, marked, require_d
 from airflow_provider.airflow.detached import start_detached
 from airflow_provider.airflow.driver_bundle import build_bundle
 from airflow_provider.airflow.masking import secret_parts
-from airflow_provider.airflow.recovery_connection import CONN_TYPE, DEFAULT_CONN_ID, RecoveryConnection
+from airflow_provider.airflow.recovery_connection import CONN_TYPE, DEFAULT_CONN_ID, RecoveryConnection, form_widgets
 from airflow_provider.airflow.user_application import require_pyspark, ship
 from airflow_provider.core.errors import ConfigurationError
 from airflow_provider.core.job import JobId
@@ -118,8 +118,6 @@ class SparkRecoveryHook(SparkSubmitHook):
     @classmethod
     def get_connection_form_widgets(cls) -> dict[str, Any]:
         """Return the form's fields for Airflow 3.1; later versions read them in the provider's metadata."""
-        from airflow_provider.airflow.recovery_connection import form_widgets
-
         return form_widgets()
 
     @property

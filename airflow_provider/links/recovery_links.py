@@ -17,6 +17,9 @@ from airflow_provider.core.job import JobId
 if TYPE_CHECKING:
     from airflow.sdk.types import TaskInstanceKey
 
+LOCATION_KEY = "spark_recovery"
+"""XCom with what the recovery page has to know."""
+
 
 class RecoveryPageLink(BaseOperatorLink):
     """The page that shows what survived, and steers it."""
@@ -61,10 +64,6 @@ def address(ti_key: Any, page: str = "") -> str:
 
 def _index(ti_key: Any) -> int:
     return -1 if ti_key.map_index is None else int(ti_key.map_index)
-
-
-LOCATION_KEY = "spark_recovery"
-"""XCom with what the recovery page has to know."""
 
 
 def publish(operator: Any, instance: Any, location: dict[str, Any], log: logging.Logger) -> None:

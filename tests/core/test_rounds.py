@@ -58,3 +58,4 @@ def test_nobody_waits_for_nobody() -> None:
     with rounds.at_work("test", lambda: 0.0, 60):
         pass
     rounds.wait(rounds.ask(), 3600)
+    assert rounds.ask() == 3

@@ -39,7 +39,7 @@ def test_it_is_told_which_writes_of_an_attempt_go_on() -> None:
     """While it writes, and when it has returned; what earlier attempts went on with is over."""
     going = replace(WRITE, tasks=1200, left_out=1100)
     assert UnfinishedWrite.from_state(going.to_state()) == going
-    assert WRITE.going_on() == {}
+    assert WRITE.going_on() == going.taken_over(2, 88).going_on() == {}
     written = {**output_state("WRITTEN", 1, "file:/out", ()), **going.going_on()}
     told = ["output file:/out goes on: 1,100 of its 1,200 tasks had been committed by earlier attempts"]
     for state in (going.to_state(), written):

@@ -37,6 +37,7 @@ function row(job) {
   const state = JOB_STATES[jobState(job)] || JOB_STATES.NONE;
   const progress = make("div", { class: "bar", role: "img" });
   if (view) bar(progress, { r: view.stored_reused, c: view.stored_computed, l: view.lost, m: view.missing });
+  const [kept, about] = view ? savings(job) : ["", ""];
   const number = (value) => make("td", { class: "number" }, view ? value : "");
   return make("tr", {},
     make("th", { scope: "row", class: "name" }, make("a", { href: `./?${query}` }, name)),
@@ -47,7 +48,7 @@ function row(job) {
     number(view && count(view.reused)),
     number(view && count(view.computed)),
     number(view && duration(view.task_seconds_saved)),
-    make("td", { class: "number", title: view ? savings(job)[1] : "" }, view ? savings(job)[0] : ""),
+    make("td", { class: "number", title: about }, kept),
   );
 }
 

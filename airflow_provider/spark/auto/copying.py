@@ -6,6 +6,7 @@ import logging
 import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider.core.errors import RecoveryError
@@ -38,6 +39,7 @@ _Answer = tuple[int, str, int, float]
 """Index of a map output, key, bytes, and the seconds that storing it took."""
 
 
+@dataclass
 class Tools:
     """What all kept shuffles of an application share.
 
@@ -45,22 +47,13 @@ class Tools:
     :ivar make_room: for so many bytes of a vertex, each of which saves so many task seconds; whether they fit
     """
 
-    def __init__(
-        self,
-        tracker: MapOutputTracker,
-        readers: Readers,
-        metrics: StageMetricsReader,
-        cost: CopyingCost,
-        cores: int | None,
-        make_room: Callable[[ShuffleVertex, int, float], bool],
-    ) -> None:
-        self.tracker = tracker
-        self.readers = readers
-        self.metrics = metrics
-        self.cost = cost
-        self.cores = cores
-        self.make_room = make_room
-        self._again = 0.0
+    tracker: MapOutputTracker
+    readers: Readers
+    metrics: StageMetricsReader
+    cost: CopyingCost
+    cores: int | None
+    make_room: Callable[[ShuffleVertex, int, float], bool]
+    _again: float = field(default=0.0, init=False)
 
     @property
     def backing_off(self) -> bool:

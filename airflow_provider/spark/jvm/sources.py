@@ -25,6 +25,8 @@ FILE_STATUS = re.compile(
     r"\bpath=(?P<path>.*?); isDirectory=.*?\blength=(?P<size>\d+);.*?modification_time=(?P<time>\d+)"
 )
 _PLACE_LENGTH = 200
+_OF_SPARK = ("MapPartitionsRDD", "UnionRDD")
+"""What PySpark puts around the others: the schema, which the plan tells, and conversions."""
 
 
 @dataclass(frozen=True)
@@ -137,10 +139,6 @@ def _files(roots: list[str], found: list[tuple[str, str, str]], how: tuple[str, 
     identity = digest(*how, files.digest)
     shown = replace(files, digest=identity)  # so that it also tells when they are read in another way
     return Source(f"{explain.FILES} {', '.join(roots)[:_PLACE_LENGTH]}", shown.encode(), identity)
-
-
-_OF_SPARK = ("MapPartitionsRDD", "UnionRDD")
-"""What PySpark puts around the others: the schema, which the plan tells, and conversions."""
 
 
 def lineage(spark: Any, rdd: Any) -> list[tuple[str, bytes]] | None:
