@@ -47,10 +47,12 @@ def one_line(error: BaseException) -> str:
     if in_worker := _IN_WORKER.findall(text):
         return str(in_worker[-1])[:500]
     if from_jvm := _FROM_JVM.match(text):
-        return f"{_short(from_jvm[1])}: {from_jvm[2] or ''}".rstrip(": ")[:500]
-    first, in_jvm = _first_line(text), _IN_JVM.findall(text)
+        first = f"{_short(from_jvm[1])}: {from_jvm[2] or ''}"
+    else:
+        first = f"{type(error).__name__}: {_first_line(text)}"
+    in_jvm = _IN_JVM.findall(text)
     root = in_jvm[-1][1] if in_jvm and in_jvm[-1][1] not in first else ""
-    return f"{type(error).__name__}: {first}{': ' if root else ''}{root}".rstrip(": ")[:500]
+    return f"{first.rstrip(': ')}{': ' if root else ''}{root}".rstrip(": ")[:500]
 
 
 def unreadable_partitions(error: BaseException) -> list[str]:

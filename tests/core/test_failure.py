@@ -119,6 +119,8 @@ def test_one_line_says_what_the_jvm_failed_with() -> None:
         "NullPointerException: it is null"
     )
     assert one_line(RuntimeError(text.format(error="StackOverflowError"))) == "StackOverflowError"
+    caused = "SparkException: Task failed\nCaused by: a.FSError: in: x\nCaused by: b.IOException: No space"
+    assert one_line(RuntimeError(text.format(error=caused))) == "SparkException: Task failed: No space"
 
 
 def test_unreadable_partitions_are_named_only_where_the_object_is_to_blame() -> None:
