@@ -147,6 +147,13 @@ def exchange_fingerprint(
     return _fingerprint(spark, described, settings.values, named)
 
 
+def deterministic(spark: SparkSession, known: Known, plan: Any) -> bool:
+    """Whether the rows of a plan, as it is or canonical, are described and do not vary from run to run."""
+    with active_session(spark):
+        described = read_plan(spark, known, plan)
+    return not described.opaque and not described.not_deterministic
+
+
 def changed_settings(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
     """Return which settings that may change rows are not the same; one without a value is not one at its default."""
     names = before.keys() | after.keys()

@@ -148,6 +148,16 @@ def functions_of_several_rows(canonical: Any) -> str:
     return ""
 
 
+def rows_of_window_limit(canonical: Any) -> Any:
+    """Return the plan of whose rows an exchange's tasks take the first ones of each window, as Spark has them do where
+    later ones are filtered out; ``None`` if they do not.
+
+    :param canonical: the canonical form of an exchange
+    """
+    (child,) = items(canonical.children())
+    return child.child() if kind(child) == "WindowGroupLimitExec" else None
+
+
 def is_of_a_stream(execution: Any) -> bool:
     """Whether a ``QueryExecution`` is a batch of a streaming query."""
     return kind(execution) == "IncrementalExecution"

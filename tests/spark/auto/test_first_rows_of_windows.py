@@ -1,0 +1,173 @@
+"""A shuffle whose tasks have taken the first rows of each window is kept, though the script leaves open which ones of
+several equal rows those are; nothing that is made of it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from pyspark.sql import Window
+from pyspark.sql import functions as F
+
+from tests.spark.attempts import Attempts
+from tests.spark.auto.gates import Gate, interrupted
+from tests.spark.auto.watched import auto_attempt, configured
+from tests.support.parameters import each_value
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, Row, SparkSession
+
+pytestmark = pytest.mark.spark
+
+FILES = {"a": range(600), "b": range(600, 1000), "c": range(1000, 1200)}
+TASK_EACH = {
+    "spark.sql.files.openCostInBytes": "0",
+    "spark.sql.files.minPartitionNum": "1",
+    "spark.sql.files.maxPartitionBytes": "6000",
+}
+"""Two map tasks: one reads the first file, the other one the rest."""
+KEYS = 7
+
+
+@pytest.fixture
+def lines(tmp_path: Path) -> Path:
+    """Lines of the same length: a number, its key, a moment that many lines of a key share, and their file."""
+    folder = tmp_path / "lines"
+    folder.mkdir()
+    for name, rows in FILES.items():
+        (folder / f"{name}.csv").write_text("".join(f"{row:04},{row % KEYS},{row % 2}{name}\n" for row in rows))
+    return folder
+
+
+def read(spark: SparkSession, lines: Path) -> DataFrame:
+    rows = spark.read.schema("id long, key long, mark string").csv(str(lines))
+    return rows.select("id", "key", F.col("mark")[0:1].alias("at"), F.substring("mark", 2, 1).alias("file"))
+
+
+def newest(df: DataFrame, rows: int = 1) -> DataFrame:
+    """The usual way to keep one row of each key, or a few; here hundreds of each are equal."""
+    place = F.row_number().over(Window.partitionBy("key").orderBy(F.desc("at")))
+    return df.withColumn("place", place).where(f"place <= {rows}").drop("place")
+
+
+def turned(df: DataFrame) -> DataFrame:
+    """The number of a line is its key, and its key the number."""
+    return df.selectExpr("key AS id", "id AS key", "at", "file")
+
+
+def assert_newest(found: Sequence[Row], rows: int = 1) -> None:
+    """What any run of plain Spark may give: so many newest rows of each key."""
+    assert len({row.id for row in found}) == len(found) == KEYS * rows
+    assert all(row.id % KEYS == row.key and row.id % 2 == int(row["at"]) == 1 for row in found)
+    assert {sum(row.key == key for row in found) for key in range(KEYS)} == {rows}
+
+
+@each_value(rows=[1, 20], adaptive=["true", "false"])
+def test_it_is_put_back(spark: SparkSession, lines: Path, attempts: Attempts, rows: int, adaptive: str) -> None:
+    """By a retry, whole: its result is one that plain Spark may give."""
+    with configured(spark, {**TASK_EACH, "spark.sql.adaptive.enabled": adaptive}):
+        with auto_attempt(attempts, spark) as first:
+            df = newest(read(spark, lines), rows)
+            assert_newest(df.collect(), rows)
+            assert first.keep(df) == ["shuffle(key)"]
+        with auto_attempt(attempts, spark) as second:
+            assert_newest(newest(read(spark, lines), rows).collect(), rows)
+            assert second.put_back() == {"shuffle(key)": 2}
+
+
+def test_choices_of_two_attempts_fit_together(
+    spark: SparkSession, lines: Path, attempts: Attempts, tmp_path: Path
+) -> None:
+    """Each task has chosen among its own rows, so a retry runs only those whose choice is lost."""
+    gate = Gate(tmp_path / "gate", waits="c")
+
+    def query() -> DataFrame:
+        return newest(read(spark, lines).where(gate.passes(F.col("file"))), rows=20)
+
+    with configured(spark, TASK_EACH):
+        with auto_attempt(attempts, spark) as first:
+            interrupted(spark, first, gate, query)
+        with auto_attempt(attempts, spark) as second:
+            assert_newest(query().collect(), rows=20)
+            assert second.put_back() == {"shuffle(key)": 1}
+
+
+ABOVE: dict[str, Callable[[DataFrame], DataFrame]] = {
+    "a shuffle": lambda df: newest(df).groupBy("file").count(),
+    "a join": lambda df: newest(df).join(df.groupBy("id").count(), "id").groupBy("count").sum("id"),
+    "a broadcast": lambda df: df.join(F.broadcast(newest(df)), "id").groupBy("id").count(),
+    "a subquery": lambda df: df.where(f"id > ({_least()})").groupBy("file").count(),
+    "another window": lambda df: newest(turned(newest(df, 5))),
+}
+"""What is made of it."""
+
+
+def _least() -> str:
+    """The text of a subquery whose value depends on which rows are taken."""
+    place = "row_number() OVER (PARTITION BY key ORDER BY at DESC) AS place"
+    return f"SELECT max(id) - 1200 FROM (SELECT id, {place} FROM lines) WHERE place <= 1"
+
+
+@pytest.mark.parametrize("case", ABOVE)
+def test_what_is_made_of_it_is_not_kept(spark: SparkSession, lines: Path, attempts: Attempts, case: str) -> None:
+    """An exchange, broadcast or subquery has chosen for all that reads it, and a retry chooses anew."""
+    read(spark, lines).createOrReplaceTempView("lines")
+    above_is_named = {"shuffle(file)", "shuffle(count)", "shuffle(id)"}
+    with configured(spark, TASK_EACH), auto_attempt(attempts, spark) as first:
+        df = ABOVE[case](read(spark, lines))
+        assert df.collect()
+        kept = first.keep(df)
+        # The one over all lines, which the join needs beside it, varies in nothing.
+        assert above_is_named.isdisjoint(kept) if case != "a join" else kept == ["shuffle(id)", "shuffle(key)"]
+        assert "RowNumber: it depends on the order of rows" in first.skipped()
+
+
+BELOW: dict[str, tuple[Callable[[DataFrame], DataFrame], str]] = {
+    "drawn": (lambda df: newest(df.sample(0.9, 7)), "Sample: it draws random numbers"),
+    "any rows": (lambda df: newest(df.groupBy("key", "at").agg(F.first("id").alias("id"))), "First"),
+    "numbered": (
+        lambda df: newest(df.withColumn("at", F.row_number().over(Window.partitionBy("at").orderBy("key")) % 2)),
+        "RowNumber",
+    ),
+    "choices, cached": (lambda df: newest(turned(newest(df, 30).cache())), "RowNumber"),
+}
+"""What it is made of, and what is said of it."""
+
+
+@pytest.mark.parametrize("case", BELOW)
+def test_choices_among_rows_that_vary_are_not_kept(
+    spark: SparkSession, lines: Path, attempts: Attempts, case: str
+) -> None:
+    """The rows below it have to be certain: else a retry would mix choices among other rows."""
+    query, reason = BELOW[case]
+    with configured(spark, TASK_EACH), auto_attempt(attempts, spark) as first:
+        df = query(read(spark, lines))
+        assert df.collect()
+        kept = first.keep(df)
+        assert reason in first.skipped()
+        assert "shuffle(key)" not in kept if case != "choices, cached" else kept == ["shuffle(key)"]
+    spark.catalog.clearCache()
+
+
+def test_parts_of_a_query_have_taken_the_same_rows(spark: SparkSession, lines: Path, attempts: Attempts) -> None:
+    """Two parts of a query that take the first rows of the same windows, with other columns: on one machine both
+    take the same ones by plain Spark, and so they do in a retry for which one of the shuffles is lost.
+    """
+
+    def query() -> DataFrame:
+        one = newest(read(spark, lines))
+        return one.groupBy("file").count().join(one.groupBy("file").agg(F.sum("id").alias("ids")), "file")
+
+    with configured(spark, {**TASK_EACH, "spark.sql.autoBroadcastJoinThreshold": "-1"}):
+        with auto_attempt(attempts, spark) as first:
+            df = query()
+            rows = sorted(df.collect())
+            assert sum(row["count"] for row in rows) == KEYS
+            assert first.keep(df) == ["shuffle(key)", "shuffle(key)#2"]
+            first.lose("shuffle(key)#2")
+        with auto_attempt(attempts, spark) as second:
+            assert sorted(query().collect()) == rows
+            assert second.put_back() == {"shuffle(key)": 2}
