@@ -14,7 +14,6 @@ from airflow_provider.core.digest import digest
 from airflow_provider.core.events import SHUFFLE
 from airflow_provider.core.vertex_token import vertex_identity
 from airflow_provider.spark.identity.fingerprint import deterministic, exchange_fingerprint
-from airflow_provider.spark.jvm.determinism import among_equals
 from airflow_provider.spark.jvm.exchanges import functions_of_several_rows, kind, rows_of_window_limit
 from airflow_provider.spark.jvm.occurrences import NotYet, Uncertain
 from airflow_provider.spark.jvm.scala import items
@@ -126,9 +125,7 @@ def _first_rows_of_tasks(context: RecoveryContext, spark: Any, canonical: Any, f
     Each task takes them from what it reads, whatever the others take, so outputs of two attempts fit together as those
     of two tries of a task do. What reads the shuffle takes what is there; made of an earlier choice, it is not kept.
     """
-    if fingerprint.opaque or not all(map(among_equals, fingerprint.not_deterministic)):
-        return False
-    taken_from = rows_of_window_limit(canonical)
+    taken_from = None if fingerprint.opaque else rows_of_window_limit(canonical)
     return taken_from is not None and deterministic(spark, context, taken_from)
 
 

@@ -127,6 +127,12 @@ def test_what_is_made_of_it_is_not_kept(spark: SparkSession, lines: Path, attemp
 
 BELOW: dict[str, tuple[Callable[[DataFrame], DataFrame], str]] = {
     "drawn": (lambda df: newest(df.sample(0.9, 7)), "Sample: it draws random numbers"),
+    "in an order of chance": (
+        lambda df: df.withColumn("at", F.row_number().over(Window.partitionBy("key").orderBy(F.rand(7)))).where(
+            "at = 1"
+        ),
+        "Rand: it draws random numbers",
+    ),
     "any rows": (lambda df: newest(df.groupBy("key", "at").agg(F.first("id").alias("id"))), "First"),
     "numbered": (
         lambda df: newest(df.withColumn("at", F.row_number().over(Window.partitionBy("at").orderBy("key")) % 2)),
