@@ -95,6 +95,27 @@ def test_choices_of_two_attempts_fit_together(
             assert second.put_back() == {"shuffle(key)": 1}
 
 
+@each_value(lost=["nothing", "all rows"], adaptive=["true", "false"])
+def test_choices_among_shuffled_rows_are_put_back(
+    spark: SparkSession, lines: Path, attempts: Attempts, lost: str, adaptive: str
+) -> None:
+    """Also where the rows among which they were made are lost."""
+
+    def query() -> DataFrame:
+        return newest(read(spark, lines).groupBy("id", "key", "at").count(), rows=20)
+
+    with configured(spark, {**TASK_EACH, "spark.sql.adaptive.enabled": adaptive}):
+        with auto_attempt(attempts, spark) as first:
+            df = query()
+            assert_newest(df.collect(), rows=20)
+            assert first.keep(df) == ["shuffle(id, key, at)", "shuffle(key)"]
+            if lost == "all rows":
+                first.lose("shuffle(id, key, at)")
+        with auto_attempt(attempts, spark) as second:
+            assert_newest(query().collect(), rows=20)
+            assert "shuffle(key)" in second.put_back()
+
+
 ABOVE: dict[str, Callable[[DataFrame], DataFrame]] = {
     "a shuffle": lambda df: newest(df).groupBy("file").count(),
     "a join": lambda df: newest(df).join(df.groupBy("id").count(), "id").groupBy("count").sum("id"),
