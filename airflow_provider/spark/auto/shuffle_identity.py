@@ -14,7 +14,8 @@ from airflow_provider.core.digest import digest
 from airflow_provider.core.events import SHUFFLE
 from airflow_provider.core.vertex_token import vertex_identity
 from airflow_provider.spark.identity.fingerprint import deterministic, exchange_fingerprint
-from airflow_provider.spark.jvm.exchanges import functions_of_several_rows, kind, rows_of_window_limit
+from airflow_provider.spark.jvm.determinism import varies
+from airflow_provider.spark.jvm.exchanges import functions_of_several_rows, kind, rows_to_choose_from
 from airflow_provider.spark.jvm.occurrences import NotYet, Uncertain
 from airflow_provider.spark.jvm.scala import items
 
@@ -75,7 +76,7 @@ class ShuffleIdentity:
             raise NotKept(f"its rows are spread by {spread}, which is not the same in every run")
         fingerprint = exchange_fingerprint(spark, context, canonical, settings)
         reasons = (*fingerprint.opaque, *fingerprint.not_deterministic)
-        if reasons and not _first_rows_of_tasks(context, spark, canonical, fingerprint):
+        if reasons and not _chosen_by_tasks(context, spark, canonical, fingerprint):
             raise NotKept("; ".join(dict.fromkeys(reasons)))
         identity = cls(title_of(exchange), fingerprint)
         varying = functions_of_several_rows(canonical) if identity.calls_functions else ""
@@ -119,14 +120,16 @@ class ShuffleIdentity:
         return vertex_identity(self.title, self.fingerprint.digest)
 
 
-def _first_rows_of_tasks(context: RecoveryContext, spark: Any, canonical: Any, fingerprint: Fingerprint) -> bool:
-    """Whether its rows vary only in which of several equal ones its own map tasks take for the first rows of a window.
+def _chosen_by_tasks(context: RecoveryContext, spark: Any, canonical: Any, fingerprint: Fingerprint) -> bool:
+    """Whether its rows vary only in which of those that a map task reads this task takes, or in which order.
 
-    Each task takes them from what it reads, whatever the others take, so outputs of two attempts fit together as those
-    of two tries of a task do. What reads the shuffle takes what is there; made of an earlier choice, it is not kept.
+    Each task chooses by itself, so outputs of two attempts fit together as those of two tries of a task do. What reads
+    the shuffle takes what is there; made of an earlier choice, it is not kept.
     """
-    taken_from = None if fingerprint.opaque else rows_of_window_limit(canonical)
-    return taken_from is not None and deterministic(spark, context, taken_from)
+    if fingerprint.opaque or any(map(varies, fingerprint.not_deterministic)):
+        return False
+    rows = rows_to_choose_from(canonical)
+    return rows is not None and deterministic(spark, context, rows)
 
 
 def title_of(exchange: Any) -> str:

@@ -34,6 +34,7 @@ _GROUPS = {
 }
 """Nodes whose Python functions are given the rows of a group, or of a window."""
 _EVALUATED = {"ArrowEvalPythonExec"}
+_CHOOSING = {"HashAggregateExec", "ObjectHashAggregateExec", "SortAggregateExec", "WindowGroupLimitExec"}
 _OF_ITERATORS = {204, 251}
 """Kinds of Python functions that are given an iterator of a whole partition: pandas, Arrow."""
 _WRAPPED = {
@@ -148,14 +149,14 @@ def functions_of_several_rows(canonical: Any) -> str:
     return ""
 
 
-def rows_of_window_limit(canonical: Any) -> Any:
-    """Return the plan of whose rows an exchange's tasks take the first ones of each window, as Spark has them do where
-    later ones are filtered out; ``None`` if they do not.
+def rows_to_choose_from(canonical: Any) -> Any:
+    """Return the plan of the rows among which an exchange's tasks choose, each of them by itself: for the first ones of
+    each window, where later ones are filtered out, or for an aggregate; ``None`` if they do not.
 
     :param canonical: the canonical form of an exchange
     """
     (child,) = items(canonical.children())
-    return child.child() if kind(child) == "WindowGroupLimitExec" else None
+    return child.child() if kind(child) in _CHOOSING else None
 
 
 def is_of_a_stream(execution: Any) -> bool:

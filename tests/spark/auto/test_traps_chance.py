@@ -86,9 +86,17 @@ CASES: dict[str, tuple[Callable[[DataFrame], DataFrame], list[str], str]] = {
     "input_file_block_start": (with_column("input_file_block_start()"), [], "InputFileBlockStart: it depends on how"),
     "input_file_block_length": (with_column("input_file_block_length()"), [], "InputFileBlockLength: it depends on"),
     "pandas' default index": (in_pandas_order, [], "AttachDistributedSequence: it depends on how rows are spread"),
-    "first": (aggregated("first(amount)"), [], "First: it depends on the order of rows"),
-    "collect_list": (aggregated("collect_list(amount)"), [], "CollectList: it depends on the order of rows"),
-    "dropDuplicates": (lambda df: totals(df.dropDuplicates(["amount"])), [], "First: it depends on the order of rows"),
+    "first": (aggregated("first(amount)"), ["shuffle(customer)"], "First: it depends on the order of rows"),
+    "collect_list": (
+        aggregated("collect_list(amount)"),
+        ["shuffle(customer)"],
+        "CollectList: it depends on the order of rows",
+    ),
+    "dropDuplicates": (
+        lambda df: totals(df.dropDuplicates(["amount"])),
+        ["shuffle(amount)"],
+        "First: it depends on the order of rows",
+    ),
     "limit": (limited, [], "Limit: it depends on the order of rows"),
     "row_number": (numbered_rows, ["shuffle(customer)"], "RowNumber: it depends on the order of rows"),
 }
@@ -109,7 +117,8 @@ LIKE_ANOTHER = {
 def test_what_depends_on_chance_or_order_is_not_kept(
     spark: SparkSession, orders: Path, attempts: Attempts, case: str
 ) -> None:
-    """No shuffle that is spread by chance, or stands above something that depends on chance or order; and it is said.
+    """No shuffle that is spread by chance, or stands above something that depends on chance, or on the order in which
+    rows were shuffled; and it is said.
 
     The bounds of a range are sampled anew by each attempt, so its map outputs mean nothing to another one.
     """

@@ -1,5 +1,5 @@
-"""A shuffle whose tasks have taken the first rows of each window is kept, though the script leaves open which ones of
-several equal rows those are; nothing that is made of it is.
+"""A shuffle whose tasks choose among the rows that they read is kept, though the script leaves open which ones of
+several rows, or which order, that is; nothing that is made of the chosen rows is.
 """
 
 from __future__ import annotations
@@ -65,17 +65,32 @@ def assert_newest(found: Sequence[Row], rows: int = 1) -> None:
     assert {sum(row.key == key for row in found) for key in range(KEYS)} == {rows}
 
 
-@each_value(rows=[1, 20], adaptive=["true", "false"])
-def test_it_is_put_back(spark: SparkSession, lines: Path, attempts: Attempts, rows: int, adaptive: str) -> None:
+def first_of_each(df: DataFrame) -> DataFrame:
+    return df.groupBy("key").agg(*(F.first(name).alias(name) for name in ("id", "at")))
+
+
+CHOICES: dict[str, Callable[[DataFrame], DataFrame]] = {
+    "first row of a window": newest,
+    "max_by": lambda df: df.groupBy("key").agg(F.max_by("id", "at").alias("id"), F.max("at").alias("at")),
+    "dropDuplicates": lambda df: df.where("at = '1'").dropDuplicates(["key"]),
+    "first": lambda df: first_of_each(df.where("at = '1'")),
+    "collect_list": lambda df: newest(df.groupBy("key", "at").agg(F.collect_list("id")[3].alias("id"))),
+}
+"""What chooses one row of each key, that any run of plain Spark may choose, before it shuffles by the key."""
+
+
+@each_value(case=[*CHOICES], adaptive=["true", "false"])
+def test_they_are_put_back(spark: SparkSession, lines: Path, attempts: Attempts, case: str, adaptive: str) -> None:
     """By a retry, whole: its result is one that plain Spark may give."""
+    shuffled_by = "shuffle(key, at)" if case == "collect_list" else "shuffle(key)"
     with configured(spark, {**TASK_EACH, "spark.sql.adaptive.enabled": adaptive}):
         with auto_attempt(attempts, spark) as first:
-            df = newest(read(spark, lines), rows)
-            assert_newest(df.collect(), rows)
-            assert first.keep(df) == ["shuffle(key)"]
+            df = CHOICES[case](read(spark, lines))
+            assert_newest(df.collect())
+            assert first.keep(df) == [shuffled_by]
         with auto_attempt(attempts, spark) as second:
-            assert_newest(newest(read(spark, lines), rows).collect(), rows)
-            assert second.put_back() == {"shuffle(key)": 2}
+            assert_newest(CHOICES[case](read(spark, lines)).collect())
+            assert second.put_back() == {shuffled_by: 2}
 
 
 def test_choices_of_two_attempts_fit_together(
@@ -122,6 +137,10 @@ ABOVE: dict[str, Callable[[DataFrame], DataFrame]] = {
     "a broadcast": lambda df: df.join(F.broadcast(newest(df)), "id").groupBy("id").count(),
     "a subquery": lambda df: df.where(f"id > ({_least()})").groupBy("file").count(),
     "another window": lambda df: newest(turned(newest(df, 5))),
+    "an aggregate": lambda df: (
+        df.groupBy("key").agg(F.collect_list("id").alias("ids")).groupBy(F.col("ids")[0]).count()
+    ),
+    "unique rows": lambda df: df.dropDuplicates(["key"]).groupBy("file").count(),
 }
 """What is made of it."""
 
@@ -136,14 +155,13 @@ def _least() -> str:
 def test_what_is_made_of_it_is_not_kept(spark: SparkSession, lines: Path, attempts: Attempts, case: str) -> None:
     """An exchange, broadcast or subquery has chosen for all that reads it, and a retry chooses anew."""
     read(spark, lines).createOrReplaceTempView("lines")
-    above_is_named = {"shuffle(file)", "shuffle(count)", "shuffle(id)"}
     with configured(spark, TASK_EACH), auto_attempt(attempts, spark) as first:
         df = ABOVE[case](read(spark, lines))
         assert df.collect()
         kept = first.keep(df)
         # The one over all lines, which the join needs beside it, varies in nothing.
-        assert above_is_named.isdisjoint(kept) if case != "a join" else kept == ["shuffle(id)", "shuffle(key)"]
-        assert "RowNumber: it depends on the order of rows" in first.skipped()
+        assert kept == (["shuffle(id)", "shuffle(key)"] if case == "a join" else ["shuffle(key)"])
+        assert ": it depends on the order of rows" in first.skipped()
 
 
 BELOW: dict[str, tuple[Callable[[DataFrame], DataFrame], str]] = {
@@ -152,6 +170,10 @@ BELOW: dict[str, tuple[Callable[[DataFrame], DataFrame], str]] = {
         lambda df: df.withColumn("at", F.row_number().over(Window.partitionBy("key").orderBy(F.rand(7)))).where(
             "at = 1"
         ),
+        "Rand: it draws random numbers",
+    ),
+    "drawn for an aggregate": (
+        lambda df: first_of_each(df.withColumn("id", F.rand(7))),
         "Rand: it draws random numbers",
     ),
     "any rows": (lambda df: newest(df.groupBy("key", "at").agg(F.first("id").alias("id"))), "First"),
