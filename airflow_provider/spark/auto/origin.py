@@ -27,10 +27,12 @@ class Origin:
 
     :ivar settings: what the query began with
     :ivar query: Spark's record of it; ``None`` if it has none, then the shuffle cannot be older than the query
+    :ivar own_only: whether this holds for none of a cached frame's shuffles, which an earlier query may have run
     """
 
     settings: QuerySettings
     query: QueryRecord | None = None
+    own_only: bool = False
 
     @classmethod
     def of(cls, query: QueryRecord, application: Mapping[str, str]) -> Origin | None:

@@ -125,6 +125,8 @@ class Restorer:
                 settings = QuerySettings(all_settings(spark), in_tasks)
                 plan = _Plan(self._context, application, spark, self.wanted, self._lock, settings, execution)
                 self._restore(plan, spark, execution)
+                if plan.begun:
+                    application.note(execution, settings, put_back=True)
         except Fenced:
             raise
         except NoSuchMember as error:

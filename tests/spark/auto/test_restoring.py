@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ import pytest
 from airflow_provider.core.errors import StoreError
 from airflow_provider.storage.partition_store import PartitionStore
 from tests.spark.attempts import Attempts
-from tests.spark.auto.watched import auto_attempt, tasks_run
+from tests.spark.auto.watched import auto_attempt, configured, tasks_run
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -99,3 +100,68 @@ def test_sql_and_count_begin_with_what_survived(
         assert sorted(spark.table("added_up").collect()) == rows
     finally:
         spark.sql("DROP TABLE added_up")
+
+
+@pytest.mark.parametrize("missing", [["shuffle(key)"], ["shuffle(key)", "shuffle(id)"]])
+def test_what_a_retry_computes_of_a_query_is_kept_for_the_next_one(
+    spark: SparkSession, attempts: Attempts, missing: list[str]
+) -> None:
+    """A query that dies again and again goes further each time. Spark's scheduler says twice that a stage has ended
+    which was there already, so the listener takes the query for ended, and begins a new record of it.
+    """
+    from pyspark.sql import functions as F
+
+    def query() -> DataFrame:
+        ids = spark.range(0, 2000, 1, 2).withColumn("key", F.col("id") % 50)
+        both = ids.groupBy("id", "key").count().join(ids.groupBy("id").agg(F.sum("key").alias("keys")), "id")
+        slow = both.where(F.length(F.sha2(F.repeat(F.col("id").cast("string"), 50_000), 512)) == 128)
+        return slow.groupBy("key").agg(F.sum("keys"))
+
+    with configured(spark, {"spark.sql.autoBroadcastJoinThreshold": "-1"}):
+        with auto_attempt(attempts, spark) as first:
+            df = query()
+            rows = sorted(df.collect())
+            kept = first.keep(df)
+            assert {"shuffle(key)", "shuffle(id)"} < set(kept)
+            for name in missing:
+                first.lose(name)
+        with auto_attempt(attempts, spark) as second, ThreadPoolExecutor(1) as pool:
+            df = query()
+            action = pool.submit(df.collect)
+            while not action.done():
+                second.application.look()
+            assert sorted(action.result()) == rows
+            assert len(second.put_back()) == len(kept) - len(missing)
+            for _ in range(30):
+                second.application.look()
+            assert second.kept() == kept, second.skipped()
+
+
+def test_what_a_cached_frame_has_shuffled_before_is_not_of_the_query_that_reads_it(
+    spark: SparkSession, attempts: Attempts
+) -> None:
+    """A query begins with what survived, under settings that the frame below it was not made with: what the frame has
+    shuffled is not kept under these.
+    """
+    from pyspark.sql import functions as F
+
+    ids = spark.range(0, 2000, 1, 2).withColumn("key", F.col("id") % 50)
+    survives = ids.groupBy("key").count()
+    with configured(spark, {"spark.sql.autoBroadcastJoinThreshold": "-1"}):
+        with configured(spark, {"spark.sql.session.timeZone": "Asia/Tokyo"}), auto_attempt(attempts, spark) as first:
+            survives.collect()
+            assert first.keep(survives) == ["shuffle(key)"]
+        with auto_attempt(attempts, spark) as second:
+            minutes = ids.withColumn("minute", F.col("id") % 97).groupBy("minute")
+            hours = minutes.agg(F.max(F.hour(F.timestamp_seconds("key"))).alias("hour")).cache()
+            try:
+                hours.count()
+                with configured(spark, {"spark.sql.session.timeZone": "Asia/Tokyo"}):
+                    df = hours.select("hour").union(ids.groupBy("key").count().select("count"))
+                    df.collect()
+                    assert second.put_back()
+                    for _ in range(30):
+                        second.application.look()
+            finally:
+                hours.unpersist()
+            assert "shuffle(minute)" not in second.kept()
