@@ -6,7 +6,7 @@ then is answered with the settings of now, so these must still be the same.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -27,12 +27,20 @@ class Origin:
 
     :ivar settings: what the query began with
     :ivar query: Spark's record of it; ``None`` if it has none, then the shuffle cannot be older than the query
-    :ivar own_only: whether this holds for none of a cached frame's shuffles, which an earlier query may have run
+    :ivar fills: the cached frames that it fills itself, see :func:`.exchanges.cached_plan`; those of others an earlier
+        query may have shuffled. ``None`` where this is not known, and shown by the record.
     """
 
     settings: QuerySettings
     query: QueryRecord | None = None
-    own_only: bool = False
+    fills: Set[int] | None = None
+
+    def holds_for(self, cached: int | None) -> bool:
+        """Whether a shuffle of the query's plan may be of the query.
+
+        :param cached: the cached frame in which it stands; ``None`` if in none
+        """
+        return cached is None or self.fills is None or cached in self.fills
 
     @classmethod
     def of(cls, query: QueryRecord, application: Mapping[str, str]) -> Origin | None:

@@ -125,8 +125,6 @@ class Restorer:
                 settings = QuerySettings(all_settings(spark), in_tasks)
                 plan = _Plan(self._context, application, spark, self.wanted, self._lock, settings, execution)
                 self._restore(plan, spark, execution)
-                if plan.begun:
-                    application.note(execution, settings, put_back=True)
         except Fenced:
             raise
         except NoSuchMember as error:
@@ -187,6 +185,7 @@ class _Plan:
         self._tracker = MapOutputTracker(spark)
         self.begun = False
         self._found: set[str] = set()
+        self._fills: frozenset[int] = frozenset()
         self._plans: list[AdaptivePlan] = []
 
     def restore(self, execution: Any, plans: Sequence[tuple[Any, int | None]]) -> None:
@@ -194,6 +193,7 @@ class _Plan:
 
         :param plans: see :func:`adaptive_plans`
         """
+        self._fills = frozenset(cached for _, cached in plans if cached is not None)
         self._plans = [AdaptivePlan(self._spark, adaptive) for adaptive, _ in plans]
         if any(adaptive.has_begun for adaptive in self._plans):
             return
@@ -230,9 +230,18 @@ class _Plan:
         """Run what the query needs in any case, if a shuffle above it may have survived."""
         if not self._more_to_come():
             return {}
-        self.begun = True
-        self._application.note(execution, self._settings)  # Spark does not announce it yet
+        self._begins()
         return ahead.run(stages)
+
+    def _begins(self) -> None:
+        """Have the rest of the query looked at from now on.
+
+        Spark does not announce it yet, and may lose its record later: the scheduler says twice that a stage has ended
+        which was there already, and the listener takes the query for ended.
+        """
+        if not self.begun:
+            self.begun = True
+            self._application.note(self._execution, self._settings, self._fills)
 
     def _more_to_come(self) -> bool:
         """Whether something has survived that this query may come to: it shuffles by the same, or what it was made of
@@ -315,7 +324,7 @@ class _Plan:
         self._register(vertex, there, survivors, totals if complete else None)
         again = maps - len(there)
         log.info("%s: %d map outputs put back, %d to compute", vertex.name, len(there), again)
-        self.begun = True
+        self._begins()
         if again:
             return None
         master.vertex_reused(vertex.vertex)

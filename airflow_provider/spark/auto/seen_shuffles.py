@@ -133,17 +133,16 @@ class SeenShuffles:
         """Count the actions of a query, from 1; the caller sees to it that threads come one after the other."""
         return self._actions.add(execution)
 
-    def note(self, execution: Any, settings: QuerySettings, *, put_back: bool = False) -> None:
+    def note(self, execution: Any, settings: QuerySettings, fills: Set[int] | None = None) -> None:
         """Look at the plan of a query of this thread that Spark does not announce, as long as the script holds it.
 
         :param execution: its ``QueryExecution``, of which nothing has run yet
         :param settings: what it runs with
-        :param put_back: whether stages of it are there already. Spark announces it, and may lose its record: its
-            scheduler says twice that such a stage has ended, and the listener takes the query for ended.
+        :param fills: see :class:`Origin`
         """
         held, turn = held_weakly(self._spark, execution), self.turn(execution)
         with self._noting:
-            self._noted.append(_Noted(held, Origin(settings, own_only=put_back), self._context.purposes.own, turn))
+            self._noted.append(_Noted(held, Origin(settings, fills=fills), self._context.purposes.own, turn))
 
     def turn(self, execution: Any) -> Turn | None:
         """Return where a query of this thread stands that is about to begin; ``None`` if nobody knows."""
@@ -233,7 +232,7 @@ class SeenShuffles:
         with self._context.occurrences.lock, active_session(spark):
             for running in shuffles_of(execution.executedPlan(), spark, set(self._kept)):
                 cached = running.cached
-                if cached is not None and origin.own_only:
+                if not origin.holds_for(cached):
                     continue
                 name = own if cached is None else self._context.purpose(cached)
                 purpose = Purpose(name, cached is not None)

@@ -60,7 +60,7 @@ def main() -> None:
     os.environ.setdefault("SPARK_HOME", str(Path(pyspark.__file__).parent))
     ends: dict[str, list[str]] = {}
 
-    def testmod(
+    def recorded(
         tested: ModuleType | None = None, globs: Any = None, optionflags: int = 0, **_: Any
     ) -> doctest.TestResults:
         runner = Recording(ends, optionflags=optionflags, verbose=False)
@@ -70,7 +70,7 @@ def main() -> None:
             runner.run(test, out=lambda _: None)
         return doctest.TestResults(0, runner.tries)
 
-    doctest.testmod = testmod  # type: ignore[assignment]
+    doctest.testmod = recorded  # type: ignore[assignment]
     module = importlib.import_module(name)
     with contextlib.suppress(SystemExit):
         getattr(module, "_test", lambda: examples(module))()

@@ -132,9 +132,7 @@ def test_what_a_retry_computes_of_a_query_is_kept_for_the_next_one(
                 second.application.look()
             assert sorted(action.result()) == rows
             assert len(second.put_back()) == len(kept) - len(missing)
-            for _ in range(30):
-                second.application.look()
-            assert second.kept() == kept, second.skipped()
+            assert second.look() == kept, second.skipped()
 
 
 def test_what_a_cached_frame_has_shuffled_before_is_not_of_the_query_that_reads_it(
@@ -160,8 +158,6 @@ def test_what_a_cached_frame_has_shuffled_before_is_not_of_the_query_that_reads_
                     df = hours.select("hour").union(ids.groupBy("key").count().select("count"))
                     df.collect()
                     assert second.put_back()
-                    for _ in range(30):
-                        second.application.look()
+                    assert "shuffle(minute)" not in second.look()
             finally:
                 hours.unpersist()
-            assert "shuffle(minute)" not in second.kept()

@@ -56,6 +56,10 @@ class AutoAttempt:
     def keep(self, df: DataFrame) -> list[str]:
         """Store the shuffles of a query that has run in this process; return what is kept, by name."""
         self.see(df)
+        return self.look()
+
+    def look(self) -> list[str]:
+        """Look until there is nothing new; return what is kept, by name."""
         for _ in range(30):
             self.application.look()
         return self.kept()
