@@ -32,6 +32,13 @@ def airflow_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.M
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
 
 
+@pytest.fixture(autouse=True)
+def frequent_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who waits for a driver in this process looks often, not each second or two."""
+    for name in ("storage.liveness._SLOWEST_POLL", "airflow.supervisor._POLL", "operators.deferral._POLL"):
+        monkeypatch.setattr(f"airflow_provider.{name}", 0.05)
+
+
 @pytest.fixture
 def connect(monkeypatch: pytest.MonkeyPatch) -> Connect:
     """Make a connection, as ``AIRFLOW_CONN_<ID>``."""

@@ -431,10 +431,9 @@ def nap(seconds: float) -> None:
 
 
 def test_a_living_driver_is_attached_to_whatever_upstream_remembers(
-    kind: str, server: ResourceManager | Kubernetes, task: Make, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+    kind: str, server: ResourceManager | Kubernetes, task: Make, store: ObjectStore
 ) -> None:
     """A beating heartbeat comes first: upstream is asked nothing, the manager sees no request, one attempt is there."""
-    monkeypatch.setattr("airflow_provider.airflow.supervisor._POLL", 0.05)
     heartbeat = attempt(store)
     heartbeat.start()
     state = State(spark_job_id="application_0_0")  # unknown to the manager: a look would fail
@@ -534,10 +533,8 @@ def test_marking_failed_ends_an_application_that_another_worker_submitted(
     server: ResourceManager | Kubernetes,
     task: Make,
     store: ObjectStore,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A try that has attached to a driver on the cluster ends it there; its name is upstream's or the driver's own."""
-    monkeypatch.setattr("airflow_provider.airflow.supervisor._POLL", 0.05)
     cluster = Manager(kind, server, "ACTIVE", mark_in(store))
     following = task()
     with followed(following, attempt(store, host="job-1-driver"), State(spark_job_id=REMEMBERED[kind])) as errors:
@@ -554,11 +551,9 @@ def test_an_application_of_somebody_else_is_left_alone(
     task: Make,
     store: ObjectStore,
     mark: str,
-    monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     """Whatever the store says: what the cluster manager does not know for this job's is named in a warning."""
-    monkeypatch.setattr("airflow_provider.airflow.supervisor._POLL", 0.05)
     cluster = Manager(kind, server, "ACTIVE", mark)
     following = task()
     with followed(following, attempt(store, host="job-1-driver"), State(spark_job_id=REMEMBERED[kind])):
@@ -602,10 +597,9 @@ def test_the_pod_that_was_looked_at_is_the_pod_that_is_deleted(
 
 @pytest.mark.parametrize("kind", ["yarn"], indirect=True)
 def test_the_drivers_own_word_on_its_application_is_enough(
-    server: ResourceManager, task: Make, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+    server: ResourceManager, task: Make, store: ObjectStore
 ) -> None:
     """Without durable mode the application is known by the id that the driver has recorded."""
-    monkeypatch.setattr("airflow_provider.airflow.supervisor._POLL", 0.05)
     Manager("yarn", server, "ACTIVE", mark_in(store))
 
     def started(epoch: int) -> ev.JobEvent:
@@ -652,10 +646,8 @@ def test_without_an_address_yarn_is_told_by_its_command_line(
     store: ObjectStore,
     tmp_path: Path,
     submits: Any,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """No ResourceManager address in the connection: ``yarn application`` lists the job's own, and ends one."""
-    monkeypatch.setattr("airflow_provider.airflow.supervisor._POLL", 0.05)
     connect("spark_default", "spark", **YARN_CLUSTER)
     program = Path(os.environ["PATH"].split(":")[0]) / "yarn"
     program.write_text(

@@ -310,9 +310,8 @@ def test_following_believes_the_last_heartbeat_where_the_events_lack_the_end(
         assert not watcher.recorded(watcher.report())
 
 
-def test_following_a_driver_that_is_lost(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_following_a_driver_that_is_lost(store: ObjectStore) -> None:
     """A driver that falls silent while it is followed counts as lost after the time-out."""
-    monkeypatch.setattr("airflow_provider.airflow.supervisor._POLL", 0.05)
     assert supervisor(store).follow(attempt(store), lambda: False) is Ending.LOST
 
 
@@ -345,11 +344,8 @@ def test_who_was_lost_is_not_watched_again_but_a_successor_is(
         successor.stop("FAILED")
 
 
-def test_progress_is_told_of_new_attempts_only(
-    store: ObjectStore, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_progress_is_told_of_new_attempts_only(store: ObjectStore, caplog: pytest.LogCaptureFixture) -> None:
     """While a cluster runs the driver, its events become lines of the task log; what was before stays silent."""
-    monkeypatch.setattr("airflow_provider.airflow.supervisor._POLL", 0.02)
     caplog.set_level(logging.INFO)
     attempt(store, failed)
     with supervisor(store).narrating(after=1):
@@ -358,11 +354,8 @@ def test_progress_is_told_of_new_attempts_only(
     assert "Attempt 1" not in caplog.text
 
 
-def test_progress_tells_of_failures_and_what_is_kept(
-    store: ObjectStore, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_progress_tells_of_failures_and_what_is_kept(store: ObjectStore, caplog: pytest.LogCaptureFixture) -> None:
     """A restart inside the application, one that is refused, a step that has finished: each is a line of the log."""
-    monkeypatch.setattr("airflow_provider.airflow.supervisor._POLL", 0.02)
     caplog.set_level(logging.INFO)
     told: list[Callable[[int], ev.JobEvent]] = [
         lambda epoch: ev.FailureHandled(epoch=epoch, vertex="v", error="it broke", restarted=("v",)),
@@ -380,7 +373,6 @@ def test_progress_tells_what_a_retry_would_keep(
     store: ObjectStore, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Once in a while, when the driver has said what its tasks have taken; as a number, it is no line by itself."""
-    monkeypatch.setattr("airflow_provider.airflow.supervisor._POLL", 0.02)
     monkeypatch.setattr("airflow_provider.airflow.progress._SHARE_PAUSE", 0.0)
     caplog.set_level(logging.INFO)
     used = {Use(ANY, ("step/train",)): 30.0, Use(ANY, (ANY,)): 10.0}
@@ -394,11 +386,8 @@ def test_progress_tells_what_a_retry_would_keep(
     assert "task-time" not in caplog.text
 
 
-def test_progress_that_cannot_be_read_harms_nothing(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_progress_that_cannot_be_read_harms_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """The narrator warns once about a store that fails, and ends with the job."""
-    monkeypatch.setattr("airflow_provider.airflow.supervisor._POLL", 0.02)
     store = open_store(f"file://{tmp_path}/store")
     attempt(store)
     events = tmp_path / "store" / JOB.prefix / "events"

@@ -34,6 +34,8 @@ def spark() -> Iterator[SparkSession]:
         .config("spark.sql.shuffle.partitions", "4")
         .config("spark.driver.memory", "1g")
         .config("spark.ui.retainedJobs", "100000")  # of all tests: some count them
+        # As of users who turn it off: what recovery asks of running tasks, it does not ask of what Spark shows of them.
+        .config("spark.ui.liveUpdate.period", "1d")
         .config("spark.driver.extraJavaOptions", QUICK_JVM)
         # Spark 4.2 may wait for ever for a Python function over columns that it has read from files.
         .config("spark.sql.execution.arrow.pythonUDF.columnarInput.enabled", "false")

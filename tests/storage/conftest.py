@@ -40,6 +40,12 @@ def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, "/nonexistent")
 
 
+@pytest.fixture(autouse=True)
+def frequent_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who watches a heartbeat looks as often as it beats here, not each second or two."""
+    monkeypatch.setattr("airflow_provider.storage.liveness._SLOWEST_POLL", 0.05)
+
+
 @pytest.fixture
 def server(request: pytest.FixtureRequest) -> S3Server:
     """The S3 server that an indirect parameter names."""

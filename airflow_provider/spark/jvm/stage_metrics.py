@@ -11,7 +11,6 @@ from typing import Any
 
 from airflow_provider.spark.jvm.compiled import compiled
 from airflow_provider.spark.jvm.reflection import private_field
-from airflow_provider.spark.jvm.scala import items
 
 
 @dataclass(frozen=True)
@@ -50,13 +49,12 @@ class StageMetricsReader:
         :param rdd: id of the RDD that its tasks compute
         """
         found = int(self._look.stageThatCounts(self._live, str(metric)))
-        if found >= 0:
-            return found
-        jvm, nothing = self._spark._jvm, self._spark.sparkContext._gateway.new_array(self._spark._jvm.double, 0)
-        every = jvm.java.util.ArrayList()
-        stages = self._stages.stageList(every, False, False, nothing, every)
-        ids = [int(s.stageId()) for s in items(stages) if s.rddIds().contains(rdd) and s.numCompleteTasks()]
-        return max(ids, default=None)
+        if found < 0:
+            jvm, nothing = self._spark._jvm, self._spark.sparkContext._gateway.new_array(self._spark._jvm.double, 0)
+            every = jvm.java.util.ArrayList()
+            stages = self._stages.stageList(every, False, False, nothing, every)
+            found = int(self._look.stageThatComputes(stages, rdd))
+        return found if found >= 0 else None
 
     def read(self, stage: int, maps: int, metrics: tuple[int, ...]) -> StageMetrics:
         """Return what is known of a stage.
@@ -64,11 +62,11 @@ class StageMetricsReader:
         :param maps: number of map tasks; a stage that runs some of them says nothing of the single ones
         :param metrics: ids of accumulators to return by task
         """
-        data = self._stages.lastStageAttempt(stage)
+        ended, millis = map(int, str(self._look.ended(self._stages, stage)).split())
         values: dict[int, dict[int, int]] = {metric: {} for metric in metrics}
         for line in str(self._look.counts(self._live, stage, maps, " ".join(map(str, metrics)))).splitlines():
             index, *counted = map(int, line.split())
             for metric, value in zip(metrics, counted, strict=True):
                 values[metric][index] = value
         values = {metric: counts for metric, counts in values.items() if counts}
-        return StageMetrics(int(data.executorRunTime()) / 1000, int(data.numCompleteTasks()), values)
+        return StageMetrics(millis / 1000, ended, values)

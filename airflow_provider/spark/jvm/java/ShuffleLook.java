@@ -7,6 +7,10 @@ import java.util.Map;
 import org.apache.spark.MapOutputTrackerMaster;
 import org.apache.spark.ShuffleStatus;
 import org.apache.spark.scheduler.MapStatus;
+import org.apache.spark.scheduler.StageInfo;
+import org.apache.spark.status.AppStatusStore;
+import org.apache.spark.status.api.v1.StageData;
+import org.apache.spark.status.api.v1.TaskMetrics;
 
 /**
  * Looks at all shuffles of an application, and at the tasks of a stage, in one call each; for map_output_tracker.py and
@@ -61,6 +65,46 @@ public final class ShuffleLook {
             }
         }
         return newest;
+    }
+
+    /** The newest of stages that compute an RDD, and of which tasks have ended; -1 if none does. */
+    public int stageThatComputes(scala.collection.Seq stages, int rdd) {
+        int newest = -1;
+        Iterator all = Members.items(stages).iterator();
+        while (all.hasNext()) {
+            StageData stage = (StageData) all.next();
+            if (stage.numCompleteTasks() > 0 && stage.rddIds().contains(Integer.valueOf(rdd))) {
+                newest = Math.max(newest, stage.stageId());
+            }
+        }
+        return newest;
+    }
+
+    /**
+     * How many tasks of a stage have ended, and the milliseconds that they took. Of a stage that runs, as it is now: what
+     * Spark's store says of it is as old as its last update.
+     */
+    public String ended(AppStatusStore status, int stage) throws Exception {
+        Object newest = null;
+        int attempt = -1;
+        scala.Option listener = status.listener();
+        if (listener.isDefined()) {
+            Iterator running = ((Map) Members.field(listener.get(), "liveStages")).values().iterator();
+            while (running.hasNext()) {
+                Object live = running.next();
+                StageInfo info = (StageInfo) Members.field(live, "info");
+                if (info.stageId() == stage && info.attemptNumber() > attempt) {
+                    newest = live;
+                    attempt = info.attemptNumber();
+                }
+            }
+        }
+        if (newest == null) {
+            StageData stored = status.lastStageAttempt(stage);
+            return stored.numCompleteTasks() + " " + stored.executorRunTime();
+        }
+        Object tasks = Members.field(newest, "completedTasks");
+        return tasks + " " + ((TaskMetrics) Members.field(newest, "metrics")).executorRunTime();
     }
 
     /** For each task of a stage that has ended: its index, and what it has counted of each metric. */
