@@ -18,10 +18,13 @@ from airflow.sdk.exceptions import TaskDeferralTimeout
 from airflow_provider.operators import deferral
 from airflow_provider.operators.deferral import Deferral
 from airflow_provider.storage.claims import process_is_gone
+from airflow_provider.storage.event_log import JobEventLog
+from airflow_provider.storage.uris import open_store
 from tests.airflow_side.deferring import deferred_by, first_event, rebuilt, resume, run_try
 from tests.airflow_side.executing import (
     DRIVER,
     FINISHED,
+    JOB,
     WAITING,
     Connect,
     Make,
@@ -59,6 +62,9 @@ class Job:
         return claims(self._folder).get(epoch)
 
     def kill(self, _: Any = None) -> None:
+        """When the driver has begun: one that dies before is no attempt that a report could tell of."""
+        log = JobEventLog(open_store(f"file://{self._folder}/store"), JOB.prefix)
+        wait_until(lambda: log.read().events, "the driver to begin")
         os.kill(self.claim().pid, signal.SIGKILL)
 
 

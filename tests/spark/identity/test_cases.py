@@ -129,6 +129,36 @@ def test_what_a_shuffle_writes_where_counts(spark: SparkSession, make: Any) -> N
     assert shuffled(one).digest != shuffled(other).digest
 
 
+ABOVE_TEXTS = {
+    "one": ["max(s) AS x"],
+    "two": ["max(s) AS x", "min(s) AS y"],
+    "exchanged": ["min(s) AS x", "max(s) AS y"],
+    "of another column": ["max(t) AS x", "min(s) AS y"],
+    "in an expression": ["max(s) AS x", "concat(max(s), upper(min(s)), min(s)) AS y", "count(*) AS z"],
+    "named first by one expression": ["concat(max(s), min(s)) AS x", "max(s) AS y"],
+    "the same, then the other": ["concat(max(s), min(s)) AS x", "min(s) AS y"],
+    "one is distinct": ["max(s) AS x", "count(DISTINCT t) AS y"],
+}
+"""Outputs of an aggregate that sorts, because some of its values are texts."""
+
+
+def test_what_is_shuffled_above_texts_is_found_whatever_was_counted_before(spark: SparkSession) -> None:
+    """Spark leaves ids there that it counts up. They become positions where the order of the aggregates is certain."""
+    from pyspark.sql import functions as F
+
+    base = spark.range(0, 40, 1, 2).selectExpr("id % 5 AS k", "concat('C#', id) AS s", "concat('D#', -id) AS t")
+
+    def above(outputs: list[str]) -> str:
+        df = base.groupBy("k").agg(*map(F.expr, outputs)).repartition(3, "x")
+        assert "SortAggregate" in df._jdf.queryExecution().toString()
+        return shuffled(df).digest
+
+    found, again = ({name: above(outputs) for name, outputs in ABOVE_TEXTS.items()} for _ in range(2))
+    assert len(set(found.values())) == len(ABOVE_TEXTS)
+    uncertain = {"named first by one expression", "the same, then the other", "one is distinct"}
+    assert {name for name in ABOVE_TEXTS if found[name] != again[name]} == uncertain
+
+
 def test_settings_of_shuffles_are_named(spark: SparkSession) -> None:
     """How map outputs are written is part of a shuffle's fingerprint, with the values that are in force."""
     parts = shuffled(spark.range(9).repartition(3, "id")).parts

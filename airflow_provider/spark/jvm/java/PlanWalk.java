@@ -15,10 +15,14 @@ import java.util.TreeMap;
 
 import org.apache.hadoop.fs.FileStatus;
 import org.apache.spark.sql.catalyst.ScalaReflection$;
+import org.apache.spark.sql.catalyst.expressions.Alias;
+import org.apache.spark.sql.catalyst.expressions.AttributeReference;
+import org.apache.spark.sql.catalyst.expressions.ExprId;
 import org.apache.spark.sql.catalyst.plans.QueryPlan;
 import org.apache.spark.sql.catalyst.trees.TreeNode;
 import org.apache.spark.sql.catalyst.trees.TreePattern;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+import scala.runtime.AbstractFunction1;
 
 /**
  * Walks a plan from the top down and writes what it is made of, for plan_walk.py, which says what the words mean.
@@ -180,6 +184,9 @@ public final class PlanWalk {
         List run = new ArrayList();
         for (int i = 0; i < count; i++) {
             Object value = ((scala.Product) node).productElement(i);
+            if (positional && kind.equals("SortAggregateExec") && names[i].equals("resultExpressions")) {
+                value = placed(node, Members.items(value));
+            }
             boolean leftOut = this.lists.contains("left-out-of-node " + kind + " " + names[i]);
             List special = leftOut ? new ArrayList() : this.special(node, kind, names[i], value, positional, out);
             if (special == null && subqueries) {
@@ -198,6 +205,80 @@ public final class PlanWalk {
         }
         if (!run.isEmpty()) {
             parts.add(new Whole(run.toArray(), positional));
+        }
+    }
+
+    /**
+     * The results of a canonical node that sorts to aggregate. Spark leaves the ids of its aggregates there as they were
+     * counted; here they become positions behind those of what is read, as in a node that hashes.
+     *
+     * A node's aggregates stand in the order in which its results name them first, unless one is distinct. Of two that one
+     * expression is the first to name, nobody knows which came first, since sides may have been exchanged: they stay.
+     */
+    private static Object[] placed(QueryPlan node, List results) throws Exception {
+        Object[] unchanged = results.toArray();
+        int read = Members.items(((QueryPlan) Members.call(node, "child")).output()).size();
+        List aggregates = Members.items(Members.call(node, "aggregateExpressions"));
+        for (int i = 0; i < aggregates.size(); i++) {
+            if (((Boolean) Members.call(aggregates.get(i), "isDistinct")).booleanValue()) {
+                return unchanged;
+            }
+        }
+        Map places = new HashMap();
+        for (int i = 0; i < unchanged.length; i++) {
+            Set named = new HashSet();
+            if (((TreeNode) unchanged[i]).containsPattern(TreePattern.PLAN_EXPRESSION())) {
+                return unchanged;
+            }
+            if (unchanged[i] instanceof Alias) {
+                counted((TreeNode) unchanged[i], read, named);
+            }
+            named.removeAll(places.keySet());
+            if (named.size() > 1) {
+                return unchanged;
+            }
+            if (named.size() == 1) {
+                places.put(named.iterator().next(), Long.valueOf(read + places.size()));
+            }
+        }
+        if (places.size() != aggregates.size()) {
+            return unchanged;
+        }
+        Object[] placed = new Object[unchanged.length];
+        for (int i = 0; i < placed.length; i++) {
+            placed[i] = new Placing(places).apply(unchanged[i]);
+        }
+        return placed;
+    }
+
+    /** Adds the ids of attributes in an expression that are no positions. */
+    private static void counted(TreeNode expression, int positions, Set ids) {
+        if (expression instanceof AttributeReference && ((AttributeReference) expression).exprId().id() >= positions) {
+            ids.add(Long.valueOf(((AttributeReference) expression).exprId().id()));
+        }
+        List below = Members.items(expression.children());
+        for (int i = 0; i < below.size(); i++) {
+            counted((TreeNode) below.get(i), positions, ids);
+        }
+    }
+
+    /** Gives attributes in an expression other ids. */
+    private static final class Placing extends AbstractFunction1 {
+        private final Map places;
+
+        Placing(Map places) {
+            this.places = places;
+        }
+
+        public Object apply(Object expression) {
+            if (expression instanceof AttributeReference) {
+                ExprId id = ((AttributeReference) expression).exprId();
+                Long place = (Long) this.places.get(Long.valueOf(id.id()));
+                return place == null
+                        ? expression
+                        : ((AttributeReference) expression).withExprId(new ExprId(place.longValue(), id.jvmId()));
+            }
+            return ((TreeNode) expression).mapChildren(this);
         }
     }
 
