@@ -37,7 +37,6 @@ class StageMetricsReader:
 
     def __init__(self, spark: Any) -> None:
         listener = spark._jsparkSession.sharedState().statusStore().listener().get()
-        self._spark = spark
         self._live = private_field(listener, "stageMetrics")
         self._stages = spark._jsc.sc().statusStore()
         self._look = compiled(spark, "ShuffleLook", str)
@@ -50,10 +49,7 @@ class StageMetricsReader:
         """
         found = int(self._look.stageThatCounts(self._live, str(metric)))
         if found < 0:
-            jvm, nothing = self._spark._jvm, self._spark.sparkContext._gateway.new_array(self._spark._jvm.double, 0)
-            every = jvm.java.util.ArrayList()
-            stages = self._stages.stageList(every, False, False, nothing, every)
-            found = int(self._look.stageThatComputes(stages, rdd))
+            found = int(self._look.stageThatComputes(self._stages, rdd))
         return found if found >= 0 else None
 
     def read(self, stage: int, maps: int, metrics: tuple[int, ...]) -> StageMetrics:
@@ -70,3 +66,12 @@ class StageMetricsReader:
                 values[metric][index] = value
         values = {metric: counts for metric, counts in values.items() if counts}
         return StageMetrics(millis / 1000, ended, values)
+
+    def records(self, stage: int, maps: int) -> dict[int, int]:
+        """Return how many records the tasks of a stage have written, by index; for those of no query.
+
+        :param maps: see :meth:`read`
+        """
+        lines = str(self._look.records(self._stages, stage, maps)).splitlines()
+        pairs = (line.split() for line in lines)
+        return {int(index): int(count) for index, count in pairs}

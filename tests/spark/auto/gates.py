@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from operator import methodcaller
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tests.support.waiting import wait_until
 
@@ -15,6 +16,10 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
     from tests.spark.auto.watched import AutoAttempt
+
+Collect: TypeAlias = "Callable[[DataFrame], list[Any]]"
+"""How the rows of a query come to the driver."""
+COLLECT: Collect = methodcaller("collect")
 
 
 @dataclass(frozen=True)
@@ -52,19 +57,25 @@ class Gate:
 
 
 @contextmanager
-def running(df: DataFrame, gate: Gate) -> Iterator[Any]:
+def running(df: DataFrame, gate: Gate, collect: Collect = COLLECT) -> Iterator[Any]:
     """Run a query in a thread of its own; its rows are there after the gate was opened."""
     with ThreadPoolExecutor(1) as pool:
-        rows = pool.submit(df.collect)
+        rows = pool.submit(collect, df)
         try:
             yield rows
         finally:
             gate.open()
 
 
-def interrupted(spark: SparkSession, first: AutoAttempt, gate: Gate, make: Callable[[], DataFrame]) -> list[Any]:
+def interrupted(
+    spark: SparkSession,
+    first: AutoAttempt,
+    gate: Gate,
+    make: Callable[[], DataFrame],
+    collect: Collect = COLLECT,
+) -> list[Any]:
     """Store the map outputs of the tasks that do not wait, and nothing after that; return the query's rows."""
-    with running(make(), gate) as rows:
+    with running(make(), gate, collect) as rows:
         store_what_is_there(spark, first)
         gate.open()
         return sorted(rows.result())
@@ -76,7 +87,7 @@ def store_what_is_there(spark: SparkSession, first: AutoAttempt) -> None:
     def stored() -> bool:
         spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
         first.application.look()
-        assert not first.skipped()
+        assert not first.skipped(), first.skipped()
         return any(vertex.stored and not vertex.sealed for vertex in first.application.registry.vertices.values())
 
     wait_until(stored, "a map output is stored")

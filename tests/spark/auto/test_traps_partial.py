@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from airflow_provider.spark.auto.actions import noted_rdds
 from airflow_provider.spark.auto.keeping import KeptShuffle
+from airflow_provider.spark.interception import intercepted
 from airflow_provider.spark.jvm.exchanges import shuffles_of
 from airflow_provider.spark.jvm.map_output_tracker import MapOutputTracker
 from airflow_provider.spark.jvm.reflection import of_environment
@@ -85,6 +87,22 @@ def test_only_the_missing_map_task_runs(spark: SparkSession, lines: Path, gate: 
             assert found == rows
             assert second.put_back() == {"shuffle(key)": 1}
             assert tasks == 2  # a map task, and the coalesced reducer
+
+
+def test_what_a_frame_that_becomes_an_rdd_shuffles_is_kept_as_its_tasks_end(
+    spark: SparkSession, lines: Path, gate: Gate, attempts: Attempts
+) -> None:
+    """No query counts its tasks, and Spark's store of running stages may say nothing of them."""
+
+    def collect(df: DataFrame) -> list[Any]:
+        return df.rdd.collect()
+
+    with configured(spark, ONE_CUT):
+        with auto_attempt(attempts, spark) as first, intercepted(noted_rdds(first.restorer._watcher)):
+            rows = interrupted(spark, first, gate, lambda: counted(spark, lines, gate), collect)
+        with auto_attempt(attempts, spark) as second, intercepted(noted_rdds(second.restorer._watcher)):
+            assert sorted(collect(counted(spark, lines, gate))) == rows
+            assert second.put_back() == {"shuffle(key)": 1}
 
 
 ABOVE: dict[str, tuple[Callable[[DataFrame], DataFrame], str]] = {

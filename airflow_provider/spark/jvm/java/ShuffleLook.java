@@ -1,6 +1,8 @@
 package airflow_provider;
 
 import java.lang.reflect.Method;
+import java.util.ArrayList;
+import java.util.Collection;
 import java.util.Iterator;
 import java.util.Map;
 
@@ -10,7 +12,9 @@ import org.apache.spark.scheduler.MapStatus;
 import org.apache.spark.scheduler.StageInfo;
 import org.apache.spark.status.AppStatusStore;
 import org.apache.spark.status.api.v1.StageData;
+import org.apache.spark.status.api.v1.TaskData;
 import org.apache.spark.status.api.v1.TaskMetrics;
+import org.apache.spark.storage.RDDInfo;
 
 /**
  * Looks at all shuffles of an application, and at the tasks of a stage, in one call each; for map_output_tracker.py and
@@ -67,12 +71,19 @@ public final class ShuffleLook {
         return newest;
     }
 
-    /** The newest of stages that compute an RDD, and of which tasks have ended; -1 if none does. */
-    public int stageThatComputes(scala.collection.Seq stages, int rdd) {
+    /** The newest of the stages that compute an RDD, and of which tasks have ended; -1 if none does. */
+    public int stageThatComputes(AppStatusStore status, int rdd) throws Exception {
         int newest = -1;
-        Iterator all = Members.items(stages).iterator();
-        while (all.hasNext()) {
-            StageData stage = (StageData) all.next();
+        for (Object live : running(status)) {
+            StageInfo info = (StageInfo) Members.field(live, "info");
+            if (((Integer) Members.field(live, "completedTasks")).intValue() > 0 && computes(info, rdd)) {
+                newest = Math.max(newest, info.stageId());
+            }
+        }
+        Iterator stored =
+                Members.items(status.stageList(new ArrayList(), false, false, new double[0], new ArrayList())).iterator();
+        while (stored.hasNext()) {
+            StageData stage = (StageData) stored.next();
             if (stage.numCompleteTasks() > 0 && stage.rddIds().contains(Integer.valueOf(rdd))) {
                 newest = Math.max(newest, stage.stageId());
             }
@@ -80,23 +91,25 @@ public final class ShuffleLook {
         return newest;
     }
 
-    /**
-     * How many tasks of a stage have ended, and the milliseconds that they took. Of a stage that runs, as it is now: what
-     * Spark's store says of it is as old as its last update.
-     */
+    private static boolean computes(StageInfo stage, int rdd) {
+        Iterator all = Members.items(stage.rddInfos()).iterator();
+        while (all.hasNext()) {
+            if (((RDDInfo) all.next()).id() == rdd) {
+                return true;
+            }
+        }
+        return false;
+    }
+
+    /** How many tasks of a stage have ended, and the milliseconds that they took. */
     public String ended(AppStatusStore status, int stage) throws Exception {
         Object newest = null;
         int attempt = -1;
-        scala.Option listener = status.listener();
-        if (listener.isDefined()) {
-            Iterator running = ((Map) Members.field(listener.get(), "liveStages")).values().iterator();
-            while (running.hasNext()) {
-                Object live = running.next();
-                StageInfo info = (StageInfo) Members.field(live, "info");
-                if (info.stageId() == stage && info.attemptNumber() > attempt) {
-                    newest = live;
-                    attempt = info.attemptNumber();
-                }
+        for (Object live : running(status)) {
+            StageInfo info = (StageInfo) Members.field(live, "info");
+            if (info.stageId() == stage && info.attemptNumber() > attempt) {
+                newest = live;
+                attempt = info.attemptNumber();
             }
         }
         if (newest == null) {
@@ -105,6 +118,12 @@ public final class ShuffleLook {
         }
         Object tasks = Members.field(newest, "completedTasks");
         return tasks + " " + ((TaskMetrics) Members.field(newest, "metrics")).executorRunTime();
+    }
+
+    /** The stages that run, as Spark's listener knows them: what its store says of them is as old as its last update. */
+    private static Collection running(AppStatusStore status) throws Exception {
+        scala.Option listener = status.listener();
+        return listener.isDefined() ? ((Map) Members.field(listener.get(), "liveStages")).values() : new ArrayList();
     }
 
     /** For each task of a stage that has ended: its index, and what it has counted of each metric. */
@@ -135,6 +154,25 @@ public final class ShuffleLook {
                 answer.append(' ').append(values[i][index]);
             }
             answer.append('\n');
+        }
+        return answer.toString();
+    }
+
+    /** For each task that has ended of a stage that no query knows: its index, and how many records it has written. */
+    public String records(AppStatusStore status, int stage, int tasks) {
+        StringBuilder answer = new StringBuilder();
+        StageData stored = status.lastStageAttempt(stage);
+        if (stored.numTasks() != tasks) {
+            return "";
+        }
+        Iterator all = Members.items(status.taskList(stage, stored.attemptId(), Integer.MAX_VALUE)).iterator();
+        while (all.hasNext()) {
+            TaskData task = (TaskData) all.next();
+            if (task.status().equals("SUCCESS") && task.taskMetrics().isDefined()) {
+                TaskMetrics metrics = (TaskMetrics) task.taskMetrics().get();
+                answer.append(task.index()).append(' ');
+                answer.append(metrics.shuffleWriteMetrics().recordsWritten()).append('\n');
+            }
         }
         return answer.toString();
     }
