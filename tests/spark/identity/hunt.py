@@ -235,6 +235,31 @@ def hunt_queries(spark: SparkSession, seed: int, groups: int, *, physical: bool)
     return hunter.haul
 
 
+SEVERAL = [
+    "max(s)", "min(s)", "max(concat(s, 'x'))", "min(concat(s, 'x'))", "first(s)", "max_by(s, v)", "max(struct(s, k))",
+    "min(struct(k, s))", "count(DISTINCT s)", "max(s) FILTER (WHERE v > 2)", "max(s) FILTER (WHERE v > 3)", "max(k)",
+    "count(1)",
+]  # fmt: skip
+"""Aggregates, most of which sort: what Spark names their results is in their canonical form."""
+CHOSEN = ["x, y, z", "y, x", "x", "cast(x AS string) || y AS x, z", "x, cast(y AS string) || z AS y", "g, z AS x"]
+
+
+def hunt_orders(spark: SparkSession, seed: int, groups: int, *, physical: bool) -> Haul:
+    """Ask for three aggregates in each order, and for some of them only."""
+    chance = random.Random(seed)
+    hunter = Hunter(spark, physical=physical)
+    for _ in range(groups):
+        group = chance.choice(["k", "k % 2", "s"])
+        asked = [
+            f"SELECT {columns} FROM (SELECT {group} AS g, {x} AS x, {y} AS y, {z} AS z FROM facts GROUP BY {group})"
+            for x, y, z in itertools.permutations(chance.sample(SEVERAL, 3))
+            for columns in CHOSEN
+        ]
+        queries = chance.sample(asked, 24)
+        hunter.group([f"SELECT * FROM ({one}) DISTRIBUTE BY x" for one in queries] if physical else queries)
+    return hunter.haul
+
+
 def _query(chosen: dict[str, str]) -> str:
     value = {"k": "facts.k"}.get(chosen["value"], chosen["value"])
     return QUERY.format(**{**chosen, "aggregate": chosen["aggregate"].format(value)})

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.spark.identity.hunt import Haul, documented_queries, hunt_functions, hunt_queries, tables
+from tests.spark.identity.hunt import Haul, documented_queries, hunt_functions, hunt_orders, hunt_queries, tables
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -57,6 +57,12 @@ def test_changed_parts_of_queries(spark: SparkSession, physical: bool) -> None:
     check(hunt_queries(spark, SEED, 15, physical=physical), 60)
 
 
+@pytest.mark.parametrize("physical", [False, True])
+def test_orders_of_aggregates(spark: SparkSession, physical: bool) -> None:
+    """Which of several aggregates a column is makes another identity, also where Spark numbers their results."""
+    check(hunt_orders(spark, SEED, 3, physical=physical), 300)
+
+
 @pytest.mark.walk
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("physical", [False, True])
@@ -65,5 +71,6 @@ def test_the_long_hunt(spark: SparkSession, physical: bool) -> None:
     functions = hunt_functions(spark, SEED, 1, physical=physical)
     check(functions, 5_000)
     check(hunt_queries(spark, SEED, 600, physical=physical), 5_000)
+    check(hunt_orders(spark, SEED, 100, physical=physical), 10_000)
     if not physical:
         assert len(functions.functions) > 0.7 * len({name for name, _ in documented_queries(spark)})
