@@ -241,21 +241,22 @@ SEVERAL = [
     "count(1)",
 ]  # fmt: skip
 """Aggregates, most of which sort: what Spark names their results is in their canonical form."""
-CHOSEN = ["x, y, z", "y, x", "x", "cast(x AS string) || y AS x, z", "x, cast(y AS string) || z AS y", "g, z AS x"]
+CHOSEN = [
+    "{0} AS x, {1} AS y, {2} AS z", "{0} AS x", "{0} AS x, {1} AS y, {0} AS z", "{0} AS x, {1} AS y, {1} AS z",
+    "{0} AS x, {1} AS y, string({0}) || string({1}) AS z", "{0} AS x, {1} AS y, string({1}) || string({0}) AS z",
+    "string({0}) || string({1}) AS x, {2} AS y", "string({0}) || string({1}) AS x, {0} AS y, {1} AS z",
+]  # fmt: skip
 
 
 def hunt_orders(spark: SparkSession, seed: int, groups: int, *, physical: bool) -> Haul:
-    """Ask for three aggregates in each order, and for some of them only."""
+    """Ask for several aggregates in each order, for some of them more than once."""
     chance = random.Random(seed)
     hunter = Hunter(spark, physical=physical)
     for _ in range(groups):
         group = chance.choice(["k", "k % 2", "s"])
-        asked = [
-            f"SELECT {columns} FROM (SELECT {group} AS g, {x} AS x, {y} AS y, {z} AS z FROM facts GROUP BY {group})"
-            for x, y, z in itertools.permutations(chance.sample(SEVERAL, 3))
-            for columns in CHOSEN
-        ]
-        queries = chance.sample(asked, 24)
+        orders = itertools.permutations(chance.sample(SEVERAL, 3))
+        columns = [chosen.format(*order) for order in orders for chosen in CHOSEN]
+        queries = [f"SELECT {each} FROM facts GROUP BY {group}" for each in chance.sample(columns, 30)]
         hunter.group([f"SELECT * FROM ({one}) DISTRIBUTE BY x" for one in queries] if physical else queries)
     return hunter.haul
 
