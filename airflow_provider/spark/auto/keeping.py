@@ -171,21 +171,25 @@ class KeptShuffle:
             self._leave_alone(f"it cannot be looked at: {one_line(error)}")
 
     def _measured(self, maps: int) -> StageMetrics:
-        """Ask the listeners, and remember what they say of single tasks: it is gone when the query is over.
-
-        Of a query that Spark does not announce it counts no bytes by task. A task's share is taken to be that of its
-        records; Spark plans by them, no more.
-        """
+        """Ask the listeners, and remember what they say of single tasks: it is gone when the query is over."""
         metrics, stage = self._tools.metrics, self._stage or 0
         measured = metrics.read(stage, maps, (self._metrics[ROWS], self._metrics[SIZE]))
         if self._origin.query is None and not measured.values:
-            records = metrics.records(stage, maps)
-            all_records, size = (int(self._counts.apply(name).value()) for name in (ROWS, SIZE))
-            shares = {index: size * count // max(1, all_records) for index, count in records.items()}
-            measured = replace(measured, values={self._metrics[ROWS]: records, self._metrics[SIZE]: shares})
+            measured = replace(measured, values=self._shares(metrics.records(stage, maps)))
         rows, sizes = (measured.values.get(self._metrics[name], {}) for name in (ROWS, SIZE))
         self._written |= {index: Written(rows[index], sizes[index]) for index in rows.keys() & sizes.keys()}
         return measured
+
+    def _shares(self, records: dict[int, int]) -> dict[int, dict[int, int]]:
+        """Return what tasks have counted that no query counts, as :attr:`.StageMetrics.values`; empty if nothing.
+
+        A task's share of the bytes is taken to be that of its records: Spark plans by them, no more.
+        """
+        if not records:
+            return {}
+        rows, size = (int(self._counts.apply(name).value()) for name in (ROWS, SIZE))
+        shares = {index: size * count // max(1, rows) for index, count in records.items()}
+        return {self._metrics[ROWS]: records, self._metrics[SIZE]: shares}
 
     def _leave_alone(self, reason: str, *, worth_saying: bool = True) -> None:
         self.over = True
