@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pandas as pd
 import pyarrow.dataset as ds
 import pytest
 
@@ -183,6 +184,27 @@ def test_a_chain_is_found_again_by_its_last_one(attempts: Attempts, chain: Chain
         assert ids(chain.third()) == list(range(0, 1200, 30))
         assert chain.runs() == runs
         assert folders(context) == ["third"]
+
+
+def test_what_a_killed_attempt_has_left_goes_before_anything_is_computed(
+    spark: SparkSession, attempts: Attempts, chain: Chain, tmp_path: Path
+) -> None:
+    """A retry holds no more than an attempt that nobody kills: its first step finds only what it reads."""
+    with attempts.attempt() as context:  # it ends before it could let anything go
+        chain.third()
+        assert folders(context) == ["first", "second", "third"]
+        root = str(Path(context.master.store.uri.removeprefix("file://")) / context.master.prefix / "partitions")
+    seen = tmp_path / "seen"
+
+    def task(frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+        left = {path.relative_to(root).parts[0].rsplit("-", 1)[0] for path in Path(root).rglob("*.parquet")}
+        with seen.open("a") as file:
+            file.write("".join(f"{name}\n" for name in left))
+        yield from frames
+
+    with attempt(attempts):
+        checkpoint(chain.third().coalesce(1).mapInPandas(task, "id long"), "fourth")
+    assert {"third"} <= set(seen.read_text().split()) <= {"third", "fourth"}
 
 
 def test_a_released_vertex_that_is_needed_after_all_is_made_again(attempts: Attempts, chain: Chain) -> None:

@@ -89,8 +89,8 @@ def test_a_job_of_ten_steps_never_holds_more_than_three_steps_data(driver: Drive
     ),
 )
 def test_killed_at_any_moment_it_ends_with_the_right_rows(driver: DriverHarness, fault: str, steps: int) -> None:
-    """Steps that were finished do not run again, although what they had stored is gone; nor is more held, but that what
-    the killed attempt had still to let go of goes while the first step runs.
+    """Steps that were finished do not run again, although what they had stored is gone; nor is more held than by a job
+    that nobody kills: what the killed attempt had still to let go of goes before a step is computed.
     """
     target = str(driver.folder / "out")
     first = driver.run("ten_steps.py", target, fault=fault, options=OPTIONS)
@@ -100,7 +100,4 @@ def test_killed_at_any_moment_it_ends_with_the_right_rows(driver: DriverHarness,
     assert second.code == 0, second.log
     assert result(Path(target)) == expected()
     assert not [number for number in range(steps) if second.tasks[f"checkpoint step-{number}"]], second.log
-    left = listing.seen[0]
-    assert len(left) <= 3, listing.seen
-    assert listing.most <= 4, listing.seen
-    assert max(len(seen - left) for seen in listing.seen) <= 3, listing.seen
+    assert listing.most <= 3, listing.seen

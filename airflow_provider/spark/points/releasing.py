@@ -6,7 +6,8 @@ rows of it by an action, which a retry would run again. If something needs it al
 an edited script, it is computed again from what is above it, as a lost one is.
 
 One thread does it, in rounds. A recovery point that is computed asks for a round as it begins, and waits for one as it
-ends: so a chain holds what it reads, what it writes, and what it read before that.
+ends: so a chain holds what it reads, what it writes, and what it read before that. The first one of an attempt waits
+before it computes, too: a killed attempt leaves what it had still to let go of.
 """
 
 from __future__ import annotations
@@ -63,7 +64,9 @@ def releasing(context: RecoveryContext) -> Iterator[Stages]:
 def released_meanwhile(context: RecoveryContext, point: RecoveryPoint) -> Iterator[None]:
     """Let go what is needed no more while *point* is computed inside, and be done with that by its end."""
     with context.application.plans.read([vertex_of(token) for token in point.fingerprint.upstream]):
-        context.rounds.ask()
+        first = context.rounds.ask()
+        if first == 1:
+            context.rounds.wait(first, _PATIENCE)
         yield
         context.rounds.wait(context.rounds.ask(), _PATIENCE)
 
