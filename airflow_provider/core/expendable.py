@@ -3,8 +3,8 @@
 Flink's consumers release what they have read; its graph tells all of them before anything runs. A script's future is
 not known, so the first is one half of the decision: no retry would compute these vertices for what the job has
 recorded. The other half, that the script itself can name a vertex no more, is the driver's to know. Never among them,
-because they could not be made again as they are: what is not deterministic, and what the script gives a version of,
-whose source tells none.
+because they could not be made again as they are: what is not deterministic, what the script gives a version of, whose
+source tells none, and what functions make of files and services that they read by themselves.
 
 Where a job may hold no more than its ``store_budget``, the kept shuffles go that save least per byte. Recovery points
 that the script names count, and never go. Nor does what another kept shuffle reads, because that is put back only
@@ -17,7 +17,7 @@ from collections.abc import Collection
 
 from airflow_provider.core.classify import Need, classify
 from airflow_provider.core.events import SHUFFLE
-from airflow_provider.core.explain import GIVEN
+from airflow_provider.core.explain import GIVEN, READING
 from airflow_provider.core.graph import ExecutionGraph, Vertex
 from airflow_provider.core.unfinished_write import is_written
 
@@ -70,7 +70,8 @@ def needed_no_more(graph: ExecutionGraph) -> list[str]:
 def _again(vertex: Vertex) -> bool:
     """Whether it is whole, and would be the same if it was computed again."""
     told = vertex.initialized
-    return told.rule != SHUFFLE and vertex.finished and told.deterministic and GIVEN not in told.parts
+    same = told.deterministic and not any(part.startswith((GIVEN, READING)) for part in told.parts)
+    return told.rule != SHUFFLE and vertex.finished and same
 
 
 def shuffles_of_written_outputs(graph: ExecutionGraph) -> list[str]:

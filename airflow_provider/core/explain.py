@@ -12,10 +12,11 @@ from collections.abc import Callable, Mapping
 
 from airflow_provider.core.file_set import FileSet
 
-FUNCTION, MODULE, PACKAGE, FILES, ROWS, TABLE, GIVEN, SETTING, VERSION, UPSTREAM, PLAN = (
+FUNCTION, MODULE, PACKAGE, READING, FILES, ROWS, TABLE, GIVEN, SETTING, VERSION, UPSTREAM, PLAN = (
     "function",
     "module",
     "package",
+    "reading",
     "files",
     "rows",
     "table",
@@ -67,6 +68,15 @@ def _was_is(noun: str) -> Callable[[str, str | None, str | None], str]:
     return say
 
 
+def _reading(what: str, old: str | None, new: str | None) -> str:
+    if old is None or new is None:
+        return f"its functions read {'something' if old is None else 'nothing more'} by themselves ({what})"
+    return (
+        f"its functions read something by themselves ({what}), and nobody knows whether that is as it was: "
+        "this attempt is no automatic retry of the one that stored it"
+    )
+
+
 def _files(place: str, old: str | None, new: str | None) -> str:
     before, now = (FileSet.decode(text) if text else None for text in (old, new))
     if old is None:
@@ -88,6 +98,7 @@ _SAYERS: dict[str, Callable[[str, str | None, str | None], str]] = {
     FUNCTION: _came_or_went("function"),
     MODULE: _came_or_went("module"),
     PACKAGE: _was_is("package "),
+    READING: _reading,
     FILES: _files,
     ROWS: lambda _, old, new: "the rows given to createDataFrame changed",
     TABLE: lambda name, old, new: f"table {name} was at version {old or UNSET}, is at {new or UNSET}",

@@ -130,8 +130,8 @@ class RecoveryOptions(_Options):
     source_version: str = _option(
         TEXT,
         "",
-        "Which state all sources are in that tell no version (JDBC, an RDD): a retry, of whoever, reuses what was made "
-        "of them where the text is the same",
+        "Which state all sources are in that tell no version (JDBC, an RDD, what Python functions read by themselves): "
+        "a retry, of whoever, reuses what was made of them where the text is the same",
     )
     sinks: str = _option(
         one_of("once", "repeat"),

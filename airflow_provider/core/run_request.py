@@ -81,6 +81,11 @@ class RunRequest:
     keep_partitions: bool = False
 
     @property
+    def by_hand(self) -> bool:
+        """Whether somebody has started it without Airflow."""
+        return not (self.supervised or self.series)
+
+    @property
     def secrets(self) -> frozenset[str]:
         """What of the script's arguments must not be recorded: what they name a secret, and what Airflow masks."""
         told = ((self.arguments[part.argument : part.argument + 1], part) for part in self.secret_parts)

@@ -20,6 +20,10 @@ TAKEN_BACK = "TAKEN_BACK"
 """The status of a write of which a later attempt has removed everything."""
 SINK = "sink/"
 """With what the names of all writes begin, among the coordinators."""
+MOMENT = "moment"
+"""What is remembered of a write under this name stands for the state of all that functions have read for it by
+themselves; nothing if they read nothing.
+"""
 READS = "reads"
 """What is remembered of a write under this name are the vertices whose rows it writes."""
 _LEFT_OUT = "left_out"
@@ -62,6 +66,7 @@ class UnfinishedWrite:
     :ivar kept: whether tasks of earlier attempts are kept for it; none of it is in the target then
     :ivar tasks: how many tasks it has, if some of earlier attempts are left out; else 0
     :ivar left_out: how many these are
+    :ivar moment: stands for the state of all that functions read for it by themselves; empty text if they read nothing
     """
 
     title: str
@@ -83,6 +88,7 @@ class UnfinishedWrite:
     kept: bool = False
     tasks: int = 0
     left_out: int = 0
+    moment: str = ""
 
     @classmethod
     def from_state(cls, state: object) -> Self | None:
@@ -110,6 +116,7 @@ class UnfinishedWrite:
                 kept=bool(state.get("kept")),
                 tasks=int(state.get("tasks", 0)),
                 left_out=int(state.get(_LEFT_OUT, 0)),
+                moment=str(state.get(MOMENT, "")),
             )
         except (KeyError, TypeError, ValueError):
             return None
@@ -126,7 +133,8 @@ class UnfinishedWrite:
         if self.mode == "overwrite" or self.of_a_batch:
             return {}
         table = self.table if self.creates else ""
-        return {"title": self.title, "location": self.location, "created": not self.existed, "table": table}
+        added = {"title": self.title, "location": self.location, "created": not self.existed, "table": table}
+        return {**added, MOMENT: self.moment} if self.moment else added
 
     def going_on(self) -> dict[str, Any]:
         """Return what is remembered beside its commit if tasks of earlier attempts were left out."""
@@ -200,9 +208,15 @@ class AddedRows:
             return None
 
 
-def rows_made_again(coordinators: Mapping[str, object], epoch: int) -> dict[str, AddedRows]:
-    """Return what attempts before *epoch* have added that *epoch* adds again, by coordinator."""
+def rows_made_again(coordinators: Mapping[str, object], epoch: int, moment: str) -> dict[str, AddedRows]:
+    """Return what attempts before *epoch* have added that *epoch* adds again, by coordinator.
+
+    :param moment: of *epoch*: what functions have read for a write at another one may be something else now
+    """
     found = {name: AddedRows.from_state(state, REPEATED) for name, state in coordinators.items()}
+    for name, state in coordinators.items():
+        if isinstance(state, dict) and state.get(MOMENT, moment) != moment:
+            found[name] = AddedRows.from_state(state, REPEATED, WRITTEN)
     return {name: rows for name, rows in found.items() if rows is not None and rows.attempt < epoch}
 
 

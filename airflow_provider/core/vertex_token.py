@@ -11,6 +11,10 @@ READER = "spark_recovery_read_"
 """Begins the name of the function that reads stored partitions, by which an optimized plan shows the same."""
 
 
+READING = "@reading"
+"""Ends the token of a vertex that is for automatic retries alone, because functions read something by themselves."""
+
+
 def vertex_identity(name: str, digest: str) -> str:
     """Return the identity of the vertex of that name and fingerprint, a token that the functions below take apart."""
     return f"{encode_segment(name)}-{digest[:32]}"

@@ -85,9 +85,19 @@ class JobMaster(RecordedVertices):
     # -- attempts ---------------------------------------------------------------------------------------------------
 
     @property
-    def tells_retries(self) -> bool:
-        """Whether a later attempt can tell that it is an automatic retry of this one."""
-        return bool(self.graph.attempts[self.epoch].series)
+    def series(self) -> str:
+        """The word that this attempt shares with those that are automatic retries of it; empty text if a later one
+        could not tell that it is.
+        """
+        return self.graph.attempts[self.epoch].series
+
+    @property
+    def moment(self) -> str:
+        """What stands for the state of all that functions read by themselves: the series, else this attempt.
+
+        Who runs a job again by hand goes on with it, and has ``--fresh`` to start over: all such runs are one moment.
+        """
+        return "by hand" if self.request.by_hand else self.series or f"attempt {self.epoch}"
 
     def only_retried_since(self, epoch: int) -> bool:
         """Whether this attempt certainly is an automatic retry of *epoch*, or of one that was."""

@@ -127,7 +127,7 @@ class JobRecord:
 
     def _series(self, graph: ExecutionGraph) -> str:
         """Return what this attempt has in common with those of which it is an automatic retry."""
-        if self._request.supervised or self._request.series:
+        if not self._request.by_hand:
             return self._request.series
         last = graph.newest.series if graph.newest is not None and self._request.automatic_retry else ""
         return last or uuid.uuid4().hex

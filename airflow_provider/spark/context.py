@@ -6,6 +6,7 @@ Without it ``checkpoint`` hands its DataFrame back unchanged, so that a script r
 from __future__ import annotations
 
 import itertools
+import logging
 import threading
 from collections import Counter
 from collections.abc import Collection, Iterator
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from airflow_provider.core.partitions import StoredPartition
     from airflow_provider.job.job_master import JobMaster
     from airflow_provider.spark.calls import Stages
+
+log = logging.getLogger(__name__)
 
 
 class KeptShuffles(Protocol):
@@ -85,6 +88,7 @@ class RecoveryContext:
 
     def __post_init__(self) -> None:
         self._application = CurrentApplication()
+        self._read = set[str]()
         self.occurrences = Occurrences(self.purposes)
         self.state_files = StateFiles(self.master.store, self.master.prefix)
 
@@ -92,6 +96,28 @@ class RecoveryContext:
     def source_version(self) -> str:
         """The version that the job's options give for all sources that tell none; empty text if they give none."""
         return self.master.request.options.source_version
+
+    def state_read(self, what: Collection[str]) -> str:
+        """Return what stands for the state of all that Python functions read by themselves: the version that is given
+        for sources without one, else the word that automatic retries of each other have in common.
+
+        :param what: they read; for people, who are told once if an earlier attempt may have read another state
+        """
+        if self.source_version:
+            return self.source_version
+        master = self.master
+        with self.lock:
+            new = [each for each in what if each not in self._read]
+            self._read.update(new)
+        first = min(master.graph.attempts)
+        if new and first < master.epoch and not (master.request.by_hand or master.only_retried_since(first)):
+            log.info(
+                "Python functions read something by themselves (%s). Nobody knows whether that is as it was before the "
+                "task was cleared, so what earlier attempts made of it is computed again. If it stays the same, say so "
+                "by the option source_version, from the first attempt on.",
+                ", ".join(new),
+            )
+        return master.moment
 
     @property
     def application(self) -> ApplicationState:

@@ -117,8 +117,8 @@ FINISHED_TASKS = (
                 (
                     Edit(
                         "spark/points/recover.py",
-                        "        if not deterministic:\n            token += ",
-                        "        if False:\n            token += ",
+                        "point.token(told))\n",
+                        "point.token())\n",
                     ),
                 ),
                 ("spark/test_random_pipelines.py::test_what_was_derived_from_lost_random_numbers_goes_with_them",),

@@ -357,8 +357,15 @@ JOB_RECOVERY = (
         "a coordinator without snapshots: an unfinished vertex resets all its tasks, a finished one is restarted whole once",
         "what reads a source that tells no version (JDBC, an RDD) starts over if it is unfinished. What has finished is "
         "kept whole for attempts that Airflow starts by itself, and read anew when somebody has cleared the task, or "
-        "nobody can tell. The option `source_version`, or `version=`, vouches for it: then it is as any other",
-        ("airflow/retries.py", "core/graph.py only_retried_since", "spark/points/recover.py", "spark/jvm/sources.py"),
+        "nobody can tell. So is what Python functions make of files and services that they read by themselves. The option "
+        "`source_version`, or `version=`, vouches for it: then it is as any other",
+        (
+            "airflow/retries.py",
+            "core/graph.py only_retried_since",
+            "spark/points/recover.py",
+            "spark/jvm/sources.py",
+            "spark/identity/functions/outside.py",
+        ),
         (
             Switch(
                 "an RDD counts as the same whatever it holds",
@@ -376,7 +383,7 @@ JOB_RECOVERY = (
                 (
                     Edit(
                         "spark/points/recover.py",
-                        "    return same if context.master.tells_retries else ()\n",
+                        "    return same if context.master.series else ()\n",
                         "    return ()\n",
                     ),
                 ),
@@ -410,6 +417,22 @@ JOB_RECOVERY = (
                     ),
                 ),
                 ("airflow_side/test_retries.py::test_a_clearing_begins_another_series",),
+            ),
+            Switch(
+                "what functions read by themselves does not count",
+                (
+                    Edit(
+                        "spark/identity/functions/outside.py",
+                        "        _add(self.reads, reading(path, attributes), where)\n",
+                        "",
+                    ),
+                    Edit("spark/identity/functions/outside.py", "        if found.opens:\n", "        if False:\n"),
+                ),
+                (
+                    "spark/test_read_by_functions.py::test_a_recovery_point_is_kept_for_automatic_retries_alone",
+                    "spark/test_read_by_functions.py::test_an_output_is_written_again_once_the_task_was_cleared[overwrite]",
+                    "spark/test_functions_reading.py::test_what_a_function_reads_is_found[open]",
+                ),
             ),
             Switch(
                 "a version does not count",

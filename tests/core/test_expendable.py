@@ -9,7 +9,7 @@ import pytest
 from airflow_provider.core import events as ev
 from airflow_provider.core.events import SHUFFLE
 from airflow_provider.core.expendable import needed_no_more, room_for, shuffles_of_written_outputs
-from airflow_provider.core.explain import GIVEN
+from airflow_provider.core.explain import GIVEN, READING
 from airflow_provider.core.report import build_report, format_report
 from airflow_provider.core.snapshot import decode_graph, encode_graph
 from tests.core.examples import done, end, init, start
@@ -41,12 +41,15 @@ def test_what_an_unfinished_vertex_or_output_reads_is_needed() -> None:
 
 
 def test_what_could_not_be_made_again_as_it_is_stays() -> None:
-    """What is not deterministic, and what reads a source of which only the script knows the version."""
+    """What is not deterministic, what reads a source of which only the script knows the version, and what functions
+    make of what they read by themselves.
+    """
     drawn = init(1, "a", 1, parts={})
     drawn = ev.VertexInitialized(**{**vars(drawn), "deterministic": False})
     rest = [done(0, 1, "a"), end(1, "a"), *finished("b", "a")]
     assert needed_no_more(replay([start(), drawn, *rest])) == []
-    assert needed_no_more(replay([start(), *finished("a", parts={GIVEN: "7"}), *finished("b", "a")])) == []
+    for part in (GIVEN, f"{READING} open"):
+        assert needed_no_more(replay([start(), *finished("a", parts={part: "7"}), *finished("b", "a")])) == []
 
 
 def test_a_released_vertex_has_no_partitions_and_is_not_lost() -> None:

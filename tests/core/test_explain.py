@@ -36,6 +36,14 @@ FILES = [(f"file:/data/part-{i}", "100", "1") for i in range(3)]
         ),
         ({"given": "a"}, {"given": "b"}, "the version given to checkpoint() was a, is b"),
         ({"table db.t": "12"}, {"table db.t": "13"}, "table db.t was at version 12, is at 13"),
+        (
+            {"reading open": "first"},
+            {"reading open": "cleared"},
+            "its functions read something by themselves (open), and nobody knows whether that is as it was: "
+            "this attempt is no automatic retry of the one that stored it",
+        ),
+        ({}, {"reading open": "first"}, "its functions read something by themselves (open)"),
+        ({"reading open": "first"}, {}, "its functions read nothing more by themselves (open)"),
         ({"rows": "a"}, {"rows": "b"}, "the rows given to createDataFrame changed"),
         ({"plan": "a"}, {"plan": "b"}, "its plan changed"),
         ({}, {"files file:/data": FileSet.of(FILES).encode()}, "the input under file:/data is new"),

@@ -6,7 +6,13 @@ from dataclasses import replace
 
 from airflow_provider.core import events as ev
 from airflow_provider.core.graph import ExecutionGraph
-from airflow_provider.core.unfinished_write import UnfinishedWrite, output_state, unfinished_writes, writes_going_on
+from airflow_provider.core.unfinished_write import (
+    UnfinishedWrite,
+    output_state,
+    rows_made_again,
+    unfinished_writes,
+    writes_going_on,
+)
 
 WRITE = UnfinishedWrite("file:/out", 1, 77, "file:/out", existed=False, before="d", mode="append", writes=("u",))
 
@@ -78,3 +84,14 @@ def test_what_another_run_has_left_is_not_taken_back() -> None:
     graph = begun(1)
     graph.apply(replace(attempt(2, fresh=True), another_run=True))
     assert graph.coordinators == {}
+
+
+def test_what_functions_have_read_for_is_made_again_at_another_moment() -> None:
+    """Rows that were added for automatic retries alone go, with those that each attempt makes again."""
+    added = replace(WRITE, moment="first").addition()
+    state = {"status": "WRITTEN", "attempt": 1, "title": "file:/out", "write": "u", **added}
+    assert rows_made_again({"sink/a": state}, 2, "first") == {}
+    assert set(rows_made_again({"sink/a": state}, 2, "cleared")) == {"sink/a"}
+    assert rows_made_again({"sink/a": state}, 1, "cleared") == {}
+    assert rows_made_again({"sink/a": {**state, "moment": "cleared"}}, 2, "cleared") == {}
+    assert replace(WRITE, mode="overwrite", moment="first").addition() == {}

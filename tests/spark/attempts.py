@@ -36,7 +36,7 @@ class Attempts:
     options: dict[str, str] = field(default_factory=dict)
     fresh: str = ""
     run: str = ""
-    series: str = ""
+    series: str = "retried"
     before: Callable[[str, str], None] | None = None
 
     def request(self) -> RunRequest:

@@ -39,6 +39,7 @@ class Task:
         runs, left, fails_in, error = str(self.runs), str(self.left), self.fails_in, self.error
 
         def task(frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+            import os
             from pathlib import Path
 
             from pyspark import TaskContext
@@ -48,8 +49,8 @@ class Task:
             index = TaskContext.get().partitionId()  # type: ignore[union-attr]
             with Path(runs).open("a") as file:
                 file.write(f"{index}\n")
-            if index == fails_in and (failures := Path(left).read_text()):
-                Path(left).write_text(failures[1:])
+            if index == fails_in and (failures := os.path.getsize(left)):
+                os.truncate(left, failures - 1)
                 kind, _, text = error.partition(": ")
                 kinds = {"UnrecoverableError": UnrecoverableError, "NameError": NameError, "RuntimeError": RuntimeError}
                 raise kinds[kind](text)

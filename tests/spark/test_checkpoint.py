@@ -247,6 +247,7 @@ def test_local_rows_are_compared_by_content(spark: SparkSession, attempts: Attem
 
 def test_an_rdd_is_never_reused(spark: SparkSession, attempts: Attempts) -> None:
     """What cannot be fingerprinted is computed the ordinary way, a retry sees other rows, and the report says why."""
+    attempts.series = ""
     for rows in ([(1,), (2,)], [(1,), (2,), (3,)]):
         with attempts.attempt() as context:
             df = spark.sparkContext.parallelize(rows).toDF(["x"])

@@ -244,11 +244,23 @@ def test_a_run_by_hand_is_an_automatic_retry_only_if_it_says_so(driver: Driver) 
     """Else somebody wants new data; an operator says it itself, or nothing."""
     for retry in (True, False, True, True):
         with driver.attempt(supervised=False, automatic_retry=retry) as master:
-            assert master.tells_retries
+            assert master.series
     assert [master.only_retried_since(epoch) for epoch in (1, 2, 3, 4)] == [False, True, True, True]
     with driver.attempt(automatic_retry=True) as master:
-        assert not master.tells_retries
+        assert not master.series
         assert not master.only_retried_since(4)
+
+
+def test_runs_by_hand_are_one_moment(driver: Driver) -> None:
+    """Who runs a job again goes on with it; for an operator a word tells its retries, and without one each differs."""
+    found = []
+    for retry in (False, True, False):
+        with driver.attempt(supervised=False, automatic_retry=retry) as master:
+            found.append(master.moment)
+    for _ in range(2):
+        with driver.attempt() as master:
+            found.append(master.moment)
+    assert found == ["by hand", "by hand", "by hand", "attempt 4", "attempt 5"]
 
 
 def test_a_lost_block_of_the_last_attempt_costs_nothing_that_is_deterministic(driver: Driver) -> None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider.core import explain
 from airflow_provider.core.digest import digest
 from airflow_provider.core.redaction import names_a_secret
-from airflow_provider.core.vertex_token import fingerprint_of, name_of
+from airflow_provider.core.vertex_token import READING, fingerprint_of, name_of
 from airflow_provider.spark.identity.plan_identity import PlanDescription, PythonFunction, read_plan
 from airflow_provider.spark.jvm.determinism import varies
 from airflow_provider.spark.jvm.layout import CUTTING_SETTINGS
@@ -74,6 +74,8 @@ class Fingerprint:
     :ivar parts: named parts, to say later what has changed (see :mod:`airflow_provider.core.explain`)
     :ivar upstream: tokens of the recovery points that it reads
     :ivar opaque: why it has no fingerprint; empty if it has
+    :ivar reads: whether functions, here or in a recovery point further up, read something by themselves, for which the
+        moment of the attempt stands
     :ivar unversioned: those of the reasons that are sources which tell no version, where all else is the same
     :ivar not_deterministic: what makes its rows vary from run to run; empty if nothing does
     :ivar cached: whether it reads what the script has cached
@@ -88,6 +90,7 @@ class Fingerprint:
     cached: bool = False
     literals: frozenset[str | int | float] = frozenset()
     unversioned: tuple[str, ...] = ()
+    reads: bool = False
 
 
 def fingerprint(df: DataFrame, context: Known, version: str = "") -> Fingerprint:
@@ -103,7 +106,7 @@ def fingerprint(df: DataFrame, context: Known, version: str = "") -> Fingerprint
     if version:
         named[explain.GIVEN] = version
         described.sources = [replace(each, identity="opaque") if each.opaque else each for each in described.sources]
-    made = _fingerprint(spark, described, all_settings(spark), named)
+    made = _fingerprint(spark, context, described, all_settings(spark), named)
     return replace(made, opaque=()) if version else made
 
 
@@ -144,7 +147,7 @@ def exchange_fingerprint(
         named = {f"{explain.SETTING} {name}": value for name, value in shuffle_settings(spark).items()}
     if not settings.in_tasks:
         named[f"{explain.SETTING} of its tasks"] = "defaults"
-    return _fingerprint(spark, described, settings.values, named)
+    return _fingerprint(spark, known, described, settings.values, named)
 
 
 def deterministic(spark: SparkSession, known: Known, plan: Any) -> bool:
@@ -161,13 +164,16 @@ def changed_settings(before: Mapping[str, str], after: Mapping[str, str]) -> lis
 
 
 def _fingerprint(
-    spark: SparkSession, described: PlanDescription, settings: Mapping[str, str], named: dict[str, str]
+    spark: SparkSession, known: Known, described: PlanDescription, settings: Mapping[str, str], named: dict[str, str]
 ) -> Fingerprint:
     """Return the fingerprint of a plan.
 
     :param settings: of its session
     :param named: further parts
     """
+    read = {} if explain.GIVEN in named else _read_by_functions(known, described)
+    reads = bool(read and not known.source_version) or any(token.endswith(READING) for token in described.upstream)
+    named = {**named, **read}
     named = {**named, **_settings(spark, described, settings), **_versions(spark, described), **_modules(described)}
     parts = {
         explain.PLAN: described.plan[:16],
@@ -191,6 +197,7 @@ def _fingerprint(
         cached=described.cached,
         literals=described.literals,
         unversioned=_unversioned(described),
+        reads=reads,
     )
 
 
@@ -209,6 +216,12 @@ def _label_functions(functions: list[PythonFunction]) -> dict[str, str]:
             number += 1
             name = f"{explain.FUNCTION} {function.name}#{number}"
     return parts
+
+
+def _read_by_functions(known: Known, described: PlanDescription) -> dict[str, str]:
+    """Return what functions may read by themselves, and what stands for its state."""
+    what = sorted({each for function in described.functions for each in function.identity.reads})
+    return {f"{explain.READING} {each}": _shown(known.state_read(what)) for each in what}
 
 
 def _list(*texts: str) -> tuple[str, ...]:

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from airflow_provider.spark.jvm.scala import Numbers
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from airflow_provider.spark.identity.functions import FunctionReader
     from airflow_provider.spark.jvm.plan_walk import ClassShape
 
@@ -88,6 +90,9 @@ class Known(Protocol):
     @property
     def source_version(self) -> str:
         """The version that is given for all sources that tell none; empty text if none is."""
+
+    def state_read(self, what: Collection[str]) -> str:
+        """Return what stands for the state of *what* Python functions read by themselves."""
 
     @property
     def application(self) -> KnownOfApplication:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from airflow_provider.core.vertex_token import READING
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -34,6 +36,14 @@ class RecoveryPoint:
     resets: int = 0
     unversioned: tuple[str, ...] = ()
     natively: bool = False
+
+    def token(self, incarnation: str = "") -> str:
+        """Return the text by which plans show that they read it.
+
+        :param incarnation: of its rows, if they vary from run to run
+        """
+        text = f"{self.vertex}@{incarnation}" if incarnation else self.vertex
+        return f"{text}{READING}" if self.fingerprint.reads else text
 
     @property
     def title(self) -> str:

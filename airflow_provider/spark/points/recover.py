@@ -160,7 +160,7 @@ def _unstored(context: RecoveryContext, point: RecoveryPoint, reason: str) -> Da
     not written again by that one.
     """
     skipped = _skip(context, point.df, point.name, reason)
-    return skipped if point.not_deterministic else as_vertex(skipped, skipped, point.vertex)
+    return skipped if point.not_deterministic else as_vertex(skipped, skipped, point.token())
 
 
 def _go_on_from(context: RecoveryContext, point: RecoveryPoint) -> DataFrame:
@@ -194,7 +194,7 @@ def _go_on_from(context: RecoveryContext, point: RecoveryPoint) -> DataFrame:
         state = "released" if known.released else "partly lost, but all that reads it is finished"
         log.info("%s: %s; computed only if needed", point.title, state)
         context.application.left.add(point.vertex)
-        return as_vertex(point.df, point.df, point.vertex)
+        return as_vertex(point.df, point.df, point.token())
     context.application.left.discard(point.vertex)
     because = _because(context, point)
     if because:
@@ -212,7 +212,7 @@ def _only_unversioned(context: RecoveryContext, identity: Fingerprint) -> tuple[
     tell whether it is an automatic retry: then what was finished is kept whole, as it was read.
     """
     same = identity.unversioned if set(identity.opaque) <= set(identity.unversioned) else ()
-    return same if context.master.tells_retries else ()
+    return same if context.master.series else ()
 
 
 def _drawn_anew(context: RecoveryContext, point: RecoveryPoint, survivors: Mapping[int, StoredPartition]) -> str:
@@ -252,9 +252,7 @@ def _reading(context: RecoveryContext, point: RecoveryPoint) -> DataFrame:
         stored = context.done[point.vertex]
         vertex = context.master.vertex(point.vertex)
         deterministic = vertex is not None and vertex.initialized.deterministic
-        token = point.vertex
-        if not deterministic:
-            token += f"@{incarnation(partition.key for partition in stored.values())}"
-        frame = as_vertex(point.df, read_partitions(context, point, stored), token)
+        told = "" if deterministic else incarnation(partition.key for partition in stored.values())
+        frame = as_vertex(point.df, read_partitions(context, point, stored), point.token(told))
         context.application.plans.follow(point.vertex, frame)
         return frame

@@ -60,6 +60,7 @@ def begin_write(context: RecoveryContext, tries: Tries, stack: ExitStack) -> Wat
         of_a_batch=sink.of_a_batch,
         reads=sink.reads,
         failed=tries.failed,
+        moment=sink.moment,
     )
     earlier = UnfinishedWrite.from_state(master.coordinator(sink.coordinator))
     if earlier is not None and not (earlier.kept and earlier.attempt == master.epoch and not tries.failed):

@@ -64,6 +64,7 @@ class Sink:
     :ivar repeated: why each attempt writes it; empty if it is left out once it is written
     :ivar among_equals: what leaves open which of several rows it writes that are equal in the script's order; empty if
         its rows are certain to be the same
+    :ivar moment: stands for the state of all that functions read for it by themselves; empty text if they read nothing
     :ivar of_a_batch: whether a streaming query writes it. Such a query goes on behind the batches that its checkpoint
         knows, so only the batch that it repeats is written again.
     """
@@ -75,6 +76,7 @@ class Sink:
     reads: tuple[str, ...]
     repeated: str = ""
     among_equals: str = ""
+    moment: str = ""
     of_a_batch: bool = False
 
     @property
@@ -186,8 +188,9 @@ class SinkIdentity:
             not_deterministic = fingerprint(rows, self._context).not_deterministic
         marked = self._mark_of_this_run(df.sparkSession, identity) if mode != "overwrite" else ()
         settled = self._settled(rows, not_deterministic)
-        reason = "; ".join((*identity.opaque, *(() if settled else not_deterministic), *marked))
         batch = micro_batch(df.sparkSession)
+        read = ("functions read something by themselves",) if batch and identity.reads else ()
+        reason = "; ".join((*identity.opaque, *(() if settled else not_deterministic), *marked, *read))
         key = digest("repeated" if reason else identity.digest, place.target, *what, *batch)
         self._occurrences[key] += 1
         occurrence = self._occurrences[key]
@@ -199,6 +202,7 @@ class SinkIdentity:
             tuple(map(vertex_of, identity.upstream)),
             reason,
             settled,
+            self._context.master.moment if identity.reads else "",
             bool(batch),
         )
 

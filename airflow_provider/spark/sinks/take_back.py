@@ -96,7 +96,7 @@ class OutputAttempt:
         with self._lock:
             known = dict(master.graph.coordinators)
             left: dict[str, UnfinishedWrite | AddedRows] = {**unfinished_writes(known, master.epoch)}
-            left |= rows_made_again(known, master.epoch)
+            left |= rows_made_again(known, master.epoch, master.moment)
             if not left:
                 return
             master.check_now()

@@ -105,6 +105,30 @@ def test_what_a_frame_that_becomes_an_rdd_shuffles_is_kept_as_its_tasks_end(
             assert second.put_back() == {"shuffle(key)": 1}
 
 
+@each_value(action=["collect", "rdd"])
+def test_what_the_missing_map_task_writes_is_kept_at_once(
+    spark: SparkSession, lines: Path, gate: Gate, attempts: Attempts, action: str
+) -> None:
+    """Of a stage that a retry runs in part no counts come that are not there when it has run: nobody waits for any."""
+
+    def collect(df: DataFrame) -> list[Any]:
+        return df.collect() if action == "collect" else df.rdd.collect()
+
+    with configured(spark, ONE_CUT):
+        with auto_attempt(attempts, spark) as first, intercepted(noted_rdds(first.restorer._watcher)):
+            interrupted(spark, first, gate, lambda: counted(spark, lines, gate), collect)
+        with auto_attempt(attempts, spark) as second, intercepted(noted_rdds(second.restorer._watcher)):
+            df = counted(spark, lines, gate)
+            collect(df)
+            assert second.put_back() == {"shuffle(key)": 1}
+            spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
+            if action == "collect":
+                second.see(df)
+            for _ in range(3):
+                second.application.look()
+            assert second.kept() == ["shuffle(key)"]
+
+
 ABOVE: dict[str, tuple[Callable[[DataFrame], DataFrame], str]] = {
     "aggregate": (lambda df: df.groupBy("key").count(), "kc"),
     "limit": (lambda df: df.repartition(4, "key").limit(100), "kc"),

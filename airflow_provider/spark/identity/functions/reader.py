@@ -12,9 +12,9 @@ from typing import Any
 
 from airflow_provider.core.digest import digest
 from airflow_provider.spark.identity.functions.bytecode import Looks, look
-from airflow_provider.spark.identity.functions.drawing import Drawing
 from airflow_provider.spark.identity.functions.modules import Modules, Reached
 from airflow_provider.spark.identity.functions.object_graph import Digester, Looked, Opaque
+from airflow_provider.spark.identity.functions.outside import Outside
 from airflow_provider.spark.identity.functions.pickled import Broadcast, Pickled, Unreadable, read_pickle
 
 _DOCS = {"__doc__", "getdoc", "getsource", "getsourcelines", "findsource"}
@@ -47,6 +47,7 @@ class FunctionIdentity:
     :ivar packages: installed distributions that it reaches, with their versions
     :ivar opaque: why it has no identity; empty if it has
     :ivar draws: the sources of chance that it reaches; empty if its result is the same in each run
+    :ivar reads: what it may read by itself while it runs, in a state that nobody can tell
     """
 
     digest: str
@@ -54,6 +55,7 @@ class FunctionIdentity:
     packages: dict[str, str] = field(default_factory=dict)
     opaque: tuple[str, ...] = ()
     draws: tuple[str, ...] = ()
+    reads: tuple[str, ...] = ()
 
 
 class FunctionReader:
@@ -72,7 +74,7 @@ class FunctionReader:
 
         *command* has to be made by this process: nothing in it is run, but code in it is taken apart.
         """
-        draws: tuple[str, ...] = ()
+        outside = Outside(self._modules)
         try:
             pickled = read_pickle(command)
             while isinstance(pickled.root, Broadcast):  # PySpark broadcasts large commands
@@ -81,16 +83,12 @@ class FunctionReader:
                     raise Opaque("its command is not in its broadcast variable")
                 pickled = read_pickle(value)
             contents = self._contents(pickled)
-            draws = self._draws(pickled, *contents.values())
-            return replace(self._identity(pickled, contents), draws=draws)
+            for part in (pickled, *contents.values()):
+                outside.look(part)
+            identity = self._identity(pickled, contents)
         except (Opaque, Unreadable, OSError) as error:
-            return FunctionIdentity(hashlib.sha256(command).hexdigest(), opaque=(str(error),), draws=draws)
-
-    def _draws(self, *parts: Pickled) -> tuple[str, ...]:
-        drawing = Drawing(self._modules)
-        for part in parts:
-            drawing.look(part)
-        return tuple(sorted(drawing.found))
+            identity = FunctionIdentity(hashlib.sha256(command).hexdigest(), opaque=(str(error),))
+        return replace(identity, draws=tuple(sorted(outside.draws)), reads=tuple(sorted(outside.reads)))
 
     def _identity(self, pickled: Pickled, contents: Mapping[int, Pickled]) -> FunctionIdentity:
         looks = Looks()

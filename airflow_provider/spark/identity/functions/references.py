@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dis
 import functools
+import re
 from collections import Counter
 from dataclasses import dataclass, field
 from importlib.util import resolve_name
@@ -18,6 +19,8 @@ _ATTRIBUTES = {"LOAD_ATTR", "LOAD_METHOD"}
 _VARIABLES = ("GLOBAL", "NAME", "FAST", "DEREF")
 _ENDS = ("JUMP", "POP_JUMP", "FOR_ITER", "SEND", "YIELD", "RETURN", "RAISE")
 _CALLS = {"PRECALL", "CALL", "CALL_KW"}
+_OPEN = "open"
+_ONLY_WRITES = re.compile("[awx][bt]?|[bt][awx]")
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,7 @@ class References:
     :ivar modules: modules that it gets by a call
     :ivar attributes: all attributes and global variables that it names
     :ivar computed: whether it runs or imports what only a run can tell
+    :ivar opens: whether it uses anything called ``open``, and not certainly to write only
     """
 
     loaded: list[Reference] = field(default_factory=list)
@@ -55,6 +59,7 @@ class References:
     modules: set[str] = field(default_factory=set)
     attributes: set[str] = field(default_factory=set)
     computed: bool = False
+    opens: bool = False
 
     def add(self, other: References) -> None:
         """Add what other code refers to."""
@@ -65,6 +70,7 @@ class References:
         self.modules |= other.modules
         self.attributes |= other.attributes
         self.computed |= other.computed
+        self.opens |= other.opens
 
 
 @functools.lru_cache(maxsize=4096)
@@ -102,6 +108,8 @@ def _read(code: CodeType, package: str, found: References, *, inside: bool, top:
     parameters = set() if top else set(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
     found.attributes.update(code.co_names)
     _imports(instructions, package, found)
+    if _OPEN in (*code.co_names, *code.co_varnames, *code.co_freevars):
+        found.opens |= not all(_only_writes(instructions, at) for at in range(len(instructions)))
     for at, instruction in enumerate(instructions):
         *alone, name = _loaded(instruction) or ("",)
         found.loaded += [Reference(other) for other in alone]
@@ -153,15 +161,34 @@ def _absolute(level: int, module: str, package: str) -> str:
         return module
 
 
+def _only_writes(instructions: list[dis.Instruction], at: int) -> bool:
+    """Whether an instruction loads no ``open``, or one that is called at once to write a file, and not to read it."""
+    one = instructions[at]
+    if one.argval != _OPEN or not one.opname.startswith(("LOAD_", "IMPORT_FROM")) or one.opname == "LOAD_CONST":
+        return True
+    given = _arguments(instructions, at + 1) or []
+    first = 0 if one.opname in _ATTRIBUTES else 1  # a path
+    texts = [each.argval for each in given[first:] if each.opname == "LOAD_CONST" and isinstance(each.argval, str)]
+    return any(map(_ONLY_WRITES.fullmatch, texts))
+
+
 def _seed(instructions: list[dis.Instruction], at: int) -> str | None:
     """Return what the callable that was loaded before *at* is called with; see :class:`Reference`."""
+    given = _arguments(instructions, at)
+    return None if given is None else _only(given)
+
+
+def _arguments(instructions: list[dis.Instruction], at: int) -> list[dis.Instruction] | None:
+    """Return what loads the arguments of the callable that was loaded before *at*; ``None`` if it is not called at
+    once, or that cannot be told.
+    """
     if at < len(instructions) and instructions[at].opname == "PUSH_NULL" and _NULL_BEHIND:
         at += 1
     depth, begin = 0, at
     for here, one in enumerate(instructions[at:], at):
         if one.opname in _CALLS and depth == (one.arg or 0) + (one.opname == "CALL_KW"):
             given = [each for each in instructions[begin:here] if each.opname != "KW_NAMES"]
-            return _only(given[:-1] if one.opname == "CALL_KW" else given)
+            return given[:-1] if one.opname == "CALL_KW" else given
         if one.opname.startswith(_ENDS):
             return None
         depth += dis.stack_effect(one.opcode, one.arg)

@@ -1,9 +1,10 @@
-"""Find the sources of chance that a Python function reaches: in its code, in what it holds, and in the user's modules.
+"""Find what a Python function reaches outside of its rows: sources of chance, and what it reads by itself.
 
-It is looked for by name: variables as the function's globals, its closure and its imports resolve them, with the
+It is looked for in the function's code, in what it holds, and in the user's modules.
+By name: variables as the function's globals, its closure and its imports resolve them, with the
 attributes that the code asks them for. In a module of the user's own only the functions and classes that are reached
 count, and what the module does when it is imported. When in doubt it is a draw: one too many costs reuse, one too few
-would let rows of two draws meet.
+would let rows of two draws meet. In the same way it reads a file that it opens, unless it certainly only writes it.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from types import CodeType
 from typing import Any
 
 from airflow_provider.spark.identity.functions.chance import is_generator, source_of_chance
+from airflow_provider.spark.identity.functions.files_and_services import reading, reading_method
 from airflow_provider.spark.identity.functions.modules import Modules
 from airflow_provider.spark.identity.functions.pickled import Cell, Class, Function, Made, Pickled, StandIn
 from airflow_provider.spark.identity.functions.references import References, references
@@ -24,17 +26,19 @@ _SCRIPT = {"__main__", "__mp_main__"}
 _GETTER = "builtins.getattr"
 
 
-class Drawing:
+class Outside:
     """Collects what one function reaches.
 
-    :ivar found: sources of chance, each with where it is reached
+    :ivar draws: sources of chance, each with where it is reached
+    :ivar reads: what it may read by itself, in the same way
     """
 
     def __init__(self, modules: Modules) -> None:
         self._modules = modules
         self._pending: list[str] = []
         self._done: set[tuple[str, str]] = set()
-        self.found: dict[str, None] = {}
+        self.draws: dict[str, None] = {}
+        self.reads: dict[str, None] = {}
 
     def look(self, pickled: Pickled) -> None:
         """Look at what a pickle ships, and at all that this reaches.
@@ -79,7 +83,10 @@ class Drawing:
         :param stars: modules of which everything was imported
         """
         if found.computed:
-            self._add(_COMPUTED, where)
+            _add(self.draws, _COMPUTED, where)
+        if found.opens:
+            _add(self.reads, "open", where)
+        _add(self.reads, reading_method(found.attributes), where)
         for module in found.modules:
             self._reach(module, where=where)
         for loaded in found.loaded:
@@ -94,12 +101,8 @@ class Drawing:
         if self._modules.own(path) is not None:
             self._pending.append(path)
             return
-        source = source_of_chance(path, seeded=seeded, attributes=attributes)
-        if source:
-            self._add(source, where)
-
-    def _add(self, source: str, where: str) -> None:
-        self.found[f"{source} in {where}" if where else source] = None
+        _add(self.draws, source_of_chance(path, seeded=seeded, attributes=attributes), where)
+        _add(self.reads, reading(path, attributes), where)
 
     # -- modules of the user's own ---------------------------------------------------------------------------------
 
@@ -109,7 +112,7 @@ class Drawing:
         assert name is not None  # noqa: S101 - reached as such
         source = self._modules.source(name)
         if source.code is None:
-            self._add("code that cannot be read", name)
+            _add(self.draws, "code that cannot be read", name)
             return
         first, _, further = path.removeprefix(name).removeprefix(".").partition(".")
         parts = _parts(source.code, self._modules.package(name))
@@ -127,6 +130,11 @@ class Drawing:
                 self._references(parts[part], where, around, source.none, parts[part].stars | top.stars)
 
 
+def _add(found: dict[str, None], source: str, where: str) -> None:
+    if source:
+        found[f"{source} in {where}" if where else source] = None
+
+
 @functools.lru_cache(maxsize=1024)
 def _parts(code: CodeType, package: str) -> dict[str, References]:
     """Return what each function and class of a module refers to; under empty text, what the module itself does."""
@@ -142,7 +150,8 @@ def _parts(code: CodeType, package: str) -> dict[str, References]:
 def _held(pickled: Pickled) -> Iterator[str]:
     """Yield what the values in a pickle lead to, apart from what variables of functions name."""
     names = {f"{module}.{path}" for module, path in pickled.names}
-    if _GETTER not in names and not any(map(is_generator, names)) and not any(map(source_of_chance, pickled.modules)):
+    modules = any(source_of_chance(module) or reading(module) for module in pickled.modules)
+    if _GETTER not in names and not any(map(is_generator, names)) and not modules:
         return
     pending, seen = [pickled.root], set[int]()
     while pending:
