@@ -360,6 +360,20 @@ def test_another_plan_is_another_write(job: Cut) -> None:
     assert job.left_over == []
 
 
+def test_what_functions_have_read_for_is_not_kept_once_the_task_was_cleared(
+    job: Cut, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What a function reads by itself may be something else by then: all tasks run, and nothing of before is left."""
+    job.cut_off(lambda: job.rows().write.parquet(str(job.target)))
+    job.attempts.series = "cleared"
+    with caplog.at_level(logging.INFO, "airflow_provider"):
+        job.retry(lambda: job.rows().write.parquet(str(job.target)))
+    assert job.computed == {0, 1, 2, 3}
+    assert job.ids() == ONCE
+    assert job.left_over == []
+    assert "had committed and are kept" not in caplog.text
+
+
 @pytest.mark.integration
 def test_a_changed_source_is_another_write(job: Cut) -> None:
     """A row was added to a file that is read."""

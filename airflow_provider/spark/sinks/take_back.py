@@ -169,7 +169,7 @@ class OutputAttempt:
         graph = self._master.graph
         outdated = write.attempt < graph.base_epoch or may_be_outdated(graph.coordinators, {"attempt": write.attempt})
         try:
-            if outdated or not write.may_be_kept or not can_keep(spark, write.location):
+            if outdated or self._made_again(write) or not write.may_be_kept or not can_keep(spark, write.location):
                 self.discard_kept(spark, write)
                 return 0
             kept = KeptOutput(spark, write.location, write.writes[0])
@@ -239,7 +239,7 @@ class OutputAttempt:
     def _adopt(self, spark: Any, name: str, write: UnfinishedWrite, commit: Commit) -> None:
         """Take a write as committed that came to its end without an event that says so."""
         log.info("sink %s: attempt %d has written all of it and died", write.title, write.attempt)
-        status = REPEATED if write.repeated else WRITTEN
+        status = REPEATED if self._made_again(write) else WRITTEN
         known = output_state(status, write.attempt, write.title, write.reads)
         state = {**known, **commit.to_state(), **write.addition()}
         rows = AddedRows.from_state(state, REPEATED)
@@ -247,6 +247,10 @@ class OutputAttempt:
             self._remove(spark, name, rows)
         else:
             self._master.remember(name, state)
+
+    def _made_again(self, write: UnfinishedWrite) -> bool:
+        """Whether this attempt may write other rows than a write that is complete."""
+        return write.repeated or write.moment not in ("", self._master.moment)
 
     def _committed_writes(self) -> set[str]:
         """Return the names of writes that are known to have been committed."""
