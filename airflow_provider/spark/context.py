@@ -112,9 +112,9 @@ class RecoveryContext:
         first = min(master.graph.attempts)
         if new and first < master.epoch and not (master.request.by_hand or master.only_retried_since(first)):
             log.info(
-                "Python functions read something by themselves (%s). Nobody knows whether that is as it was before the "
-                "task was cleared, so what earlier attempts made of it is computed again. If it stays the same, say so "
-                "by the option source_version, from the first attempt on.",
+                "Python functions read something by themselves (%s). This attempt is not certain to be Airflow's own "
+                "retry of those before it, so that may have changed: what they made of it is computed again. If it "
+                "stays the same, say so by the option source_version, from the first attempt on.",
                 ", ".join(new),
             )
         return master.moment

@@ -74,9 +74,7 @@ def test_a_recovery_point_is_kept_for_automatic_retries_alone(
     assert (
         "checkpoint 'read' is computed again, because its functions read something by themselves (open)" in caplog.text
     )
-    told = (
-        "Python functions read something by themselves (open). Nobody knows whether that is as it was before the task"
-    )
+    told = "Python functions read something by themselves (open). This attempt is not certain to be Airflow's own retry"
     assert caplog.text.count(told) == 3  # by each attempt that is no automatic retry
     assert "say so by the option source_version" in caplog.text
 
