@@ -7,7 +7,7 @@ looks that it could not read again: a triggerer that is restarted simply goes on
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
@@ -65,16 +65,28 @@ class SparkRecoveryTrigger(BaseTrigger):
             yield TriggerEvent(outcome.to_payload())  # type: ignore[no-untyped-call]
         except asyncio.CancelledError:
             # Airflow 3.3 calls on_kill() by itself, and only when a user acts on the task.
-            if not hasattr(BaseTrigger, "on_kill") and await self._state() not in (None, _DEFERRED):
-                await in_thread(self._cancel)
+            if not hasattr(BaseTrigger, "on_kill"):
+                await _to_its_end(self._kill(unknown=_DEFERRED))
             raise
 
     async def on_kill(self) -> None:
         """End the application: the user has marked or cleared the task."""
-        if await self._state() == _DEFERRED:
+        await _to_its_end(self._kill(unknown=""))
+
+    async def _kill(self, unknown: str) -> None:
+        """End the application, unless the task is still deferred.
+
+        :param unknown: the state that it is taken to be in if Airflow does not tell
+        """
+        state = await self._state()
+        if (unknown if state is None else state) == _DEFERRED:
             self._trigger_log.info("The task is still deferred: another triggerer follows the job, which goes on.")
             return
-        await in_thread(self._cancel)
+        try:
+            await in_thread(self._cancel)
+        except Exception as error:
+            self._trigger_log.exception("The driver could not be ended: %s", error)
+            raise
 
     async def _look_patiently(self) -> Outcome | None:
         retrying = AsyncRetrying(
@@ -152,3 +164,17 @@ class SparkRecoveryTrigger(BaseTrigger):
         except Exception as error:  # noqa: BLE001 - Airflow's own account of why it calls us is then to be believed
             self._trigger_log.warning("Airflow does not tell the state of the task: %s", error)
             return None
+
+
+_ENDING = set[asyncio.Task[None]]()
+"""Nobody else holds them while they run."""
+
+
+async def _to_its_end(work: Coroutine[Any, Any, None]) -> None:
+    """Wait for *work*, which goes on if the waiting is cancelled: a triggerer cancels a trigger in each of its rounds,
+    once a second, until that has ended.
+    """
+    task = asyncio.create_task(work)
+    _ENDING.add(task)
+    task.add_done_callback(_ENDING.discard)
+    await asyncio.shield(task)

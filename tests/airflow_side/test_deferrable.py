@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import signal
+import threading
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,6 +15,7 @@ from typing import Any, cast
 import pytest
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException, TaskDeferred
 from airflow.sdk.exceptions import TaskDeferralTimeout
+from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 
 from airflow_provider.operators import deferral
 from airflow_provider.operators.deferral import Deferral
@@ -209,6 +211,38 @@ def test_marking_the_task_ends_the_driver(job: Job, capfd: pytest.CaptureFixture
     report, _ = run_try(job.task, context(), job.open)
     assert [attempt["epoch"] for attempt in report["attempts"]] == [1, 3]
     assert "attempt 1 was ended when its task was marked or cleared" in capfd.readouterr().out
+
+
+def test_marking_the_task_ends_the_driver_though_airflow_cancels_that(
+    job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A triggerer cancels a trigger again and again until it has ended, and on_kill with it: a busy Airflow may not
+    have told the state of the task by then.
+    """
+    trigger = rebuilt(deferred_by(lambda: job.task().execute(context())))
+    monkeypatch.setattr(type(trigger), "task_instance", SimpleNamespace(**TASK_INSTANCE))
+    asked, told = threading.Event(), threading.Event()
+
+    def states(**_: Any) -> dict[str, Any]:
+        asked.set()
+        assert told.wait(60)
+        return {str(TASK_INSTANCE["run_id"]): {TASK_INSTANCE["task_id"]: "failed"}}
+
+    monkeypatch.setattr(RuntimeTaskInstance, "get_task_states", states)
+
+    async def triggerer() -> None:
+        killing = asyncio.create_task(trigger.on_kill())
+        while not asked.is_set():
+            await asyncio.sleep(0.01)
+        killing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await killing
+        told.set()
+        while not process_is_gone(job.claim()):
+            await asyncio.sleep(0.05)
+
+    asyncio.run(asyncio.wait_for(triggerer(), 60))
+    assert job.claim(2).cancels
 
 
 def end_by_trigger(deferred: TaskDeferred) -> None:
