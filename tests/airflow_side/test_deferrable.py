@@ -63,10 +63,13 @@ class Job:
     def claim(self, epoch: int = 1) -> Any:
         return claims(self._folder).get(epoch)
 
-    def kill(self, _: Any = None) -> None:
-        """When the driver has begun: one that dies before is no attempt that a report could tell of."""
+    def begun(self) -> None:
+        """Wait until the driver has begun: one that dies before is no attempt that a report could tell of."""
         log = JobEventLog(open_store(f"file://{self._folder}/store"), JOB.prefix)
         wait_until(lambda: log.read().events, "the driver to begin")
+
+    def kill(self, _: Any = None) -> None:
+        self.begun()
         os.kill(self.claim().pid, signal.SIGKILL)
 
 
@@ -205,6 +208,7 @@ def test_a_failure_is_told_in_the_drivers_own_words(job: Job, submits: Any) -> N
 def test_marking_the_task_ends_the_driver(job: Job, capfd: pytest.CaptureFixture[str]) -> None:
     """The trigger fences it and, as it is on this machine, ends its process; the next try resumes."""
     deferred = deferred_by(lambda: job.task().execute(context()))
+    job.begun()
     end_by_trigger(deferred)
     wait_until(lambda: process_is_gone(job.claim()), "the driver to end")
     assert job.claim(2).cancels
