@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
@@ -15,6 +15,8 @@ from airflow_provider.storage.object_store import ObjectStore
 T = TypeVar("T")
 
 _POOL = ThreadPoolExecutor(8, thread_name_prefix="spark-recovery")
+_AT_WORK = set[asyncio.Task[Any]]()
+"""What nobody may wait for any more: the event loop holds it weakly."""
 _LIFE = 600.0
 """Seconds after which the connection is asked for its credentials again."""
 
@@ -25,7 +27,17 @@ async def in_thread(call: Callable[[], T]) -> T:
     Whoever waits can be cancelled at any time, and hears why; the call itself then ends by itself.
     """
     # Without the shield, sync_to_async would swallow a cancellation, or its message that says whether a user meant it.
-    return await asyncio.shield(asyncio.ensure_future(sync_to_async(call, thread_sensitive=False, executor=_POOL)()))
+    return await to_its_end(sync_to_async(call, thread_sensitive=False, executor=_POOL)())
+
+
+async def to_its_end(work: Coroutine[Any, Any, T]) -> T:
+    """Wait for *work*, which goes on if the waiting is cancelled: a triggerer cancels a trigger in each of its rounds,
+    once a second, until that has ended.
+    """
+    task = asyncio.create_task(work)
+    _AT_WORK.add(task)
+    task.add_done_callback(_AT_WORK.discard)
+    return await asyncio.shield(task)
 
 
 class Pace:

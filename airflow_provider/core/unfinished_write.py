@@ -159,6 +159,14 @@ class UnfinishedWrite:
         return alone and bool(self.cut.layout) and not self.repeated and not self.of_a_batch
 
 
+def at_another_moment(then: str, now: str) -> bool:
+    """Whether functions may have read something else *then* than *now*; not if they read nothing.
+
+    :param then: what is remembered under :data:`MOMENT`; empty text if nothing is
+    """
+    return then not in ("", now)
+
+
 def writes_going_on(coordinators: Mapping[str, object], epoch: int) -> list[str]:
     """Return a sentence for each write of attempt *epoch* that goes on, or went on, where an earlier one was killed."""
     found = [state for state in coordinators.values() if isinstance(state, Mapping) and state.get("attempt") == epoch]
@@ -213,10 +221,13 @@ def rows_made_again(coordinators: Mapping[str, object], epoch: int, moment: str)
 
     :param moment: of *epoch*: what functions have read for a write at another one may be something else now
     """
-    found = {name: AddedRows.from_state(state, REPEATED) for name, state in coordinators.items()}
-    for name, state in coordinators.items():
-        if isinstance(state, dict) and state.get(MOMENT, moment) != moment:
-            found[name] = AddedRows.from_state(state, REPEATED, WRITTEN)
+    found = {
+        name: AddedRows.from_state(
+            state, *((REPEATED, WRITTEN) if at_another_moment(state.get(MOMENT, ""), moment) else (REPEATED,))
+        )
+        for name, state in coordinators.items()
+        if isinstance(state, dict)
+    }
     return {name: rows for name, rows in found.items() if rows is not None and rows.attempt < epoch}
 
 

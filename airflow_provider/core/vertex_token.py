@@ -10,8 +10,7 @@ VERTEX_ALIAS = "spark_recovery_vertex:"
 READER = "spark_recovery_read_"
 """Begins the name of the function that reads stored partitions, by which an optimized plan shows the same."""
 
-
-READING = "@reading"
+FOR_RETRIES = "@reading"
 """Ends the token of a vertex that is for automatic retries alone, because functions read something by themselves."""
 
 

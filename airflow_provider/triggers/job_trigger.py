@@ -7,7 +7,7 @@ looks that it could not read again: a triggerer that is restarted simply goes on
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
@@ -19,7 +19,7 @@ from airflow_provider.airflow.driver import end_driver
 from airflow_provider.airflow.following import JobWatch
 from airflow_provider.airflow.order import UNREADABLE, Order, Outcome
 from airflow_provider.airflow.recovery_connection import RecoveryConnection
-from airflow_provider.airflow.triggerer import Pace, RenewedStore, in_thread
+from airflow_provider.airflow.triggerer import Pace, RenewedStore, in_thread, to_its_end
 from airflow_provider.core.errors import ConfigurationError
 from airflow_provider.core.job import JobId
 from airflow_provider.hooks.cluster_applications import end_remembered
@@ -66,21 +66,23 @@ class SparkRecoveryTrigger(BaseTrigger):
         except asyncio.CancelledError:
             # Airflow 3.3 calls on_kill() by itself, and only when a user acts on the task.
             if not hasattr(BaseTrigger, "on_kill"):
-                await _to_its_end(self._kill(unknown=_DEFERRED))
+                await to_its_end(self._kill(meant=False))
             raise
 
     async def on_kill(self) -> None:
         """End the application: the user has marked or cleared the task."""
-        await _to_its_end(self._kill(unknown=""))
+        await to_its_end(self._kill(meant=True))
 
-    async def _kill(self, unknown: str) -> None:
+    async def _kill(self, *, meant: bool) -> None:
         """End the application, unless the task is still deferred.
 
-        :param unknown: the state that it is taken to be in if Airflow does not tell
+        :param meant: whether a user is known to have acted on the task, if Airflow does not tell its state
         """
         state = await self._state()
-        if (unknown if state is None else state) == _DEFERRED:
+        if state == _DEFERRED:
             self._trigger_log.info("The task is still deferred: another triggerer follows the job, which goes on.")
+            return
+        if state is None and not meant:
             return
         try:
             await in_thread(self._cancel)
@@ -164,17 +166,3 @@ class SparkRecoveryTrigger(BaseTrigger):
         except Exception as error:  # noqa: BLE001 - Airflow's own account of why it calls us is then to be believed
             self._trigger_log.warning("Airflow does not tell the state of the task: %s", error)
             return None
-
-
-_ENDING = set[asyncio.Task[None]]()
-"""Nobody else holds them while they run."""
-
-
-async def _to_its_end(work: Coroutine[Any, Any, None]) -> None:
-    """Wait for *work*, which goes on if the waiting is cancelled: a triggerer cancels a trigger in each of its rounds,
-    once a second, until that has ended.
-    """
-    task = asyncio.create_task(work)
-    _ENDING.add(task)
-    task.add_done_callback(_ENDING.discard)
-    await asyncio.shield(task)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -47,6 +47,16 @@ class Rates:
 @pytest.fixture
 def rates(spark: SparkSession, tmp_path: Path) -> Rates:
     return Rates(spark, tmp_path / "rates")
+
+
+@contextmanager
+def writing(attempts: Attempts, spark: SparkSession) -> Iterator[None]:
+    """An attempt that writes outputs once."""
+    with attempts.attempt() as context:
+        output = OutputAttempt(context.master)
+        with intercepted(SinksOnce(context, output).stages()):
+            output.prepare(spark)
+            yield
 
 
 def ids(df: DataFrame) -> list[int]:
@@ -138,11 +148,8 @@ def test_an_output_is_written_again_once_the_task_was_cleared(
     for series, rate, expected in (("first", 2, [2, 4, 6]), ("first", 3, [2, 4, 6]), ("cleared", 4, [4, 8, 12])):
         attempts.series = series
         rates.are(rate)
-        with attempts.attempt() as context:
-            output = OutputAttempt(context.master)
-            with intercepted(SinksOnce(context, output).stages()):
-                output.prepare(spark)
-                write(rates.read(), target)
+        with writing(attempts, spark):
+            write(rates.read(), target)
         assert ids(spark.read.parquet(str(target))) == expected
 
 
@@ -154,15 +161,12 @@ def test_an_output_that_the_script_does_not_make_any_more_goes(
     spark.range(100, 101).write.parquet(str(target))
     for series in ("first", "cleared"):
         attempts.series = series
-        with attempts.attempt() as context:
-            output = OutputAttempt(context.master)
-            with intercepted(SinksOnce(context, output).stages()):
-                output.prepare(spark)
-                if series == "first":
-                    append(rates.read(), target)
-                    assert ids(spark.read.parquet(str(target))) == [2, 4, 6, 100]
-                else:
-                    assert ids(spark.read.parquet(str(target))) == [100]
+        with writing(attempts, spark):
+            if series == "first":
+                append(rates.read(), target)
+                assert ids(spark.read.parquet(str(target))) == [2, 4, 6, 100]
+            else:
+                assert ids(spark.read.parquet(str(target))) == [100]
 
 
 def make_table(df: DataFrame, target: Path) -> None:
@@ -185,19 +189,16 @@ def test_an_output_that_was_killed_behind_its_commit(
     def died(*_: object) -> None:
         raise Killed
 
-    with attempts.attempt() as context, pytest.MonkeyPatch.context() as patched, suppress(Killed):
+    with writing(attempts, spark), pytest.MonkeyPatch.context() as patched, suppress(Killed):
         patched.setattr(SinksOnce, "_returned", died)
         patched.setattr(SinksOnce, "_guarded", lambda self, do: do())
-        with intercepted(SinksOnce(context, OutputAttempt(context.master)).stages()):
-            write(rates.read(), target)
+        write(rates.read(), target)
     assert ids(spark.read.parquet(str(target))) == [2, 4, 6]
     rates.are(3)
     attempts.series = series
     try:
-        with attempts.attempt() as context:
-            output = OutputAttempt(context.master)
-            with intercepted(SinksOnce(context, output).stages()):
-                write(rates.read(), target)
+        with writing(attempts, spark):
+            write(rates.read(), target)
         spark.catalog.refreshByPath(str(target))
         stays = write is make_table and series == "retried"
         assert ids(spark.read.parquet(str(target))) == ([2, 4, 6] if stays else [3, 6, 9])

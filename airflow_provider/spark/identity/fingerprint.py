@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider.core import explain
 from airflow_provider.core.digest import digest
 from airflow_provider.core.redaction import names_a_secret
-from airflow_provider.core.vertex_token import READING, fingerprint_of, name_of
+from airflow_provider.core.vertex_token import FOR_RETRIES, fingerprint_of, name_of
 from airflow_provider.spark.identity.plan_identity import PlanDescription, PythonFunction, read_plan
 from airflow_provider.spark.jvm.determinism import varies
 from airflow_provider.spark.jvm.layout import CUTTING_SETTINGS
@@ -172,7 +172,7 @@ def _fingerprint(
     :param named: further parts
     """
     read = {} if explain.GIVEN in named else _read_by_functions(known, described)
-    reads = bool(read and not known.source_version) or any(token.endswith(READING) for token in described.upstream)
+    reads = bool(read and not known.source_version) or any(token.endswith(FOR_RETRIES) for token in described.upstream)
     named = {**named, **read}
     named = {**named, **_settings(spark, described, settings), **_versions(spark, described), **_modules(described)}
     parts = {
@@ -221,7 +221,7 @@ def _label_functions(functions: list[PythonFunction]) -> dict[str, str]:
 def _read_by_functions(known: Known, described: PlanDescription) -> dict[str, str]:
     """Return what functions may read by themselves, and what stands for its state."""
     what = sorted({each for function in described.functions for each in function.identity.reads})
-    return {f"{explain.READING} {each}": _shown(known.state_read(what)) for each in what}
+    return dict.fromkeys((f"{explain.READING} {each}" for each in what), _shown(known.state_read(what))) if what else {}
 
 
 def _list(*texts: str) -> tuple[str, ...]:

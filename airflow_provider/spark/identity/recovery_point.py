@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from airflow_provider.core.vertex_token import READING
+from airflow_provider.core.vertex_token import FOR_RETRIES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,7 +43,7 @@ class RecoveryPoint:
         :param incarnation: of its rows, if they vary from run to run
         """
         text = f"{self.vertex}@{incarnation}" if incarnation else self.vertex
-        return f"{text}{READING}" if self.fingerprint.reads else text
+        return f"{text}{FOR_RETRIES}" if self.fingerprint.reads else text
 
     @property
     def title(self) -> str:

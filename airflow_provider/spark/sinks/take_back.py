@@ -37,6 +37,7 @@ from airflow_provider.core.unfinished_write import (
     WRITTEN,
     AddedRows,
     UnfinishedWrite,
+    at_another_moment,
     output_state,
     rows_made_again,
     unfinished_writes,
@@ -250,7 +251,7 @@ class OutputAttempt:
 
     def _made_again(self, write: UnfinishedWrite) -> bool:
         """Whether this attempt may write other rows than a write that is complete."""
-        return write.repeated or write.moment not in ("", self._master.moment)
+        return write.repeated or at_another_moment(write.moment, self._master.moment)
 
     def _committed_writes(self) -> set[str]:
         """Return the names of writes that are known to have been committed."""
