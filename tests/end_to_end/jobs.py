@@ -21,13 +21,16 @@ print("the driver goes on", flush=True)
 BUG = 'raise ValueError("a bug in the last step")\n'
 
 
-def gated_job(*, bug: bool = False) -> str:
+def gated_job(*, bug: bool = False, factor: Path | None = None) -> str:
     """The script: SOURCE TARGET GATE; it computes *totals*, waits until the file GATE is there, then *graded*.
 
     :param bug: fail after both, before anything is written
+    :param factor: a file that the Python function of *graded* reads; 7 is the right one
     """
     text = (JOBS / "two_vertices.py").read_text()
-    assert text.count("graded = checkpoint") == text.count("graded.orderBy") == 1
+    assert text.count("graded = checkpoint") == text.count("graded.orderBy") == text.count("total * 7") == 1
+    if factor is not None:
+        text = text.replace("total * 7", f"total * int(open({str(factor)!r}).read())")
     text = text.replace("graded = checkpoint", f"{_WAIT}graded = checkpoint")
     return text.replace("graded.orderBy", f"{BUG if bug else ''}graded.orderBy")
 

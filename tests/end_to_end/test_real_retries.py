@@ -67,10 +67,10 @@ class Scene:
         self.stage = stage
         self._begun = 0
 
-    def begin(self, dag: str, *, bug: bool = False) -> Run:
+    def begin(self, dag: str, *, bug: bool = False, **script: Any) -> Run:
         self._begun += 1
         run = Run(self.stage, dag, TASK, "", self.stage.store, files=self.stage.work / f"{dag}-{self._begun}")
-        run.script.write_text(gated_job(bug=bug))
+        run.script.write_text(gated_job(bug=bug, **script))
         conf = {"script": str(run.script), "target": str(run.target), "gate": str(run.gate)}
         run.run_id = self.stage.airflow.trigger(dag, conf)
         return run
@@ -165,6 +165,24 @@ def test_fix_the_bug_and_clear(scene: Scene) -> None:
     check_answer(run.target)
     # What tells the run from another deployment's of the same name; Airflow counts the clearing.
     assert [run.claim(epoch).run.partition("@")[0] for epoch in (1, 2)] == ["0", "1"]
+
+
+def test_correct_a_file_that_a_function_reads_and_clear(scene: Scene, tmp_path: Path) -> None:
+    """What a function has made of a file is reused by Airflow's own retry, and computed again after a clearing."""
+    factor = tmp_path / "factor"
+    factor.write_text("5")
+    run = scene.begin("retried", bug=True, factor=factor)
+    run.gate.touch()
+    run.wait_for("failed", try_number=2)
+    retry = run.logs("attempt=2*")
+    assert f"'totals': all {TOTALS} partitions reused" in retry
+    assert f"'graded': all {GRADED} partitions reused" in retry
+    factor.write_text("7")
+    run.script.write_text(gated_job(factor=factor))
+    run.clear()
+    run.wait_for("success", try_number=3)
+    assert run.counts() == (TOTALS, GRADED)
+    check_answer(run.target)
 
 
 @pytest.mark.walk  # tests/plugin/test_app.py discards without a scheduler
