@@ -49,6 +49,9 @@ READS: dict[str, tuple[str, str]] = {
     ),
     "a model": ("def f(x):\n import joblib\n return joblib.load('model').predict(x)", "joblib.load"),
     "a model of any library": ("def f(x):\n import keras\n return keras.models.load_model('m')(x)", "load_model"),
+    "a lazy frame": ("def f(x):\n import polars as pl\n return pl.scan_parquet('rates')", "polars.scan_parquet"),
+    "a packed file": ("def f(x):\n from gzip import GzipFile\n return GzipFile('rates').read()", "gzip.GzipFile"),
+    "a picture": ("def f(x):\n import cv2\n return cv2.imread('rates').mean()", "cv2.imread"),
     "a service": ("import requests\nf = lambda x: requests.get('http://rates').text", "requests"),
     "a service, imported inside": (
         "def f(x):\n from urllib.request import urlopen\n return urlopen('http://rates').read()",
