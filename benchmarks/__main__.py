@@ -30,7 +30,12 @@ from benchmarks import (
 
 EVENT_STORE = {"events": events, "replay": replay, "reconcile": reconcile, "ten-hours": ten_hours, "idle": idle}
 """What is measured of the job event store; none of it needs Spark."""
-BY_NAME = {"outputs": outputs.undisturbed, "kills": outputs.killed, "queries": outputs.queries}
+BY_NAME = {
+    "outputs": outputs.undisturbed,
+    "kills": outputs.killed,
+    "queries": outputs.queries,
+    "queries-on-files": outputs.queries_on_files,
+}
 """What is measured of jobs of minutes."""
 RESULTS = Path(__file__).parent / "results"
 PICTURES = Path(__file__).parents[1] / "docs"
@@ -40,7 +45,7 @@ def main() -> None:
     """Measure what the command line asks for."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     names = ["checkpoint", "s3a", "retry", "start", "fingerprint", "auto", *BY_NAME, *EVENT_STORE]
-    by_name = "one measurement alone; 'auto', 'outputs', 'kills' and 'queries' take long and only run if named"
+    by_name = f"one measurement alone; {', '.join(['auto', *BY_NAME])} take long and only run if named"
     parser.add_argument("--only", choices=names, help=by_name)
     parser.add_argument("--rounds", type=int, default=5, help="rounds of the checkpoint comparison (default: 5)")
     parser.add_argument("--retry-rounds", type=int, default=3, help="rounds of the retry comparison (default: 3)")

@@ -29,8 +29,13 @@ KILLED_AT = (0.2, 0.5, 0.8, 0.95)
 """Shares of a full run's time after which its driver is killed."""
 OVERHEAD = {"files": 0.02, "S3": 0.06}
 """The most that an undisturbed run should take more, as a share of plain Spark's time."""
-QUERIES_OVERHEAD = {"median_overhead": 0.04, "worst_overhead": 0.1}
-"""The most that TPC-H's queries should take more with the event store on S3."""
+QUERIES_OVERHEAD = {
+    "files": {"median_overhead": 0.01, "worst_overhead": 0.05},
+    "S3": {"median_overhead": 0.04, "worst_overhead": 0.1},
+}
+"""The most that TPC-H's queries should take more with the event store there."""
+PROCESS_OVERHEAD = 0.03
+"""The most that the whole process of the 22 queries should take more with the event store on files."""
 MORE_THAN_LEFT = 0.1
 """The most that a retry should take more than what the kill has left to do, as a share of a full run."""
 MIB = 2**20
@@ -67,14 +72,41 @@ def queries(scale: float, rounds: int) -> dict[str, Any]:
         servers, numbers = descendants(os.getpid())[1:], list(map(str, job.suite.numbers))
         counted = [_counted(job, servers, number, *numbers) for number in range(rounds)]
     pairs = [pair for pair, _ in counted]
-    figures = figures_of([], pairs, [])
-    by_query = {name: figures[name] for name in QUERIES_OVERHEAD if figures[name] is not None}  # none took long enough
     found = {
-        "single queries, the server's time among theirs": ([by_query], QUERIES_OVERHEAD),
+        "single queries, the server's time among theirs": ([_by_query(pairs)], QUERIES_OVERHEAD["S3"]),
         "all 22 together": ([_overhead(*each) for each in counted], {}),
     }
-    title = f"TPC-H scale {scale:g}, 22 queries in one application; S3 is {gateway}"
+    title = f"{_queries_title(scale)}; S3 is {gateway}"
     return {**_result(title, rounds, found), "queries": outputs_of(pairs)}
+
+
+def queries_on_files(scale: float, rounds: int) -> dict[str, Any]:
+    """Run TPC-H's 22 queries by plain Spark and with recovery, in turn, the event store on files.
+
+    Behind each pair plain Spark runs once more. How far it is from itself is what this machine can tell at all: the
+    worst of 22 queries is far from plain Spark by chance, too.
+
+    :param scale: TPC-H's scale factor
+    :param rounds: pairs
+    :return: as of :func:`queries`, and the same figures of plain Spark against itself
+    """
+    with tempfile.TemporaryDirectory(prefix="benchmark-") as name:
+        job = Job(query_suite("tpch", scale, Path(name, "data"), parts=8), QUERIES, Path(name, "files"))
+        numbers = list(map(str, job.suite.numbers))
+        pairs, alike = [], []
+        for number in range(rounds):
+            pair = job.pair(number, *numbers)
+            again = job.run(job.folder / f"again-{number}", *numbers, recorded=False)
+            pairs.append(pair)
+            alike.append(Pair(pair.plain, again))
+    found = {
+        "single queries": ([_by_query(pairs)], QUERIES_OVERHEAD["files"]),
+        "all 22 together": ([_overhead(pair) for pair in pairs], {"overhead_of_processes": PROCESS_OVERHEAD}),
+        "single queries, plain Spark against itself": ([_by_query(alike)], {}),
+        "all 22 together, plain Spark against itself": ([_times(pair) for pair in alike], {}),
+    }
+    by_query = {"queries": outputs_of(pairs), "queries of plain Spark against itself": outputs_of(alike)}
+    return {**_result(f"{_queries_title(scale)}; event store on files", rounds, found), **by_query}
 
 
 def killed(scale: float, rounds: int, shares: Sequence[float] = KILLED_AT) -> dict[str, Any]:
@@ -105,6 +137,16 @@ def killed(scale: float, rounds: int, shares: Sequence[float] = KILLED_AT) -> di
 
 def _title(scale: float) -> str:
     return f"The nightly job over TPC-H scale {scale:g}, four outputs"
+
+
+def _queries_title(scale: float) -> str:
+    return f"TPC-H scale {scale:g}, 22 queries in one application"
+
+
+def _by_query(pairs: Sequence[Pair]) -> dict[str, float]:
+    """Return the median query and the worst one; nothing if none took long enough."""
+    figures = figures_of([], pairs, [])
+    return {name: figures[name] for name in ("median_overhead", "worst_overhead") if figures[name] is not None}
 
 
 def _result(
@@ -138,22 +180,30 @@ def _counted(job: Job, servers: Sequence[int], number: int, *outputs: str) -> tu
     return job.pair(number, *outputs), sum(map(cpu_of, servers)) - before
 
 
-def _overhead(pair: Pair, server_cpu: float) -> dict[str, float]:
+def _times(pair: Pair) -> dict[str, float]:
+    """Return how much more the second run took."""
+    return {
+        "plain_seconds": pair.plain.inside,
+        "overhead": pair.auto.inside / pair.plain.inside - 1,
+        "overhead_of_processes": pair.auto.wall / pair.plain.wall - 1,
+        "cpu_overhead_of_processes": pair.auto.cpu / pair.plain.cpu - 1,
+    }
+
+
+def _overhead(pair: Pair, server_cpu: float | None = None) -> dict[str, float]:
     """Return what recovery has cost.
 
-    :param server_cpu: CPU seconds of the S3 server
+    :param server_cpu: CPU seconds of the S3 server, if there is one
     """
     plain, auto = pair.plain, pair.auto
     assert auto.report is not None
-    # What the run with recovery would have taken if the server had run elsewhere.
-    without_server = auto.inside - server_cpu / len(os.sched_getaffinity(0))
+    figures = _times(pair)
+    if server_cpu is not None:
+        # What the run with recovery would have taken if the server had run elsewhere.
+        without_server = auto.inside - server_cpu / len(os.sched_getaffinity(0))
+        figures |= {"overhead_without_server": without_server / plain.inside - 1, "server_cpu_seconds": server_cpu}
     return {
-        "plain_seconds": plain.inside,
-        "overhead": auto.inside / plain.inside - 1,
-        "overhead_without_server": without_server / plain.inside - 1,
-        "overhead_of_processes": auto.wall / plain.wall - 1,
-        "cpu_overhead_of_processes": auto.cpu / plain.cpu - 1,
-        "server_cpu_seconds": server_cpu,
+        **figures,
         "MiB_stored_at_the_end": auto.report.bytes_held / MIB,
         "MiB_stored_at_the_most": auto.report.most_bytes_held / MIB,
     }
