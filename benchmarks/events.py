@@ -11,7 +11,7 @@ from typing import Any
 from airflow_provider.core.events import AttemptStarted
 from airflow_provider.core.options import RecoveryOptions
 from airflow_provider.storage.claims import Claims
-from airflow_provider.storage.event_store import JobEventWriter
+from airflow_provider.storage.event_writer import JobEventWriter
 from airflow_provider.storage.files import FileObjectStore
 from airflow_provider.storage.object_store import ObjectStore
 from benchmarks import jobs, s3

@@ -65,7 +65,7 @@ class AwsAccess:
         hook = self._hook
         from botocore.exceptions import BotoCoreError, ClientError
 
-        from airflow_provider.storage.retry import worth_repeating
+        from airflow_provider.storage.s3_retry import worth_repeating
 
         try:
             return hook.get_session(region_name=self._region or None)

@@ -21,7 +21,7 @@ from airflow_provider.core.errors import ConfigurationError, RecoveryError
 from airflow_provider.core.job import JobId
 from airflow_provider.core.option_types import parse_flag
 from airflow_provider.core.options import StorageOptions
-from airflow_provider.core.spark_conf import conf_settings
+from airflow_provider.core.options_in_conf import conf_settings
 from airflow_provider.provider_info import get_provider_info
 from airflow_provider.storage.checks import CheckedStep, check_steps
 from airflow_provider.storage.uris import open_store

@@ -8,7 +8,7 @@ from typing import Any
 
 from airflow_provider.core.errors import ConfigurationError
 from airflow_provider.core.options import RecoveryOptions, StorageOptions
-from airflow_provider.core.spark_conf import known_settings, settings_of
+from airflow_provider.core.options_in_conf import known_settings, settings_of
 
 
 @dataclass(frozen=True)

@@ -24,9 +24,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_store_arguments(parser)
     parser.add_argument(
         "--older-than",
-        default="7 days",
+        default=RecoveryOptions.declared()["retention"].default,
         metavar="TIME",
-        help="jobs of which nothing has changed for so long are garbage (default: 7 days, as the option 'retention')",
+        help="jobs of which nothing has changed for so long are garbage (default: %(default)s, as of 'retention')",
     )
     parser.add_argument("--delete", action="store_true", help="delete them; without it nothing is deleted")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")

@@ -116,9 +116,8 @@ class RecoveryOptions(_Options):
     overhead_budget: float = _option(
         number(0, 1e9),
         "0.1",
-        "Seconds that auto mode may spend on copying map outputs for one second of computing, a retry on waiting "
-        "for executors for one second that it saves, and a driver on looking for what may go for one second that it "
-        "runs",
+        "The share of the time that recovery may take: copying map outputs per second of computing, a retry's wait for "
+        "executors per second that it saves, looking for what may be deleted per second that the driver runs",
         common=True,
     )
     store_budget: int = _option(
@@ -130,8 +129,8 @@ class RecoveryOptions(_Options):
     source_version: str = _option(
         TEXT,
         "",
-        "Which state all sources are in that tell no version (JDBC, an RDD, what Python functions read by themselves): "
-        "a retry, of whoever, reuses what was made of them where the text is the same",
+        "Names the state of all that tells no version (JDBC, an RDD, what Python functions read by themselves): every "
+        "attempt reuses what was made of it as long as this text is the same",
     )
     sinks: str = _option(
         one_of("once", "repeat"),
@@ -146,7 +145,10 @@ class RecoveryOptions(_Options):
         common=True,
     )
     retention: float = _option(
-        POSITIVE_DURATION, "7 days", "How long 'spark-recovery gc' keeps a job that is not at work", common=True
+        POSITIVE_DURATION,
+        "7 days",
+        "How long the DAG spark_recovery_gc keeps a job that is not at work ('spark-recovery gc' has --older-than)",
+        common=True,
     )
     previous_worker_recovery_timeout: float = _option(
         POSITIVE_DURATION,

@@ -1,6 +1,6 @@
 """What the execution graph keeps of a finished partition. Small, because a large job has a million of them.
 
-A partition's name tells its rows, checksum, task time and attempt (``recovery.partitions``), so that a record holds
+A partition's name tells its rows, checksum, task time and attempt (``core.partitions``), so that a record holds
 them only where the events tell something else.
 """
 

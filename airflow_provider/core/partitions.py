@@ -184,7 +184,10 @@ class WriteFolder:
 
 
 def finished_event(partition: StoredPartition, epoch: int, at: float) -> PartitionFinished:
-    """Return the event with which attempt *epoch* tells of a stored partition; *at* in seconds since the Unix epoch."""
+    """Return the event with which attempt *epoch* tells of a stored partition; *at* in seconds since the Unix epoch.
+
+    ``core.line_fold`` reads these events by their exact form, so another field belongs there, too.
+    """
     return PartitionFinished(
         epoch=epoch,
         at=at,

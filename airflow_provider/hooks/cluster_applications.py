@@ -17,7 +17,7 @@ from typing import Any
 
 from airflow_provider.airflow import order
 from airflow_provider.airflow.cluster_managers import LABEL, manager
-from airflow_provider.airflow.driver import end_driver
+from airflow_provider.airflow.ending_driver import end_driver
 from airflow_provider.hooks.spark_recovery import SparkRecoveryHook
 from airflow_provider.storage.claims import Claim, same_machine
 

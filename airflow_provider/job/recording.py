@@ -25,7 +25,7 @@ from airflow_provider.core.run_request import RunRequest
 from airflow_provider.core.snapshot import graph_size, is_due
 from airflow_provider.storage.claims import Claim, Claims
 from airflow_provider.storage.discarding import discard_in_force
-from airflow_provider.storage.event_store import JobEventWriter
+from airflow_provider.storage.event_writer import JobEventWriter
 from airflow_provider.storage.object_store import ObjectStore
 
 log = logging.getLogger(__name__)

@@ -18,7 +18,7 @@ from airflow.providers.common.compat.sdk import AirflowException, conf
 
 from airflow_provider.airflow.cluster_managers import manager
 from airflow_provider.airflow.detached import Output, output_path
-from airflow_provider.airflow.driver import end_driver
+from airflow_provider.airflow.ending_driver import end_driver
 from airflow_provider.airflow.order import FAILED, FINISHED, SILENT, UNCLAIMED, UNREADABLE, Application, Order, Outcome
 from airflow_provider.airflow.supervisor import JobSupervisor
 from airflow_provider.core.errors import ConfigurationError

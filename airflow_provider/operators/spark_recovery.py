@@ -54,8 +54,8 @@ class SparkRecoveryOperator(Deferring, SparkSubmitOperator):
     :param event_store: event store for this task in place of the connection's (templated)
     :param resume: ``auto`` or ``never`` (start afresh at every try), in place of the connection's (templated); a run
         whose conf has ``{"spark_recovery": {"resume": "never"}}`` overrides it
-    :param source_version: which state all is in that tells no version (JDBC, an RDD, files that functions read), say
-        ``{{ ds }}`` (templated)
+    :param source_version: names the state of all that tells no version (JDBC, an RDD, what Python functions read):
+        every try reuses what was made of it as long as this text is the same (templated)
     :param recovery_options: further options by name, in place of the connection's, for example
         ``{"previous_worker_recovery_timeout": "2 min", "enabled": False}`` (templated)
     :param deferrable: hold no worker while the job runs: the triggerer follows it in the event store. By default

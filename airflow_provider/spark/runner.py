@@ -24,6 +24,7 @@ from airflow_provider.core.causes import causes, one_line, unreadable_partitions
 from airflow_provider.core.errors import ConfigurationError, Fenced, JvmLost, RecoveryError
 from airflow_provider.core.failure import unrecoverable
 from airflow_provider.core.faults import FAULT, FAULT_PID
+from airflow_provider.core.options_in_conf import with_conf
 from airflow_provider.core.overhead import STARTING, WAITING
 from airflow_provider.core.run_request import (
     EXIT_CONFIGURATION,
@@ -32,7 +33,6 @@ from airflow_provider.core.run_request import (
     RunRequest,
     parse_run_arguments,
 )
-from airflow_provider.core.spark_conf import with_conf
 
 if TYPE_CHECKING:
     from airflow_provider.core.overhead import Overhead

@@ -43,8 +43,8 @@ class Claim:
     :ivar claimed_at: seconds since the Unix epoch on the owner's clock; for people only
     :ivar cancels: no driver's claim: somebody ends the one before it (see ``storage.cancelling``)
     :ivar beat_interval: seconds between two heartbeats
-    :ivar lease: seconds for which it owns the job after a confirmed heartbeat (see ``recovery.lease``)
-    :ivar run: tells its DAG run from others of the same name (see ``recovery.dag_run``); empty if that is not known
+    :ivar lease: seconds for which it owns the job after a confirmed heartbeat (see ``core.lease``)
+    :ivar run: tells its DAG run from others of the same name (see ``core.job``); empty if that is not known
     :ivar deployment: the Airflow deployment that it was made for; empty if that is not known
     :ivar successor: of a fence in a gap, which ``cancels`` as well: the attempt that has set it; else 0
     """

@@ -28,7 +28,8 @@ ROOT = "jobs/"
 _ORDER = ("partitions", "events", "snapshots", "acks", "discards", "heartbeats", "claims")
 """Partitions first: they are the room. Acknowledgements and discards after events, so that no success looks
 unseen and nothing that was discarded looks worth reusing."""
-_BATCH = 1000
+_BETWEEN_CHECKS = 1000
+"""How many objects are deleted before the heartbeat is looked at again."""
 _RECENT = 600.0
 """Seconds: a heartbeat that was touched later is watched, whatever the retention is."""
 
@@ -129,9 +130,9 @@ def remove_job(store: ObjectStore, job: StoredJob, options: RecoveryOptions) -> 
         keys = sorted(
             (info.key for info in found if info.key not in own), key=lambda key: (_rank(key, job.prefix), key)
         )
-        for start in range(0, len(keys), _BATCH):
+        for start in range(0, len(keys), _BETWEEN_CHECKS):
             heartbeat.check()
-            store.delete(keys[start : start + _BATCH])
+            store.delete(keys[start : start + _BETWEEN_CHECKS])
         store.forget_folders(f"{job.prefix}/")
     except Fenced:
         return False

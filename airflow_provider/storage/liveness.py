@@ -17,7 +17,7 @@ from airflow_provider.core.errors import CorruptObject, ObjectNotFound
 from airflow_provider.storage.claims import Claim, process_is_gone, same_machine
 from airflow_provider.storage.heartbeat import ALIVE, Beat, heartbeat_key
 from airflow_provider.storage.object_store import ObjectStore
-from airflow_provider.storage.processes import Process, jvms_of, lineage
+from airflow_provider.storage.processes import Process, ancestors, jvms_of
 
 _SLOWEST_POLL = 2.0
 _LOOKS = 15
@@ -128,7 +128,7 @@ class Liveness:
         if not same_machine(self.claim):
             return True
         driver = Process(self.claim.pid, self.claim.pid_started)
-        ours = lineage(os.getpid())
+        ours = ancestors(os.getpid())
         if driver.pid in ours:
             return True
         named = [self.beat.jvm] if self.beat.jvm is not None else []

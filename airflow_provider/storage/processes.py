@@ -121,7 +121,7 @@ def machine() -> str:
         return ""
 
 
-def lineage(pid: int) -> list[int]:
+def ancestors(pid: int) -> list[int]:
     """Return a process and those above it."""
     found = [pid]
     while len(fields := _status(found[-1])) > 1 and int(fields[1]) > 0:
@@ -131,7 +131,7 @@ def lineage(pid: int) -> list[int]:
 
 def jvm_above(pid: int) -> Process | None:
     """Return the JVM that has started a process, itself or by a shell: ``PYSPARK_DRIVER_PYTHON`` may name a script."""
-    above = (jvm(each) for each in lineage(pid)[1:3])
+    above = (jvm(each) for each in ancestors(pid)[1:3])
     return next((found for found in above if found is not None), None)
 
 

@@ -15,8 +15,8 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_delay, wait_exponential
 
 from airflow_provider.airflow.cluster_managers import job_mark
-from airflow_provider.airflow.driver import end_driver
-from airflow_provider.airflow.following import JobWatch
+from airflow_provider.airflow.ending_driver import end_driver
+from airflow_provider.airflow.job_watch import JobWatch
 from airflow_provider.airflow.order import UNREADABLE, Order, Outcome
 from airflow_provider.airflow.recovery_connection import RecoveryConnection
 from airflow_provider.airflow.triggerer import Pace, RenewedStore, in_thread, to_its_end

@@ -95,34 +95,34 @@ JOB_RECOVERY = (
         4,
         "write buffer of 1 MB, flush interval of 1 s, one writer thread, nothing blocks the scheduler",
         "the same on an object store: each flush is one new object, and where nothing is pending nothing is written",
-        ("storage/event_store.py",),
+        ("storage/event_writer.py",),
         (
             Switch(
                 "whoever appends waits for the store",
                 (
                     Edit(
-                        "storage/event_store.py",
+                        "storage/event_writer.py",
                         "with self._overhead.on(STORING):\n                    taken = self._put",
                         "with self._changed:\n                    taken = self._put",
                     ),
                 ),
-                ("storage/test_event_store.py::test_appending_never_waits_for_the_store",),
+                ("storage/test_event_writer.py::test_appending_never_waits_for_the_store",),
             ),
             Switch(
                 "the buffer has no size",
-                (Edit("storage/event_store.py", " or self._pending_bytes >= self._options.write_buffer_size", ""),),
-                ("storage/test_event_store.py::test_a_full_buffer_is_written_at_once",),
+                (Edit("storage/event_writer.py", " or self._pending_bytes >= self._options.write_buffer_size", ""),),
+                ("storage/test_event_writer.py::test_a_full_buffer_is_written_at_once",),
             ),
             Switch(
                 "there is no interval",
                 (
                     Edit(
-                        "storage/event_store.py",
+                        "storage/event_writer.py",
                         "return self._pending[0][0] + self._options.write_buffer_flush_interval - time.monotonic()",
                         "return None",
                     ),
                 ),
-                ("storage/test_event_store.py::test_an_event_waits_no_longer_than_the_interval",),
+                ("storage/test_event_writer.py::test_an_event_waits_no_longer_than_the_interval",),
             ),
         ),
     ),
@@ -150,11 +150,11 @@ JOB_RECOVERY = (
         6,
         "contiguous numbers, nothing is overwritten",
         "zero-padded keys, created only; so a driver that was replaced cannot write behind its successor, and a gap shows",
-        ("storage/event_store.py", "storage/event_log.py"),
+        ("storage/event_writer.py", "storage/event_log.py"),
         (
             Switch(
                 "blocks may be overwritten",
-                (Edit("storage/event_store.py", "self._store.put_new(key, body)", "self._store.put(key, body)"),),
+                (Edit("storage/event_writer.py", "self._store.put_new(key, body)", "self._store.put(key, body)"),),
                 ("storage/test_fenced_writers.py::test_a_zombie_is_fenced_by_its_successors_first_block[file]",),
             ),
             Switch(
@@ -233,24 +233,24 @@ JOB_RECOVERY = (
         9,
         "a write error stops the recording, the job goes on",
         "the same, with a warning; while the store only does not answer, events wait in memory",
-        ("storage/event_store.py",),
+        ("storage/event_writer.py",),
         (
             Switch(
                 "no event waits for a store that is away",
                 (
                     Edit(
-                        "storage/event_store.py",
+                        "storage/event_writer.py",
                         "                if not self._may_wait(error, pause):\n                    raise\n",
                         "                raise\n",
                     ),
                 ),
-                ("storage/test_event_store_failures.py::test_events_wait_for_a_store_that_does_not_answer",),
+                ("storage/test_event_writer_failures.py::test_events_wait_for_a_store_that_does_not_answer",),
             ),
             Switch(
                 "recording goes on behind what was lost",
-                (Edit("storage/event_store.py", "            self._broken = error\n", ""),),
+                (Edit("storage/event_writer.py", "            self._broken = error\n", ""),),
                 (
-                    "storage/test_event_store_failures.py::test_a_store_that_fails_for_good_ends_the_recording_and_says_so",
+                    "storage/test_event_writer_failures.py::test_a_store_that_fails_for_good_ends_the_recording_and_says_so",
                 ),
             ),
         ),

@@ -34,7 +34,7 @@ import sys
 from airflow_provider.core import events as ev
 from airflow_provider.core.run_request import parse_run_arguments
 from airflow_provider.storage.claims import Claims
-from airflow_provider.storage.event_store import JobEventWriter
+from airflow_provider.storage.event_writer import JobEventWriter
 from airflow_provider.storage.heartbeat import Heartbeat
 from airflow_provider.storage.uris import open_store
 

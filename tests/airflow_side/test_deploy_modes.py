@@ -41,7 +41,7 @@ from airflow_provider.hooks.cluster_applications import (
 from airflow_provider.hooks.spark_recovery import NextAttempt, SparkRecoveryHook
 from airflow_provider.operators.spark_recovery import SparkRecoveryOperator
 from airflow_provider.storage.claims import Claims
-from airflow_provider.storage.event_store import JobEventWriter
+from airflow_provider.storage.event_writer import JobEventWriter
 from airflow_provider.storage.heartbeat import Heartbeat
 from airflow_provider.storage.object_store import ObjectStore
 from airflow_provider.storage.uris import open_store

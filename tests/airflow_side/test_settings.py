@@ -13,7 +13,7 @@ import airflow_provider
 from airflow_provider.airflow.recovery_settings import SECRET
 from airflow_provider.core.errors import ConfigurationError
 from airflow_provider.core.options import RecoveryOptions, StorageOptions
-from airflow_provider.core.spark_conf import known_settings
+from airflow_provider.core.options_in_conf import known_settings
 from airflow_provider.hooks.spark_recovery import SparkRecoveryHook
 from airflow_provider.provider_info import get_provider_info
 from tests.airflow_side.executing import Connect

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider.airflow.following import JobWatch
+from airflow_provider.airflow.job_watch import JobWatch
 from airflow_provider.airflow.order import UNCLAIMED, Order, Outcome
 from airflow_provider.airflow.supervisor import Ending, JobSupervisor
 from airflow_provider.core import events as ev
@@ -26,7 +26,7 @@ from airflow_provider.core.takeover import Attach, Decision, Resume, StartAfresh
 from airflow_provider.core.task_time import ANY, TASK_TIME, Use, state_of
 from airflow_provider.storage.cancelling import cancel_unclaimed
 from airflow_provider.storage.claims import Claim, Claims
-from airflow_provider.storage.event_store import JobEventWriter
+from airflow_provider.storage.event_writer import JobEventWriter
 from airflow_provider.storage.files import FileObjectStore
 from airflow_provider.storage.heartbeat import Heartbeat
 from airflow_provider.storage.object_store import ObjectStore

@@ -14,7 +14,7 @@ from selenium.webdriver.common.by import By
 from airflow_provider.cli.demo.demo_processes import command_of, send, wait_until
 from airflow_provider.core.options import StorageOptions
 from airflow_provider.storage.claims import process_is_gone
-from airflow_provider.storage.processes import lineage
+from airflow_provider.storage.processes import ancestors
 from airflow_provider.storage.uris import open_store
 from tests.end_to_end.jobs import check_answer, gated_job, write_orders
 from tests.end_to_end.stage import LONG, QUICK_CONF, Stage, TaskRun, airflow_stage
@@ -218,7 +218,7 @@ def test_marked_failed(scene: Scene) -> None:
     run = scene.begin("by_hand")
     run.wait_in_the_middle()
     claim = run.claim(1)
-    jvm = lineage(claim.pid)[1]
+    jvm = ancestors(claim.pid)[1]
     assert "SparkSubmit" in command_of(jvm)
     scene.stage.airflow.mark(run.dag, run.run_id, TASK, "failed")
     wait_until("the driver to be gone", lambda: process_is_gone(claim), timeout=LONG)
@@ -305,7 +305,7 @@ def test_ten_jobs_at_once_on_one_bucket(scene: Scene, s3_gateway: S3Server) -> N
 def kill_worker(driver: int) -> None:
     """SIGKILL for the processes of Airflow's that watch a driver, not for it nor for the scheduler above them."""
     watching = []
-    for pid in lineage(driver)[1:]:
+    for pid in ancestors(driver)[1:]:
         if "airflow scheduler" in command_of(pid):
             break
         assert pid > 1

@@ -13,7 +13,7 @@ from airflow_provider.plugin import location
 from airflow_provider.plugin.spark_ui import stated_address
 from airflow_provider.storage.claims import Claims
 from airflow_provider.storage.discarding import find_discard
-from airflow_provider.storage.event_store import JobEventWriter
+from airflow_provider.storage.event_writer import JobEventWriter
 from airflow_provider.storage.heartbeat import Heartbeat
 from airflow_provider.storage.partition_store import PartitionStore
 from tests.plugin.conftest import Run, Site

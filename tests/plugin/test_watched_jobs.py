@@ -27,7 +27,7 @@ from airflow_provider.plugin.spark_ui import SparkUi, find_spark_ui
 from airflow_provider.plugin.watched_jobs import WatchedJob, WatchedJobs
 from airflow_provider.storage.claims import Claims
 from airflow_provider.storage.discarding import find_discard
-from airflow_provider.storage.event_store import JobEventWriter
+from airflow_provider.storage.event_writer import JobEventWriter
 from airflow_provider.storage.files import FileObjectStore
 from airflow_provider.storage.liveness import Liveness
 from tests.support.claims import claim_elsewhere

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from airflow_provider.core.run_request import EXIT_FAILED
-from airflow_provider.storage.retry import RetryPolicy
+from airflow_provider.storage.s3_retry import RetryPolicy
 from tests.spark.killed_jobs import expected, result
 from tests.support.driver import DriverHarness, Outcome
 from tests.support.http_faults import Answer, Drop, Fault, FaultyServer, Request

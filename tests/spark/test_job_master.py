@@ -24,7 +24,7 @@ from airflow_provider.spark.points.materialize import _Collector
 from airflow_provider.storage.blocks import encode_block
 from airflow_provider.storage.claims import Claims
 from airflow_provider.storage.event_log import JobEventLog
-from airflow_provider.storage.event_store import JobEventWriter
+from airflow_provider.storage.event_writer import JobEventWriter
 from airflow_provider.storage.files import FileObjectStore
 from airflow_provider.storage.heartbeat import Heartbeat
 from airflow_provider.storage.inspection import inspect_job

@@ -13,7 +13,7 @@ import pytest
 from airflow_provider.core.failure import UnrecoverableError
 from airflow_provider.core.report import format_report
 from airflow_provider.spark.interception import intercepted
-from airflow_provider.spark.jvm.commands import changed_in_place
+from airflow_provider.spark.jvm.sql_commands import changed_in_place
 from airflow_provider.spark.sinks.once import SinksOnce
 from airflow_provider.spark.sinks.take_back import OutputAttempt
 from tests.spark.attempts import Attempts

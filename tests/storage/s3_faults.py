@@ -9,8 +9,8 @@ import pytest
 from airflow_provider.core.errors import RecoveryError
 from airflow_provider.core.options import StorageOptions
 from airflow_provider.storage.checks import check_store
-from airflow_provider.storage.retry import RetryPolicy
 from airflow_provider.storage.s3.s3_store import S3ObjectStore
+from airflow_provider.storage.s3_retry import RetryPolicy
 from tests.storage.conftest import BUCKET
 
 FAST = RetryPolicy(first_pause=0.001, longest_pause=0.01)

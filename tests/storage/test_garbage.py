@@ -13,7 +13,7 @@ from airflow_provider.cli import main as cli
 from airflow_provider.core.events import AttemptStarted
 from airflow_provider.core.options import RecoveryOptions
 from airflow_provider.storage.claims import Claims
-from airflow_provider.storage.event_store import JobEventWriter
+from airflow_provider.storage.event_writer import JobEventWriter
 from airflow_provider.storage.files import FileObjectStore
 from airflow_provider.storage.garbage import Verdict, collect, judge, remove_job, store_time, stored_jobs
 from airflow_provider.storage.heartbeat import Heartbeat

@@ -15,7 +15,7 @@ from airflow_provider.core.errors import (
     StoreUnavailable,
 )
 from airflow_provider.storage.object_store import requests_repeated
-from airflow_provider.storage.retry import RetryPolicy
+from airflow_provider.storage.s3_retry import RetryPolicy
 from tests.storage.s3_faults import fault_name, s3_store
 from tests.support.http_faults import Answer, BreakOff, Drop, FaultyServer, LoseAnswer, times
 

@@ -148,7 +148,7 @@ def test_botocore_is_imported_only_for_s3(tmp_path: Path) -> None:
     program = (
         "import sys; from airflow_provider.storage.uris import open_store; from airflow_provider.storage.checks import"
         " check_store; check_store(open_store(sys.argv[1]));"
-        "import airflow_provider.storage.event_store, airflow_provider.storage.partition_store,"
+        "import airflow_provider.storage.event_writer, airflow_provider.storage.partition_store,"
         " airflow_provider.storage.heartbeat, airflow_provider.job.job_master;"
         "print({'boto3', 'botocore', 'tenacity'} & set(sys.modules))"
     )

@@ -7,7 +7,7 @@ from airflow_provider.core.events import AttemptStarted, JobEvent, VertexSkipped
 from airflow_provider.core.graph import ExecutionGraph
 from airflow_provider.core.options import RecoveryOptions
 from airflow_provider.storage.claims import Claim, Claims
-from airflow_provider.storage.event_store import JobEventWriter
+from airflow_provider.storage.event_writer import JobEventWriter
 from airflow_provider.storage.object_store import ObjectStore
 from tests.storage.conftest import PREFIX
 from tests.support.stores import WatchedStore

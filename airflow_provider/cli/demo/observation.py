@@ -14,7 +14,7 @@ from airflow_provider.storage.event_log import JobEventLog
 from airflow_provider.storage.follower import JobFollower
 from airflow_provider.storage.object_store import ObjectStore
 from airflow_provider.storage.partition_store import PartitionStore
-from airflow_provider.storage.processes import lineage, process, process_tree
+from airflow_provider.storage.processes import ancestors, process, process_tree
 
 
 class JobObserver:
@@ -63,7 +63,7 @@ def kill_driver(claim: Claim) -> Sequence[int]:
     The Python workers below them end by themselves when their sockets close; this waits for it, so that nothing is
     stored behind the caller's back.
     """
-    driver, submit = claim.pid, (*lineage(claim.pid), 0)[1]
+    driver, submit = claim.pid, (*ancestors(claim.pid), 0)[1]
     if "org.apache.spark.deploy.SparkSubmit" not in command_of(submit):
         raise DemoError(f"Process {driver}, which claimed the job, is no child of spark-submit.")
     family = [found for pid in process_tree(submit) if (found := process(pid)) is not None]

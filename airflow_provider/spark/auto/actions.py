@@ -17,13 +17,13 @@ from airflow_provider.core.digest import digest
 from airflow_provider.spark.calls import Call, Kind, Proceed, Stage, Stages
 from airflow_provider.spark.identity.fingerprint import fingerprint
 from airflow_provider.spark.jvm.adaptive_plan import has_begun, runs_later
-from airflow_provider.spark.jvm.commands import WritingCommand
 from airflow_provider.spark.jvm.exchanges import cached_plan
 from airflow_provider.spark.jvm.execution import in_execution
 from airflow_provider.spark.jvm.queries import calls_python, is_classic, is_classic_session, query_of
 from airflow_provider.spark.jvm.relation import cached_as, cached_below
 from airflow_provider.spark.jvm.session_settings import QuerySettings, all_settings
-from airflow_provider.spark.jvm.write_commands import command_execution, no_rows, run_command, written_through
+from airflow_provider.spark.jvm.sql_commands import WritingCommand
+from airflow_provider.spark.jvm.writer_commands import command_execution, no_rows, run_command, written_through
 
 if TYPE_CHECKING:
     from airflow_provider.spark.auto.restoring import Restorer

@@ -25,9 +25,9 @@ from airflow_provider.core.errors import Fenced
 from airflow_provider.core.faults import AFTER_SINK_COMMIT, fault_point
 from airflow_provider.core.unfinished_write import REPEATED, UNKNOWN, WRITTEN, AddedRows, UnfinishedWrite
 from airflow_provider.spark.calls import Call, Kind, Proceed, Stages
-from airflow_provider.spark.jvm.commands import WritingCommand, changed_in_place
 from airflow_provider.spark.jvm.pending_output import PendingOutput
-from airflow_provider.spark.jvm.write_commands import no_rows
+from airflow_provider.spark.jvm.sql_commands import WritingCommand, changed_in_place
+from airflow_provider.spark.jvm.writer_commands import no_rows
 from airflow_provider.spark.points.releasing import given_out
 from airflow_provider.spark.points.restarted_actions import with_restarts
 from airflow_provider.spark.sinks.begun_write import begin_write

@@ -13,7 +13,6 @@ from airflow_provider.core.run_values import value_of_one_run
 from airflow_provider.core.unfinished_write import SINK, output_state
 from airflow_provider.core.vertex_token import vertex_of
 from airflow_provider.spark.identity.fingerprint import fingerprint, not_deterministic_in_cache
-from airflow_provider.spark.jvm.commands import WritingCommand
 from airflow_provider.spark.jvm.determinism import among_equals
 from airflow_provider.spark.jvm.execution import micro_batch
 from airflow_provider.spark.jvm.output import (
@@ -26,6 +25,7 @@ from airflow_provider.spark.jvm.output import (
     table_location,
     unspread,
 )
+from airflow_provider.spark.jvm.sql_commands import WritingCommand
 
 if TYPE_CHECKING:
     from airflow_provider.core.committed_output import OutputFile

@@ -15,7 +15,7 @@ from airflow_provider.core.committed_output import OutputFile, write_of
 from airflow_provider.core.unfinished_write import UnfinishedWrite
 from airflow_provider.spark.jvm.output import table_exists
 from airflow_provider.spark.jvm.pending_output import PendingOutput
-from airflow_provider.spark.jvm.write_commands import write_other_rows
+from airflow_provider.spark.jvm.writer_commands import write_other_rows
 from airflow_provider.spark.points.restarted_actions import Action, why_not
 from airflow_provider.spark.points.restarting import up_to_date
 from airflow_provider.spark.sinks.sink_identity import files_there

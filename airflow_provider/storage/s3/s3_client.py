@@ -21,8 +21,8 @@ from botocore.utils import parse_timestamp
 from airflow_provider.core.errors import ConfigurationError
 from airflow_provider.core.options import ACCESS_KEY, SECRET_KEY, SESSION_TOKEN, StorageOptions
 from airflow_provider.storage.lent_credentials import LentCredentials
-from airflow_provider.storage.retry import RetryPolicy
 from airflow_provider.storage.s3.s3_errors import Address, translate
+from airflow_provider.storage.s3_retry import RetryPolicy
 
 if TYPE_CHECKING:
     import boto3

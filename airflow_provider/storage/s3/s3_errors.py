@@ -17,7 +17,7 @@ from airflow_provider.core.errors import (
     StoreNotFound,
     StoreUnavailable,
 )
-from airflow_provider.storage.retry import worth_repeating
+from airflow_provider.storage.s3_retry import worth_repeating
 
 _IAM_ACTIONS = {
     "HeadObject": "s3:GetObject and s3:ListBucket",

@@ -19,9 +19,9 @@ from airflow_provider.core.errors import ObjectNotFound, StoreError
 from airflow_provider.core.options import StorageOptions
 from airflow_provider.storage.keys import check_key, check_prefix
 from airflow_provider.storage.object_store import ObjectInfo, ObjectStore, Readable, every
-from airflow_provider.storage.retry import RetryPolicy
 from airflow_provider.storage.s3.s3_client import S3Requests, s3_client
 from airflow_provider.storage.s3.s3_multipart import abort_upload, upload_in_parts
+from airflow_provider.storage.s3_retry import RetryPolicy
 
 if TYPE_CHECKING:
     import boto3

@@ -9,8 +9,8 @@ import pytest
 from airflow_provider.core.errors import ConfigurationError
 from airflow_provider.core.job import JobId
 from airflow_provider.core.options import RecoveryOptions, StorageOptions
+from airflow_provider.core.options_in_conf import LOCATION, conf_settings, known_settings, with_conf
 from airflow_provider.core.run_request import RunRequest
-from airflow_provider.core.spark_conf import LOCATION, conf_settings, known_settings, with_conf
 
 REQUEST = RunRequest(
     "s3://bucket/prefix",

@@ -21,11 +21,11 @@ from airflow_provider.core.errors import (
 from airflow_provider.core.events import AttemptStarted, JobFinished, VertexSkipped
 from airflow_provider.core.graph import ExecutionGraph
 from airflow_provider.core.options import RecoveryOptions
-from airflow_provider.storage import event_store
+from airflow_provider.storage import event_writer
 from airflow_provider.storage.blocks import BlockHeader, encode_block
 from airflow_provider.storage.claims import Claims
 from airflow_provider.storage.event_log import JobEventLog
-from airflow_provider.storage.event_store import JobEventWriter
+from airflow_provider.storage.event_writer import JobEventWriter
 from airflow_provider.storage.files import FileObjectStore
 from tests.storage.conftest import PREFIX, wait_until
 from tests.storage.writing_attempts import QUICK, SLOW, Attempt, FailingStore, block_key, names
@@ -34,7 +34,7 @@ from tests.support.stores import WatchedStore
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(event_store, "_FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(event_writer, "_FIRST_PAUSE", 0.01)
 
 
 def away(files: FileObjectStore, error: StoreError, options: RecoveryOptions = SLOW) -> tuple[FailingStore, Attempt]:
@@ -115,7 +115,7 @@ def test_a_successor_fences_whoever_could_not_write(files: FileObjectStore) -> N
 
 def test_only_so_much_waits(files: FileObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """When the events take too much memory, recording ends; so it does at the end of the job, after one more try."""
-    monkeypatch.setattr(event_store, "_MOST_WAITING", 1000)
+    monkeypatch.setattr(event_writer, "_MOST_WAITING", 1000)
     for many in (False, True):
         store, attempt = away(files, StoreUnavailable("gone"))
         assert attempt.broken == []
@@ -310,7 +310,7 @@ import sys; from pathlib import Path
 from airflow_provider.core.events import AttemptStarted, VertexSkipped
 from airflow_provider.core.options import RecoveryOptions
 from airflow_provider.storage.claims import Claims
-from airflow_provider.storage.event_store import JobEventWriter
+from airflow_provider.storage.event_writer import JobEventWriter
 from airflow_provider.storage.files import FileObjectStore
 store, prefix = FileObjectStore(Path(sys.argv[1])), sys.argv[2]
 claim = Claims(store, prefix).claim()

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider.airflow.following import JobWatch
+from airflow_provider.airflow.job_watch import JobWatch
 from airflow_provider.airflow.order import FAILED, FINISHED, LOST, SILENT, UNCLAIMED, Order, Outcome
 from airflow_provider.airflow.triggerer import Pace, RenewedStore
 from airflow_provider.core.errors import AccessDenied, ConfigurationError, StoreUnavailable

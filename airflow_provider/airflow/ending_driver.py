@@ -1,4 +1,4 @@
-"""A driver that another worker has started: how it is ended."""
+"""How a driver of this machine is ended that this process has not started: by another worker, or for a trigger."""
 
 from __future__ import annotations
 

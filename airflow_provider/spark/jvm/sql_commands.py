@@ -1,4 +1,4 @@
-"""SQL commands that write the rows of a query, as Spark's parser reads them."""
+"""SQL that writes the rows of a query, as Spark's parser reads it; ``writer_commands`` is for ``df.write``."""
 
 from __future__ import annotations
 
