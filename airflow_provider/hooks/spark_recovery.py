@@ -171,10 +171,6 @@ class SparkRecoveryHook(SparkSubmitHook):
         answer.raise_for_status()
         return str(answer.json()["app"].get("applicationTags") or "").split(",")
 
-    def add_py_file(self, path: str) -> None:
-        """Send one more file along with ``--py-files``."""
-        self._py_files = _listed(path, self._py_files)
-
     def prepare(self, attempt: NextAttempt) -> None:
         """Make the next :meth:`submit` an attempt at a job."""
         self._attempt = attempt
@@ -183,9 +179,14 @@ class SparkRecoveryHook(SparkSubmitHook):
             self._connection["deploy_mode"] = "cluster"
 
     def submit(self, application: str = "", **kwargs: Any) -> str | None:
-        """Submit the application, inside the runner if :meth:`prepare` was called."""
+        """Submit the application, inside the runner if :meth:`prepare` was called.
+
+        Without the runner, too, the package goes along with a Python script, which may import it.
+        """
         self.submitted = True
         if self._attempt is None:
+            if application.endswith(".py"):
+                self._py_files = _listed(str(build_bundle().package), self._py_files)
             return super().submit(application, **kwargs)
         with self._wrapped(application, self._attempt) as runner:
             if self._output is None:
@@ -282,7 +283,8 @@ class SparkRecoveryHook(SparkSubmitHook):
                 raise
             raise ConfigurationError(
                 f"The program {error.filename!r} is not on the worker's PATH.",
-                remedy="Install Spark on the worker (pip install pyspark brings spark-submit), or set spark_binary.",
+                remedy="Install Spark on the worker (pip install pyspark brings spark-submit, in the version of the "
+                "pyspark-client beside it), or set spark_binary.",
             ) from error
         finally:
             self._application_args, self._py_files, self._files = own

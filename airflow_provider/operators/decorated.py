@@ -21,10 +21,8 @@ from airflow.providers.common.compat.sdk import (
     task_decorator_factory,
 )
 
-from airflow_provider.airflow.driver_bundle import build_bundle
 from airflow_provider.airflow.task_script import arguments_of, caller_signature, require_shippable, script_of
 from airflow_provider.core.errors import ConfigurationError
-from airflow_provider.hooks.spark_recovery import SparkRecoveryHook
 from airflow_provider.operators.spark_recovery import SparkRecoveryOperator, job_of
 from airflow_provider.storage.private_files import hold, private_folder, write_whole
 
@@ -67,12 +65,6 @@ class SparkRecoveryDecoratedOperator(DecoratedOperator, SparkRecoveryOperator):
             )
         _prepare(python_callable)
         super().__init__(python_callable=python_callable, op_args=op_args, op_kwargs=op_kwargs, **kwargs)
-
-    def _get_hook(self) -> SparkRecoveryHook:
-        hook = super()._get_hook()
-        if not hook.recovery.enabled:  # then nothing else brings the driver's side along, which calls the function
-            hook.add_py_file(str(build_bundle().package))
-        return hook
 
     def execute(self, context: Context) -> Any:
         """Run the function on a driver, or what is missing of it; return what it returned.

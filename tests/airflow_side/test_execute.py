@@ -18,8 +18,9 @@ from typing import Any, cast
 import pytest
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
 
-from airflow_provider.airflow import driver
-from airflow_provider.airflow.driver import end_driver
+from airflow_provider.airflow import ending_driver
+from airflow_provider.airflow.driver_bundle import build_bundle
+from airflow_provider.airflow.ending_driver import end_driver
 from airflow_provider.core.job import JobId
 from airflow_provider.operators.spark_recovery import job_of
 from airflow_provider.storage.claims import Claim
@@ -71,13 +72,28 @@ def test_bad_input_fails_the_task_without_retries_and_submits_nothing(
 def test_disabled_recovery_submits_the_script_as_it_is(
     operator: Make, submits: Callable[[str], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With enabled=false it is SparkSubmitOperator: no runner, no store, and no recovery connection needed."""
+    """With enabled=false it is SparkSubmitOperator: no runner, no store, and no recovery connection needed.
+
+    A script may import ``airflow_provider.spark`` all the same, on a cluster that does not have it.
+    """
     monkeypatch.delenv("AIRFLOW_CONN_SPARK_RECOVERY_DEFAULT")
     submits(f"import sys; open({str(tmp_path / 'submitted')!r}, 'w').write(' '.join(sys.argv[1:]))")
-    task = operator(recovery_options={"enabled": False}, application_args=["a"], env_vars={"OWN": "1"})
+    own = {"application_args": ["a"], "env_vars": {"OWN": "1"}, "py_files": "helpers.py"}
+    task = operator(recovery_options={"enabled": False}, **own)
     assert execute(task) is None
-    assert (tmp_path / "submitted").read_text().endswith(f"{task.application} a")
+    submitted = (tmp_path / "submitted").read_text()
+    assert submitted.endswith(f"{task.application} a")
+    assert f"--py-files {build_bundle().package},helpers.py " in submitted
     assert not (tmp_path / "store").exists()
+
+
+def test_disabled_recovery_submits_a_jvm_application_alone(
+    operator: Make, submits: Callable[[str], None], tmp_path: Path
+) -> None:
+    """With enabled=false an application in Java runs, and nothing of ours goes along."""
+    submits(f"import sys; open({str(tmp_path / 'submitted')!r}, 'w').write(' '.join(sys.argv[1:]))")
+    execute(operator(recovery_options={"enabled": False}, application="app.jar", java_class="Main"))
+    assert "--py-files" not in (tmp_path / "submitted").read_text()
 
 
 def test_a_success_stands_when_the_store_cannot_be_read(
@@ -217,7 +233,7 @@ time.sleep(600)
 @pytest.mark.parametrize("manner", ["willing", "stubborn"])
 def test_a_driver_of_this_machine_is_ended(manner: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """SIGTERM, and SIGKILL for a driver that does not heed it."""
-    monkeypatch.setattr(driver, "GRACE", 0.5)
+    monkeypatch.setattr(ending_driver, "GRACE", 0.5)
     store = f"file://{tmp_path}/store"
     process = subprocess.Popen([sys.executable, "-c", SLEEPER, store, JOB.prefix, manner])
     try:
