@@ -98,13 +98,10 @@ class RecoveryContext:
         return self.master.request.options.source_version
 
     def state_read(self, what: Collection[str]) -> str:
-        """Return what stands for the state of all that Python functions read by themselves: the version that is given
-        for sources without one, else the word that automatic retries of each other have in common.
+        """Return the word that automatic retries of each other have in common, for the state of what functions read.
 
         :param what: they read; for people, who are told once if an earlier attempt may have read another state
         """
-        if self.source_version:
-            return self.source_version
         master = self.master
         with self.lock:
             new = [each for each in what if each not in self._read]

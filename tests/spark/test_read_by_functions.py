@@ -105,6 +105,27 @@ def test_with_a_version_it_is_as_any_other(attempts: Attempts, rates: Rates, how
             assert ids(checkpoint(rates.read(), "read", version=own)) == expected
 
 
+def test_the_jobs_version_counts_for_functions_of_which_no_reading_is_seen(
+    attempts: Attempts, spark: SparkSession, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Another text: what any Python function makes is computed again, all else is reused."""
+    caplog.set_level("INFO", "airflow_provider")
+
+    def unseen(frames: Iterator[Any]) -> Iterator[Any]:
+        yield from frames
+
+    found: list[dict[str, int]] = []
+    for version in ("monday", "monday", "tuesday"):
+        attempts.options = {"source_version": version}
+        with attempts.attempt() as context:
+            plain = checkpoint(spark.range(1, 4, 1, 2), "plain")
+            checkpoint(plain.mapInPandas(unseen, "id long"), "unseen")
+            found.append({name: vertex.computed for name, vertex in vertices(context).items()})
+    assert found == [{"plain": 2, "unseen": 2}, {"plain": 0, "unseen": 0}, {"plain": 0, "unseen": 2}]
+    assert "checkpoint 'unseen' is computed again, because source_version was monday, is tuesday" in caplog.text
+    assert "checkpoint 'plain' is computed again" not in caplog.text
+
+
 def test_a_shuffle_is_put_back_for_automatic_retries_alone(
     attempts: Attempts, spark: SparkSession, rates: Rates
 ) -> None:

@@ -219,7 +219,12 @@ def _label_functions(functions: list[PythonFunction]) -> dict[str, str]:
 
 
 def _read_by_functions(known: Known, described: PlanDescription) -> dict[str, str]:
-    """Return what functions may read by themselves, and what stands for its state."""
+    """Return what stands for the state of all that functions may read by themselves, and what they are seen to read.
+
+    A version that is given for it counts for every function: it may read something in a way that nobody sees.
+    """
+    if known.source_version:
+        return {f"{explain.SETTING} source_version": _shown(known.source_version)} if described.functions else {}
     what = sorted({each for function in described.functions for each in function.identity.reads})
     return dict.fromkeys((f"{explain.READING} {each}" for each in what), _shown(known.state_read(what))) if what else {}
 

@@ -92,7 +92,7 @@ class Known(Protocol):
         """The version that is given for all sources that tell none; empty text if none is."""
 
     def state_read(self, what: Collection[str]) -> str:
-        """Return what stands for the state of *what* Python functions read by themselves."""
+        """Return what stands for the state of *what* Python functions read by themselves, if no version is given."""
 
     @property
     def application(self) -> KnownOfApplication:
