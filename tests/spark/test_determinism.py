@@ -55,6 +55,8 @@ def frames(spark: SparkSession) -> dict[str, Callable[[], DataFrame]]:
         "current_timestamp": lambda: base().withColumn("x", F.current_timestamp()),
         "current_date": lambda: base().withColumn("x", F.current_date()),
         "now": lambda: base().selectExpr("now() AS x"),
+        "now as a text": lambda: base().where("CAST(' Today ' AS DATE) > DATE'2026-01-01'"),
+        "aes_encrypt": lambda: base().selectExpr("aes_encrypt(string(id), '0000111122223333') AS x"),
         "unix_timestamp": lambda: base().withColumn("x", F.unix_timestamp()),
         "localtimestamp": lambda: base().withColumn("x", F.localtimestamp()),
         "monotonically_increasing_id": lambda: base().withColumn("x", F.monotonically_increasing_id()),
@@ -91,11 +93,12 @@ def frames(spark: SparkSession) -> dict[str, Callable[[], DataFrame]]:
 
 NAMES = [
     "rand", "rand with a seed", "randn", "rand in SQL", "rand in a filter", "uuid", "shuffle", "current_timestamp",
-    "current_date", "now", "unix_timestamp", "localtimestamp", "monotonically_increasing_id", "spark_partition_id",
-    "input_file_name", "first", "last", "any_value", "collect_list", "collect_set", "listagg", "max_by", "mode",
-    "row_number", "lag", "ntile", "limit", "limit in a subquery", "offset", "sample", "sample by keyword",
-    "sample with replacement", "sample with a seed", "sample whose seed is dropped", "randomSplit", "repartition",
-    "dropDuplicates", "a function that is marked", "a function that draws",
+    "current_date", "now", "now as a text", "aes_encrypt", "unix_timestamp", "localtimestamp",
+    "monotonically_increasing_id", "spark_partition_id", "input_file_name", "first", "last", "any_value",
+    "collect_list", "collect_set", "listagg", "max_by", "mode", "row_number", "lag", "ntile", "limit",
+    "limit in a subquery", "offset", "sample", "sample by keyword", "sample with replacement", "sample with a seed",
+    "sample whose seed is dropped", "randomSplit", "repartition", "dropDuplicates", "a function that is marked",
+    "a function that draws",
 ]  # fmt: skip
 
 

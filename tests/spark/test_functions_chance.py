@@ -97,6 +97,33 @@ DRAWS: dict[str, tuple[str, str]] = {
     ),
     "a table of functions": ("import uuid\nT = {'new': uuid.uuid4}\nf = lambda x: T[x]()", "uuid.uuid4"),
     "a subclass": ("import random\nclass R(random.Random): pass\nf = lambda x: R().random()", "random.Random"),
+    "a seed that is an attribute": (
+        "import random\nclass S:\n seed = None\nf = lambda x: random.Random(S.seed).random()",
+        "random.Random",
+    ),
+    "a seed that is an item": (
+        "import random\nP = {'seed': None}\nf = lambda x: random.Random(P['seed']).random()",
+        "random.Random",
+    ),
+    "a seed that a function returns": (
+        "import numpy as np\nP = {}\nf = lambda x: np.random.default_rng(P.get('seed')).random()",
+        "numpy.random.default_rng",
+    ),
+    "a seed that is a local variable": (
+        "import random\ndef f(x):\n seed = 42 if x else None\n return random.Random(seed).random()",
+        "random.Random",
+    ),
+    "the day in a text": ("import pandas as pd\nf = lambda x: pd.to_datetime('today')", "pandas.to_datetime.'today'"),
+    "the time in a text": ("import pandas as pd\nf = lambda x: pd.Timestamp('now')", "pandas.Timestamp.'now'"),
+    "NumPy's time in a text": (
+        "from numpy import datetime64\nf = lambda x: datetime64('now')",
+        "numpy.datetime64.'now'",
+    ),
+    "the task": (
+        "from pyspark import TaskContext\nf = lambda x: TaskContext.get().taskAttemptId()",
+        "pyspark.TaskContext.get",
+    ),
+    "the process": ("import os\nf = lambda x: os.getpid()", "os.getpid"),
 }
 """Name → a script's function ``f``, and what it reaches."""
 
@@ -117,6 +144,15 @@ SAME: dict[str, str] = {
     "a generator seeded by a constant": "import random\nSEED = 42\nf = lambda x: random.Random(SEED).random()",
     "a generator whose seed has a default": "import random\ndef f(x, seed=7):\n return random.Random(seed).random()",
     "from random": "from random import Random\nf = lambda x: Random(42).choice([1, 2])",
+    "a generator seeded by a local variable": (
+        "import random\ndef f(x):\n seed = int(x) % 7\n return random.Random(seed).random()"
+    ),
+    "a generator seeded by a loop": "import random\nf = lambda x: [random.Random(i).random() for i in range(x)]",
+    "a generator seeded by a sum of bytes": (
+        "import random, zlib\nf = lambda x: random.Random(zlib.crc32(x.encode())).random()"
+    ),
+    "days in texts": "import pandas as pd\nf = lambda x: pd.to_datetime('2026-01-01')",
+    "a text alone": "f = lambda x: x == 'today'",
     "numpy": "import numpy as np\nf = lambda x: np.random.RandomState(0).rand()",
     "default_rng": "import numpy as np\nf = lambda x: np.random.default_rng(42).random()",
     "default_rng by name": "from numpy.random import default_rng\nf = lambda x: default_rng(seed=[1, x]).random()",
@@ -177,6 +213,29 @@ class Other:
     def make(self):
         return 1
 """
+REGISTRY = """
+import functools, uuid
+from pyspark.sql.functions import udf
+
+KNOWN = {}
+
+def known(name):
+    def note(function):
+        KNOWN[name] = function
+        return function
+    return note
+
+@known("new")
+def new(x):
+    return uuid.uuid4().hex
+
+def apply(name, x):
+    return KNOWN[name](x)
+
+@functools.lru_cache
+def cached(x):
+    return x
+"""
 IN_MODULES: dict[str, tuple[str, tuple[str, ...]]] = {
     "by reference": ("from drawing_helpers import new as f", ("uuid.uuid4 in drawing_helpers.new",)),
     "module": (
@@ -208,6 +267,20 @@ IN_MODULES: dict[str, tuple[str, tuple[str, ...]]] = {
         ("uuid.uuid4 in drawing_helpers.new",),
     ),
     "when it is imported": ("from drawing_now import NOW\nf = lambda x: __import__('drawing_now').NOW", ("time.time",)),
+    "one that a decorator has put into a list": (
+        "import drawing_known\nf = lambda x: drawing_known.apply('new', x)",
+        ("uuid.uuid4 in drawing_known.new",),
+    ),
+    "one that a base class has put into a list": (
+        "from drawing_kinds import kinds\nf = lambda x: kinds()[0]().make()",
+        ("uuid.uuid4 in drawing_kinds.New",),
+    ),
+    "one that is looked for by a computed name": (
+        "from drawing_named import apply as f",
+        ("uuid.uuid4 in drawing_named._new",),
+    ),
+    "imported for what it does": ("from drawing_effects import plain as f", ("uuid.uuid4 in drawing_seed",)),
+    "beside one that is cached": ("from drawing_cached import plain as f", ()),
     "a seed that may be None": (
         "from drawing_helpers import perhaps_seeded as f",
         ("random.Random in drawing_helpers.perhaps_seeded",),
@@ -225,6 +298,19 @@ def test_functions_of_own_modules_are_followed(module_folder: Path, name: str) -
     (module_folder / "drawing_more.py").write_text("from drawing_helpers import new\ndef f(x):\n return new(x)")
     (module_folder / "drawing_all.py").write_text("from drawing_helpers import *")
     (module_folder / "drawing_now.py").write_text("import time\nNOW = time.time()")
+    (module_folder / "drawing_known.py").write_text(REGISTRY)
+    (module_folder / "drawing_kinds.py").write_text(
+        "import uuid\nclass Kind: pass\nclass New(Kind):\n def make(self): return uuid.uuid4()\n"
+        "def kinds(): return Kind.__subclasses__()"
+    )
+    (module_folder / "drawing_named.py").write_text(
+        "import uuid\ndef _new(x): return uuid.uuid4()\ndef apply(x): return globals()['_' + x](x)"
+    )
+    (module_folder / "drawing_effects.py").write_text("import drawing_seed\ndef plain(x): return x")
+    (module_folder / "drawing_seed.py").write_text("import uuid\nID = uuid.uuid4()")
+    (module_folder / "drawing_cached.py").write_text(
+        "import functools, uuid\n@functools.lru_cache\ndef new(x): return uuid.uuid4()\ndef plain(x): return x"
+    )
     source, reached = IN_MODULES[name]
     found = draws(source)
     assert len(found) == len(reached)

@@ -134,6 +134,33 @@ REACHED: dict[str, tuple[str, dict[str, str], str, str]] = {
         "own_p/deep.py",
         "k = 2",
     ),
+    "a module that a package imports by a name that only a run can tell": (
+        "def f(x):\n import own_p\n return own_p.load('deep').k",
+        {
+            "own_p/__init__.py": "import importlib\ndef load(n): return importlib.import_module(f'{__name__}.{n}')",
+            "own_p/deep.py": "k = 1",
+        },
+        "own_p/deep.py",
+        "k = 2",
+    ),
+    "a module that its package imports when it is asked for": (
+        "def f(x):\n from own_p import k\n return k",
+        {"own_p/__init__.py": "def __getattr__(name):\n from own_p import deep", "own_p/deep.py": "k = 1"},
+        "own_p/deep.py",
+        "k = 2",
+    ),
+    "a module that is asked for as an attribute": (
+        "def f(x):\n import own_p\n return own_p.deep.k",
+        {"own_p/__init__.py": "import own_other", "own_other.py": "import own_p.deep", "own_p/deep.py": "k = 1"},
+        "own_p/deep.py",
+        "k = 2",
+    ),
+    "a module beside one that computes its imports": (
+        "import own_helper\n" + _SCRIPT,
+        {"own_helper.py": "from pydoc import locate\ng = lambda x: locate('own_deep').k", "own_deep.py": "k = 1"},
+        "own_deep.py",
+        "k = 2",
+    ),
     "class of an instance": (
         "from own_helper import C\nc = C()\nf = lambda x: c.m()",
         {"own_helper.py": "class C:\n def m(self): return 1"},

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import re
+import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark import SparkConf
 
+from airflow_provider.spark.identity.fingerprint import _has_meaning, _names_of_files
+from airflow_provider.spark.identity.notes import content_digest
 from airflow_provider.spark.identity.plan_identity import PlanDescription, read_plan
 from airflow_provider.spark.jvm.determinism import NOT_DETERMINISTIC
 from airflow_provider.spark.jvm.known_classes import OPAQUE
@@ -169,6 +175,85 @@ def test_width_and_depth_are_described_to_the_end(
     assert spark.conf.get("spark.sql.debug.maxToStringFields") == "25"
 
 
+def test_the_values_of_a_tables_partitions_count(
+    spark: SparkSession, describe: Callable[[DataFrame], PlanDescription], tmp_path: Path
+) -> None:
+    """A catalog says which values the rows of a folder have, whatever its path is called."""
+    folder = str(tmp_path / "b17")
+    spark.range(3).write.parquet(folder)
+    days = f"LOCATION '{tmp_path}/days'"  # so that nothing is deleted with a partition
+    spark.sql(f"CREATE TABLE of_days (id LONG, day STRING) USING parquet PARTITIONED BY (day) {days}")
+    try:
+        found = []
+        for day in ("20", "21", "20"):
+            spark.sql(f"ALTER TABLE of_days ADD PARTITION (day='{day}') LOCATION '{folder}'")
+            assert {row.day for row in spark.table("of_days").collect()} == {day}
+            found.append(identity(describe(spark.table("of_days"))))
+            spark.sql(f"ALTER TABLE of_days DROP PARTITION (day='{day}')")
+        assert found[0] == found[2] != found[1]
+    finally:
+        spark.sql("DROP TABLE of_days")
+
+
+def test_files_that_another_file_says_how_to_read_have_no_identity(
+    spark: SparkSession, describe: Callable[[DataFrame], PlanDescription], tmp_path: Path
+) -> None:
+    """The schema by which rows of XML are checked may change."""
+    (tmp_path / "rows.xml").write_text("<rows><row><id>1</id></row></rows>")
+    reader = spark.read.schema("id LONG").option("rowTag", "row")
+    assert not describe(reader.xml(str(tmp_path))).opaque
+    (why,) = describe(reader.option("rowValidationXSDPath", "rules.xsd").xml(str(tmp_path))).opaque
+    assert "rowvalidationxsdpath" in why.lower()
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ([{"s": "a"}, {"s": float("nan")}], [{"s": "a"}, {"s": None}]),
+        ([{"s": 1}, {"s": 2.5}], [{"s": 1.0}, {"s": 2.5}]),
+        ([{"s": [None]}], [{"s": [float("nan")]}]),
+    ],
+)
+def test_objects_that_arrow_makes_equal_are_other_rows(one: list[Any], other: list[Any]) -> None:
+    """Without Arrow, PySpark makes "NaN" of NaN, and NULL of ``None``."""
+    import pandas as pd
+
+    one_digest, other_digest = (content_digest(pd.DataFrame(rows, dtype=object)) for rows in (one, other))
+    assert one_digest != other_digest
+    assert one_digest == content_digest(pd.DataFrame(one, dtype=object))
+
+
+def test_what_brings_the_executors_python_counts_by_its_name() -> None:
+    """Some cluster managers copy an archive to another folder for each application."""
+    conf = SparkConf(loadDefaults=False)
+    spark: Any = SimpleNamespace(sparkContext=SimpleNamespace(getConf=lambda: conf))
+    assert _names_of_files(spark, "spark.archives") == ""
+    conf.set("spark.archives", "hdfs:///envs/11/env-11.tar.gz#env, s3a://jobs/more.zip")
+    assert _names_of_files(spark, "spark.archives") == "env-11.tar.gz#env,more.zip"
+
+
+def test_how_pandas_functions_see_numbers_counts() -> None:
+    """With extension types a missing number is ``<NA>``, without them NaN, and all are floating-point numbers."""
+    assert _has_meaning("spark.sql.execution.pythonUDF.pandas.preferIntExtensionDtype")
+    assert not _has_meaning("spark.sql.execution.arrow.pyspark.enabled")
+
+
+def test_a_time_of_day_is_one_of_the_drivers_time_zone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PySpark reads a time without a zone by the clock of the machine."""
+    local, zoned = (datetime(2026, 1, 1, tzinfo=zone) for zone in (None, UTC))
+    found = []
+    try:
+        for zone in ("UTC", "Europe/Berlin"):
+            monkeypatch.setenv("TZ", zone)
+            time.tzset()
+            found.append([content_digest([(1, {"at": [at]})]) for at in (local, zoned)])
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    assert found[0][0] != found[1][0]
+    assert found[0][1] == found[1][1] or not found[0][1]
+
+
 def test_the_number_of_slices_is_no_part_of_a_plan(
     spark: SparkSession, describe: Callable[[DataFrame], PlanDescription]
 ) -> None:
@@ -186,7 +271,7 @@ def test_every_class_in_the_tables_exists(spark: SparkSession) -> None:
         "ComplexTypedAggregateExpression",
         "TransformWithStateInPandas",
     }
-    packages = ["expressions", "expressions.aggregate", "expressions.objects", "plans.logical", "analysis"]
+    packages = ["expressions", "expressions.aggregate", "expressions.objects", "plans.logical", "analysis", "optimizer"]
 
     def exists(name: str) -> bool:
         for package in packages:

@@ -51,7 +51,6 @@ _NO_MEANING = (
     "spark.sql.broadcastTimeout",
     "spark.sql.execution.arrow.pyspark.",
     "spark.sql.execution.arrow.pythonUDF.columnarInput.enabled",
-    "spark.sql.execution.pythonUDF.pandas.",
     "spark.sql.execution.pyspark.udf.",
     "spark.sql.pyspark.",
     "spark.sql.repl.",
@@ -60,6 +59,8 @@ _NO_MEANING = (
     "spark.sql.codegen.",
 )
 """Settings that change how a result is computed, shown, or cut (the layout tells that), but not its rows."""
+_ARCHIVES = ("spark.archives", "spark.yarn.dist.archives")
+"""Settings that bring along the executors' environment of Python."""
 
 _TIME_ZONE = "spark.sql.session.timeZone"
 _SHOWN = re.compile(r"[\w ./:,+-]{0,100}")
@@ -256,7 +257,16 @@ def _versions(spark: SparkSession, described: PlanDescription) -> dict[str, str]
     versions = {"the format": FORMAT, "Spark": spark.version}
     if described.functions:
         versions["Python"] = platform.python_version()
+        versions |= {name: archives for name in _ARCHIVES if (archives := _names_of_files(spark, name))}
     return {f"{explain.VERSION} {name}": value for name, value in versions.items()}
+
+
+def _names_of_files(spark: SparkSession, setting: str) -> str:
+    """Return the names of the files that a setting lists, without folders: some cluster managers make one for each
+    application.
+    """
+    listed = spark.sparkContext.getConf().get(setting, "") or ""
+    return ",".join(path.strip().rsplit("/", 1)[-1] for path in listed.split(",") if path.strip())
 
 
 def _modules(described: PlanDescription) -> dict[str, str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import time
 from collections.abc import Callable
 from datetime import date, datetime, timedelta
 from decimal import Decimal
@@ -129,10 +130,24 @@ def content_digest(data: Any) -> str:
     if module == "pandas" and type(data).__name__ == "DataFrame":
         import pyarrow as pa
 
-        return _arrow(pa.Table.from_pandas(data))
+        return _arrow(pa.Table.from_pandas(data)) + _objects(data)
     if module == "pyarrow" and type(data).__name__ == "Table":
         return _arrow(data)
     return ""
+
+
+def _objects(data: Any) -> str:
+    """Return a digest of what Arrow makes equal of a pandas DataFrame's objects, and PySpark without Arrow does not:
+    NaN and ``None``, 1 and 1.0. Empty text if it has no columns of objects.
+    """
+    columns = [data.iloc[:, at] for at in range(data.shape[1]) if data.dtypes.iloc[at].kind == "O"]
+    if not columns:
+        return ""
+    containers = (list, tuple, dict)
+    shown = (
+        repr(value) if _is_plain(value, containers) else type(value).__name__ for column in columns for value in column
+    )
+    return "-" + hashlib.sha256("\0".join(shown).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 _PLAIN = {int, float, str, bool, bytes, bytearray, NoneType, Decimal, date, datetime, timedelta}
@@ -147,7 +162,17 @@ def _rows(rows: list[Any] | tuple[Any, ...]) -> str:
             return ""
         sha.update(repr((type(row).__name__, row)).encode("utf-8", "surrogatepass"))
         sha.update(b"\0")
+    if any(_has_local_time(row) for row in rows):  # a time of day is one of this machine's time zone
+        sha.update(repr((time.tzname, time.timezone, time.altzone)).encode())
     return sha.hexdigest()
+
+
+def _has_local_time(value: Any) -> bool:
+    if type(value) is datetime:
+        return value.tzinfo is None
+    if type(value) is dict:
+        return any(map(_has_local_time, value.values()))
+    return isinstance(value, (list, tuple)) and any(map(_has_local_time, value))
 
 
 def _is_plain(value: Any, containers: tuple[type, ...]) -> bool:

@@ -23,11 +23,13 @@ from airflow_provider.core import explain
 from airflow_provider.core.digest import digest
 from airflow_provider.spark.identity.functions import FunctionIdentity
 from airflow_provider.spark.jvm.determinism import (
+    CLOCK_TEXT,
     IN_ORDER,
     NO_ORDER,
     NOT_DETERMINISTIC,
     OF_FUNCTIONS,
     OF_PHYSICAL_PLANS,
+    READS_CLOCK,
 )
 from airflow_provider.spark.jvm.java_stream import JavaClass, JavaObject, Unreadable, Value, read_stream
 from airflow_provider.spark.jvm.known_classes import KNOWN_PACKAGES, OPAQUE, UNKNOWN_PACKAGES
@@ -250,6 +252,8 @@ class _Reading:
             found.not_deterministic.append(IN_ORDER)
         if noted.no_order:
             found.not_deterministic.append(NO_ORDER)
+        if any(isinstance(each, str) and CLOCK_TEXT.fullmatch(each) for each in found.literals):
+            found.not_deterministic.append(READS_CLOCK)
         if noted.varying:
             found.not_deterministic.append("Invoke: the method says that it is not deterministic")
         for name, command, deterministic in noted.functions:

@@ -6,6 +6,8 @@ computed again. docs/reuse.md shows the same table with a reason for each row; a
 
 from __future__ import annotations
 
+import re
+
 CLOCK = "it reads the clock"
 CHANCE = "it draws random numbers"
 PLACE = "it depends on how rows are spread over partitions"
@@ -19,12 +21,14 @@ NOT_DETERMINISTIC: dict[str, str] = {
     "LocalTimestamp": CLOCK,
     "Now": CLOCK,
     "CurrentBatchTimestamp": CLOCK,
+    "SpecialDatetimeValues": CLOCK,
     "Rand": CHANCE,
     "Randn": CHANCE,
     "RandStr": CHANCE,
     "Uniform": CHANCE,
     "Uuid": CHANCE,
     "Shuffle": CHANCE,
+    "AesEncrypt": CHANCE,
     "Sample": CHANCE,
     "MonotonicallyIncreasingID": PLACE,
     "SparkPartitionID": PLACE,
@@ -79,6 +83,8 @@ NOT_DETERMINISTIC: dict[str, str] = {
     "Tail": ORDER,
     "Deduplicate": ORDER,
     "DeduplicateWithinWatermark": ORDER,
+    "AsOfJoin": ORDER,
+    "NearestByJoin": ORDER,
 }
 """Short class names of expressions and plan nodes → why."""
 
@@ -100,6 +106,11 @@ NO_ORDER = f"WindowSpecDefinition: no column orders its rows, and {ORDER}"
 
 _AMONG_EQUALS = {"RowNumber", "NTile", "Lag", "Lead", "NthValue", "MaxBy", "MinBy", "SpecifiedWindowFrame"}
 """What goes by an order that the script gives, so that only rows vary that are equal in it."""
+
+CLOCK_TEXT = re.compile(r"\s*(now|today|tomorrow|yesterday)(\s+\S{1,40})?\s*", re.IGNORECASE)
+"""A text, perhaps with a time zone, that Spark casts to the time of the query, as in ``WHERE day >= 'today'``. A rule
+of the optimizer (``SpecialDatetimeValues``) reads the clock, and an analyzed plan has nothing else that shows it."""
+READS_CLOCK = f"SpecialDatetimeValues: {CLOCK}"
 
 OF_FUNCTIONS = "function"
 """Begins what is said of a Python function that draws."""

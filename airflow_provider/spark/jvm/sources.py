@@ -25,6 +25,8 @@ FILE_STATUS = re.compile(
     r"\bpath=(?P<path>.*?); isDirectory=.*?\blength=(?P<size>\d+);.*?modification_time=(?P<time>\d+)"
 )
 _PLACE_LENGTH = 200
+_OF_OTHER_FILES = {"avroschemaurl", "rowvalidationxsdpath"}
+"""Options that name a file of which the rows depend, too."""
 _OF_SPARK = ("MapPartitionsRDD", "UnionRDD")
 """What PySpark puts around the others: the schema, which the plan tells, and conversions."""
 
@@ -53,12 +55,16 @@ def read_files(words: Iterator[str]) -> Source:
     """Return what a relation of files reads, which ``PlanWalk.java`` has put into words."""
     how = [next(words) for _ in range(3)]  # the format, the columns of the data, those of the partitions
     options = [(next(words), next(words)) for _ in range(int(next(words)))]
+    partitions = [(next(words), next(words)) for _ in range(int(next(words)))]
     kind = next(words)
     if next(words) == "unlisted":
         return _opaque(f"the files of {kind} cannot be listed")
     roots = [next(words) for _ in range(int(next(words)))]
     files = [(next(words), next(words), next(words)) for _ in range(int(next(words)))]
-    return _files(roots, files, (*how, json.dumps(sorted(options))))
+    for name in sorted({name for name, _ in options if name.lower() in _OF_OTHER_FILES}):
+        return _opaque(f"the option {name} names a file that decides how others are read")
+    given = (json.dumps(sorted(partitions)),) if partitions else ()
+    return _files(roots, files, (*how, json.dumps(sorted(options)), *given))
 
 
 def read_table(table: Any, leaf: Any, local_data: dict[int, str]) -> Source:

@@ -163,8 +163,8 @@ class ValueDigest:
             self._judge_window(value)
         if short == "Literal":
             self._note_literal(value.get("value"))
-        if short in ("Invoke", "StaticInvoke") and value.get("isDeterministic") == b"\0":
-            self.noted.varying = True
+        if short in ("Invoke", "StaticInvoke"):
+            self.noted.varying |= value.get("isDeterministic") == b"\0" or str(value.get("functionName")) in _DRAWING
         if name == COMMON_ID:  # counted up, too
             return _hash(b"m", str(self.number("common", _bytes(value.get("id")))).encode())
         drawn = self._draw_of(value)
@@ -288,6 +288,8 @@ class ValueDigest:
 
 
 _PRIMITIVE = {"boolean", "byte", "char", "double", "float", "int", "long", "short", "void"}
+_DRAWING = {"aesEncrypt"}
+"""Methods that draw, and do not say so."""
 _TEXT = "org.apache.spark.unsafe.types.UTF8String"
 _NUMBERS = {"java.lang.Long": ">q", "java.lang.Integer": ">i", "java.lang.Double": ">d"}
 _BY_RANK = {"Rank", "DenseRank", "PercentRank", "CumeDist"}

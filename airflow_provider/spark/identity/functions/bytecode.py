@@ -31,7 +31,14 @@ _BOOKKEEPING = {"__qualname__", "__firstlineno__", "__static_attributes__"}
 _SPECIAL_CELLS = {"__class__", "__classdict__"}  # super() looks for them by name
 
 IMPORTERS = frozenset({"import_module", "__import__"})
-COMPUTING = frozenset({"run_module", "run_path", "resolve_name", "exec_module", "load_module", "reload"})
+COMPUTING = frozenset(
+    {
+        "entry_points", "exec_module", "import_string", "iter_entry_points", "load_module", "locate", "reload",
+        "resolve_name", "run_module", "run_path",
+    }
+)  # fmt: skip
+LAZY = frozenset({"attach", "attach_stub"})
+"""What packages call to import their modules when they are asked for them."""
 EVALUATING = frozenset({"exec", "eval", "compile"})
 """Calls that can reach any module. The first ones tell which if their argument is a literal."""
 

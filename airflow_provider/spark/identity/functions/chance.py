@@ -9,12 +9,22 @@ from collections.abc import Set
 
 DRAWING: dict[str, frozenset[str]] = {
     "uuid": frozenset({"getnode", "uuid1", "uuid4", "uuid6", "uuid7", "uuid8"}),
-    "os": frozenset({"getrandom", "urandom"}),
+    "os": frozenset({"getpid", "getppid", "getrandom", "urandom"}),
+    "ssl": frozenset({"RAND_bytes"}),
+    "tempfile": frozenset({"mktemp"}),
+    "email.utils": frozenset({"formatdate", "localtime", "make_msgid"}),
+    "pyspark.BarrierTaskContext": frozenset({"get"}),
+    "pyspark.TaskContext": frozenset({"get"}),
     "datetime.datetime": frozenset({"now", "today", "utcnow"}),
     "datetime.date": frozenset({"today"}),
-    "pandas.Timestamp": frozenset({"now", "today", "utcnow"}),
+    "pandas.Timestamp": frozenset({"'now'", "'today'", "now", "today", "utcnow"}),
+    "pandas.Period": frozenset({"'now'", "'today'", "now"}),
+    "pandas.to_datetime": frozenset({"'now'", "'today'"}),
+    "numpy.datetime64": frozenset({"'now'", "'today'"}),
 }
-"""Module or class → what of it draws."""
+"""Module, class or function → what of it draws; in quotes texts that make it draw, wherever the code has them."""
+CLOCK_WORDS = frozenset({"now", "today"})
+"""Those texts."""
 ALL_BUT: dict[str, frozenset[str]] = {
     "random": frozenset(),
     "secrets": frozenset({"compare_digest"}),
@@ -33,7 +43,15 @@ SEEDED: dict[str, frozenset[str]] = {
 """Module → generators, which draw unless they are made with a seed."""
 
 _PARENTS = frozenset({"datetime", "numpy", "pandas"})
-_OTHER_NAMES = {"posix": "os", "nt": "os", "pandas._libs.tslibs.timestamps": "pandas"}
+_OTHER_NAMES = {
+    "posix": "os",
+    "nt": "os",
+    "_ssl": "ssl",
+    "pandas._libs.tslibs.timestamps": "pandas",
+    "pandas._libs.tslibs.period": "pandas",
+    "pandas.core.tools.datetimes": "pandas",
+    "pyspark.taskcontext": "pyspark",
+}
 """Under which pickles name them."""
 
 

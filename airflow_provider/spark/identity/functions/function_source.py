@@ -11,7 +11,7 @@ import hashlib
 from dataclasses import dataclass
 from types import CodeType
 
-from airflow_provider.spark.identity.functions.bytecode import COMPUTING, EVALUATING, IMPORTERS
+from airflow_provider.spark.identity.functions.bytecode import COMPUTING, EVALUATING, IMPORTERS, LAZY
 
 
 @dataclass(frozen=True)
@@ -26,6 +26,8 @@ class Source:
     :ivar computed: whether it imports what only a run can tell
     :ivar code: what runs when it is imported; ``None`` if it cannot be read
     :ivar none: parameters of its functions that are ``None`` if they are not given
+    :ivar registered: its functions and classes that somebody may call who does not name them: a decorator or a base
+        class may have put them into a list
     """
 
     plain: str
@@ -36,6 +38,7 @@ class Source:
     computed: bool = False
     code: CodeType | None = None
     none: frozenset[str] = frozenset()
+    registered: frozenset[str] = frozenset()
 
 
 def read_source(text: str | bytes) -> Source:
@@ -54,10 +57,43 @@ def read_source(text: str | bytes) -> Source:
         imports=tuple(reader.imports),
         words=frozenset(reader.words),
         exported=tuple(reader.exported),
-        computed=reader.computed,
+        computed=reader.computed or any(getattr(node, "name", "") == "__getattr__" for node in tree.body),
         code=code,
         none=frozenset(reader.none),
+        registered=frozenset(filter(None, map(_registered, tree.body))),
     )
+
+
+_NO_REGISTRY = {
+    "abstractmethod", "cache", "cached_property", "contextmanager", "dataclass", "final", "jit", "lru_cache", "njit",
+    "overload", "pandas_udf", "property", "runtime_checkable", "staticmethod", "total_ordering", "udf", "udtf",
+    "unique", "vectorize", "wraps",
+}  # fmt: skip
+"""Decorators that put nothing anywhere."""
+_NO_LISTENERS = {
+    "ABC", "BaseModel", "Enum", "Exception", "Generic", "IntEnum", "NamedTuple", "Protocol", "StrEnum", "TypedDict",
+    "UserDefinedType", "dict", "list", "object", "str", "tuple",
+}  # fmt: skip
+"""Bases that do not note who has them; nor do those that are called an error."""
+
+
+def _registered(node: ast.stmt) -> str:
+    """Return the name of a function or class that somebody may have noted; empty text for anything else."""
+    if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return ""
+    bases = [_last_name(base) for base in node.bases] if isinstance(node, ast.ClassDef) else []
+    noted = not all(base in _NO_LISTENERS or base.endswith("Error") for base in bases)
+    noted |= not all(_last_name(each) in _NO_REGISTRY for each in node.decorator_list)
+    return node.name if noted else ""
+
+
+def _last_name(node: ast.expr) -> str:
+    """Return the last name of ``a.b.c``, of ``c(…)`` and of ``c[…]``."""
+    if isinstance(node, ast.Call):
+        return _last_name(node.func)
+    if isinstance(node, ast.Subscript):
+        return _last_name(node.value)
+    return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
 
 
 def unparsed(data: bytes) -> Source:
@@ -103,7 +139,7 @@ class _Reader(ast.NodeVisitor):
 
     def visit_Attribute(self, node: ast.Attribute) -> None:
         self.words.add(node.attr)
-        self.computed |= node.attr in IMPORTERS | COMPUTING
+        self.computed |= node.attr in IMPORTERS | COMPUTING | LAZY
         self.generic_visit(node)
 
     def visit_arguments(self, node: ast.arguments) -> None:

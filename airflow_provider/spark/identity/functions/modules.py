@@ -10,6 +10,7 @@ import functools
 import hashlib
 import importlib.metadata
 import os
+import pkgutil
 import site
 import sys
 import sysconfig
@@ -88,6 +89,7 @@ class Modules:
                 reached.own[name] = source
                 everything |= source.computed and "*" not in done
                 done.update("*" if source.computed else ())
+                pending += self._beside(name) if source.computed else ()
                 pending += self.imported(source.imports, self.package(name))
                 if "." in name:
                     pending.append(name.rpartition(".")[0])
@@ -137,6 +139,25 @@ class Modules:
         """Return the package to which relative imports of module *name* are relative."""
         kind = self._kind(name)
         return name if kind is not None and kind.is_package else name.rpartition(".")[0]
+
+    def _beside(self, name: str) -> list[str]:
+        """Return what a module that computes its imports may mean: all of its package, else what is in its folder."""
+        top = name.partition(".")[0]
+        kind = self._kind(top)
+        if kind is None or kind.spec is None:
+            return []
+        if kind.is_package:
+            places, prefix = list(kind.spec.submodule_search_locations or ()), f"{top}."
+        else:
+            places, prefix = [os.path.dirname(kind.spec.origin or "")], ""
+        found, pending = list[str](), [(place, prefix) for place in places if place]
+        while pending:
+            place, prefix = pending.pop()
+            for each in pkgutil.iter_modules([place]):
+                found.append(f"{prefix}{each.name}")
+                if each.ispkg and prefix:
+                    pending.append((os.path.join(place, each.name), f"{prefix}{each.name}."))
+        return found
 
     def _loaded(self) -> list[str]:
         names = [name for name, module in list(sys.modules.items()) if getattr(module, "__spec__", None) is not None]
@@ -193,7 +214,10 @@ class Modules:
             path = list(parent_spec.submodule_search_locations)
         for finder in list(sys.meta_path):
             find = getattr(finder, "find_spec", None)
-            spec: ModuleSpec | None = find(name, path) if find else None
+            try:
+                spec: ModuleSpec | None = find(name, path) if find else None
+            except KeyError:  # a namespace package inside another one, which nobody has imported
+                return None
             if spec is not None:
                 return spec
         return None

@@ -24,6 +24,10 @@ _COMPUTED = "code that only a run can tell (eval, exec or a computed import)"
 _PLAIN = {type(None), bool, int, float, str, bytes}
 _SCRIPT = {"__main__", "__mp_main__"}
 _GETTER = "builtins.getattr"
+_LISTING = {"globals", "__subclasses__", "getmembers"}
+"""By which code finds functions and classes of a module that it does not name."""
+_IMPORTED = "__name__"
+"""A name that each module has, and that is none of its functions: only what the module itself does is looked at."""
 
 
 class Outside:
@@ -31,6 +35,7 @@ class Outside:
 
     :ivar draws: sources of chance, each with where it is reached
     :ivar reads: what it may read by itself, in the same way
+    :ivar modules: the user's own modules that it leads to
     """
 
     def __init__(self, modules: Modules) -> None:
@@ -39,6 +44,7 @@ class Outside:
         self._done: set[tuple[str, str]] = set()
         self.draws: dict[str, None] = {}
         self.reads: dict[str, None] = {}
+        self.modules: set[str] = set()
 
     def look(self, pickled: Pickled) -> None:
         """Look at what a pickle ships, and at all that this reaches.
@@ -110,6 +116,7 @@ class Outside:
         """Look at what of the user's module *path* leads to."""
         name = self._modules.own(path)
         assert name is not None  # noqa: S101 - reached as such
+        self.modules.add(name)
         source = self._modules.source(name)
         if source.code is None:
             _add(self.draws, "code that cannot be read", name)
@@ -123,11 +130,18 @@ class Outside:
         around = {part: {f"{name}.{part}"} for part in parts if part}
         for variable, places in top.imported.items():
             around[variable] = around.get(variable, set()) | places
-        for part in ("", first) if first else parts:
+        everything = not first or any(part.attributes & _LISTING for part in (top, parts.get(first, top)))
+        for part in parts if everything else ("", first, *source.registered):
             if part in parts and (name, part) not in self._done:
                 self._done.add((name, part))
                 where = f"{name}.{part}" if part else name
                 self._references(parts[part], where, around, source.none, parts[part].stars | top.stars)
+                self._pending += [] if part else self._imported(top)
+
+    def _imported(self, top: References) -> list[str]:
+        """Return what leads to what the user's modules do when they are imported, whether anybody names them or not."""
+        places = {place for bound in top.imported.values() for place in bound} | top.stars
+        return [f"{name}.{_IMPORTED}" for place in sorted(places) if (name := self._modules.own(place)) is not None]
 
 
 def _add(found: dict[str, None], source: str, where: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import pickle
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -85,14 +85,14 @@ class FunctionReader:
             contents = self._contents(pickled)
             for part in (pickled, *contents.values()):
                 outside.look(part)
-            identity = self._identity(pickled, contents)
+            identity = self._identity(pickled, contents, outside.modules)
         except (Opaque, Unreadable, OSError) as error:
             identity = FunctionIdentity(hashlib.sha256(command).hexdigest(), opaque=(str(error),))
         return replace(identity, draws=tuple(sorted(outside.draws)), reads=tuple(sorted(outside.reads)))
 
-    def _identity(self, pickled: Pickled, contents: Mapping[int, Pickled]) -> FunctionIdentity:
+    def _identity(self, pickled: Pickled, contents: Mapping[int, Pickled], led_to: Set[str]) -> FunctionIdentity:
         looks = Looks()
-        names: set[str] = set()
+        names = set(led_to)
         for part in (pickled, *contents.values()):
             names |= self._names(part, looks)
         reached = self._modules.reach(names, everything=looks.computed)

@@ -14,6 +14,7 @@ from importlib.util import resolve_name
 from types import CodeType
 
 from airflow_provider.spark.identity.functions.bytecode import Looks, look
+from airflow_provider.spark.identity.functions.chance import CLOCK_WORDS
 
 _ATTRIBUTES = {"LOAD_ATTR", "LOAD_METHOD"}
 _VARIABLES = ("GLOBAL", "NAME", "FAST", "DEREF")
@@ -29,8 +30,8 @@ class Reference:
 
     :ivar name: of the variable
     :ivar attributes: that it is asked for at once, one after the other
-    :ivar seed: what it is called with at once: the name of a variable, or empty text for anything else; ``None`` if it
-        is not called, or without an argument, or with ``None``
+    :ivar seed: what it is called with at once: the name of a variable, or empty text for what is certain not to be
+        ``None``; ``None`` if it is not called, or without an argument, or with what may be ``None``
     :ivar parameter: whether the seed is a parameter of code inside the code that was asked for
     """
 
@@ -48,7 +49,7 @@ class References:
     :ivar imported: variable that an import binds → what it may be
     :ivar stars: modules of which it imports everything
     :ivar modules: modules that it gets by a call
-    :ivar attributes: all attributes and global variables that it names
+    :ivar attributes: all attributes and global variables that it names, and in quotes the :data:`.CLOCK_WORDS` it has
     :ivar computed: whether it runs or imports what only a run can tell
     :ivar opens: whether it uses anything called ``open``, and not certainly to write only
     """
@@ -107,6 +108,9 @@ def _read(code: CodeType, package: str, found: References, *, inside: bool, top:
     instructions = [one for one in dis.get_instructions(code) if one.opname not in ("CACHE", "EXTENDED_ARG", "NOP")]
     parameters = set() if top else set(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
     found.attributes.update(code.co_names)
+    texts = {text.strip().lower() for text in code.co_consts if isinstance(text, str)}
+    found.attributes.update(repr(text) for text in texts & CLOCK_WORDS)
+    uncertain = _may_be_none(code, instructions)
     _imports(instructions, package, found)
     if _OPEN in (*code.co_names, *code.co_varnames, *code.co_freevars):
         found.opens |= not all(_only_writes(instructions, at) for at in range(len(instructions)))
@@ -120,7 +124,7 @@ def _read(code: CodeType, package: str, found: References, *, inside: bool, top:
             after += 1
         attributes = tuple(one.argval for one in instructions[at + 1 : after])
         seed = _seed(instructions, after)
-        found.loaded.append(Reference(name, attributes, seed, seed in parameters))
+        found.loaded.append(Reference(name, attributes, None if seed in uncertain else seed, seed in parameters))
     for inner in code.co_consts if inside else ():
         if type(inner) is CodeType:
             _read(inner, package, found, inside=True, top=False)
@@ -201,6 +205,43 @@ _NULL_BEHIND = "LOAD_FAST_LOAD_FAST" in dis.opmap  # since Python 3.13
 
 
 def _only(given: list[dis.Instruction]) -> str | None:
-    if not given or (len(given) == 1 and given[0].opname == "LOAD_CONST" and given[0].argval is None):
-        return None
-    return (_loaded(given[0]) or ("",))[0] if len(given) == 1 else ""
+    if len(given) == 1 and (variable := _loaded(given[0])):
+        return variable[0]
+    return "" if _is_something(given) else None
+
+
+def _is_something(made_by: list[dis.Instruction]) -> bool:
+    """Whether what instructions leave on the stack is certainly not ``None``: a constant, or the outcome of an
+    operation or of a function that always returns something.
+    """
+    if not made_by:
+        return False
+    last = made_by[-1]
+    if last.opname == "LOAD_CONST":
+        return last.argval is not None
+    if last.opname.startswith(("LOAD_", "STORE_", "BINARY_SUBSCR", "BINARY_SLICE", "POP_", "COPY")):
+        return False
+    if last.opname not in _CALLS:
+        return True
+    called = {str(one.argval) for one in made_by if one.opname.startswith("LOAD_GLOBAL")}
+    methods = {str(one.argval) for one in made_by if one.opname in _ATTRIBUTES}
+    return str(made_by[0].argval) in _RETURN_SOMETHING & called or bool(methods & _RETURN_SOMETHING)
+
+
+_RETURN_SOMETHING = frozenset(
+    {"abs", "adler32", "crc32", "float", "from_bytes", "hash", "int", "len", "max", "min", "ord", "round", "str", "sum"}
+)
+
+
+def _may_be_none(code: CodeType, instructions: list[dis.Instruction]) -> set[str]:
+    """Return the local variables of *code* to which it assigns what may be ``None``."""
+    found, begin = set[str](), 0
+    for at, one in enumerate(instructions):
+        if one.starts_line:
+            begin = at
+        if not one.opname.startswith("STORE_FAST") or instructions[at - 1].opname in ("FOR_ITER", "UNPACK_SEQUENCE"):
+            continue
+        made_by = [each for each in instructions[begin:at] if each.opname != "PUSH_NULL"]
+        if not _is_something(made_by) and not (made_by and _loaded(made_by[-1])):
+            found.add(one.argval[0] if isinstance(one.argval, tuple) else one.argval)
+    return found

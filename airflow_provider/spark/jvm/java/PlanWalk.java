@@ -430,10 +430,21 @@ public final class PlanWalk {
             words.add(entry.getValue());
         }
         Object location = Members.call(relation, "location");
+        List given = new ArrayList();
         if (location.getClass().getSimpleName().equals("CatalogFileIndex")) {
             Method filter = Members.method(location.getClass(), "filterPartitions", 1);
             location = Members.call(location, filter, new Object[] {scala.collection.immutable.Nil$.MODULE$});
+            // A catalog may give any values to the rows of a folder: its path does not tell them.
+            Object specified = Members.call(Members.call(location, "partitionSpec"), "partitions");
+            scala.collection.Iterator partitions = ((scala.collection.Iterable) specified).iterator();
+            while (partitions.hasNext()) {
+                Object partition = partitions.next();
+                given.add(Members.call(partition, "values").toString());
+                given.add(Members.call(partition, "path").toString());
+            }
         }
+        words.add(String.valueOf(given.size() / 2));
+        words.addAll(given);
         words.add(location.getClass().getSimpleName());
         Method listed = Members.method(location.getClass(), "allFiles", 0);
         if (listed == null) {
