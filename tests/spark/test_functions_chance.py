@@ -121,9 +121,8 @@ DRAWS: dict[str, tuple[str, str]] = {
     ),
     "the task": (
         "from pyspark import TaskContext\nf = lambda x: TaskContext.get().taskAttemptId()",
-        "pyspark.TaskContext.get",
+        "pyspark.TaskContext.get.taskAttemptId",
     ),
-    "the process": ("import os\nf = lambda x: os.getpid()", "os.getpid"),
 }
 """Name → a script's function ``f``, and what it reaches."""
 
@@ -152,6 +151,7 @@ SAME: dict[str, str] = {
         "import random, zlib\nf = lambda x: random.Random(zlib.crc32(x.encode())).random()"
     ),
     "days in texts": "import pandas as pd\nf = lambda x: pd.to_datetime('2026-01-01')",
+    "the partition": "from pyspark import TaskContext\nf = lambda x: TaskContext.get().partitionId()",
     "a text alone": "f = lambda x: x == 'today'",
     "numpy": "import numpy as np\nf = lambda x: np.random.RandomState(0).rand()",
     "default_rng": "import numpy as np\nf = lambda x: np.random.default_rng(42).random()",

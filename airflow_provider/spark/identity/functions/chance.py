@@ -9,12 +9,12 @@ from collections.abc import Set
 
 DRAWING: dict[str, frozenset[str]] = {
     "uuid": frozenset({"getnode", "uuid1", "uuid4", "uuid6", "uuid7", "uuid8"}),
-    "os": frozenset({"getpid", "getppid", "getrandom", "urandom"}),
+    "os": frozenset({"getrandom", "urandom"}),
     "ssl": frozenset({"RAND_bytes"}),
     "tempfile": frozenset({"mktemp"}),
     "email.utils": frozenset({"formatdate", "localtime", "make_msgid"}),
-    "pyspark.BarrierTaskContext": frozenset({"get"}),
-    "pyspark.TaskContext": frozenset({"get"}),
+    "pyspark.BarrierTaskContext.get": frozenset({"taskAttemptId"}),
+    "pyspark.TaskContext.get": frozenset({"taskAttemptId"}),
     "datetime.datetime": frozenset({"now", "today", "utcnow"}),
     "datetime.date": frozenset({"today"}),
     "pandas.Timestamp": frozenset({"'now'", "'today'", "now", "today", "utcnow"}),
