@@ -87,9 +87,10 @@ class Modules:
             elif kind.place == "own":
                 source = self._source(name, kind)
                 reached.own[name] = source
-                everything |= source.computed and "*" not in done
-                done.update("*" if source.computed else ())
-                pending += self._beside(name) if source.computed else ()
+                if source.computed:
+                    everything |= "*" not in done
+                    done.add("*")
+                    pending += self._beside(name)
                 pending += self.imported(source.imports, self.package(name))
                 if "." in name:
                     pending.append(name.rpartition(".")[0])
