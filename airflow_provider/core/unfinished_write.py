@@ -133,7 +133,13 @@ class UnfinishedWrite:
         if self.mode == "overwrite" or self.of_a_batch:
             return {}
         table = self.table if self.creates else ""
-        added = {"title": self.title, "location": self.location, "created": not self.existed, "table": table}
+        added = {
+            "title": self.title,
+            "location": self.location,
+            "created": not self.existed,
+            "table": table,
+            "mode": self.mode,
+        }
         return {**added, MOMENT: self.moment} if self.moment else added
 
     def going_on(self) -> dict[str, Any]:
@@ -194,6 +200,7 @@ class AddedRows:
     :ivar location: the folder that it has written to
     :ivar created: whether that folder was not there before
     :ivar table: the qualified name of the table that it has made; empty text if it has made none
+    :ivar first: whether Spark makes such a write only where nothing is
     """
 
     title: str
@@ -202,6 +209,7 @@ class AddedRows:
     location: str
     created: bool = False
     table: str = ""
+    first: bool = False
 
     @classmethod
     def from_state(cls, state: object, *statuses: str) -> Self | None:
@@ -210,8 +218,8 @@ class AddedRows:
             return None
         try:
             title, location, created = str(state["title"]), str(state["location"]), bool(state["created"])
-            table = str(state["table"])
-            return cls(title, int(state["attempt"]), str(state["write"]), location, created, table)
+            table, first = str(state["table"]), state.get("mode") == "error"  # older releases did not tell the mode
+            return cls(title, int(state["attempt"]), str(state["write"]), location, created, table, first)
         except (KeyError, TypeError, ValueError):
             return None
 
@@ -219,16 +227,22 @@ class AddedRows:
 def rows_made_again(coordinators: Mapping[str, object], epoch: int, moment: str) -> dict[str, AddedRows]:
     """Return what attempts before *epoch* have added that *epoch* adds again, by coordinator.
 
+    That is what may be others this time, and all that was added where such rows were the first: they are written again
+    only where nothing is. They come last, when the others are gone.
+
     :param moment: of *epoch*: what functions have read for a write at another one may be something else now
     """
-    found = {
-        name: AddedRows.from_state(
-            state, *((REPEATED, WRITTEN) if at_another_moment(state.get(MOMENT, ""), moment) else (REPEATED,))
-        )
-        for name, state in coordinators.items()
-        if isinstance(state, dict)
+    states = {name: state for name, state in coordinators.items() if isinstance(state, dict)}
+    added = {name: AddedRows.from_state(state, REPEATED, WRITTEN) for name, state in states.items()}
+    earlier = {name: rows for name, rows in added.items() if rows is not None and rows.attempt < epoch}
+    again = {
+        name
+        for name in earlier
+        if states[name]["status"] == REPEATED or at_another_moment(states[name].get(MOMENT, ""), moment)
     }
-    return {name: rows for name, rows in found.items() if rows is not None and rows.attempt < epoch}
+    anew = {earlier[name].location for name in again if earlier[name].first}
+    found = {name: rows for name, rows in earlier.items() if name in again or rows.location in anew}
+    return dict(sorted(found.items(), key=lambda item: item[1].first))
 
 
 def of_a_fresh_start(coordinators: Mapping[str, dict[str, Any]], epoch: int) -> dict[str, dict[str, Any]]:

@@ -30,6 +30,8 @@ class Kind(enum.Enum):
     CACHE = enum.auto()
     """A DataFrame is marked to be cached."""
     SQL = enum.auto()
+    READ = enum.auto()
+    """Files or a table become a DataFrame."""
     SETTING = enum.auto()
     """``df.write`` is set up."""
     WRITE = enum.auto()

@@ -40,6 +40,8 @@ _TABLE = (
     _Methods("pyspark.sql", "SparkSession", ("createDataFrame",), Kind.LOCAL_DATA),
     _Methods("pyspark.sql", "SparkSession", ("range",), Kind.RANGE),
     _Methods("pyspark.sql", "SparkSession", ("sql",), Kind.SQL),
+    _Methods("pyspark.sql", "SparkSession", ("table",), Kind.READ),
+    _Methods(_READWRITER, "DataFrameReader", ("load", "table", "parquet", "orc", "json", "csv", "text"), Kind.READ),
     _Methods("pyspark", "SparkContext", ("broadcast",), Kind.BROADCAST),
     _Methods("pyspark.sql.functions", "", _DRAWS, Kind.DRAW),
     _Methods("pyspark.sql.functions.builtin", "", _DRAWS, Kind.DRAW),

@@ -95,3 +95,21 @@ def test_what_functions_have_read_for_is_made_again_at_another_moment() -> None:
     assert rows_made_again({"sink/a": state}, 1, "cleared") == {}
     assert rows_made_again({"sink/a": {**state, "moment": "cleared"}}, 2, "cleared") == {}
     assert replace(WRITE, mode="overwrite", moment="first").addition() == {}
+
+
+def test_where_such_rows_were_the_first_all_are_made_again() -> None:
+    """Rows that only an empty place takes come back when all others are gone: they stand last, and with them goes what
+    is certain to be the same there, and nowhere else.
+    """
+
+    def added(location: str, status: str, **more: object) -> dict[str, object]:
+        place = {"location": location, "created": False, "table": ""}
+        return {"status": status, "attempt": 1, "title": "it", "write": "w", "files": 1, **place, **more}
+
+    found = {
+        "sink/a": added("here", "REPEATED", mode="error"),
+        "sink/b": added("here", "WRITTEN", mode="append"),
+        "sink/c": added("there", "WRITTEN", mode="append"),
+        "sink/d": added("there", "REPEATED", mode="append"),
+    }
+    assert list(rows_made_again(found, 2, "")) == ["sink/b", "sink/d", "sink/a"]

@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pytest
+
 from airflow_provider.core.job import JobId
 from airflow_provider.core.options import RecoveryOptions
 from airflow_provider.core.report import JobReport, VertexReport, build_report
@@ -16,6 +18,8 @@ from airflow_provider.spark.context import RecoveryContext, recovering
 from airflow_provider.spark.interception import intercepted
 from airflow_provider.spark.points.reading import hadoop_root
 from airflow_provider.spark.runner import recovered
+from airflow_provider.spark.sinks.once import SinksOnce
+from airflow_provider.spark.sinks.take_back import OutputAttempt
 from airflow_provider.storage.inspection import inspect_job
 from airflow_provider.storage.uris import open_store
 from tests.support.stores import WatchedStore
@@ -64,6 +68,14 @@ class Attempts:
             yield context
 
     @contextmanager
+    def writes(self) -> Iterator[tuple[RecoveryContext, OutputAttempt]]:
+        """Such an attempt, in which outputs are looked at."""
+        with self.attempt() as context:
+            output = OutputAttempt(context.master)
+            with intercepted(SinksOnce(context, output).stages(), output.stages()):
+                yield context, output
+
+    @contextmanager
     def script(self) -> Iterator[RecoveryContext]:
         """Such an attempt, in which calls pass all that those of a script pass, with a watching thread in auto mode."""
         with self._claimed() as context, recovered(context):
@@ -81,6 +93,14 @@ class Attempts:
             yield RecoveryContext(master, hadoop_root(store.uri))
         finally:
             master.failed("the test ends the attempt here")
+
+
+@contextmanager
+def dying() -> Iterator[None]:
+    """Writes inside end as if their driver were killed behind Spark's commit, before it could record that."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SinksOnce, "_returned", lambda *_: None)
+        yield
 
 
 def vertices(context: RecoveryContext) -> dict[str, VertexReport]:

@@ -124,8 +124,9 @@ class Cut:
         return [path.name for path in self.folder.rglob("*") if path.name.startswith((".spark-", "_temporary"))]
 
     def ids(self, kind: str = "parquet") -> Counter[int]:
-        found = READERS[kind](self.spark, str(self.target)).toDF(*["id", "half"][: 1 if kind == "text" else 2])
-        return Counter(int(row.id) for row in found.collect())
+        found = READERS[kind](self.spark, str(self.target))
+        column = "id" if "id" in found.columns else found.columns[0]
+        return Counter(int(row[column]) for row in found.collect())
 
 
 ONCE = Counter(range(ROWS))

@@ -6,9 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider.core.sql_text import quoted_name
 from airflow_provider.spark.jvm.relation import dataset
+from airflow_provider.spark.jvm.scala import to_seq
 from airflow_provider.spark.jvm.sources import FILE_STATUS
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from pyspark.sql import DataFrame
 
     from airflow_provider.core.committed_output import OutputFile
@@ -70,6 +73,26 @@ def table_exists(spark: Any, name: str) -> bool:
 def drop_table(spark: Any, name: str) -> None:
     """Remove a table of Spark's own catalog; of an external one the files stay."""
     spark._jsparkSession.sessionState().catalog().dropTable(_identifier(spark, name), True, False)
+
+
+def add_partitions(spark: Any, name: str, files: Iterable[str]) -> None:
+    """Let Spark's own catalog know the partitions of a table that files are in, as Spark does when it has written them.
+
+    :param files: paths below the table's location; others do not count
+    """
+    catalog, identifier = spark._jsparkSession.sessionState().catalog(), _identifier(spark, name)
+    table = catalog.getTableMetadata(identifier)
+    if not table.tracksPartitionsInCatalog():
+        return
+    base = f"{qualified(spark, _text_of(spark, table.location()))}/"
+    folders = {path.removeprefix(base).rpartition("/")[0] for path in files if path.startswith(base)}
+    if not folders:
+        return
+    jvm = spark._jvm
+    execution, nowhere = jvm.org.apache.spark.sql.execution, jvm.scala.Option.empty()
+    parse = execution.datasources.PartitioningUtils.parsePathFragment
+    specs = to_seq(jvm, [jvm.scala.Tuple2(parse(folder), nowhere) for folder in sorted(folders)])
+    execution.command.AlterTableAddPartitionCommand(identifier, specs, True).run(spark._jsparkSession)
 
 
 def qualified_table(spark: Any, name: str) -> str:

@@ -25,6 +25,7 @@ from airflow_provider.core.errors import Fenced
 from airflow_provider.core.faults import AFTER_SINK_COMMIT, fault_point
 from airflow_provider.core.unfinished_write import REPEATED, UNKNOWN, WRITTEN, AddedRows, UnfinishedWrite
 from airflow_provider.spark.calls import Call, Kind, Proceed, Stages
+from airflow_provider.spark.jvm.output import add_partitions
 from airflow_provider.spark.jvm.pending_output import PendingOutput
 from airflow_provider.spark.jvm.sql_commands import WritingCommand, changed_in_place
 from airflow_provider.spark.jvm.writer_commands import no_rows
@@ -212,6 +213,8 @@ class SinksOnce:
         elif before is not None:
             written, failure = self._tried(functools.partial(self._written, spark, sink, before))
             if written:
+                if sink.place.table:
+                    add_partitions(spark, sink.place.table, self._files_of(sink, before))
                 return left_out(spark)
         if before is not None:
             before, remaining = self._tried(functools.partial(self._without_remains, spark, sink, before))
@@ -220,6 +223,8 @@ class SinksOnce:
         if untold:
             write, rows = functools.partial(self._unknown.write, spark, sink.title, write, untold), None
         tries = Tries(self._context, self._output, spark, sink, rows, before)
+        if sink.again and sink.mode == "append":
+            self._guarded(tries.begin_again)
 
         def make() -> Any:
             with ExitStack() as stack:
@@ -228,7 +233,12 @@ class SinksOnce:
                 stack.enter_context(self._context.purposes.serving(sink.coordinator))
                 return write()
 
-        result = with_restarts(self._context, tries.action(), make)
+        try:
+            result = with_restarts(self._context, tries.action(), make)
+        except Exception:
+            if not (sink.repeated and tries.watched is not None and tries.watched.commits):  # else it may be whole
+                self._identity.has_failed(sink)
+            raise
         fault_point(AFTER_SINK_COMMIT)
         self._guarded(lambda: self._returned(spark, sink, tries))
         return result
@@ -277,6 +287,8 @@ class SinksOnce:
         if known is None:
             return lost
         attempt = known.get("attempt")
+        if self._output.left_there(sink.coordinator):
+            return f"what attempt {attempt} has left of it could not be removed before this attempt has read"
         if known.get("unnamed"):
             return "an attempt died while it wrote, and whether files that have come since are its own cannot be told"
         if attempt == master.epoch:
@@ -310,6 +322,11 @@ class SinksOnce:
         log.info("sink %s: already written by attempt %s, not written again", sink.title, known.get("attempt"))
         return True
 
+    def _files_of(self, sink: Sink, now: list[OutputFile]) -> list[str]:
+        """Return the paths of the files that a committed write has left."""
+        commit = Commit.from_state(self._context.master.coordinator(sink.coordinator) or {})
+        return [path for path, _, _ in now if commit is not None and commit.write and write_of(path) == commit.write]
+
     def _without_remains(self, spark: Any, sink: Sink, now: list[OutputFile]) -> list[OutputFile]:
         """Remove what is left of a write that was committed and is made again, because some of it is gone or was
         changed, or because it is of a batch that a streaming query repeats; returns what is there then.
@@ -317,6 +334,8 @@ class SinksOnce:
         known = self._context.master.coordinator(sink.coordinator)
         commit = Commit.from_state(known) if known is not None else None
         if commit is None or not commit.files or sink.overwrites or (sink.place.table and sink.mode == "error"):
+            return now
+        if self._output.left_there(sink.coordinator):  # the script has seen them
             return now
         target = PendingOutput(spark, sink.place.locate(), self._output.number)
         removed = target.remove_files(path for path, _, _ in now if write_of(path) == commit.write)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import heapq
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -67,6 +69,7 @@ class Sink:
     :ivar moment: stands for the state of all that functions read for it by themselves; empty text if they read nothing
     :ivar of_a_batch: whether a streaming query writes it. Such a query goes on behind the batches that its checkpoint
         knows, so only the batch that it repeats is written again.
+    :ivar again: whether the script has called it before in this attempt, and it failed
     """
 
     coordinator: str
@@ -78,6 +81,7 @@ class Sink:
     among_equals: str = ""
     moment: str = ""
     of_a_batch: bool = False
+    again: bool = False
 
     @property
     def overwrites(self) -> bool:
@@ -94,7 +98,10 @@ class SinkIdentity:
 
     def __init__(self, context: RecoveryContext) -> None:
         self._context = context
+        self._lock = threading.Lock()
         self._occurrences: Counter[str] = Counter()
+        self._calls: dict[str, tuple[str, int]] = {}
+        self._failed: dict[str, list[int]] = {}
         self._began = time.time()
 
     def of_writer(
@@ -121,10 +128,12 @@ class SinkIdentity:
             place = Place(path, lambda: path, lambda: path)
         else:
             place = self._table(spark, given["target"], given["path"], creates=files and name == "saveAsTable")
-        if given["mode"] == "ignore" and is_there(spark, place):
+        mode = given["mode"] or "error"
+        if name == "insertInto" and mode != "overwrite":  # Spark asks for nothing else
+            mode = "append"
+        if mode == "ignore" and is_there(spark, place):
             return None  # Spark writes nothing
         what = (name, repr(made), repr(args), repr(sorted(kwargs.items())))
-        mode = given["mode"] or ("append" if name == "insertInto" else "error")
         return self._identified(df, place, what, mode if mode in ("append", "overwrite") else "error")
 
     def unknown_writer(
@@ -160,6 +169,12 @@ class SinkIdentity:
         mode = "overwrite" if command.overwrites else "error" if command.creates else "append"
         return self._identified(df, place, what, mode)
 
+    def has_failed(self, sink: Sink) -> None:
+        """Let the script's next call of this kind be the same write: scripts try again by themselves."""
+        with self._lock:
+            key, occurrence = self._calls[sink.coordinator]
+            heapq.heappush(self._failed.setdefault(key, []), occurrence)
+
     def _usable(self, df: Any) -> bool:
         self._context.master.check()
         return not df.isStreaming
@@ -192,10 +207,9 @@ class SinkIdentity:
         read = ("functions read something by themselves",) if batch and identity.reads else ()
         reason = "; ".join((*identity.opaque, *(() if settled else not_deterministic), *marked, *read))
         key = digest("repeated" if reason else identity.digest, place.target, *what, *batch)
-        self._occurrences[key] += 1
-        occurrence = self._occurrences[key]
+        occurrence, coordinator, again = self._call(key)
         return Sink(
-            f"{SINK}{digest(key, str(occurrence))[:32]}",
+            coordinator,
             place.target if occurrence == 1 else f"{place.target} (write {occurrence})",
             place,
             mode,
@@ -204,7 +218,24 @@ class SinkIdentity:
             settled,
             self._context.master.moment if identity.reads else "",
             bool(batch),
+            again,
         )
+
+    def _call(self, key: str) -> tuple[int, str, bool]:
+        """Return which of several such writes a call is, under which it is remembered, and whether it has failed
+        before.
+        """
+        with self._lock:
+            failed = self._failed.get(key, [])
+            again = bool(failed)
+            if again:
+                occurrence = heapq.heappop(failed)
+            else:
+                self._occurrences[key] += 1
+                occurrence = self._occurrences[key]
+            coordinator = f"{SINK}{digest(key, str(occurrence))[:32]}"
+            self._calls[coordinator] = (key, occurrence)
+            return occurrence, coordinator, again
 
     def _settled(self, rows: Any, not_deterministic: tuple[str, ...]) -> str:
         """Return what is not deterministic, if a write settles it for all others; else an empty text.

@@ -63,16 +63,23 @@ class OutputAttempt:
     def __init__(self, master: JobMaster) -> None:
         self._master = master
         self._lock = threading.Lock()
+        self._looked = False
+        self._failed: set[str] = set()
+        self._stays: set[str] = set()
         self.number = 1 + secrets.randbelow(2**31 - 2)
 
     def stages(self) -> Stages:
-        """Prepare each session that the script makes."""
+        """Prepare each session that the script makes, and what it reads."""
 
         def session(call: Call, proceed: Proceed) -> None:
             proceed()
             self.prepare(call.owner)
 
-        return {Kind.SESSION: session}
+        def looks(call: Call, proceed: Proceed) -> Any:
+            self._last_time(getattr(call.owner, "_spark", call.owner))
+            return proceed()
+
+        return {Kind.SESSION: session, Kind.READ: looks, Kind.SQL: looks}
 
     def prepare(self, spark: Any) -> None:
         """Let file writes carry this attempt's number, and take back what this attempt makes again."""
@@ -84,8 +91,21 @@ class OutputAttempt:
         if options.enabled and options.sinks == "once":
             self.take_back(spark)
 
+    def left_there(self, name: str) -> bool:
+        """Whether what an earlier attempt has left of a write could not be taken back before the script looked."""
+        return name in self._failed
+
+    def _last_time(self, spark: Any) -> None:
+        """Try what has failed again, before the script reads: what it has seen is not taken back any more.
+
+        A script may tell Spark of its credentials when it has a session.
+        """
+        if self._failed and not self._looked:
+            self.take_back(spark)
+            self._looked = True
+
     def take_back(self, spark: Any) -> None:
-        """Take back what this attempt makes again; what fails is tried again at the next call.
+        """Take back what this attempt makes again; what fails is tried again at the next call, until the script reads.
 
         While the store does not answer it waits, as a write does: a script that reads what is there would go on from
         rows that are taken back later.
@@ -95,9 +115,12 @@ class OutputAttempt:
         """
         master = self._master
         with self._lock:
+            if self._looked:
+                return
             known = dict(master.graph.coordinators)
             left: dict[str, UnfinishedWrite | AddedRows] = {**unfinished_writes(known, master.epoch)}
             left |= rows_made_again(known, master.epoch, master.moment)
+            left = {name: write for name, write in left.items() if name not in self._stays}
             if not left:
                 return
             master.check_now()
@@ -107,9 +130,11 @@ class OutputAttempt:
                         self._remove(spark, name, write)
                     else:
                         self._take_back(spark, name, write)
+                    self._failed.discard(name)
                 except Fenced:
                     raise
                 except Exception as error:  # noqa: BLE001 - then it is written again with what is there
+                    self._failed.add(name)
                     log.info(
                         "sink %s: what attempt %d has left cannot be removed: %s",
                         write.title,
@@ -122,6 +147,14 @@ class OutputAttempt:
         target = PendingOutput(spark, rows.location, self.number)
         files = [path for path, _, _ in output_files(spark, rows.location)]
         own = [path for path in files if rows.write and write_of(path) == rows.write]
+        if rows.first and own != files:
+            self._stays.add(name)
+            log.info(
+                "sink %s: the files of attempt %d stay: others are there too, and it is written only where nothing is",
+                rows.title,
+                rows.attempt,
+            )
+            return
         removed = target.remove_files(own)
         if rows.table and own == files and table_exists(spark, rows.table):
             drop_table(spark, rows.table)
@@ -195,10 +228,10 @@ class OutputAttempt:
         files = output_files(spark, write.location)
         own = [file for file in files if write_of(file[0]) in names]
         exists = bool(write.table) and table_exists(spark, write.table)
-        if write.creates and exists and write.mode != "overwrite":
+        if write.creates and exists and write.mode == "error":
             # Spark makes the table when all of its files are there.
-            found = own or ([] if write.existed else files)
-            commit = Commit.between([], found) if files else Commit.of_nothing()
+            nothing = Commit.of_nothing() if write.watched and write.writes and not files else None
+            commit = Commit.between([], own) or nothing
             if commit is not None:
                 self.discard_kept(spark, write)
                 _register_partitions(spark, write.table)
@@ -209,7 +242,11 @@ class OutputAttempt:
         replaced = made or (write.mode == "overwrite" and (exists or not write.table))
         removed = 0 if replaced else pending.remove_files(path for path, _, _ in own)
         was_pending = pending.remove(names)
-        if not replaced and (not write.existed or (write.table and not exists)):
+        if write.creates and exists and write.mode == "append" and own and own == files:
+            drop_table(spark, write.table)
+            exists = False
+        gone = bool(write.table) and not exists
+        if not replaced and (gone or not (write.existed or write.creates)):
             pending.remove_target()
         if removed or was_pending:
             log.info(

@@ -101,15 +101,18 @@ class Tries:
             return "its statement reads what is lost"
         return why_not(self.rows.frame())
 
-    def _renew(self) -> None:
-        """Let the target be as it was."""
+    def begin_again(self) -> None:
+        """Let the target be as it was before a try that has failed."""
         self.context.master.check_now()
         write = self._begun()
-        if write is not None:
+        if write is not None and write.attempt == self.context.master.epoch:
+            self.failed = (*write.failed, *write.writes)
             self.output.discard_kept(self.spark, write)
             self.output.remove_failed(self.spark, write)
-            self.failed = (*write.failed, *write.writes)
         self.before, self.watched = files_there(self.spark, self.sink.place), None
+
+    def _renew(self) -> None:
+        self.begin_again()
         if self.rows is not None and self.rows.renew is not None:
             self.rows.renew()
 
