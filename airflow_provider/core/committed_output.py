@@ -88,11 +88,11 @@ class Commit:
 
 
 DOUBT = "doubt"
-"""What is remembered of a write under this name says why its rows may be there twice."""
+"""What is remembered of a write under this name says why its rows may be there twice, or be missing."""
 
 
 def doubts(coordinators: Mapping[str, object]) -> list[str]:
-    """Return for each write whose rows may be there twice one sentence that says so."""
+    """Return for each write whose rows may be there twice, or be missing, one sentence that says so."""
     states = [state for state in coordinators.values() if isinstance(state, dict)]
     return [str(state[DOUBT]) for state in states if state.get(DOUBT)]
 

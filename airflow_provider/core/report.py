@@ -116,7 +116,7 @@ class JobReport:
     """The whole job; the sums are over the vertices that the newest attempt came to.
 
     :ivar restarts: how often recovery was abandoned and the job began from scratch
-    :ivar doubts: writes whose rows may be there twice, one sentence each
+    :ivar doubts: writes whose rows may be there twice, or be missing, one sentence each
     :ivar going_on: writes of the newest attempt that went on where an earlier one was killed, one sentence each
     :ivar bytes_held: stored bytes of all partitions now, or when the newest attempt ended
     :ivar most_bytes_held: the most that there were at one time

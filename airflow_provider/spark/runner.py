@@ -152,9 +152,8 @@ def _run(request: RunRequest, application: Path, conf: Mapping[str, str]) -> int
             _show(error)
             master.keep_secret(settings_of_script())
         disconnected = error is not None and not _DISCONNECTED.isdisjoint(cause.type for cause in causes(error))
-        error = watched.stop(disconnected=disconnected) or error
+        error = watched.stop(disconnected=disconnected) or error or sinks.unmet()
         if error is None:
-            sinks.say_unmet()
             master.finished()
             return 0
         if lost_the_store(master, error):

@@ -355,7 +355,7 @@ def test_another_plan_is_another_write(job: Cut) -> None:
     job.change = CHANGES["more rows"]
     with job.attempt() as sinks:
         job.rows().write.parquet(str(job.target))
-        sinks.say_unmet()
+        sinks.unmet()
     assert job.computed == {0, 1, 2, 3, 4}
     assert job.ids() == Counter(range(ROWS + 1))
     assert job.left_over == []

@@ -12,7 +12,11 @@ from pyspark.sql import DataFrameWriter
 from pyspark.sql import functions as F
 
 from airflow_provider.core.committed_output import doubts
+from airflow_provider.core.failure import UnrecoverableError
+from airflow_provider.spark.interception import intercepted
 from airflow_provider.spark.jvm.pending_output import PendingOutput
+from airflow_provider.spark.sinks.once import SinksOnce
+from airflow_provider.spark.sinks.take_back import OutputAttempt
 from tests.spark.attempts import Attempts, dying
 from tests.support.parameters import each_value
 
@@ -297,5 +301,41 @@ def test_rows_are_not_taken_back_behind_the_scripts_look(
         script()
     assert ids(spark, target) == [0, 1, 2, 3, 4]
     assert refused == []
-    said = "what attempt 1 has left of it could not be removed before this attempt has read"
+    said = "what an earlier attempt has left there could not be removed before this one has read"
     assert caplog.text.count(said) == (0 if works == "at once" else 1)
+
+
+@each_value(unknown_sinks=["warn", "fail"], skips=[True, False])
+def test_rows_that_were_taken_back_and_are_not_made_again(
+    spark: SparkSession,
+    attempts: Attempts,
+    target: Path,
+    unknown_sinks: str,
+    skips: bool,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A script that marks elsewhere what it has done does not write it again: the job does not end without saying that
+    rows are missing, though it makes as many writes as before. One that writes all of them again is not warned of.
+    """
+    attempts.options = {"unknown_sinks": unknown_sinks}
+    done: set[int] = set()
+
+    def script(days: range) -> None:
+        for day in days:
+            if day not in done:
+                marked(spark, day, day + 1, "others in each attempt").write.mode("append").parquet(str(target))
+            if skips:
+                done.add(day)
+
+    for days in (range(3), range(6)):
+        with attempts.attempt() as context:
+            output = OutputAttempt(context.master)
+            output.prepare(spark)
+            sinks = SinksOnce(context, output)
+            with intercepted(sinks.stages()):
+                script(days)
+            error = sinks.unmet()
+            found = doubts(context.master.graph.coordinators)
+    assert len(found) == caplog.text.count("this attempt has not made that write") == (3 if skips else 0)
+    assert isinstance(error, UnrecoverableError) == (skips and unknown_sinks == "fail")
+    assert ids(spark, target) == ([3, 4, 5] if skips else [0, 1, 2, 3, 4, 5])

@@ -305,7 +305,7 @@ def test_rows_of_a_write_that_is_not_made_again(
             with intercepted(sinks.stages()):
                 for rows in (first, second, 4):
                     spark.range(rows).write.mode("append").parquet(str(target))
-                sinks.say_unmet()
+                sinks.unmet()
             found = doubts(context.master.graph.coordinators)
     assert len(found) == caplog.text.count("Rows that both have made are there twice") == int(changed)
     assert spark.read.parquet(str(target)).count() == (22 if changed else 16)

@@ -448,7 +448,7 @@ function facts(answer) {
   told("Work for no recovery point", view.state === "FINISHED" ? [] : view.retry.others.map((other) => `${other.title}: a retry would keep ${keeps(other)} of task time`));
   told("Skipped", view.skipped.map((skip) => `${skip.name}${skip.times > 1 ? ` (${count(skip.times)} times)` : ""}, because ${skip.reason}`));
   told("Writes that go on", view.going_on);
-  told("Rows that may be there twice", view.doubts);
+  told("Rows that may be there twice, or be missing", view.doubts);
   told("Problems of the event store", view.problems);
   $("notes").replaceChildren(...lists);
 }

@@ -22,8 +22,17 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider.core.causes import one_line
 from airflow_provider.core.committed_output import DOUBT, Commit, OutputFile, write_of
 from airflow_provider.core.errors import Fenced
+from airflow_provider.core.failure import UnrecoverableError
 from airflow_provider.core.faults import AFTER_SINK_COMMIT, fault_point
-from airflow_provider.core.unfinished_write import REPEATED, UNKNOWN, WRITTEN, AddedRows, UnfinishedWrite
+from airflow_provider.core.unfinished_write import (
+    REPEATED,
+    ROWS,
+    TAKEN_BACK,
+    UNKNOWN,
+    WRITTEN,
+    AddedRows,
+    UnfinishedWrite,
+)
 from airflow_provider.spark.calls import Call, Kind, Proceed, Stages
 from airflow_provider.spark.jvm.output import add_partitions
 from airflow_provider.spark.jvm.pending_output import PendingOutput
@@ -71,26 +80,54 @@ class SinksOnce:
             **RddSinks(self._context.master, self._output).stages(),
         }
 
-    def say_unmet(self) -> None:
-        """Say, when the script has succeeded, of which rows that earlier attempts have added it knows nothing, where it
-        has added rows itself: it may have added the same rows by another plan. What is kept of writes that it has not
-        made goes.
+    def unmet(self) -> UnrecoverableError | None:
+        """Say, when the script has succeeded, of which writes of earlier attempts that it has not made it is in doubt
+        whether their rows are there once. What is kept of writes that it has not made goes.
+
+        :returns: the error that the job ends with, if its options want one
         """
         master = self._context.master
         self._guarded(self._output.discard_unmet)
+        missing = []
         for name, state in dict(master.graph.coordinators).items():
-            rows, commit = AddedRows.from_state(state, WRITTEN), Commit.from_state(state)
-            if rows is None or commit is None or not commit.files or rows.attempt == master.epoch or name in self._met:
+            if not isinstance(state, dict):
                 continue
-            now = self._added_to.get(rows.location)
-            if now is None or commit.changed(now):
-                continue
-            doubt = (
-                f"sink {rows.title}: attempt {rows.attempt} has added rows by a write that attempt {master.epoch} has "
-                f"not made, and attempt {master.epoch} has added others. Rows that both have made are there twice."
-            )
-            log.warning("%s", doubt)
-            self._guarded(functools.partial(master.remember, name, {**state, DOUBT: doubt}))
+            gone = self._gone(state)
+            doubt = gone or self._twice(name, state)
+            if doubt:
+                log.warning("%s", doubt)
+                self._guarded(functools.partial(master.remember, name, {**state, DOUBT: doubt}))
+            if gone:
+                missing.append(gone)
+        fails = missing and master.request.options.unknown_sinks == "fail"
+        return UnrecoverableError(" ".join(missing)) if fails else None
+
+    def _gone(self, state: dict[str, Any]) -> str:
+        """Return why the rows of a write may be missing; empty text if they are not."""
+        if state.get("status") != TAKEN_BACK or not state.get(ROWS):
+            return ""
+        return (
+            f"sink {state.get('title')}: rows that an earlier attempt had added were removed, because this job writes "
+            "them anew, and this attempt has not made that write. If the script was not changed, and skips what it "
+            "holds to be done, they are missing: let it forget that, and start afresh (resume=never). With "
+            "sinks=repeat none are removed."
+        )
+
+    def _twice(self, name: str, state: dict[str, Any]) -> str:
+        """Return why the rows of a write may be there twice: the script has added others where they are, maybe the same
+        ones by another plan. Empty text if it has not.
+        """
+        epoch = self._context.master.epoch
+        rows, commit = AddedRows.from_state(state, WRITTEN), Commit.from_state(state)
+        if rows is None or commit is None or not commit.files or rows.attempt == epoch or name in self._met:
+            return ""
+        now = self._added_to.get(rows.location)
+        if now is None or commit.changed(now):
+            return ""
+        return (
+            f"sink {rows.title}: attempt {rows.attempt} has added rows by a write that attempt {epoch} has not made, "
+            f"and attempt {epoch} has added others. Rows that both have made are there twice."
+        )
 
     def _setting(self, call: Call, proceed: Proceed) -> Any:
         made = getattr(call.owner, _MADE, ())
@@ -283,12 +320,12 @@ class SinksOnce:
         known = master.coordinator(sink.coordinator)
         if sink.mode != "append":
             return ""
+        if self._guarded(lambda: self._output.left_there(sink.place.locate())):
+            return "what an earlier attempt has left there could not be removed before this one has read"
         lost = self._unknown.lost(spark, known)
         if known is None:
             return lost
         attempt = known.get("attempt")
-        if self._output.left_there(sink.coordinator):
-            return f"what attempt {attempt} has left of it could not be removed before this attempt has read"
         if known.get("unnamed"):
             return "an attempt died while it wrote, and whether files that have come since are its own cannot be told"
         if attempt == master.epoch:
@@ -335,7 +372,7 @@ class SinksOnce:
         commit = Commit.from_state(known) if known is not None else None
         if commit is None or not commit.files or sink.overwrites or (sink.place.table and sink.mode == "error"):
             return now
-        if self._output.left_there(sink.coordinator):  # the script has seen them
+        if self._output.left_there(sink.place.locate()):  # the script has seen them
             return now
         target = PendingOutput(spark, sink.place.locate(), self._output.number)
         removed = target.remove_files(path for path, _, _ in now if write_of(path) == commit.write)

@@ -206,7 +206,8 @@ class SinkIdentity:
         batch = micro_batch(df.sparkSession)
         read = ("functions read something by themselves",) if batch and identity.reads else ()
         reason = "; ".join((*identity.opaque, *(() if settled else not_deterministic), *marked, *read))
-        key = digest("repeated" if reason else identity.digest, place.target, *what, *batch)
+        plan = () if identity.opaque or marked else (identity.digest,)  # which is the same in each attempt
+        key = digest(*(("repeated", *plan) if reason else (identity.digest,)), place.target, *what, *batch)
         occurrence, coordinator, again = self._call(key)
         return Sink(
             coordinator,

@@ -32,6 +32,7 @@ from airflow_provider.core.loss import may_be_outdated
 from airflow_provider.core.unfinished_write import (
     READS,
     REPEATED,
+    ROWS,
     SINK,
     TAKEN_BACK,
     WRITTEN,
@@ -64,7 +65,7 @@ class OutputAttempt:
         self._master = master
         self._lock = threading.Lock()
         self._looked = False
-        self._failed: set[str] = set()
+        self._failed: dict[str, str] = {}
         self._stays: set[str] = set()
         self.number = 1 + secrets.randbelow(2**31 - 2)
 
@@ -91,9 +92,9 @@ class OutputAttempt:
         if options.enabled and options.sinks == "once":
             self.take_back(spark)
 
-    def left_there(self, name: str) -> bool:
-        """Whether what an earlier attempt has left of a write could not be taken back before the script looked."""
-        return name in self._failed
+    def left_there(self, location: str) -> bool:
+        """Whether what earlier attempts have left in a folder could not be taken back before the script looked."""
+        return location in self._failed.values()
 
     def _last_time(self, spark: Any) -> None:
         """Try what has failed again, before the script reads: what it has seen is not taken back any more.
@@ -130,11 +131,11 @@ class OutputAttempt:
                         self._remove(spark, name, write)
                     else:
                         self._take_back(spark, name, write)
-                    self._failed.discard(name)
+                    self._failed.pop(name, None)
                 except Fenced:
                     raise
                 except Exception as error:  # noqa: BLE001 - then it is written again with what is there
-                    self._failed.add(name)
+                    self._failed[name] = write.location
                     log.info(
                         "sink %s: what attempt %d has left cannot be removed: %s",
                         write.title,
@@ -169,7 +170,7 @@ class OutputAttempt:
         known = self._master.coordinator(name) or {}
         lost = may_be_outdated(self._master.graph.coordinators, known)
         state = output_state(TAKEN_BACK, self._master.epoch, rows.title, known.get(READS, ()))
-        self._master.remember(name, {**state, "unnamed": bool(lost) and own != files})
+        self._master.remember(name, {**state, "unnamed": bool(lost) and own != files, ROWS: bool(rows.write)})
 
     def remove_failed(self, spark: Any, write: UnfinishedWrite) -> None:
         """Remove what a write of this attempt has left whose job has failed, before it is made again."""
