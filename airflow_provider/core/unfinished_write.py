@@ -29,6 +29,7 @@ themselves; nothing if they read nothing.
 READS = "reads"
 """What is remembered of a write under this name are the vertices whose rows it writes."""
 _LEFT_OUT = "left_out"
+_TOLD = "told"
 
 
 def is_written(state: object) -> bool:
@@ -69,6 +70,7 @@ class UnfinishedWrite:
     :ivar tasks: how many tasks it has, if some of earlier attempts are left out; else 0
     :ivar left_out: how many these are
     :ivar moment: stands for the state of all that functions read for it by themselves; empty text if they read nothing
+    :ivar told: whether it is told from other writes by its plan
     """
 
     title: str
@@ -91,6 +93,7 @@ class UnfinishedWrite:
     tasks: int = 0
     left_out: int = 0
     moment: str = ""
+    told: bool = False
 
     @classmethod
     def from_state(cls, state: object) -> Self | None:
@@ -119,6 +122,7 @@ class UnfinishedWrite:
                 tasks=int(state.get("tasks", 0)),
                 left_out=int(state.get(_LEFT_OUT, 0)),
                 moment=str(state.get(MOMENT, "")),
+                told=bool(state.get(_TOLD)),
             )
         except (KeyError, TypeError, ValueError):
             return None
@@ -141,6 +145,7 @@ class UnfinishedWrite:
             "created": not self.existed,
             "table": table,
             "mode": self.mode,
+            _TOLD: self.told,
         }
         return {**added, MOMENT: self.moment} if self.moment else added
 
@@ -203,6 +208,8 @@ class AddedRows:
     :ivar created: whether that folder was not there before
     :ivar table: the qualified name of the table that it has made; empty text if it has made none
     :ivar first: whether Spark makes such a write only where nothing is
+    :ivar told: whether it is told from other writes by its plan: its rows go when the same write comes again, and stay
+        if it does not. Others go before the script looks.
     """
 
     title: str
@@ -212,6 +219,7 @@ class AddedRows:
     created: bool = False
     table: str = ""
     first: bool = False
+    told: bool = False
 
     @classmethod
     def from_state(cls, state: object, *statuses: str) -> Self | None:
@@ -221,7 +229,8 @@ class AddedRows:
         try:
             title, location, created = str(state["title"]), str(state["location"]), bool(state["created"])
             table, first = str(state["table"]), state.get("mode") == "error"  # older releases did not tell the mode
-            return cls(title, int(state["attempt"]), str(state["write"]), location, created, table, first)
+            told = bool(state.get(_TOLD))
+            return cls(title, int(state["attempt"]), str(state["write"]), location, created, table, first, told)
         except (KeyError, TypeError, ValueError):
             return None
 
@@ -232,23 +241,25 @@ def rows_made_again(coordinators: Mapping[str, object], epoch: int, moment: str)
     That is what may be others this time, and all that was added where such rows were the first: they are written again
     only where nothing is. They come last, when the others are gone.
 
-    :param moment: of *epoch*: what functions have read for a write at another one may be something else now
+    :param moment: of *epoch*: what functions have read for a write at another one may be something else now, and makes
+        it another write
     """
     states = {name: state for name, state in coordinators.items() if isinstance(state, dict)}
     added = {name: AddedRows.from_state(state, REPEATED, WRITTEN) for name, state in states.items()}
     earlier = {name: rows for name, rows in added.items() if rows is not None and rows.attempt < epoch}
-    again = {
-        name
-        for name in earlier
-        if states[name]["status"] == REPEATED or at_another_moment(states[name].get(MOMENT, ""), moment)
-    }
+    outdated = {name for name in earlier if at_another_moment(states[name].get(MOMENT, ""), moment)}
+    again = {name for name in earlier if states[name]["status"] == REPEATED} | outdated
     anew = {earlier[name].location for name in again if earlier[name].first}
-    found = {name: rows for name, rows in earlier.items() if name in again or rows.location in anew}
+    found = {
+        name: replace(rows, told=rows.told and name not in outdated)
+        for name, rows in earlier.items()
+        if name in again or rows.location in anew
+    }
     return dict(sorted(found.items(), key=lambda item: item[1].first))
 
 
 def of_a_fresh_start(coordinators: Mapping[str, dict[str, Any]], epoch: int) -> dict[str, dict[str, Any]]:
     """Return what attempt *epoch*, which reuses nothing, has to take back of attempts that did not finish the job."""
     added = {name for name, state in coordinators.items() if AddedRows.from_state(state, WRITTEN, REPEATED)}
-    made_again = {name: {**coordinators[name], "status": REPEATED} for name in added}
+    made_again = {name: {**coordinators[name], "status": REPEATED, _TOLD: False} for name in added}
     return {**{name: coordinators[name] for name in unfinished_writes(coordinators, epoch)}, **made_again}

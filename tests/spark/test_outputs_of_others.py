@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import random
 import shutil
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -82,8 +84,8 @@ def test_a_table_that_another_job_has_made_is_not_taken_for_ones_own(
 def test_a_place_that_is_made_and_added_to_is_made_again(
     spark: SparkSession, attempts: Attempts, target: Path, first: str, second: str
 ) -> None:
-    """Rows that are others in each attempt have made a table or a folder, and others were added: the retry finds
-    nothing, as the first attempt did, and writes all of it once.
+    """Rows that are others in each attempt have made a table or a folder, and others were added: the retry makes it
+    again, and writes all of it once.
     """
 
     def script() -> None:
@@ -107,7 +109,6 @@ def test_a_place_that_is_made_and_added_to_is_made_again(
     for _ in range(2):
         with attempts.writes() as (context, output):
             output.prepare(spark)
-            assert not target.exists()
             script()
             assert doubts(context.master.graph.coordinators) == []
         assert ids(spark, place) == expected
@@ -266,8 +267,8 @@ def test_rows_are_not_taken_back_behind_the_scripts_look(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """A retry cannot reach an output when it has a session. It tries again before the script reads, so that the script
-    finds nothing; if that fails, too, what the script may have seen stays, and a warning says so.
+    """A retry cannot reach an output of an RDD when it has a session. It tries again before the script reads, so that
+    the script finds nothing; if that fails, too, what the script may have seen stays, and a warning says so.
     """
     spark.sql(f"CREATE TABLE {TABLE} (id BIGINT, mark DOUBLE) USING parquet LOCATION '{target}'")
     refused: list[None] = []
@@ -284,7 +285,8 @@ def test_rows_are_not_taken_back_behind_the_scripts_look(
         else:
             found = (spark.read.parquet(str(target)) if reads == "a path" else spark.table(TABLE)).agg(F.max("id"))
         newest = found.collect()[0][0]
-        rows = marked(spark, 0, 5, "others in each attempt").where(F.col("id") > (-1 if newest is None else newest))
+        numbers = spark.sparkContext.parallelize(range(0 if newest is None else newest + 1, 5))
+        rows = numbers.map(lambda number: (number, 0.5 + random.random())).toDF("id BIGINT, mark DOUBLE")
         rows.write.mode("append").parquet(str(target))
 
     original = PendingOutput.remove_files
@@ -305,8 +307,45 @@ def test_rows_are_not_taken_back_behind_the_scripts_look(
     assert caplog.text.count(said) == (0 if works == "at once" else 1)
 
 
+KINDS = {
+    "chance": lambda spark, day: marked(spark, day, day + 1, "others in each attempt"),
+    "a moment": lambda spark, day: spark.range(day, day + 1).withColumn("mark", F.lit(datetime.now(UTC))),
+    "a moment in words": lambda spark, day: spark.range(day, day + 1).withColumn("mark", F.lit(f"{datetime.now(UTC)}")),
+    "a database": lambda spark, day: asked(spark, f"SELECT {day} AS id, 0.5 AS mark FROM sysibm.sysdummy1"),
+}
+
+
+def asked(spark: SparkSession, query: str) -> DataFrame:
+    driver = "org.apache.derby.jdbc.EmbeddedDriver"
+    options = {"url": "jdbc:derby:memory:outputs;create=true", "driver": driver, "query": query}
+    return spark.read.format("jdbc").options(**options).load().toDF("id", "mark")
+
+
+@each_value(kind=[*KINDS], skips=[True, False])
+def test_a_script_that_marks_elsewhere_what_it_has_done(
+    spark: SparkSession, attempts: Attempts, target: Path, kind: str, skips: bool
+) -> None:
+    """Marker files, a control table or a list that was made before: what a script does not make again stays, though its
+    rows would be others, and what it makes again is there once.
+    """
+    done: set[int] = set()
+
+    def script(days: range) -> None:
+        for day in days:
+            if day not in done:
+                KINDS[kind](spark, day).write.mode("append").parquet(str(target))
+            if skips:
+                done.add(day)
+
+    for days in (range(3), range(6)):
+        with attempts.writes() as (_, output):
+            output.prepare(spark)
+            script(days)
+    assert ids(spark, target) == [0, 1, 2, 3, 4, 5]
+
+
 @each_value(unknown_sinks=["warn", "fail"], skips=[True, False])
-def test_rows_that_were_taken_back_and_are_not_made_again(
+def test_rows_of_an_rdd_that_were_taken_back_and_are_not_made_again(
     spark: SparkSession,
     attempts: Attempts,
     target: Path,
@@ -314,28 +353,22 @@ def test_rows_that_were_taken_back_and_are_not_made_again(
     skips: bool,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """A script that marks elsewhere what it has done does not write it again: the job does not end without saying that
-    rows are missing, though it makes as many writes as before. One that writes all of them again is not warned of.
+    """Nobody can tell when what an RDD that draws has written comes again, so it goes before the script looks. The job
+    does not end without saying that it has not come again.
     """
     attempts.options = {"unknown_sinks": unknown_sinks}
-    done: set[int] = set()
-
-    def script(days: range) -> None:
-        for day in days:
-            if day not in done:
-                marked(spark, day, day + 1, "others in each attempt").write.mode("append").parquet(str(target))
-            if skips:
-                done.add(day)
-
-    for days in (range(3), range(6)):
+    for number in range(2):
         with attempts.attempt() as context:
             output = OutputAttempt(context.master)
             output.prepare(spark)
             sinks = SinksOnce(context, output)
             with intercepted(sinks.stages()):
-                script(days)
+                for _ in range(0 if skips and number else 3):
+                    drawn = spark.sparkContext.parallelize([7]).map(lambda number: (number, random.random()))
+                    rows = drawn.toDF("id BIGINT, mark DOUBLE")
+                    rows.write.mode("append").parquet(str(target))
             error = sinks.unmet()
             found = doubts(context.master.graph.coordinators)
     assert len(found) == caplog.text.count("this attempt has not made that write") == (3 if skips else 0)
     assert isinstance(error, UnrecoverableError) == (skips and unknown_sinks == "fail")
-    assert ids(spark, target) == ([3, 4, 5] if skips else [0, 1, 2, 3, 4, 5])
+    assert skips or ids(spark, target) == [7, 7, 7]

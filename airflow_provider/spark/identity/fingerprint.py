@@ -32,7 +32,7 @@ from airflow_provider.spark.jvm.session_settings import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 FORMAT = "3"
 """Raise it when the stored partitions or the fingerprint itself change meaning."""
 
+_COLUMNS = f"{explain.PLAN} columns"
 _NO_MEANING = (
     *CUTTING_SETTINGS,
     "spark.sql.warehouse.dir",
@@ -81,6 +82,7 @@ class Fingerprint:
     :ivar not_deterministic: what makes its rows vary from run to run; empty if nothing does
     :ivar cached: whether it reads what the script has cached
     :ivar literals: texts and numbers in the plan's expressions
+    :ivar of_each_run: the digest without what marks this attempt alone; empty text if nothing does, or nobody asks
     """
 
     digest: str
@@ -92,18 +94,25 @@ class Fingerprint:
     literals: frozenset[str | int | float] = frozenset()
     unversioned: tuple[str, ...] = ()
     reads: bool = False
+    of_each_run: str = ""
 
 
-def fingerprint(df: DataFrame, context: Known, version: str = "") -> Fingerprint:
+def fingerprint(
+    df: DataFrame,
+    context: Known,
+    version: str = "",
+    of_this_run: Callable[[str | int | float], bool] | None = None,
+) -> Fingerprint:
     """Return the fingerprint of *df* in its session.
 
     :param version: stands for all that has no fingerprint of its own: the user vouches that its rows are equal wherever
         the text is
+    :param of_this_run: whether a text or a number of the plan marks this attempt alone; ``None`` if nobody asks
     """
     spark = df.sparkSession
     with active_session(spark):
-        described = read_plan(spark, context, analyzed(df), name_draws=True)
-    named = {f"{explain.PLAN} columns": digest(df.schema.json())[:16]}
+        described = read_plan(spark, context, analyzed(df), name_draws=True, of_this_run=of_this_run)
+    named = {_COLUMNS: digest(df.schema.json())[:16]}
     if version:
         named[explain.GIVEN] = version
         described.sources = [replace(each, identity="opaque") if each.opaque else each for each in described.sources]
@@ -183,14 +192,20 @@ def _fingerprint(
         **{f"{explain.UPSTREAM} {name_of(token)}": fingerprint_of(token) for token in described.upstream},
         **named,
     }
-    return Fingerprint(
-        digest=digest(
-            described.plan,
+
+    def of(plan: str, names: Iterable[str]) -> str:
+        return digest(
+            plan,
             *_list(*(function.identity.digest for function in described.functions)),
             *_list(*(source.identity for source in described.sources)),
             *_list(*(fingerprint_of(token) for token in described.upstream)),
-            *_list(*(text for name in sorted(named) for text in (name, named[name]))),
-        ),
+            *_list(*(text for name in sorted(names) for text in (name, named[name]))),
+        )
+
+    run = described.of_each_run  # a column without a name is called after its value
+    return Fingerprint(
+        digest=of(described.plan, named),
+        of_each_run=of(run, (name for name in named if name != _COLUMNS)) if run else "",
         parts=parts,
         upstream=tuple(dict.fromkeys(described.upstream)),
         opaque=tuple(dict.fromkeys(described.opaque)),

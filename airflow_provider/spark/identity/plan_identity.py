@@ -16,6 +16,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -81,6 +82,7 @@ class PlanDescription:
     :ivar not_deterministic: what makes the plan's rows vary from run to run; empty if nothing does
     :ivar cached: whether it reads what the script has cached; what was cached is described, too
     :ivar literals: texts and numbers in its expressions
+    :ivar of_each_run: the digest without those that mark this attempt; empty text if none do, or nobody asks
     """
 
     plan: str = ""
@@ -92,9 +94,17 @@ class PlanDescription:
     not_deterministic: list[str] = field(default_factory=list)
     cached: bool = False
     literals: frozenset[str | int | float] = frozenset()
+    of_each_run: str = ""
 
 
-def read_plan(spark: Any, known: Known, plan: Any, *, name_draws: bool = False) -> PlanDescription:
+def read_plan(
+    spark: Any,
+    known: Known,
+    plan: Any,
+    *,
+    name_draws: bool = False,
+    of_this_run: Callable[[str | int | float], bool] | None = None,
+) -> PlanDescription:
     """Return the description of a logical or physical plan, as it is or canonical.
 
     The caller sees to it that the session is active in this thread.
@@ -102,8 +112,9 @@ def read_plan(spark: Any, known: Known, plan: Any, *, name_draws: bool = False) 
     :param known: what was learnt of the script
     :param name_draws: whether a draw that the script left to Spark counts as which draw of the script it is, and not
         with its seed. Then plans have to be read in the order of the script.
+    :param of_this_run: whether a text or a number of the plan marks this attempt alone; ``None`` if nobody asks
     """
-    return _Reading(spark, known, name_draws).read(plan)
+    return _Reading(spark, known, name_draws).read(plan, of_this_run)
 
 
 class _Reading:
@@ -118,7 +129,7 @@ class _Reading:
         self._values = ValueDigest(self._shape_of, self._seeds_of)
         self._classes: list[JavaClass] = []
 
-    def read(self, plan: Any) -> PlanDescription:
+    def read(self, plan: Any, of_this_run: Callable[[str | int | float], bool] | None) -> PlanDescription:
         try:
             written = self._plan.walk(plan)
         except Exception as error:
@@ -133,7 +144,11 @@ class _Reading:
             cached=self._plan.cached,
         )
         try:
-            found.plan = self._digest(written, self._serialized())
+            values = self._serialized()
+            found.plan = self._digest(written, values, self._values)
+            if of_this_run is not None and any(map(of_this_run, self._values.noted.literals)):
+                unmarked = ValueDigest(self._shape_of, self._seeds_of, of_this_run)
+                found.of_each_run = self._digest(written, values, unmarked)
         except Unreadable as error:
             found.opaque.append(str(error))
             found.plan = digest("opaque")
@@ -149,7 +164,7 @@ class _Reading:
             raise Unreadable("the plan's values cannot be read")
         return read.parts[-1].extra[1:]
 
-    def _digest(self, written: list[Item], values: list[Value]) -> str:
+    def _digest(self, written: list[Item], values: list[Value], digests: ValueDigest) -> str:
         """Return the digest of a plan: of its parts, of theirs, and so on down."""
         stack: list[tuple[Open, list[str]]] = [(Open("plan"), [])]
         for item in written:
@@ -157,9 +172,9 @@ class _Reading:
                 stack.append((item, []))
                 continue
             if isinstance(item, Serialized):
-                part = digest("values", self._values.digest(values[item.index], positional=item.positional).hex())
+                part = digest("values", digests.digest(values[item.index], positional=item.positional).hex())
             elif isinstance(item, Number):
-                part = digest("number", str(self._values.number("counted", str(item.number).encode())))
+                part = digest("number", str(digests.number("counted", str(item.number).encode())))
             elif isinstance(item, str):
                 part = digest("text", item)
             else:

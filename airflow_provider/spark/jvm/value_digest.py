@@ -69,10 +69,17 @@ class ValueDigest:
 
     :param shape_of: class name → what the JVM says of it
     :param draw_of: an object → fields that hold a drawn seed, with what stands for it
+    :param left_out: whether a text or a number of an expression does not count; ``None`` if all do
     """
 
-    def __init__(self, shape_of: Callable[[str], ClassShape], draw_of: Callable[[JavaObject], dict[str, str]]) -> None:
+    def __init__(
+        self,
+        shape_of: Callable[[str], ClassShape],
+        draw_of: Callable[[JavaObject], dict[str, str]],
+        left_out: Callable[[str | int | float], bool] | None = None,
+    ) -> None:
         self.noted = Noted()
+        self._left_out = left_out
         self._shape_of = shape_of
         self._draw_of = draw_of
         self._ids: dict[bytes, int] = {}
@@ -120,7 +127,7 @@ class ValueDigest:
         if value is None:
             return _NOTHING
         if isinstance(value, str):
-            return _hash(b"s", _utf8(value))
+            return _LEFT_OUT if self._left_out is not None and self._left_out(value) else _hash(b"s", _utf8(value))
         if isinstance(value, bytes):
             return _hash(b"b", value)
         if isinstance(value, JavaObject):
@@ -162,7 +169,11 @@ class ValueDigest:
         if short == "WindowExpression":
             self._judge_window(value)
         if short == "Literal":
-            self._note_literal(value.get("value"))
+            literal = _literal(value.get("value"))
+            if literal is not None:
+                self.noted.literals.add(literal)
+                if self._left_out is not None and self._left_out(literal):
+                    return _LEFT_OUT
         if short in ("Invoke", "StaticInvoke"):
             self.noted.varying |= value.get("isDeterministic") == b"\0" or str(value.get("functionName")) in _DRAWING
         if name == COMMON_ID:  # counted up, too
@@ -261,16 +272,6 @@ class ValueDigest:
         marked = value.get("udfDeterministic") == b"\0"
         self._named[id(value.get("func"))] = (str(value.get("name")), not marked)
 
-    def _note_literal(self, value: Value) -> None:
-        if not isinstance(value, JavaObject):
-            return
-        if value.type.name == _TEXT:
-            text = value.parts[-1].extra[0]  # its length in four bytes, then UTF-8
-            self.noted.literals.add(_bytes(text)[4:].decode("utf-8", "replace"))
-        elif value.type.name in _NUMBERS:
-            (number,) = struct.unpack(_NUMBERS[value.type.name], _bytes(value.get("value")))
-            self.noted.literals.add(number)
-
     def _judge_window(self, value: JavaObject) -> None:
         """Note a window whose frame counts rows: which rows these are depends on the order of equal ones."""
         specification, function = value.get("windowSpec"), value.get("windowFunction")
@@ -308,6 +309,19 @@ def _short(value: Value) -> str:
         module = value.get("moduleClass")
         name = module.type.name if isinstance(module, JavaType) and module.type is not None else ""
     return name.rsplit(".", 1)[-1].rstrip("$")
+
+
+def _literal(value: Value) -> str | int | float | None:
+    """Return the text or number that a literal holds; ``None`` for anything else."""
+    if not isinstance(value, JavaObject):
+        return None
+    if value.type.name == _TEXT:
+        text = value.parts[-1].extra[0]  # its length in four bytes, then UTF-8
+        return _bytes(text)[4:].decode("utf-8", "replace")
+    if value.type.name in _NUMBERS:
+        (number,) = struct.unpack(_NUMBERS[value.type.name], _bytes(value.get("value")))
+        return number  # type: ignore[no-any-return]
+    return None
 
 
 def _turned(
@@ -386,3 +400,4 @@ def _hash(*texts: bytes) -> bytes:
 
 
 _NOTHING = _hash(b"n")
+_LEFT_OUT = _hash(b"l")

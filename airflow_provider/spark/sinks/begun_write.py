@@ -61,6 +61,7 @@ def begin_write(context: RecoveryContext, tries: Tries, stack: ExitStack) -> Wat
         reads=sink.reads,
         failed=tries.failed,
         moment=sink.moment,
+        told=sink.told,
     )
     earlier = UnfinishedWrite.from_state(master.coordinator(sink.coordinator))
     if earlier is not None and not (earlier.kept and earlier.attempt == master.epoch and not tries.failed):

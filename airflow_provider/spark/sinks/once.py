@@ -118,7 +118,7 @@ class SinksOnce:
         ones by another plan. Empty text if it has not.
         """
         epoch = self._context.master.epoch
-        rows, commit = AddedRows.from_state(state, WRITTEN), Commit.from_state(state)
+        rows, commit = AddedRows.from_state(state, WRITTEN, REPEATED), Commit.from_state(state)
         if rows is None or commit is None or not commit.files or rows.attempt == epoch or name in self._met:
             return ""
         now = self._added_to.get(rows.location)
@@ -244,6 +244,9 @@ class SinksOnce:
             return self._unknown.write(spark, unknown, write, untold) if unknown else write()
         if sink.mode == "append" and self._guarded(lambda: not sink.place.locate() and not sink.place.new()):
             return self._unknown.write(spark, sink.place.target, write)
+        self._guarded(lambda: self._output.make_room(spark, sink.coordinator))
+        if sink.if_absent and self._guarded(lambda: is_there(spark, sink.place)):
+            return write()  # Spark writes nothing
         before, failure = self._tried(lambda: files_there(spark, sink.place))
         if sink.repeated:
             self._guarded(lambda: self._say_repeated(sink))

@@ -7,7 +7,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider.core.digest import digest
@@ -32,7 +32,6 @@ from airflow_provider.spark.jvm.sql_commands import WritingCommand
 if TYPE_CHECKING:
     from airflow_provider.core.committed_output import OutputFile
     from airflow_provider.spark.context import RecoveryContext
-    from airflow_provider.spark.identity.fingerprint import Fingerprint
 
 TO_PATHS = ("save", "parquet", "json", "csv", "orc", "text")
 TO_TABLES = ("saveAsTable", "insertInto")
@@ -69,6 +68,8 @@ class Sink:
     :ivar moment: stands for the state of all that functions read for it by themselves; empty text if they read nothing
     :ivar of_a_batch: whether a streaming query writes it. Such a query goes on behind the batches that its checkpoint
         knows, so only the batch that it repeats is written again.
+    :ivar told: whether it is told from other writes by its plan, also if its rows are others in each attempt
+    :ivar if_absent: whether Spark leaves it out where something is
     :ivar again: whether the script has called it before in this attempt, and it failed
     """
 
@@ -81,6 +82,8 @@ class Sink:
     among_equals: str = ""
     moment: str = ""
     of_a_batch: bool = False
+    told: bool = False
+    if_absent: bool = False
     again: bool = False
 
     @property
@@ -131,10 +134,9 @@ class SinkIdentity:
         mode = given["mode"] or "error"
         if name == "insertInto" and mode != "overwrite":  # Spark asks for nothing else
             mode = "append"
-        if mode == "ignore" and is_there(spark, place):
-            return None  # Spark writes nothing
         what = (name, repr(made), repr(args), repr(sorted(kwargs.items())))
-        return self._identified(df, place, what, mode if mode in ("append", "overwrite") else "error")
+        sink = self._identified(df, place, what, mode if mode in ("append", "overwrite") else "error")
+        return replace(sink, if_absent=mode == "ignore")
 
     def unknown_writer(
         self, spark: Any, made: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], *, files: bool
@@ -196,18 +198,27 @@ class SinkIdentity:
 
     def _identified(self, df: Any, place: Place, what: tuple[str, ...], mode: str) -> Sink:
         """Return the sink of a DataFrame's rows."""
-        identity = fingerprint(df, self._context)
+        spark = df.sparkSession
+        application = str(spark.sparkContext.applicationId)
+
+        def of_this_run(*values: str | int | float) -> str:
+            return value_of_one_run(values, self._began, time.time(), application)
+
+        asked = None if mode == "overwrite" else lambda value: bool(of_this_run(value))
+        identity = fingerprint(df, self._context, of_this_run=asked)
         not_deterministic = identity.not_deterministic
         rows = unspread(df) if not_deterministic else df  # coalesce(1) before a write does not change its rows
         if rows is not df:
             not_deterministic = fingerprint(rows, self._context).not_deterministic
-        marked = self._mark_of_this_run(df.sparkSession, identity) if mode != "overwrite" else ()
+        marked = (of_this_run(*identity.literals),) if identity.of_each_run else ()
         settled = self._settled(rows, not_deterministic)
-        batch = micro_batch(df.sparkSession)
+        batch = micro_batch(spark)
         read = ("functions read something by themselves",) if batch and identity.reads else ()
         reason = "; ".join((*identity.opaque, *(() if settled else not_deterministic), *marked, *read))
-        plan = () if identity.opaque or marked else (identity.digest,)  # which is the same in each attempt
-        key = digest(*(("repeated", *plan) if reason else (identity.digest,)), place.target, *what, *batch)
+        # A database's table has no version, but what is asked of it is told; of an RDD it may not be.
+        told = not identity.opaque or bool(identity.unversioned)
+        plan = (identity.of_each_run or identity.digest,) if told else ()
+        key = digest(*(("repeated", *plan) if reason else plan), place.target, *what, *batch)
         occurrence, coordinator, again = self._call(key)
         return Sink(
             coordinator,
@@ -219,7 +230,8 @@ class SinkIdentity:
             settled,
             self._context.master.moment if identity.reads else "",
             bool(batch),
-            again,
+            told,
+            again=again,
         )
 
     def _call(self, key: str) -> tuple[int, str, bool]:
@@ -248,12 +260,6 @@ class SinkIdentity:
         if not not_deterministic or not all(map(among_equals, not_deterministic)):
             return ""
         return "" if not_deterministic_in_cache(rows, self._context) else "; ".join(not_deterministic)
-
-    def _mark_of_this_run(self, spark: Any, identity: Fingerprint) -> tuple[str, ...]:
-        """Say what makes it another write in each attempt, though its rows are certain to be the same in this one."""
-        application = str(spark.sparkContext.applicationId)
-        mark = value_of_one_run(identity.literals, self._began, time.time(), application)
-        return (mark,) if mark else ()
 
 
 def _option(made: Any, key: str) -> str:

@@ -21,6 +21,7 @@ from __future__ import annotations
 import logging
 import secrets
 import threading
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -106,42 +107,61 @@ class OutputAttempt:
             self._looked = True
 
     def take_back(self, spark: Any) -> None:
-        """Take back what this attempt makes again; what fails is tried again at the next call, until the script reads.
+        """Take back what killed writes have left, and added rows that nobody could tell when they are written again.
 
-        While the store does not answer it waits, as a write does: a script that reads what is there would go on from
-        rows that are taken back later.
+        What fails is tried again at the next call, until the script reads. While the store does not answer it waits, as
+        a write does: a script that reads what is there would go on from rows that are taken back later.
 
         :raises Fenced: a newer attempt owns the job
         :raises OwnershipUnconfirmed: the store did not say whether this one does
         """
-        master = self._master
         with self._lock:
             if self._looked:
                 return
-            known = dict(master.graph.coordinators)
-            left: dict[str, UnfinishedWrite | AddedRows] = {**unfinished_writes(known, master.epoch)}
-            left |= rows_made_again(known, master.epoch, master.moment)
-            left = {name: write for name, write in left.items() if name not in self._stays}
-            if not left:
-                return
-            master.check_now()
-            for name, write in left.items():
-                try:
-                    if isinstance(write, AddedRows):
-                        self._remove(spark, name, write)
-                    else:
-                        self._take_back(spark, name, write)
-                    self._failed.pop(name, None)
-                except Fenced:
-                    raise
-                except Exception as error:  # noqa: BLE001 - then it is written again with what is there
-                    self._failed[name] = write.location
-                    log.info(
-                        "sink %s: what attempt %d has left cannot be removed: %s",
-                        write.title,
-                        write.attempt,
-                        one_line(error),
-                    )
+            known, epoch = dict(self._master.graph.coordinators), self._master.epoch
+            added = {name: rows for name, rows in self._made_again_of(known).items() if not rows.told}
+            self._take_back_all(spark, {**unfinished_writes(known, epoch), **added})
+
+    def make_room(self, spark: Any, name: str) -> None:
+        """Take back what an earlier attempt has added by the write that this one is about to make again.
+
+        Where that write was the first, so that it comes only where nothing is, all goes that the job has added there.
+
+        :raises Fenced: a newer attempt owns the job
+        :raises OwnershipUnconfirmed: the store did not say whether this one does
+        """
+        with self._lock:
+            added = self._made_again_of(dict(self._master.graph.coordinators))
+            rows = added.get(name)
+            if rows is not None and rows.told:  # of others it is settled whether they go
+                together = rows.location if rows.first else ""
+                own = {each: one for each, one in added.items() if each == name or one.location == together}
+                self._take_back_all(spark, own)
+
+    def _made_again_of(self, known: dict[str, Any]) -> dict[str, AddedRows]:
+        return rows_made_again(known, self._master.epoch, self._master.moment)
+
+    def _take_back_all(self, spark: Any, left: Mapping[str, UnfinishedWrite | AddedRows]) -> None:
+        left = {name: write for name, write in left.items() if name not in self._stays}
+        if left:
+            self._master.check_now()
+        for name, write in left.items():
+            try:
+                if isinstance(write, AddedRows):
+                    self._remove(spark, name, write)
+                else:
+                    self._take_back(spark, name, write)
+                self._failed.pop(name, None)
+            except Fenced:
+                raise
+            except Exception as error:  # noqa: BLE001 - then it is written again with what is there
+                self._failed[name] = write.location
+                log.info(
+                    "sink %s: what attempt %d has left cannot be removed: %s",
+                    write.title,
+                    write.attempt,
+                    one_line(error),
+                )
 
     def _remove(self, spark: Any, name: str, rows: AddedRows) -> None:
         """Remove rows that were added, and are added again."""
@@ -282,7 +302,7 @@ class OutputAttempt:
         known = output_state(status, write.attempt, write.title, write.reads)
         state = {**known, **commit.to_state(), **write.addition()}
         rows = AddedRows.from_state(state, REPEATED)
-        if rows is not None:
+        if rows is not None and not rows.told:
             self._remove(spark, name, rows)
         else:
             self._master.remember(name, state)
