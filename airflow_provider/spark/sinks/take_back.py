@@ -1,8 +1,10 @@
-"""Take back what an attempt makes again, before the script reads or writes anything: what killed writes have left,
-and rows that were added and may be others this time.
+"""Take back what killed writes have left, before the script reads or writes anything, and rows that were added and may
+be others this time, when the same write is made again.
 
-The script then finds its outputs as the first attempt did. If rows went later, when others take their place, a script
-that looks at its output first (for the newest row, say) would add none, and those that it saw would go.
+A script that skips what it has done, by marker files or a control table, thus finds its rows, and one that writes all
+of it again has them once. Rows of which nobody can tell when they are written again go before the script looks: if they
+went later, a script that looks at its output first (for the newest row, say) would add none, and those that it saw
+would go.
 
 Removed are the files of that write alone, which Spark names after it, and the folder of its pending tasks, which bears
 the number of its driver: other jobs may write to the same place at any time. Whether the write had come to its end is
