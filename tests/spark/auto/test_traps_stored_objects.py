@@ -75,6 +75,7 @@ def kept(spark: SparkSession, orders: Path, attempts: Attempts) -> tuple[list[Ro
     with auto_attempt(attempts, spark) as first:
         df = by_customer(spark, orders)
         rows = sorted(df.collect())
+        spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()  # a map output's name has the rows that it tells
         assert first.keep(df)
         files = first.stored_files()
     blocks = [path for path in files if path.name.endswith(BLOCKS)]
