@@ -372,3 +372,12 @@ def test_rows_of_an_rdd_that_were_taken_back_and_are_not_made_again(
     assert len(found) == caplog.text.count("this attempt has not made that write") == (3 if skips else 0)
     assert isinstance(error, UnrecoverableError) == (skips and unknown_sinks == "fail")
     assert skips or ids(spark, target) == [7, 7, 7]
+
+
+def test_a_file_that_cannot_be_removed_counts_as_there(spark: SparkSession, target: Path) -> None:
+    """What the file system leaves is an error, whether it raises one or says so by its answer."""
+    (target / "a-folder" / "with-a-file").mkdir(parents=True)
+    output = PendingOutput(spark, f"file:{target}", 7)
+    assert output.remove_files([f"file:{target}/gone"]) == 0
+    with pytest.raises(Exception, match="a-folder"):
+        output.remove_files([f"file:{target}/a-folder"])

@@ -82,8 +82,17 @@ class PendingOutput:
         return removed
 
     def remove_files(self, paths: Iterable[str]) -> int:
-        """Remove files; returns how many were there."""
-        return sum(bool(self._system.delete(self._path(path), False)) for path in paths)
+        """Remove files; returns how many were there.
+
+        :raises OSError: the file system has left one
+        """
+        removed = 0
+        for path in map(self._path, paths):
+            if self._system.delete(path, False):
+                removed += 1
+            elif self._system.exists(path):
+                raise OSError(f"{path.toString()} cannot be removed")
+        return removed
 
     def remove_target(self) -> bool:
         """Remove the target if it holds nothing but empty folders and Spark's mark of success; whether it did."""
