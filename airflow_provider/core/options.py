@@ -141,7 +141,7 @@ class RecoveryOptions(_Options):
     unknown_sinks: str = _option(
         one_of("warn", "fail"),
         "warn",
-        "What a retry does before it adds rows again to a table that cannot be asked whether they are there",
+        "What a retry does where rows may be there twice, or be missing, and nobody can tell: tables of other formats",
         common=True,
     )
     retention: float = _option(
