@@ -69,8 +69,7 @@ class SinksOnce:
 
     def stages(self) -> Stages:
         """Return what the calls of a script are to pass."""
-        options = self._context.master.request.options
-        if not options.enabled or options.sinks != "once":
+        if not self._wanted:
             return {}
         return {
             Kind.SETTING: self._setting,
@@ -79,6 +78,11 @@ class SinksOnce:
             **self._unknown.stages(),
             **RddSinks(self._context.master, self._output).stages(),
         }
+
+    @property
+    def _wanted(self) -> bool:
+        options = self._context.master.request.options
+        return options.enabled and options.sinks == "once"
 
     def unmet(self) -> UnrecoverableError | None:
         """Say, when the script has succeeded, of which writes of earlier attempts that it has not made it is in doubt
@@ -89,7 +93,7 @@ class SinksOnce:
         master = self._context.master
         self._guarded(self._output.discard_unmet)
         missing = []
-        for name, state in dict(master.graph.coordinators).items():
+        for name, state in dict(master.graph.coordinators).items() if self._wanted else ():
             if not isinstance(state, dict):
                 continue
             gone = self._gone(state)

@@ -132,6 +132,8 @@ class OutputAttempt:
         :raises Fenced: a newer attempt owns the job
         :raises OwnershipUnconfirmed: the store did not say whether this one does
         """
+        if (self._master.coordinator(name) or {}).get("status") != REPEATED:
+            return
         with self._lock:
             added = self._made_again_of(dict(self._master.graph.coordinators))
             rows = added.get(name)
