@@ -23,6 +23,18 @@ def test_no_two_modules_have_one_name() -> None:
         assert {name: found for name, found in places.items() if len(found) > 1} == {}
 
 
+def test_no_test_imports_another_one() -> None:
+    """What several tests use stands in modules of its own."""
+    imports = re.compile(r"^(?:from|import) tests\.(?:\w+\.)*test_\w+", re.MULTILINE)
+    tests = ROOT / "tests"
+    found = {
+        file.relative_to(tests).as_posix(): names
+        for file in tests.rglob("*.py")
+        if (names := [name for name in imports.findall(file.read_text()) if not name.endswith(f".{file.stem}")])
+    }
+    assert found == {}
+
+
 def test_all_of_py4j_stands_in_one_package() -> None:
     """What PySpark's objects hide of the JVM is asked in ``spark/jvm`` alone."""
     spark = PACKAGE / "spark"

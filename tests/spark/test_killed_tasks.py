@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider.core import faults
-from tests.spark.test_killed_writes import KILLED, Job, expected
+from tests.spark.killed_in_writes import KILLED, Job, expected
 from tests.support.driver import DriverHarness, Outcome
 
 pytestmark = [pytest.mark.process, pytest.mark.integration]

@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider.core import faults
+from tests.spark.killed_in_writes import ONCE, Job
 from tests.spark.killed_jobs import KILLED
-from tests.spark.test_killed_writes import ONCE, Job
 from tests.support.driver import DriverHarness
 from tests.support.quick_jvm import QUICK_JVM, WITHOUT_COMPILER
 from tests.support.sparks import EACH_OR_ENDS, ENDS, OTHERS, OWN, spark_python
