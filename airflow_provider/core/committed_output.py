@@ -71,9 +71,13 @@ class Commit:
         """Return plain JSON."""
         return asdict(self)
 
+    def own(self, now: Collection[OutputFile]) -> list[OutputFile]:
+        """Return the files of this write among those that are there."""
+        return [file for file in now if self.write and write_of(file[0]) == self.write]
+
     def changed(self, now: Collection[OutputFile]) -> str:
         """Say what is no longer as this write left it; empty text if all of its files are there, unchanged."""
-        mine = [file for file in now if self.write and write_of(file[0]) == self.write]
+        mine = self.own(now)
         if len(mine) != self.files:
             return f"{len(mine)} of its {self.files} files are there"
         return "" if listing_digest(mine) == self.listing else "its files were changed"

@@ -249,6 +249,11 @@ class RecoveryOptions(_Options):
     )
 
     @property
+    def writes_once(self) -> bool:
+        """Whether what an earlier attempt has committed is not written again."""
+        return self.enabled and self.sinks == "once"
+
+    @property
     def lease(self) -> Lease:
         """How often a driver beats, and for how long it owns its job after that."""
         return Lease.lasting(self.previous_worker_recovery_timeout)

@@ -14,25 +14,16 @@ from __future__ import annotations
 
 import functools
 import logging
-import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider.core.causes import one_line
-from airflow_provider.core.committed_output import DOUBT, Commit, OutputFile, write_of
+from airflow_provider.core.committed_output import DOUBT, Commit, OutputFile
 from airflow_provider.core.errors import Fenced
 from airflow_provider.core.failure import UnrecoverableError
 from airflow_provider.core.faults import AFTER_SINK_COMMIT, fault_point
-from airflow_provider.core.unfinished_write import (
-    REPEATED,
-    ROWS,
-    TAKEN_BACK,
-    UNKNOWN,
-    WRITTEN,
-    AddedRows,
-    UnfinishedWrite,
-)
+from airflow_provider.core.unfinished_write import REPEATED, UNKNOWN, WRITTEN, UnfinishedWrite
 from airflow_provider.spark.calls import Call, Kind, Proceed, Stages
 from airflow_provider.spark.jvm.output import add_partitions
 from airflow_provider.spark.jvm.pending_output import PendingOutput
@@ -45,6 +36,7 @@ from airflow_provider.spark.sinks.rdd_sinks import RddSinks
 from airflow_provider.spark.sinks.sink_identity import Sink, SinkIdentity, files_there, is_there
 from airflow_provider.spark.sinks.tries import Rows, Tries
 from airflow_provider.spark.sinks.unknown_sinks import UnknownSinks
+from airflow_provider.spark.sinks.unmet_writes import UnmetWrites
 
 if TYPE_CHECKING:
     from airflow_provider.spark.context import RecoveryContext
@@ -63,13 +55,11 @@ class SinksOnce:
         self._output = output
         self._unknown = UnknownSinks(context.master)
         self._identity = SinkIdentity(context)
-        self._lock = threading.Lock()
-        self._met: set[str] = set()
-        self._added_to: dict[str, list[OutputFile]] = {}
+        self._unmet = UnmetWrites(context.master)
 
     def stages(self) -> Stages:
         """Return what the calls of a script are to pass."""
-        if not self._wanted:
+        if not self._context.master.request.options.writes_once:
             return {}
         return {
             Kind.SETTING: self._setting,
@@ -79,11 +69,6 @@ class SinksOnce:
             **RddSinks(self._context.master, self._output).stages(),
         }
 
-    @property
-    def _wanted(self) -> bool:
-        options = self._context.master.request.options
-        return options.enabled and options.sinks == "once"
-
     def unmet(self) -> UnrecoverableError | None:
         """Say, when the script has succeeded, of which writes of earlier attempts that it has not made it is in doubt
         whether their rows are there once. What is kept of writes that it has not made goes.
@@ -92,46 +77,15 @@ class SinksOnce:
         """
         master = self._context.master
         self._guarded(self._output.discard_unmet)
-        missing = []
-        for name, state in dict(master.graph.coordinators).items() if self._wanted else ():
-            if not isinstance(state, dict):
-                continue
-            gone = self._gone(state)
-            doubt = gone or self._twice(name, state)
-            if doubt:
-                log.warning("%s", doubt)
-                self._guarded(functools.partial(master.remember, name, {**state, DOUBT: doubt}))
-            if gone:
-                missing.append(gone)
+        if not master.request.options.writes_once:
+            return None
+        missing = self._unmet.missing()
+        for name, doubt in {**missing, **self._unmet.twice()}.items():
+            log.warning("%s", doubt)
+            state = {**(master.coordinator(name) or {}), DOUBT: doubt}
+            self._guarded(functools.partial(master.remember, name, state))
         fails = missing and master.request.options.unknown_sinks == "fail"
-        return UnrecoverableError(" ".join(missing)) if fails else None
-
-    def _gone(self, state: dict[str, Any]) -> str:
-        """Return why the rows of a write may be missing; empty text if they are not."""
-        if state.get("status") != TAKEN_BACK or not state.get(ROWS):
-            return ""
-        return (
-            f"sink {state.get('title')}: rows that an earlier attempt had added were removed, because this job writes "
-            "them anew, and this attempt has not made that write. If the script was not changed, and skips what it "
-            "holds to be done, they are missing: let it forget that, and start afresh (resume=never). With "
-            "sinks=repeat none are removed."
-        )
-
-    def _twice(self, name: str, state: dict[str, Any]) -> str:
-        """Return why the rows of a write may be there twice: the script has added others where they are, maybe the same
-        ones by another plan. Empty text if it has not.
-        """
-        epoch = self._context.master.epoch
-        rows, commit = AddedRows.from_state(state, WRITTEN, REPEATED), Commit.from_state(state)
-        if rows is None or commit is None or not commit.files or rows.attempt == epoch or name in self._met:
-            return ""
-        now = self._added_to.get(rows.location)
-        if now is None or commit.changed(now):
-            return ""
-        return (
-            f"sink {rows.title}: attempt {rows.attempt} has added rows by a write that attempt {epoch} has not made, "
-            f"and attempt {epoch} has added others. Rows that both have made are there twice."
-        )
+        return UnrecoverableError(" ".join(missing.values())) if fails else None
 
     def _setting(self, call: Call, proceed: Proceed) -> Any:
         made = getattr(call.owner, _MADE, ())
@@ -258,7 +212,7 @@ class SinksOnce:
             written, failure = self._tried(functools.partial(self._written, spark, sink, before))
             if written:
                 if sink.place.table:
-                    add_partitions(spark, sink.place.table, self._files_of(sink, before))
+                    add_partitions(spark, sink.place.table, (path for path, _, _ in written.own(before)))
                 return left_out(spark)
         if before is not None:
             before, remaining = self._tried(functools.partial(self._without_remains, spark, sink, before))
@@ -341,14 +295,14 @@ class SinksOnce:
             return f"attempt {attempt} has written it, and its files cannot be told from those of others"
         return _untold(failure) or lost
 
-    def _written(self, spark: Any, sink: Sink, now: list[OutputFile]) -> bool:
-        """Whether an earlier attempt has written it, and it is there as that attempt left it."""
+    def _written(self, spark: Any, sink: Sink, now: list[OutputFile]) -> Commit | None:
+        """Return what an earlier attempt has written, if it is there as that attempt left it."""
         known = self._context.master.coordinator(sink.coordinator)
         if known is None:
-            return False
+            return None
         commit = Commit.from_state(known)
         if commit is None:
-            return False
+            return None
         changed = commit.changed(now)
         if not changed and sink.overwrites:
             changed = commit.others(now)
@@ -361,15 +315,10 @@ class SinksOnce:
                 known.get("attempt"),
                 changed,
             )
-            return False
-        self._meets(sink)
+            return None
+        self._unmet.meets(sink)
         log.info("sink %s: already written by attempt %s, not written again", sink.title, known.get("attempt"))
-        return True
-
-    def _files_of(self, sink: Sink, now: list[OutputFile]) -> list[str]:
-        """Return the paths of the files that a committed write has left."""
-        commit = Commit.from_state(self._context.master.coordinator(sink.coordinator) or {})
-        return [path for path, _, _ in now if commit is not None and commit.write and write_of(path) == commit.write]
+        return commit
 
     def _without_remains(self, spark: Any, sink: Sink, now: list[OutputFile]) -> list[OutputFile]:
         """Remove what is left of a write that was committed and is made again, because some of it is gone or was
@@ -382,7 +331,7 @@ class SinksOnce:
         if self._output.left_there(sink.place.locate()):  # the script has seen them
             return now
         target = PendingOutput(spark, sink.place.locate(), self._output.number)
-        removed = target.remove_files(path for path, _, _ in now if write_of(path) == commit.write)
+        removed = target.remove_files(path for path, _, _ in commit.own(now))
         if sink.mode == "error":
             target.remove_target()
         if removed:
@@ -400,7 +349,7 @@ class SinksOnce:
                 self._remember(sink, UNKNOWN, {})
             return
         now = tries.without_late_files(files_there(spark, sink.place))
-        self._meets(sink, now)
+        self._unmet.meets(sink, now)
         write = UnfinishedWrite.from_state(self._context.master.coordinator(sink.coordinator))
         commit: Commit | None
         if write is not None and len(write.writes) == 1:
@@ -415,13 +364,6 @@ class SinksOnce:
         else:
             log.info("sink %s: what this write has left cannot be told from others; a retry writes again", sink.title)
             self._remember(sink, UNKNOWN, state)
-
-    def _meets(self, sink: Sink, now: list[OutputFile] | None = None) -> None:
-        """Note that the script makes a write, and what is there if that has added rows."""
-        with self._lock:
-            self._met.add(sink.coordinator)
-            if now is not None and not sink.overwrites:
-                self._added_to[sink.place.locate()] = now
 
     def _remember(self, sink: Sink, status: str, state: dict[str, Any]) -> None:
         master = self._context.master

@@ -71,6 +71,8 @@ class Sink:
     :ivar told: whether it is told from other writes by its plan, also if its rows are others in each attempt
     :ivar if_absent: whether Spark leaves it out where something is
     :ivar again: whether the script has called it before in this attempt, and it failed
+    :ivar key: what all such writes of the script have in common
+    :ivar occurrence: which of them it is, from 1
     """
 
     coordinator: str
@@ -85,6 +87,8 @@ class Sink:
     told: bool = False
     if_absent: bool = False
     again: bool = False
+    key: str = ""
+    occurrence: int = 1
 
     @property
     def overwrites(self) -> bool:
@@ -103,7 +107,6 @@ class SinkIdentity:
         self._context = context
         self._lock = threading.Lock()
         self._occurrences: Counter[str] = Counter()
-        self._calls: dict[str, tuple[str, int]] = {}
         self._failed: dict[str, list[int]] = {}
         self._began = time.time()
 
@@ -174,8 +177,7 @@ class SinkIdentity:
     def has_failed(self, sink: Sink) -> None:
         """Let the script's next call of this kind be the same write: scripts try again by themselves."""
         with self._lock:
-            key, occurrence = self._calls[sink.coordinator]
-            heapq.heappush(self._failed.setdefault(key, []), occurrence)
+            heapq.heappush(self._failed.setdefault(sink.key, []), sink.occurrence)
 
     def _usable(self, df: Any) -> bool:
         self._context.master.check()
@@ -219,9 +221,9 @@ class SinkIdentity:
         told = not identity.opaque or bool(identity.unversioned)
         plan = (identity.of_each_run or identity.digest,) if told else ()
         key = digest(*(("repeated", *plan) if reason else plan), place.target, *what, *batch)
-        occurrence, coordinator, again = self._call(key)
+        occurrence, again = self._call(key)
         return Sink(
-            coordinator,
+            f"{SINK}{digest(key, str(occurrence))[:32]}",
             place.target if occurrence == 1 else f"{place.target} (write {occurrence})",
             place,
             mode,
@@ -232,23 +234,17 @@ class SinkIdentity:
             bool(batch),
             told,
             again=again,
+            key=key,
+            occurrence=occurrence,
         )
 
-    def _call(self, key: str) -> tuple[int, str, bool]:
-        """Return which of several such writes a call is, under which it is remembered, and whether it has failed
-        before.
-        """
+    def _call(self, key: str) -> tuple[int, bool]:
+        """Return which of several such writes a call is, and whether it has failed before."""
         with self._lock:
-            failed = self._failed.get(key, [])
-            again = bool(failed)
-            if again:
-                occurrence = heapq.heappop(failed)
-            else:
-                self._occurrences[key] += 1
-                occurrence = self._occurrences[key]
-            coordinator = f"{SINK}{digest(key, str(occurrence))[:32]}"
-            self._calls[coordinator] = (key, occurrence)
-            return occurrence, coordinator, again
+            if failed := self._failed.get(key):
+                return heapq.heappop(failed), True
+            self._occurrences[key] += 1
+            return self._occurrences[key], False
 
     def _settled(self, rows: Any, not_deterministic: tuple[str, ...]) -> str:
         """Return what is not deterministic, if a write settles it for all others; else an empty text.

@@ -91,8 +91,7 @@ class OutputAttempt:
             set_application_attempt(spark, self.number)
         except Exception as error:  # noqa: BLE001 - the job runs as it does without
             log.info("File writes of this attempt cannot be told from those of others: %s", one_line(error))
-        options = self._master.request.options
-        if options.enabled and options.sinks == "once":
+        if self._master.request.options.writes_once:
             self.take_back(spark)
 
     def left_there(self, location: str) -> bool:

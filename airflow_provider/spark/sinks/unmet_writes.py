@@ -1,0 +1,65 @@
+"""The writes of earlier attempts that a script has not made when it has succeeded: are their rows there once?"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from airflow_provider.core.committed_output import Commit
+from airflow_provider.core.unfinished_write import REPEATED, ROWS, TAKEN_BACK, WRITTEN, AddedRows
+
+if TYPE_CHECKING:
+    from airflow_provider.core.committed_output import OutputFile
+    from airflow_provider.job.job_master import JobMaster
+    from airflow_provider.spark.sinks.sink_identity import Sink
+
+
+class UnmetWrites:
+    """What one attempt has not written of what earlier ones have."""
+
+    def __init__(self, master: JobMaster) -> None:
+        self._master = master
+        self._lock = threading.Lock()
+        self._met: set[str] = set()
+        self._added_to: dict[str, list[OutputFile]] = {}
+
+    def meets(self, sink: Sink, now: list[OutputFile] | None = None) -> None:
+        """Note that the script makes a write.
+
+        :param now: what is there if it was written; ``None`` if it was left out
+        """
+        with self._lock:
+            self._met.add(sink.coordinator)
+            if now is not None and not sink.overwrites:
+                self._added_to[sink.place.locate()] = now
+
+    def missing(self) -> dict[str, str]:
+        """Return why rows may be missing, by the coordinator of their write: they were removed to be written again."""
+        return {
+            name: (
+                f"sink {state.get('title')}: rows that an earlier attempt had added were removed, because this job "
+                "writes them anew, and this attempt has not made that write. If the script was not changed, and skips "
+                "what it holds to be done, they are missing: let it forget that, and start afresh (resume=never). With "
+                "sinks=repeat none are removed."
+            )
+            for name, state in dict(self._master.graph.coordinators).items()
+            if isinstance(state, dict) and state.get("status") == TAKEN_BACK and state.get(ROWS)
+        }
+
+    def twice(self) -> dict[str, str]:
+        """Return why rows may be there twice, by the coordinator of their write: the script has added others where they
+        are, maybe the same ones by another plan.
+        """
+        epoch, found = self._master.epoch, {}
+        for name, state in dict(self._master.graph.coordinators).items():
+            rows = AddedRows.from_state(state, WRITTEN, REPEATED)
+            if rows is None or rows.attempt == epoch or name in self._met:
+                continue
+            commit, now = Commit.from_state(state), self._added_to.get(rows.location)
+            if commit is None or not commit.files or now is None or commit.changed(now):
+                continue
+            found[name] = (
+                f"sink {rows.title}: attempt {rows.attempt} has added rows by a write that attempt {epoch} has not "
+                f"made, and attempt {epoch} has added others. Rows that both have made are there twice."
+            )
+        return found
