@@ -30,6 +30,7 @@ types:  ## mypy, strict
 	$(RUN) mypy
 
 QUICK = $(RUN) python -m tests.support.quick_python && $(RUN) python -m tests.support.quick_jvm
+OLDEST_SPARK = $(shell head -n 1 tools/spark-versions.txt)
 TESTS = $(RUN) pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 test:  ## the main claims, two files at a time; make test ARGS="-k fencing" for some
@@ -39,7 +40,7 @@ test:  ## the main claims, two files at a time; make test ARGS="-k fencing" for 
 
 integration:  ## the rest of what CI runs: Airflow, browser, clusters, gateway, killed drivers, versions of Spark
 	@tools/setup.sh java gateway browser sparks iceberg s3a
-	$(QUICK)
+	$(QUICK) $(OLDEST_SPARK)
 	$(TESTS) -m integration $(ARGS)
 
 test-fast:  ## only the tests that start no Spark, no Airflow and no other processes

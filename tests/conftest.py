@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -13,6 +14,9 @@ from tests.support.quick_jvm import WITHOUT_COMPILER
 from tests.support.quick_python import keep_no_more
 from tests.support.s3_gateway import INSTALL, REQUIRED, S3Server, missing_programs
 from tests.support.s3_gateway import s3_gateway as run_gateway
+
+DEADLINE = "SPARK_RECOVERY_DEADLINE"
+"""When ``make integration`` begins no further test, in seconds since 1970: a slow machine says what it has not run."""
 
 os.environ.setdefault("SPARK_LAUNCHER_OPTS", WITHOUT_COMPILER)  # of the JVM that writes spark-submit's command
 
@@ -37,6 +41,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             if item.get_closest_marker("walk"):
                 item.add_marker(pytest.mark.skip(reason="takes long; its like runs here, and it with make walk"))
     items[:] = longest_first(items, kept_durations())
+
+
+@pytest.hookimpl(tryfirst=True)  # before the test's fixtures are made
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.get_closest_marker("integration") and time.time() > float(os.environ.get(DEADLINE, "inf")):
+        pytest.skip(f"not run: the time that {DEADLINE} gives was over; on a machine of ordinary speed all tests run")
 
 
 def pytest_collection_finish() -> None:

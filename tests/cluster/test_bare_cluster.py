@@ -152,6 +152,7 @@ def test_a_checkpoint_of_a_killed_driver_is_reused_on_s3(
     assert " WARNING spark-recovery: " not in first.log + second.log
 
 
+@pytest.mark.walk
 @pytest.mark.parametrize("driver", ["s3"], indirect=True)
 def test_a_checkpoint_on_s3_is_computed_the_ordinary_way(driver: DriverHarness, orders: Path) -> None:
     """Where Spark has no ``s3a://`` it needs pyarrow and pandas: one line names them and the command that installs

@@ -88,6 +88,7 @@ def test_shuffles_of_a_killed_driver_are_put_back(
     check_rows(orders, job.target)
 
 
+@pytest.mark.walk  # tests/spark/auto/test_traps_executors.py kills one without the service
 def test_an_executor_with_restored_map_outputs_may_die(retrying: Driver, cluster: StandaloneCluster) -> None:
     """What it held is read from its directories, which the service names: only the reducers run."""
     retry = retrying.retry("kill", **TWO_EXECUTORS)

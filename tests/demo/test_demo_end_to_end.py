@@ -105,6 +105,7 @@ def test_a_killed_driver_costs_only_what_was_not_stored_yet(demo: Demo) -> None:
     assert demo.left_behind() == []
 
 
+@pytest.mark.walk  # the one above ends by it, too, later on
 @pytest.mark.timeout(600)
 def test_ctrl_c_leaves_nothing_behind(demo: Demo) -> None:
     """Interrupted with Airflow on its feet, the demo ends everything that it started and removes its folder."""

@@ -108,16 +108,20 @@ class Differential:
         self._compare(bundle, f"plain on {cores}", expected, other, same_layout=False)
         self._end(bundle, home)
 
-    def compare(self, bundle: Bundle, kills: int = 0, stops: Sequence[Stop] = ()) -> None:
-        """Plain, recovered, and recovered, killed and run again: *kills* times at moments of chance, or at *stops*."""
+    def compare(self, bundle: Bundle, kills: int = 0, stops: Sequence[Stop] = (), through: bool = True) -> None:
+        """Plain, recovered, and recovered, killed and run again: *kills* times at moments of chance, or at *stops*.
+
+        :param through: whether it is also compared where nobody kills it
+        """
         home = self._home(bundle)
         plain = self._folder(home, "plain").run(recovered=False)
         if plain.code != 0:
             self._add(Finding(bundle, "plain", (), plain.log))
             return
-        recovered = self._folder(home, "recovered").run(recovered=True)
-        self._compare(bundle, "recovered", plain, recovered)
-        self._plans(bundle, "plans of a first attempt", plain, recovered, again=home)
+        if through:
+            recovered = self._folder(home, "recovered").run(recovered=True)
+            self._compare(bundle, "recovered", plain, recovered)
+            self._plans(bundle, "plans of a first attempt", plain, recovered, again=home)
         random = Random(f"kills {self.seed} {bundle.number}")
         if kills:
             stops = _stops(random, bundle, plain, kills)

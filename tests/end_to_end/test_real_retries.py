@@ -167,6 +167,7 @@ def test_fix_the_bug_and_clear(scene: Scene) -> None:
     assert [run.claim(epoch).run.partition("@")[0] for epoch in (1, 2)] == ["0", "1"]
 
 
+@pytest.mark.walk  # tests/spark/test_functions_reading.py and test_read_by_functions.py clear without a scheduler
 def test_correct_a_file_that_a_function_reads_and_clear(scene: Scene, tmp_path: Path) -> None:
     """What a function has made of a file is reused by Airflow's own retry, and computed again after a clearing."""
     factor = tmp_path / "factor"

@@ -11,11 +11,10 @@ from tests.queries.query_data import QuerySuite
 from tests.queries.query_outputs import output_differences
 from tests.queries.runs import JOBS, ScriptRuns
 from tests.queries.seeded_moments import KILLED, well
-from tests.support.sparks import OTHERS, ROOT, spark_python
+from tests.support.sparks import OLDEST, ROOT, spark_python
 
 pytestmark = [pytest.mark.process, pytest.mark.walk, pytest.mark.timeout(900)]
 
-OLDEST = OTHERS[0]
 SCRIPTS = ("python_functions", "sql_only")
 
 

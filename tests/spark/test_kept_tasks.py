@@ -23,7 +23,7 @@ from airflow_provider.spark.interception import intercepted
 from airflow_provider.spark.sinks.once import SinksOnce
 from airflow_provider.spark.sinks.take_back import OutputAttempt
 from tests.spark.attempts import Attempts
-from tests.support.parameters import each_value
+from tests.support.parameters import each_value, thinned
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
@@ -326,7 +326,7 @@ CHANGES: dict[str, Callable[[DataFrame], DataFrame]] = {
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize("change", ["draws", "sorted", "dealt out", "sums", "equal in its order"])
+@pytest.mark.parametrize("change", thinned(["draws", "sorted", "dealt out", "sums", "equal in its order"], 2))
 def test_where_rows_may_be_elsewhere_all_is_written(job: Cut, change: str) -> None:
     """Drawn rows, bounds of a sort, which are drawn, rows that are dealt out in the order of their arrival, sums whose
     last digit depends on it, and rows that are spread by their place among equals.
@@ -393,7 +393,7 @@ def test_a_changed_source_is_another_write(job: Cut) -> None:
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize("which", ["first", "retry", "both"])
+@pytest.mark.parametrize("which", thinned(["first", "retry", "both"], 3))
 def test_where_tasks_move_their_files_all_is_written(job: Cut, which: str) -> None:
     """Hadoop's algorithm 2, in either attempt: of the first one files stand in the target, of a retry the job commits
     no folders.
@@ -434,7 +434,7 @@ def only(paths: Iterator[Path]) -> Path:
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize("what", ["a file is gone", "a file was moved", "it commits", "a strange file"])
+@pytest.mark.parametrize("what", thinned(["a file is gone", "a strange file", "a file was moved", "it commits"], 2))
 def test_a_folder_that_is_not_whole_is_not_kept(job: Cut, what: str) -> None:
     """A file was removed from a task's folder, or moved into place by a job that had begun to commit; or something else
     lies there. Rows are neither missing nor there twice.

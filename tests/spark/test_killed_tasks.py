@@ -73,7 +73,7 @@ class Dying:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("how", ["map", "shuffle"])
+@pytest.mark.parametrize("how", ["shuffle", pytest.param("map", marks=pytest.mark.walk)])
 def test_three_attempts_are_killed(tmp_path: Path, how: str) -> None:
     """Each computes only what none before has committed; the fourth one writes the rest, and all is there once."""
     job = Dying(tmp_path, how)
@@ -99,11 +99,17 @@ def test_three_attempts_are_killed(tmp_path: Path, how: str) -> None:
 @pytest.mark.parametrize(
     "deaths",
     [
-        (faults.AFTER_TASKS_TAKEN, f"{faults.AFTER_COORDINATOR_SNAPSHOT}@1", f"{faults.AFTER_TASK_GIVEN}@2"),
-        (faults.AFTER_TASKS_LEFT_OUT, faults.AFTER_COMMIT_MARKED, faults.AFTER_SINK_COMMIT),
+        (
+            faults.AFTER_TASKS_TAKEN,
+            faults.AFTER_TASKS_LEFT_OUT,
+            f"{faults.AFTER_TASK_GIVEN}@2",
+            faults.AFTER_SINK_COMMIT,
+        ),
         *(
             pytest.param(deaths, marks=pytest.mark.walk)
             for deaths in (
+                (faults.AFTER_TASKS_TAKEN, f"{faults.AFTER_COORDINATOR_SNAPSHOT}@1", f"{faults.AFTER_TASK_GIVEN}@2"),
+                (faults.AFTER_TASKS_LEFT_OUT, faults.AFTER_COMMIT_MARKED, faults.AFTER_SINK_COMMIT),
                 (f"{faults.AFTER_COORDINATOR_SNAPSHOT}@2", f"{faults.AFTER_TASK_GIVEN}@1"),
                 (faults.AFTER_TASKS_TAKEN, faults.AFTER_TASKS_TAKEN, f"{faults.AFTER_TASK_GIVEN}@3"),
                 (faults.AFTER_COMMIT_MARKED, faults.AFTER_COMMIT_MARKED),

@@ -18,11 +18,12 @@ from airflow_provider.storage.inspection import inspect_job
 from airflow_provider.storage.uris import open_store
 from tests.spark.killed_jobs import result
 from tests.support.driver import JOBS, DriverHarness
+from tests.support.parameters import thinned
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.integration, pytest.mark.process]
 
-MODES = {"named": "explicit", "shuffled": "auto"}
+MODES = {"shuffled": "auto", "named": "explicit"}
 OPTIONS = {"overhead-budget": "0.04", "write-buffer-flush-interval": "100 ms"}
 """What has taken less than 3.75 s of task time is not worth keeping."""
 
@@ -73,7 +74,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return driver.folder
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", thinned(MODES, 2))
 def test_what_a_retry_keeps_is_what_was_shown(driver: DriverHarness, tmp_path: Path, plain: Path, mode: str) -> None:
     """Of a job killed when one output is committed, one step is stored whole and another in part, a retry spends as
     much less task time than an uninterrupted run as report and page said that it would keep.

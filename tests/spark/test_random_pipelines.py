@@ -124,14 +124,13 @@ def configured(spark: SparkSession, values: dict[str, str]) -> Iterator[None]:
             spark.conf.set(name, str(old))
 
 
-def some_seeds(every: int) -> list[ParameterSet]:
-    """Return those of all examples: one for each kind of change, most of which are left to ``make integration``, and
-    others for the walk.
+def some_seeds(left: pytest.MarkDecorator) -> list[ParameterSet]:
+    """Return those of all examples: one for each kind of change, and others for the walk.
 
-    :param every: which of the first ones ``make test`` runs
+    :param left: the mark of three of four of the first ones
     """
     return [
-        pytest.param(seed, marks=[pytest.mark.integration] * bool(seed % every))
+        pytest.param(seed, marks=[left] * bool(seed % 4))
         if seed < FIRST_SEED + len(CHANGES)
         else pytest.param(seed, marks=pytest.mark.walk)
         for seed in range(FIRST_SEED, FIRST_SEED + EXAMPLES)
@@ -176,7 +175,7 @@ def tally() -> Iterator[Tally]:
         assert min(found.died, found.reused, found.notable) >= EXAMPLES // 5, f"too little happened: {found}"
 
 
-@pytest.mark.parametrize("seed", some_seeds(2))
+@pytest.mark.parametrize("seed", some_seeds(pytest.mark.walk))
 def test_a_retry_gives_the_right_rows_whatever_happened(
     spark: SparkSession, tmp_path: Path, tally: Tally, seed: int
 ) -> None:
@@ -265,7 +264,7 @@ def auto_tally() -> Iterator[AutoTally]:
         assert min(found.died, found.put_back, found.restarts) >= EXAMPLES // 4, f"too little happened: {found}"
 
 
-@pytest.mark.parametrize("seed", some_seeds(4))
+@pytest.mark.parametrize("seed", some_seeds(pytest.mark.integration))
 def test_so_does_auto_mode(spark: SparkSession, tmp_path: Path, auto_tally: AutoTally, seed: int) -> None:
     """Some recovery points are the script's, others are shuffles that are kept. Tasks fail in each attempt, and are
     restarted; two attempts are killed, something changes between them, and the third one is through.

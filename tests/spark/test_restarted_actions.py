@@ -24,6 +24,7 @@ from airflow_provider.spark.jvm.commit_gate import Watched
 from tests.spark.attempts import Attempts
 from tests.spark.failing_queries import QUICK, ROWS, FailingQuery, forget_accumulators, hundred, restarts, rows
 from tests.spark.failing_tasks import Task, ids, stored
+from tests.support.parameters import each_value, thinned
 from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ ACTIONS: dict[str, Callable[[DataFrame], Any]] = {
 }
 
 
-@pytest.mark.parametrize("action", ACTIONS)
+@pytest.mark.parametrize("action", thinned(ACTIONS, 2))
 def test_an_action_that_fails_by_chance_is_restarted(
     spark: SparkSession, attempts: Attempts, query: FailingQuery, action: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -340,8 +341,7 @@ def written(spark: SparkSession, folder: Path) -> list[int]:
     return sorted(row.id for row in spark.read.schema("id long").parquet(str(folder)).collect())
 
 
-@pytest.mark.parametrize("algorithm", ["1", "2"])
-@pytest.mark.parametrize("mode", ["append", "error", "overwrite", "ignore"])
+@each_value(mode=["append", "error", "overwrite", "ignore"], algorithm=["1", "2"])
 def test_a_write_that_fails_is_made_again(
     spark: SparkSession, attempts: Attempts, tmp_path: Path, mode: str, algorithm: str
 ) -> None:
@@ -369,7 +369,7 @@ def test_a_write_that_fails_is_made_again(
     assert task.count()["3"] == 2  # it was written already
 
 
-@pytest.mark.parametrize("how", ["saveAsTable", "insertInto", "INSERT", "CREATE TABLE AS"])
+@pytest.mark.parametrize("how", thinned(["insertInto", "saveAsTable", "CREATE TABLE AS", "INSERT"], 2))
 def test_a_table_whose_write_fails_is_written_again(
     spark: SparkSession, attempts: Attempts, tmp_path: Path, how: str
 ) -> None:

@@ -115,6 +115,7 @@ def test_what_was_changed_or_differs_is_written_again(job: Job) -> None:
     assert f"{job.title('by_digit')}: already written by attempt 1, not written again" in second.log
 
 
+@pytest.mark.walk  # so is a write of test_killed_tasks.py
 def test_killed_between_a_commit_and_its_event(job: Job) -> None:
     """The append that was committed, of which nobody knows, is taken back and written again: its rows are there once,
     what comes after it is written once, and a third attempt knows all.

@@ -85,7 +85,7 @@ def test_a_job_of_ten_steps_never_holds_more_than_three_steps_data(driver: Drive
             (faults.AFTER_SINK_COMMIT, STEPS),
             (faults.BEFORE_JOB_FINISHED, STEPS),
         ],
-        3,
+        5,
     ),
 )
 def test_killed_at_any_moment_it_ends_with_the_right_rows(driver: DriverHarness, fault: str, steps: int) -> None:

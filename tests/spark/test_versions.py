@@ -16,8 +16,7 @@ from airflow_provider.core import faults
 from tests.spark.killed_in_writes import ONCE, Job
 from tests.spark.killed_jobs import KILLED
 from tests.support.driver import DriverHarness
-from tests.support.quick_jvm import QUICK_JVM, WITHOUT_COMPILER
-from tests.support.sparks import EACH_OR_ENDS, ENDS, OTHERS, OWN, spark_python
+from tests.support.sparks import EACH_OR_OLDEST, OLDEST, OTHERS, OWN, spark_python
 
 pytestmark = [pytest.mark.process, pytest.mark.integration, pytest.mark.timeout(420)]
 
@@ -57,7 +56,7 @@ def reused(driver: DriverHarness) -> dict[str, tuple[int, int]]:
     ("spark", "mode"),
     [
         *(pytest.param(spark, "auto", marks=[] if spark in OTHERS else pytest.mark.walk) for spark in EACH),
-        *(pytest.param(spark, "explicit", marks=[] if spark in ENDS else pytest.mark.walk) for spark in EACH),
+        *(pytest.param(spark, "explicit", marks=[] if spark == OLDEST else pytest.mark.walk) for spark in EACH),
     ],
 )
 def test_a_killed_job_is_recovered(tmp_path: Path, orders: Path, spark: str, mode: str) -> None:
@@ -66,7 +65,6 @@ def test_a_killed_job_is_recovered(tmp_path: Path, orders: Path, spark: str, mod
     """
     driver = DriverHarness(tmp_path, f"file://{tmp_path}/store", python=spark_python(spark))
     driver.settings = {
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.level=warn {QUICK_JVM if spark == OWN else WITHOUT_COMPILER}",
         "spark.sql.files.maxPartitionBytes": "4000",
         "spark.sql.files.openCostInBytes": "4000",
     }
@@ -102,13 +100,12 @@ def test_a_killed_job_is_recovered(tmp_path: Path, orders: Path, spark: str, mod
     assert '"used":[[' in events, "tasks are counted"
 
 
-@pytest.mark.parametrize("spark", EACH_OR_ENDS)
+@pytest.mark.parametrize("spark", EACH_OR_OLDEST)
 def test_a_write_is_held_to_the_lease(tmp_path: Path, spark: str) -> None:
     """Tasks that move their files themselves wait for it; and of what is pending beside the write, its commit deletes
     what was there before it had leave.
     """
     driver = DriverHarness(tmp_path, f"file://{tmp_path}/store", python=spark_python(spark))
-    driver.settings = {"spark.driver.extraJavaOptions": QUICK_JVM if spark == OWN else WITHOUT_COMPILER}
     target = tmp_path / "target"
     done = driver.run("committed_beside.py", str(target))
     assert done.code == 0, done.log
@@ -116,12 +113,11 @@ def test_a_write_is_held_to_the_lease(tmp_path: Path, spark: str) -> None:
     assert sorted(pq.read_table(target)["id"].to_pylist()) == [*range(100)]
 
 
-@pytest.mark.parametrize("spark", EACH_OR_ENDS)
+@pytest.mark.parametrize("spark", EACH_OR_OLDEST)
 def test_a_write_goes_on_where_it_was_killed(tmp_path: Path, spark: str) -> None:
     """The retry's plan is changed in a place that each version has."""
     job = Job(tmp_path, "parts_1")
     job.driver.python = spark_python(spark)
-    job.driver.settings = {**job.driver.settings, "spark.driver.extraJavaOptions": QUICK_JVM if spark == OWN else ""}
     assert job.run().code == KILLED
     second = job.run()
     assert second.code == 0, second.log

@@ -80,7 +80,7 @@ def going_on(request: pytest.FixtureRequest, driver: DriverHarness) -> GoingOn:
     return GoingOn(driver)
 
 
-@pytest.mark.parametrize("points", ["explicit", "auto"])
+@pytest.mark.parametrize("points", ["auto", pytest.param("explicit", marks=pytest.mark.walk)])
 def test_a_dead_jvm_ends_the_attempt(going_on: GoingOn, points: str) -> None:
     """At once, although the script goes on, with one line and a record that say why; Airflow may retry."""
     with going_on.start(recovery_points=points) as (running, jvm):

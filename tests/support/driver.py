@@ -18,8 +18,8 @@ from airflow_provider.core.options import StorageOptions
 from airflow_provider.core.partitions import StoredPartition
 from airflow_provider.storage.partition_store import PartitionStore
 from airflow_provider.storage.uris import open_store
-from tests.support.quick_jvm import QUICK_JVM
-from tests.support.sparks import ROOT
+from tests.support.quick_jvm import QUICK_JVM, quick_jvm
+from tests.support.sparks import ROOT, spark_of
 
 JOBS = Path(__file__).parents[1] / "spark" / "jobs"
 
@@ -71,7 +71,8 @@ class DriverHarness:
         logs = self.folder / f"eventlog-{self.attempts}"
         logs.mkdir(parents=True, exist_ok=True)
         recording = {"spark.eventLog.enabled": "true", "spark.eventLog.dir": f"file://{logs}"}
-        settings = {**SPARK_SETTINGS, **recording, **self.settings}
+        quick = {"spark.driver.extraJavaOptions": f"-Dlog4j2.level=warn {quick_jvm(spark_of(self.python))}"}
+        settings = {**SPARK_SETTINGS, **quick, **recording, **self.settings}
         flags = " ".join(f'--conf "{name}={value}"' for name, value in settings.items())
         env = {
             **os.environ,

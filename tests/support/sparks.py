@@ -15,12 +15,12 @@ import pytest
 ROOT = Path(__file__).parents[2]
 OTHERS = tuple((ROOT / "tools" / "spark-versions.txt").read_text().split())
 OWN = version("pyspark")
-ENDS = (OTHERS[0], OTHERS[-1])
-"""The oldest version and the newest; the tests' own is what all other tests run on."""
-EACH_OR_ENDS = [
-    version if version in ENDS else pytest.param(version, marks=pytest.mark.walk) for version in sorted({*OTHERS, OWN})
+OLDEST = OTHERS[0]
+EACH_OR_OLDEST = [
+    version if version == OLDEST else pytest.param(version, marks=pytest.mark.walk)
+    for version in sorted({*OTHERS, OWN})
 ]
-"""Parameters for a test: each version in the walk; else the oldest and the newest."""
+"""Parameters for a test: each version in the walk; else the oldest, for the tests' own is what all others run on."""
 REQUIRED = "SPARK_RECOVERY_REQUIRE_SPARKS"
 """Set to 1 where a missing environment must fail the tests instead of skipping them, as in CI."""
 
@@ -42,3 +42,8 @@ def spark_python(spark: str) -> str:
             pytest.fail(reason)
         pytest.skip(reason)
     return str(environment / "bin" / "python")
+
+
+def spark_of(python: str) -> str:
+    """Return the version of Spark that one of these Pythons has."""
+    return OWN if python == sys.executable else Path(python).parents[1].name

@@ -23,7 +23,7 @@ def test_a_job_that_is_disturbed_again_and_again_leaves_what_a_plain_run_leaves(
     """Whatever happens to its drivers, a job's outputs are those of a plain run, row by row, and no two of its drivers
     write at one time.
     """
-    outcome = walk(tmp_path, SEED, kills=1, stores=["moto"])
+    outcome = walk(tmp_path, SEED, kills=1, stores=["moto"], disturbances=4)
     assert outcome.findings == []
 
 

@@ -64,6 +64,8 @@ def query(tmp_path: Path, attempts: Attempts) -> FailingQuery:
 
 each_cell = each_value(strategy=list(STRATEGIES), failover=FAILOVERS)
 """Under each restart strategy, and with both failover strategies."""
+some_cells = each_value(strategy=["fixed-delay", "none"], failover=FAILOVERS)
+"""With a restart in the attempt, and without: what the next attempt does then."""
 
 
 def ask(
@@ -112,8 +114,7 @@ def some(failover: str, restarted: int, region: dict[int, int] = ONCE) -> dict[i
     return region if failover == "region" or not restarted else dict.fromkeys((0, 1), 1 + restarted)
 
 
-@pytest.mark.parametrize("failover", FAILOVERS)
-@pytest.mark.parametrize("action", ["count", "toPandas", "write"])
+@each_value(action=["count", "toPandas", "write"], failover=FAILOVERS)
 def test_each_action_is_restarted(
     spark: SparkSession, attempts: Attempts, query: FailingQuery, tmp_path: Path, action: str, failover: str
 ) -> None:
@@ -168,7 +169,7 @@ def test_a_task_that_always_fails(
             assert query.ran("map") == before
 
 
-@each_cell
+@some_cells
 def test_a_function_that_raises(
     spark: SparkSession, attempts: Attempts, query: FailingQuery, strategy: str, failover: str
 ) -> None:
@@ -181,7 +182,7 @@ def test_a_function_that_raises(
     assert query.ran("reduce") == {0: 2}
 
 
-@each_cell
+@some_cells
 def test_a_lost_map_output(
     spark: SparkSession,
     attempts: Attempts,
@@ -210,7 +211,7 @@ def test_a_lost_map_output(
     assert query.ran("map") == some(failover, restarted, {0: 1, 1: 2})
 
 
-@each_cell
+@some_cells
 def test_a_fetch_failure_on_a_restored_output(
     spark: SparkSession,
     attempts: Attempts,
@@ -243,7 +244,7 @@ def test_a_fetch_failure_on_a_restored_output(
     assert query.ran("map") == TWICE
 
 
-@each_cell
+@some_cells
 def test_a_lost_partition_file(
     spark: SparkSession, attempts: Attempts, tmp_path: Path, strategy: str, failover: str
 ) -> None:

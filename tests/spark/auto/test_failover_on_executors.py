@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import subprocess
@@ -27,14 +28,32 @@ SETTINGS = {
 RIGHT = [list(row) for row in ROWS]
 
 
+CELLS = [*itertools.product(("executor", "fetch"), STRATEGIES, FAILOVERS)]
+IN_CI = {
+    ("executor", "none", "region"),
+    ("executor", "exponential-delay", "region"),
+    ("executor", "fixed-delay", "full"),
+    ("fetch", "fixed-delay", "region"),
+    ("fetch", "failure-rate", "full"),
+}
+"""Each failure, strategy and kind of failover; the other cells are for the walk."""
+
+
 @pytest.fixture(scope="module")
-def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What a driver has to say that lets each of them fail."""
+def answers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What a driver has to say that lets each of those fail that are asked for."""
+    asked = CELLS if request.config.getoption("--walk") else sorted(IN_CI)
     folder = tmp_path_factory.mktemp("failing")
     given = {**SPARK_SETTINGS, **EXECUTOR_SETTINGS, "spark.local.dir": str(folder / "local"), **SETTINGS}
     flags = " ".join(f'--conf "{name}={value}"' for name, value in given.items())
     done = subprocess.run(
-        [sys.executable, JOBS / "failing_over_on_executors.py", folder / "attempts", folder / "answers"],
+        [
+            sys.executable,
+            JOBS / "failing_over_on_executors.py",
+            folder / "attempts",
+            folder / "answers",
+            json.dumps(asked),
+        ],
         env={
             **os.environ,
             "PYSPARK_SUBMIT_ARGS": f"{flags} pyspark-shell",
@@ -53,9 +72,10 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("strategy", STRATEGIES)
-@pytest.mark.parametrize("failover", FAILOVERS)
-@pytest.mark.parametrize("failure", ["executor", "fetch"])
+@pytest.mark.parametrize(
+    ("failure", "strategy", "failover"),
+    [pytest.param(*cell, marks=[] if cell in IN_CI else pytest.mark.walk) for cell in CELLS],
+)
 def test_what_is_kept_outlives_executors(answers: dict[str, Any], failure: str, strategy: str, failover: str) -> None:
     """Its reducer's own executor is killed, or a map output that was put back cannot be fetched: what is stored is put
     back on executors that live, in the attempt or by the next one; all of it runs again with ``full``.

@@ -15,7 +15,7 @@ from airflow_provider.core.options import StorageOptions
 from airflow_provider.storage.inspection import inspect_job
 from airflow_provider.storage.uris import open_store
 from tests.support.driver import DriverHarness
-from tests.support.sparks import EACH_OR_ENDS, spark_python
+from tests.support.sparks import EACH_OR_OLDEST, spark_python
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.integration, pytest.mark.process, pytest.mark.timeout(420)]
@@ -34,7 +34,7 @@ def kept(driver: DriverHarness) -> int:
     return sum(vertex.finished and vertex.initialized.rule == SHUFFLE for vertex in graph.vertices.values())
 
 
-@pytest.mark.parametrize("version", EACH_OR_ENDS)
+@pytest.mark.parametrize("version", EACH_OR_OLDEST)
 def test_each_time_has_its_own_answer(tmp_path: Path, orders: Path, version: str) -> None:
     """A function is asked twice, and the driver is killed when both answers are kept: the retry has each in its place,
     though the first query may have been over before anybody looked.

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.spark.identity.hunt import Haul, documented_queries, hunt_functions, hunt_orders, hunt_queries, tables
+from tests.support.parameters import thinned
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,7 +46,7 @@ def check(haul: Haul, least: int) -> None:
     assert haul.pairs >= least
 
 
-@pytest.mark.parametrize("physical", [False, True])
+@pytest.mark.parametrize("physical", thinned([False, True], 2))
 def test_changed_literals_of_functions(spark: SparkSession, physical: bool) -> None:
     """Of every fiftieth documented example of Spark's functions, each literal counts."""
     check(hunt_functions(spark, SEED, 0.02, physical=physical), 200)
@@ -57,7 +58,7 @@ def test_changed_parts_of_queries(spark: SparkSession, physical: bool) -> None:
     check(hunt_queries(spark, SEED, 15, physical=physical), 60)
 
 
-@pytest.mark.parametrize("physical", [False, True])
+@pytest.mark.parametrize("physical", thinned([False, True], 2))
 def test_orders_of_aggregates(spark: SparkSession, physical: bool) -> None:
     """Which of several aggregates a column is makes another identity, also where Spark numbers their results."""
     check(hunt_orders(spark, SEED, 3, physical=physical), 300)

@@ -1,7 +1,8 @@
-"""A query fails on two executors, under each restart strategy and both failover strategies. Usage: FOLDER ANSWERS
+"""A query fails on two executors, under each restart strategy and both failover strategies. Usage: FOLDER ANSWERS CELLS
 
 Its reducer either ends its ``executor``, or cannot ``fetch`` a map output that an earlier attempt has kept and this one
-has put back. Spark tries neither of them again itself. Each answer is a line of JSON.
+has put back. Spark tries neither of them again itself. Cells are a list in JSON: failure, strategy and failover
+strategy of each. Each answer is a line of JSON.
 """
 
 import json
@@ -16,10 +17,8 @@ from pyspark.sql import SparkSession
 from airflow_provider.spark.auto.restoring import Restorer
 from tests.spark.attempts import Attempts
 from tests.spark.failing_queries import (
-    FAILOVERS,
     KEEP_ALL,
     QUICK,
-    STRATEGIES,
     FailingQuery,
     hundred,
     of_strategy,
@@ -80,10 +79,8 @@ def fail(failure, strategy, failover):  # type: ignore[no-untyped-def]
 logging.basicConfig(level=logging.INFO)
 spark.sparkContext.setLogLevel("ERROR")
 Restorer.before = losing_one
-for failure in ("executor", "fetch"):
-    for failover in FAILOVERS:
-        for strategy in STRATEGIES:
-            line = json.dumps(fail(failure, strategy, failover))
-            with answers.open("a") as file:
-                file.write(f"{line}\n")
+for cell in json.loads(sys.argv[3]):
+    line = json.dumps(fail(*cell))
+    with answers.open("a") as file:
+        file.write(f"{line}\n")
 spark.stop()
