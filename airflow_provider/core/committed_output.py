@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
 
 from airflow_provider.core.digest import digest
@@ -24,6 +24,11 @@ def listing_digest(files: Collection[OutputFile]) -> str:
     return digest(*(str(part) for file in sorted(files) for part in file))
 
 
+def contents_digest(files: Collection[OutputFile]) -> str:
+    """Return a digest of files by their names, sizes and times, in whatever folders they lie."""
+    return listing_digest([(path.rpartition("/")[2], size, changed) for path, size, changed in files])
+
+
 @dataclass(frozen=True)
 class Commit:
     """What one write has left.
@@ -32,12 +37,14 @@ class Commit:
     :ivar files: number of its files
     :ivar size: bytes of its files
     :ivar listing: digest of their paths, sizes and times
+    :ivar contents: digest of the same but for the folders; empty text if an older release has written them
     """
 
     write: str
     files: int
     size: int
     listing: str
+    contents: str = ""
 
     @classmethod
     def between(cls, before: Collection[OutputFile], after: Collection[OutputFile]) -> Self | None:
@@ -47,7 +54,7 @@ class Commit:
         if len(writes) != 1 or "" in writes:
             return None
         (write,) = writes
-        return cls(write, len(new), sum(size for _, size, _ in new), listing_digest(new))
+        return cls(write, len(new), sum(size for _, size, _ in new), listing_digest(new), contents_digest(new))
 
     @classmethod
     def named(cls, write: str, now: Collection[OutputFile]) -> Self:
@@ -63,13 +70,18 @@ class Commit:
     def from_state(cls, state: dict[str, Any]) -> Self | None:
         """Read what :meth:`to_state` returned; ``None`` for anything else."""
         try:
-            return cls(str(state["write"]), int(state["files"]), int(state["size"]), str(state["listing"]))
+            written = cls(str(state["write"]), int(state["files"]), int(state["size"]), str(state["listing"]))
+            return replace(written, contents=str(state.get("contents", "")))
         except (KeyError, TypeError, ValueError):
             return None
 
     def to_state(self) -> dict[str, Any]:
         """Return plain JSON."""
         return asdict(self)
+
+    def is_whole(self, files: Collection[OutputFile]) -> bool:
+        """Whether these are all of its files, as it has left them but for the folder: a script may have moved that."""
+        return len(files) == self.files and contents_digest(files) == self.contents
 
     def own(self, now: Collection[OutputFile]) -> list[OutputFile]:
         """Return the files of this write among those that are there."""

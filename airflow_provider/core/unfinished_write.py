@@ -26,6 +26,8 @@ MOMENT = "moment"
 """What is remembered of a write under this name stands for the state of all that functions have read for it by
 themselves; nothing if they read nothing.
 """
+MADE = "made"
+"""What is remembered of a write under this name stands for its rows, and for how they are written, wherever that is."""
 READS = "reads"
 """What is remembered of a write under this name are the vertices whose rows it writes."""
 _LEFT_OUT = "left_out"

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from airflow_provider.spark.identity.known import Known
+    from airflow_provider.spark.jvm.sources import Source
 
 FORMAT = "3"
 """Raise it when the stored partitions or the fingerprint itself change meaning."""
@@ -102,16 +103,20 @@ def fingerprint(
     context: Known,
     version: str = "",
     of_this_run: Callable[[str | int | float], bool] | None = None,
+    read_as: Callable[[Source], Source] | None = None,
 ) -> Fingerprint:
     """Return the fingerprint of *df* in its session.
 
     :param version: stands for all that has no fingerprint of its own: the user vouches that its rows are equal wherever
         the text is
     :param of_this_run: whether a text or a number of the plan marks this attempt alone; ``None`` if nobody asks
+    :param read_as: says what stands for a source; ``None`` for what it reads
     """
     spark = df.sparkSession
     with active_session(spark):
         described = read_plan(spark, context, analyzed(df), name_draws=True, of_this_run=of_this_run)
+    if read_as is not None:
+        described.sources = [read_as(source) for source in described.sources]
     named = {_COLUMNS: digest(df.schema.json())[:16]}
     if version:
         named[explain.GIVEN] = version

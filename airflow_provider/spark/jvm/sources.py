@@ -21,12 +21,16 @@ from airflow_provider.spark.jvm.scala import companion, has_member, items
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from airflow_provider.core.committed_output import OutputFile
+
 FILE_STATUS = re.compile(
     r"\bpath=(?P<path>.*?); isDirectory=.*?\blength=(?P<size>\d+);.*?modification_time=(?P<time>\d+)"
 )
 _PLACE_LENGTH = 200
 _OF_OTHER_FILES = {"avroschemaurl", "rowvalidationxsdpath"}
 """Options that name a file of which the rows depend, too."""
+_PATHS = {"path", "paths"}
+"""Options that say where files lie."""
 _OF_SPARK = ("MapPartitionsRDD", "UnionRDD")
 """What PySpark puts around the others: the schema, which the plan tells, and conversions."""
 
@@ -41,6 +45,10 @@ class Source:
     :ivar opaque: why it has no identity; empty if it has
     :ivar asked: what it asks for, if it is opaque and that can be described; an RDD is described elsewhere
     :ivar made: the JVM's object that stands for it in all plans of the script
+    :ivar how: in which way files are read, wherever they lie
+    :ivar roots: the folders, or files, that the script has named
+    :ivar files: those that are read: path, size in bytes, modification time in milliseconds; none if the rows tell
+        which files they come from
     """
 
     part: str
@@ -49,11 +57,15 @@ class Source:
     opaque: str = ""
     asked: str = ""
     made: Any = None
+    how: tuple[str, ...] = ()
+    roots: tuple[str, ...] = ()
+    files: tuple[OutputFile, ...] = ()
 
 
 def read_files(words: Iterator[str]) -> Source:
     """Return what a relation of files reads, which ``PlanWalk.java`` has put into words."""
     how = [next(words) for _ in range(3)]  # the format, the columns of the data, those of the partitions
+    told = bool(next(words))
     options = [(next(words), next(words)) for _ in range(int(next(words)))]
     partitions = [(next(words), next(words)) for _ in range(int(next(words)))]
     kind = next(words)
@@ -64,7 +76,10 @@ def read_files(words: Iterator[str]) -> Source:
     for name in sorted({name for name, _ in options if name.lower() in _OF_OTHER_FILES}):
         return _opaque(f"the option {name} names a file that decides how others are read")
     given = (json.dumps(sorted(partitions)),) if partitions else ()
-    return _files(roots, files, (*how, json.dumps(sorted(options)), *given))
+    source = _files(roots, files, (*how, json.dumps(sorted(options)), *given))
+    listed = () if told else tuple((path, int(size), int(changed)) for path, size, changed in files)
+    elsewhere = [(name, value) for name, value in options if name.lower() not in _PATHS]
+    return replace(source, how=(*how, json.dumps(sorted(elsewhere)), *given), roots=tuple(roots), files=listed)
 
 
 def read_table(table: Any, leaf: Any, local_data: dict[int, str]) -> Source:

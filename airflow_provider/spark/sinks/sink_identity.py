@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider.core.digest import digest
+from airflow_provider.core.outputs_read import OutputsRead, outputs_read
 from airflow_provider.core.run_values import value_of_one_run
-from airflow_provider.core.unfinished_write import SINK, output_state
+from airflow_provider.core.unfinished_write import MADE, MOMENT, SINK, output_state
 from airflow_provider.core.vertex_token import vertex_of
 from airflow_provider.spark.identity.fingerprint import fingerprint, not_deterministic_in_cache
 from airflow_provider.spark.jvm.determinism import among_equals
@@ -32,6 +33,7 @@ from airflow_provider.spark.jvm.sql_commands import WritingCommand
 if TYPE_CHECKING:
     from airflow_provider.core.committed_output import OutputFile
     from airflow_provider.spark.context import RecoveryContext
+    from airflow_provider.spark.jvm.sources import Source
 
 TO_PATHS = ("save", "parquet", "json", "csv", "orc", "text")
 TO_TABLES = ("saveAsTable", "insertInto")
@@ -71,6 +73,7 @@ class Sink:
     :ivar told: whether it is told from other writes by its plan, also if its rows are others in each attempt
     :ivar if_absent: whether Spark leaves it out where something is
     :ivar again: whether the script has called it before in this attempt, and it failed
+    :ivar made: stands for its rows and for how they are written, wherever that is; empty text if nothing can
     :ivar key: what all such writes of the script have in common
     :ivar occurrence: which of them it is, from 1
     """
@@ -87,6 +90,7 @@ class Sink:
     told: bool = False
     if_absent: bool = False
     again: bool = False
+    made: str = ""
     key: str = ""
     occurrence: int = 1
 
@@ -97,7 +101,8 @@ class Sink:
 
     def state(self, status: str, attempt: int) -> dict[str, Any]:
         """Return what is remembered of it in any case, as plain JSON."""
-        return output_state(status, attempt, self.title, self.reads)
+        state = output_state(status, attempt, self.title, self.reads)
+        return {**state, MADE: self.made, MOMENT: self.moment} if self.made else state
 
 
 class SinkIdentity:
@@ -138,7 +143,8 @@ class SinkIdentity:
         if name == "insertInto" and mode != "overwrite":  # Spark asks for nothing else
             mode = "append"
         what = (name, repr(made), repr(args), repr(sorted(kwargs.items())))
-        sink = self._identified(df, place, what, mode if mode in ("append", "overwrite") else "error")
+        anywhere = tuple(text.replace(repr(given["target"]), "") for text in what)
+        sink = self._identified(df, place, what, mode if mode in ("append", "overwrite") else "error", anywhere)
         return replace(sink, if_absent=mode == "ignore")
 
     def unknown_writer(
@@ -172,7 +178,7 @@ class SinkIdentity:
         files = (command.provider or spark.conf.get("spark.sql.sources.default")) in FILE_FORMATS
         place = self._table(spark, command.table, command.location, creates=files and command.creates)
         mode = "overwrite" if command.overwrites else "error" if command.creates else "append"
-        return self._identified(df, place, what, mode)
+        return self._identified(df, place, what, mode, what)
 
     def has_failed(self, sink: Sink) -> None:
         """Let the script's next call of this kind be the same write: scripts try again by themselves."""
@@ -198,16 +204,28 @@ class SinkIdentity:
         target = f"table {name} of {spark.catalog.currentDatabase()}"
         return Place(target, lambda: table_location(spark, name), new, qualified_table(spark, name))
 
-    def _identified(self, df: Any, place: Place, what: tuple[str, ...], mode: str) -> Sink:
-        """Return the sink of a DataFrame's rows."""
+    def _identified(self, df: Any, place: Place, what: tuple[str, ...], mode: str, anywhere: tuple[str, ...]) -> Sink:
+        """Return the sink of a DataFrame's rows.
+
+        :param anywhere: *what*, as far as it does not say where they go
+        """
         spark = df.sparkSession
+        own: list[OutputsRead] = []
+
+        def read_as(source: Source) -> Source:
+            found = outputs_read(source.roots, source.files, dict(self._context.master.graph.coordinators))
+            if found is None:
+                return source
+            own.append(found)
+            return replace(source, identity=digest("outputs", *source.how, found.stands_for))
+
         application = str(spark.sparkContext.applicationId)
 
         def of_this_run(*values: str | int | float) -> str:
             return value_of_one_run(values, self._began, time.time(), application)
 
         asked = None if mode == "overwrite" else lambda value: bool(of_this_run(value))
-        identity = fingerprint(df, self._context, of_this_run=asked)
+        identity = fingerprint(df, self._context, of_this_run=asked, read_as=read_as)
         not_deterministic = identity.not_deterministic
         rows = unspread(df) if not_deterministic else df  # coalesce(1) before a write does not change its rows
         if rows is not df:
@@ -216,7 +234,11 @@ class SinkIdentity:
         settled = self._settled(rows, not_deterministic)
         batch = micro_batch(spark)
         read = ("functions read something by themselves",) if batch and identity.reads else ()
-        reason = "; ".join((*identity.opaque, *(() if settled else not_deterministic), *marked, *read))
+        varying = dict.fromkeys(title for each in own for title in each.varying)
+        read_back = (f"it reads {', '.join(varying)}, which each attempt writes again",) if varying else ()
+        certain = () if settled else not_deterministic
+        reason = "; ".join((*identity.opaque, *certain, *marked, *read, *read_back))
+        reads = identity.reads or any(each.at_a_moment for each in own)
         # A database's table has no version, but what is asked of it is told; of an RDD it may not be.
         told = not identity.opaque or bool(identity.unversioned)
         plan = (identity.of_each_run or identity.digest,) if told else ()
@@ -230,10 +252,11 @@ class SinkIdentity:
             tuple(map(vertex_of, identity.upstream)),
             reason,
             settled,
-            self._context.master.moment if identity.reads else "",
+            self._context.master.moment if reads else "",
             bool(batch),
             told,
             again=again,
+            made=digest(*plan, *anywhere) if plan and not settled and not batch else "",
             key=key,
             occurrence=occurrence,
         )

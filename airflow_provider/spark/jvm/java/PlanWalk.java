@@ -16,6 +16,7 @@ import java.util.TreeMap;
 import org.apache.hadoop.fs.FileStatus;
 import org.apache.spark.sql.catalyst.ScalaReflection$;
 import org.apache.spark.sql.catalyst.expressions.Alias;
+import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.AttributeReference;
 import org.apache.spark.sql.catalyst.expressions.ExprId;
 import org.apache.spark.sql.catalyst.plans.QueryPlan;
@@ -404,6 +405,17 @@ public final class PlanWalk {
         return found.toString();
     }
 
+    /** Whether the rows of a relation tell which files they come from. */
+    private static boolean tellsFiles(Object node) throws Exception {
+        scala.collection.Iterator columns = ((scala.collection.Iterable) Members.call(node, "output")).iterator();
+        while (columns.hasNext()) {
+            if (((Attribute) columns.next()).metadata().contains("__metadata_col")) {
+                return true;
+            }
+        }
+        return false;
+    }
+
     /** A relation of files, in words; anything else is left to Python. */
     private void source(Object node, String kind, Object relation, Walked out, List parts) throws Exception {
         if (!relation.getClass().getSimpleName().equals("HadoopFsRelation")) {
@@ -416,6 +428,7 @@ public final class PlanWalk {
         words.add(Members.call(relation, "fileFormat").getClass().getName());
         words.add(Members.call(Members.call(relation, "dataSchema"), "json"));
         words.add(Members.call(Members.call(relation, "partitionSchema"), "json"));
+        words.add(tellsFiles(node) ? "told" : "");
         scala.collection.Iterator options = ((scala.collection.Iterable) Members.call(relation, "options")).iterator();
         TreeMap sorted = new TreeMap();
         while (options.hasNext()) {

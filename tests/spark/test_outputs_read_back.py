@@ -1,0 +1,174 @@
+"""Outputs that a script reads back, and writes elsewhere: a retry that makes them again adds nothing twice."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import functions as F
+
+from airflow_provider.core.committed_output import doubts
+from tests.spark.attempts import Attempts
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.spark
+
+Change = Callable[["DataFrame"], "DataFrame"]
+ROWS: dict[str, Change] = {
+    "certain": lambda df: df.withColumn("mark", F.col("id") * 0.5),
+    "drawn": lambda df: df.withColumn("mark", F.rand()),
+    "loaded now": lambda df: df.withColumn("mark", F.unix_micros(F.current_timestamp()) * 1.0 + F.col("id")),
+}
+
+
+class Staging:
+    """A script that writes to a folder and adds what it reads there to a log.
+
+    :ivar stage: where it writes first
+    :ivar moves: whether it moves that folder elsewhere, and reads it there
+    """
+
+    def __init__(self, spark: SparkSession, attempts: Attempts, folder: Path, rows: str) -> None:
+        self.spark, self.attempts, self.folder, self.rows = spark, attempts, folder, rows
+        self.stage = folder / "stage"
+        self.moves = False
+
+    @property
+    def read(self) -> Path:
+        return self.folder / "moved" if self.moves else self.stage
+
+    @property
+    def log(self) -> Path:
+        return self.folder / "log"
+
+    def run(self, before_reading: Callable[[], object] = lambda: None) -> list[str]:
+        """An attempt; returns what it is in doubt of."""
+        with self.attempts.writes() as (context, output):
+            output.prepare(self.spark)
+            staged = ROWS[self.rows](self.spark.range(0, 6, 1, 2).repartition(2, "id"))
+            staged.write.mode("overwrite").partitionBy("id").parquet(str(self.stage))
+            if self.moves:
+                shutil.rmtree(self.read, ignore_errors=True)
+                shutil.move(self.stage, self.read)
+            before_reading()
+            found = self.spark.read.parquet(str(self.read))
+            found.where("id > 0").write.mode("append").parquet(str(self.log))
+            return doubts(context.master.graph.coordinators)
+
+    def marks(self, place: Path) -> list[tuple[int, float]]:
+        found = self.spark.read.schema("id long, mark double").parquet(str(place)).where("id > 0")
+        return sorted((row.id, row.mark) for row in found.collect())
+
+
+@pytest.fixture(params=ROWS)
+def staging(request: pytest.FixtureRequest, spark: SparkSession, attempts: Attempts, tmp_path: Path) -> Staging:
+    return Staging(spark, attempts, tmp_path, request.param)
+
+
+@pytest.mark.parametrize("how", ["in place", "moved", "another folder in each attempt"])
+def test_what_is_read_back_is_added_once(staging: Staging, how: str) -> None:
+    """Also where the folder was moved away, and is written again, or has other rows in each attempt: the log has those
+    of the last one.
+    """
+    staging.moves = how == "moved"
+    for number in range(3):
+        if how == "another folder in each attempt":
+            staging.stage = staging.folder / f"stage-{number}"
+        assert staging.run() == []
+        assert [row for row, _ in staging.marks(staging.log)] == [1, 2, 3, 4, 5]
+        assert staging.marks(staging.log) == staging.marks(staging.read)
+
+
+@pytest.mark.parametrize("staging", ["certain"], indirect=True)
+@pytest.mark.parametrize("harm", ["a file of others", "a changed file", "a lost file"])
+def test_what_others_have_changed_there_is_something_else(staging: Staging, harm: str) -> None:
+    """It is read as it is: rows of others, and of files that they have replaced, are added as in plain Spark."""
+    staging.moves = True
+    staging.run()
+    before = len(staging.marks(staging.log))
+
+    def change() -> None:
+        [victim] = (staging.read / "id=3").glob("part-*.parquet")
+        if harm == "a file of others":
+            (staging.read / "id=9").mkdir()
+            pq.write_table(pa.table({"mark": [9.5]}), staging.read / "id=9" / "theirs.parquet")
+        elif harm == "a changed file":
+            pq.write_table(pa.table({"mark": [7.5]}), victim)
+            (victim.parent / f".{victim.name}.crc").unlink()
+        else:
+            victim.unlink()
+
+    staging.run(change)
+    added = {"a file of others": 6, "a changed file": 5, "a lost file": 4}[harm]
+    found = staging.marks(staging.log)
+    assert len(found) == before + added
+    assert ((3, 7.5) in found) == (harm == "a changed file")
+
+
+def test_a_table_that_is_swapped_in_is_added_once(spark: SparkSession, attempts: Attempts, tmp_path: Path) -> None:
+    """Written under another name, renamed, and read: the retry makes all of it again."""
+    spark.range(0).write.saveAsTable("read_back_log")
+    try:
+        for _ in range(3):
+            with attempts.writes() as (context, output):
+                output.prepare(spark)
+                spark.range(5).write.saveAsTable("read_back_new")
+                spark.sql("DROP TABLE IF EXISTS read_back")
+                spark.sql("ALTER TABLE read_back_new RENAME TO read_back")
+                spark.sql("INSERT INTO read_back_log SELECT id FROM read_back")
+                assert doubts(context.master.graph.coordinators) == []
+            assert sorted(row.id for row in spark.table("read_back_log").collect()) == [0, 1, 2, 3, 4]
+    finally:
+        for name in ("read_back", "read_back_new", "read_back_log"):
+            spark.sql(f"DROP TABLE IF EXISTS {name}")
+
+
+def test_a_function_that_reads_a_file_reads_it_again_after_a_clearing(
+    spark: SparkSession, attempts: Attempts, tmp_path: Path
+) -> None:
+    """What it had made of it is in the staged rows, and goes from the log with them."""
+    factor, stage, log = tmp_path / "factor", tmp_path / "stage", tmp_path / "log"
+
+    @F.udf("long")
+    def times(number: int) -> int:
+        return number * int(factor.read_text())
+
+    def attempt() -> list[int]:
+        with attempts.writes() as (context, output):
+            output.prepare(spark)
+            spark.range(4).select(times("id").alias("id")).write.mode("overwrite").parquet(str(stage))
+            spark.read.parquet(str(stage)).write.mode("append").parquet(str(log))
+            assert doubts(context.master.graph.coordinators) == []
+        return sorted(row.id for row in spark.read.parquet(str(log)).collect())
+
+    factor.write_text("2")
+    assert attempt() == attempt() == [0, 2, 4, 6]
+    factor.write_text("3")
+    attempts.series = "cleared"
+    assert attempt() == [0, 3, 6, 9]
+
+
+@pytest.mark.parametrize("staging", ["certain"], indirect=True)
+def test_where_the_files_count_they_are_looked_at(staging: Staging) -> None:
+    """The name of the file that a row comes from is another one when the folder was written again."""
+    names = []
+    for _ in range(2):
+        staging.run()
+        shutil.rmtree(staging.stage)
+        with staging.attempts.writes() as (_, output):
+            output.prepare(staging.spark)
+            staged = ROWS["certain"](staging.spark.range(0, 6, 1, 2))
+            staged.write.mode("overwrite").parquet(str(staging.stage))
+            found = staging.spark.read.parquet(str(staging.stage)).select("_metadata.file_name")
+            found.write.mode("overwrite").parquet(str(staging.folder / "names"))
+        read = staging.spark.read.parquet(str(staging.folder / "names")).distinct().collect()
+        names.append(sorted(row.file_name for row in read))
+        assert names[-1] == sorted(path.name for path in staging.stage.glob("part-*"))
+    assert names[0] != names[1]
