@@ -7,27 +7,31 @@ files are others then, and yet it is the same query of the same script.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from airflow_provider.core.committed_output import Commit, OutputFile, listing_digest, write_of
 from airflow_provider.core.digest import digest
-from airflow_provider.core.unfinished_write import MADE, MOMENT, REPEATED, SINK, WRITTEN
+from airflow_provider.core.unfinished_write import CALL, MADE, MOMENT, REPEATED, SINK, SOURCES, WRITTEN
 
 
 @dataclass(frozen=True)
 class OutputsRead:
     """What files of one source are the job's own.
 
+    :ivar writes: the writes that made them, as they are remembered
     :ivar stands_for: digest that stands for all of them: of the job's own, what they were made of
     :ivar varying: the titles of those writes whose rows are others in each attempt
     :ivar at_a_moment: whether functions have read something by themselves for any of them
+    :ivar alone: whether there are no other files
     """
 
+    writes: tuple[str, ...]
     stands_for: str
     varying: tuple[str, ...]
     at_a_moment: bool
+    alone: bool
 
 
 def outputs_read(
@@ -42,12 +46,13 @@ def outputs_read(
     for file in files:
         by_write[write_of(file[0])].append(file)
     others = by_write.pop("", [])
-    made = {}
+    made: dict[str, Mapping[str, Any]] = {}
+    names = {}
     for name, state in coordinators.items():
         if name.startswith(SINK) and isinstance(state, Mapping) and state.get("status") in (WRITTEN, REPEATED):
             commit = Commit.from_state(dict(state))
             if commit and commit.write in by_write and state.get(MADE) and commit.is_whole(by_write[commit.write]):
-                made[commit.write] = state
+                made[commit.write], names[commit.write] = state, name
     if not made:
         return None
     own = [
@@ -56,10 +61,57 @@ def outputs_read(
     ]
     others += (file for write, found in by_write.items() if write not in made for file in found)
     return OutputsRead(
+        tuple(names.values()),
         digest(str(len(own)), *sorted(own), listing_digest(others)),
         tuple(sorted(str(state["title"]) for state in made.values() if state["status"] == REPEATED)),
         any(state.get(MOMENT) for state in made.values()),
+        not others,
     )
+
+
+@dataclass(frozen=True)
+class SourceRead:
+    """A source of a write's rows.
+
+    :ivar name: stands for where it is and how it is read; empty text if it is not one of files
+    :ivar identity: stands for what it holds
+    :ivar writes: those writes of the job that made all that it holds of the job's own
+    """
+
+    name: str
+    identity: str
+    writes: tuple[str, ...] = ()
+
+
+def made_before(
+    call: str,
+    sources: Sequence[SourceRead],
+    coordinators: Mapping[str, Any],
+    epoch: int,
+    is_ahead: Callable[[SourceRead], bool],
+) -> str:
+    """Return which committed write of an earlier attempt than *epoch* a call of the script is, if it reads what came of
+    that write, or of later ones: the earlier attempt had read what was there before. Empty text if it is none.
+
+    :param call: stands for the call
+    :param is_ahead: whether a source holds what the script has not come to yet in this attempt
+    """
+    ahead = [is_ahead(source) for source in sources]
+    if not call or not any(ahead):
+        return ""
+    for name, state in coordinators.items():
+        if not name.startswith(SINK) or not isinstance(state, Mapping) or state.get(CALL) != call:
+            continue
+        then = state.get(SOURCES)
+        if state.get("status") not in (WRITTEN, REPEATED) or not isinstance(then, list) or len(then) != len(sources):
+            continue
+        same = (
+            [source.name, source.identity] == one or (new and source.name and [source.name] == one[:1])
+            for source, new, one in zip(sources, ahead, then, strict=True)
+        )
+        if all(same) and int(state.get("attempt", epoch)) < epoch:
+            return name
+    return ""
 
 
 def _folder(path: str, roots: Sequence[str]) -> str:

@@ -172,3 +172,104 @@ def test_where_the_files_count_they_are_looked_at(staging: Staging) -> None:
         names.append(sorted(row.file_name for row in read))
         assert names[-1] == sorted(path.name for path in staging.stage.glob("part-*"))
     assert names[0] != names[1]
+
+
+class Killed(Exception):
+    """Ends an attempt between two steps of its script."""
+
+
+class InPlace:
+    """A script that reads a table of files, adds rows to what it has read, and puts that in the table's place, thrice.
+
+    :ivar keeps: whether it keeps the folder that it writes first
+    :ivar stamps: whether each row says when it was written
+    """
+
+    def __init__(self, spark: SparkSession, attempts: Attempts, folder: Path) -> None:
+        self.spark, self.attempts = spark, attempts
+        self.table, self.beside, self.log = folder / "table", folder / "beside", folder / "log"
+        self.keeps, self.stamps = True, False
+        self.by = 10
+        spark.range(3).withColumn("stamp", F.lit(0.0)).write.parquet(str(self.table))
+
+    def run(self, steps: int = 99) -> list[str]:
+        """An attempt that ends after so many steps; returns what it is in doubt of."""
+        left = steps
+
+        def step() -> None:
+            nonlocal left
+            left -= 1
+            if left == 0:
+                raise Killed
+
+        with self.attempts.writes() as (context, output):
+            output.prepare(self.spark)
+            for number in range(3):
+                old = self.spark.read.parquet(str(self.table))
+                new = self.spark.range(self.by * (number + 1), self.by * (number + 1) + 2)
+                stamp = F.unix_micros(F.current_timestamp()) * 1.0 if self.stamps else F.lit(1.0)
+                old.unionByName(new.withColumn("stamp", stamp)).write.mode("overwrite").parquet(str(self.beside))
+                step()
+                self.spark.read.parquet(str(self.beside)).write.mode("overwrite").parquet(str(self.table))
+                step()
+                added = self.spark.read.parquet(str(self.beside)).where(f"id >= {self.by * (number + 1)}")
+                added.write.mode("append").parquet(str(self.log))
+                step()
+                if not self.keeps:
+                    shutil.rmtree(self.beside)
+                    step()
+            return doubts(context.master.graph.coordinators)
+
+    def killed(self, steps: int) -> None:
+        with pytest.raises(Killed):
+            self.run(steps)
+
+    def ids(self, place: Path) -> list[int]:
+        return sorted(row.id for row in self.spark.read.parquet(str(place)).collect())
+
+
+@pytest.fixture
+def in_place(spark: SparkSession, attempts: Attempts, tmp_path: Path) -> InPlace:
+    return InPlace(spark, attempts, tmp_path)
+
+
+LOGGED = [10, 11, 20, 21, 30, 31]
+
+
+@pytest.mark.parametrize("keeps", [True, False], ids=["kept beside", "removed"])
+@pytest.mark.parametrize("stamps", [False, True], ids=["certain", "stamped"])
+@pytest.mark.parametrize("kills", [(2,), (3, 7), (5, 8), (1, 4, 9)], ids=str)
+def test_a_table_that_is_replaced_by_what_was_made_of_it(
+    in_place: InPlace, kills: tuple[int, ...], stamps: bool, keeps: bool
+) -> None:
+    """Killed behind any of its writes, the script has added each row once: a retry does not read its own results as
+    what was there before.
+    """
+    in_place.keeps, in_place.stamps = keeps, stamps
+    for steps in kills:
+        in_place.killed(steps)
+    assert in_place.run() == []
+    assert in_place.ids(in_place.table) == [0, 1, 2, *LOGGED]
+    assert in_place.ids(in_place.log) == LOGGED
+    assert in_place.run() == []
+    assert in_place.ids(in_place.table) == [0, 1, 2, *LOGGED]
+    assert in_place.ids(in_place.log) == LOGGED
+
+
+def test_a_script_that_was_changed_reads_what_is_there(in_place: InPlace) -> None:
+    """Other rows are added by other calls: what they read counts, as in plain Spark."""
+    in_place.killed(2)
+    in_place.by = 100
+    in_place.run()
+    assert in_place.ids(in_place.table) == [0, 1, 2, 10, 11, 100, 101, 200, 201, 300, 301]
+
+
+def test_what_cannot_be_made_again_is_said(in_place: InPlace) -> None:
+    """A retry removes what it would have to read, as the script says: its table is right, and of the rows that it adds
+    to the log it says that they may be there twice.
+    """
+    in_place.keeps = False
+    in_place.killed(6)
+    (doubt,) = in_place.run()
+    assert in_place.ids(in_place.table) == [0, 1, 2, *LOGGED]
+    assert "log: it reads what this attempt had to make of the job's own results" in doubt

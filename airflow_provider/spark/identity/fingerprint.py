@@ -84,6 +84,7 @@ class Fingerprint:
     :ivar cached: whether it reads what the script has cached
     :ivar literals: texts and numbers in the plan's expressions
     :ivar of_each_run: the digest without what marks this attempt alone; empty text if nothing does, or nobody asks
+    :ivar call: the digest without what marks this attempt alone, and without what its sources hold
     """
 
     digest: str
@@ -96,6 +97,7 @@ class Fingerprint:
     unversioned: tuple[str, ...] = ()
     reads: bool = False
     of_each_run: str = ""
+    call: str = ""
 
 
 def fingerprint(
@@ -198,19 +200,21 @@ def _fingerprint(
         **named,
     }
 
-    def of(plan: str, names: Iterable[str]) -> str:
+    def of(plan: str, names: Iterable[str], sources: Iterable[Source]) -> str:
         return digest(
             plan,
             *_list(*(function.identity.digest for function in described.functions)),
-            *_list(*(source.identity for source in described.sources)),
+            *_list(*(source.identity for source in sources)),
             *_list(*(fingerprint_of(token) for token in described.upstream)),
             *_list(*(text for name in sorted(names) for text in (name, named[name]))),
         )
 
     run = described.of_each_run  # a column without a name is called after its value
+    lasting = [name for name in named if not run or name != _COLUMNS]
     return Fingerprint(
-        digest=of(described.plan, named),
-        of_each_run=of(run, (name for name in named if name != _COLUMNS)) if run else "",
+        digest=of(described.plan, named, described.sources),
+        of_each_run=of(run, lasting, described.sources) if run else "",
+        call=of(run or described.plan, lasting, ()),
         parts=parts,
         upstream=tuple(dict.fromkeys(described.upstream)),
         opaque=tuple(dict.fromkeys(described.opaque)),

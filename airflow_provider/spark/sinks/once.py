@@ -32,6 +32,7 @@ from airflow_provider.spark.jvm.writer_commands import no_rows
 from airflow_provider.spark.points.releasing import given_out
 from airflow_provider.spark.points.restarted_actions import with_restarts
 from airflow_provider.spark.sinks.begun_write import begin_write
+from airflow_provider.spark.sinks.own_results import OwnResults
 from airflow_provider.spark.sinks.rdd_sinks import RddSinks
 from airflow_provider.spark.sinks.sink_identity import Sink, SinkIdentity, files_there, is_there
 from airflow_provider.spark.sinks.tries import Rows, Tries
@@ -56,6 +57,7 @@ class SinksOnce:
         self._unknown = UnknownSinks(context.master)
         self._identity = SinkIdentity(context)
         self._unmet = UnmetWrites(context.master)
+        self._results = OwnResults(context.master)
 
     def stages(self) -> Stages:
         """Return what the calls of a script are to pass."""
@@ -206,14 +208,15 @@ class SinksOnce:
         if sink.if_absent and self._guarded(lambda: is_there(spark, sink.place)):
             return write()  # Spark writes nothing
         before, failure = self._tried(lambda: files_there(spark, sink.place))
-        if sink.repeated:
-            self._guarded(lambda: self._say_repeated(sink))
-        elif before is not None:
-            written, failure = self._tried(functools.partial(self._written, spark, sink, before))
+        known = self._guarded(lambda: self._results.earlier(sink)) or ("" if sink.repeated else sink.coordinator)
+        if before is not None and known:
+            written, failure = self._tried(functools.partial(self._written, spark, sink, before, known))
             if written:
                 if sink.place.table:
                     add_partitions(spark, sink.place.table, (path for path, _, _ in written.own(before)))
                 return left_out(spark)
+        if sink.repeated:
+            self._guarded(lambda: self._say_repeated(sink))
         if before is not None:
             before, remaining = self._tried(functools.partial(self._without_remains, spark, sink, before))
             failure = failure or remaining
@@ -279,6 +282,8 @@ class SinksOnce:
         """
         master = self._context.master
         known = master.coordinator(sink.coordinator)
+        if astray := self._guarded(lambda: self._results.doubt(sink)):
+            return str(astray)
         if sink.mode != "append":
             return ""
         if self._guarded(lambda: self._output.left_there(sink.place.locate())):
@@ -295,9 +300,12 @@ class SinksOnce:
             return f"attempt {attempt} has written it, and its files cannot be told from those of others"
         return _untold(failure) or lost
 
-    def _written(self, spark: Any, sink: Sink, now: list[OutputFile]) -> Commit | None:
-        """Return what an earlier attempt has written, if it is there as that attempt left it."""
-        known = self._context.master.coordinator(sink.coordinator)
+    def _written(self, spark: Any, sink: Sink, now: list[OutputFile], name: str) -> Commit | None:
+        """Return what an earlier attempt has written, if it is there as that attempt left it.
+
+        :param name: under which it is remembered
+        """
+        known = self._context.master.coordinator(name)
         if known is None:
             return None
         commit = Commit.from_state(known)
@@ -308,6 +316,13 @@ class SinksOnce:
             changed = commit.others(now)
         if not changed and not commit.files and not is_there(spark, sink.place):
             changed = "nothing is there"
+        if (
+            changed
+            and name != sink.coordinator
+            and sink.overwrites
+            and self._results.overtaken(sink.place.locate(), now)
+        ):
+            changed = ""  # further on the script replaces it, and has done so
         if changed:
             log.info(
                 "sink %s was written by attempt %s, but %s: it is written again",
@@ -316,8 +331,11 @@ class SinksOnce:
                 changed,
             )
             return None
-        self._unmet.meets(sink)
+        self._unmet.leaves_out(name)
+        self._results.leaves_out(name)
         log.info("sink %s: already written by attempt %s, not written again", sink.title, known.get("attempt"))
+        if name != sink.coordinator:
+            log.info("sink %s reads what came of it: the rows of attempt %s stay", sink.title, known.get("attempt"))
         return commit
 
     def _without_remains(self, spark: Any, sink: Sink, now: list[OutputFile]) -> list[OutputFile]:
@@ -340,6 +358,7 @@ class SinksOnce:
 
     def _returned(self, spark: Any, sink: Sink, tries: Tries) -> None:
         """Remember what was written, now that Spark says that it is committed."""
+        self._results.makes(sink)
         before = tries.before
         if before is None:
             known = self._context.master.coordinator(sink.coordinator)
@@ -349,7 +368,7 @@ class SinksOnce:
                 self._remember(sink, UNKNOWN, {})
             return
         now = tries.without_late_files(files_there(spark, sink.place))
-        self._unmet.meets(sink, now)
+        self._unmet.makes(sink, now)
         write = UnfinishedWrite.from_state(self._context.master.coordinator(sink.coordinator))
         commit: Commit | None
         if write is not None and len(write.writes) == 1:

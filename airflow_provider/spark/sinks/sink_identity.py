@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider.core.digest import digest
-from airflow_provider.core.outputs_read import OutputsRead, outputs_read
+from airflow_provider.core.outputs_read import OutputsRead, SourceRead, outputs_read
 from airflow_provider.core.run_values import value_of_one_run
-from airflow_provider.core.unfinished_write import MADE, MOMENT, SINK, output_state
+from airflow_provider.core.unfinished_write import CALL, MADE, MOMENT, SINK, SOURCES, output_state
 from airflow_provider.core.vertex_token import vertex_of
 from airflow_provider.spark.identity.fingerprint import fingerprint, not_deterministic_in_cache
 from airflow_provider.spark.jvm.determinism import among_equals
@@ -74,8 +74,9 @@ class Sink:
     :ivar if_absent: whether Spark leaves it out where something is
     :ivar again: whether the script has called it before in this attempt, and it failed
     :ivar made: stands for its rows and for how they are written, wherever that is; empty text if nothing can
-    :ivar key: what all such writes of the script have in common
-    :ivar occurrence: which of them it is, from 1
+    :ivar call: stands for the script's call, whatever its sources hold; empty text if nothing can
+    :ivar sources: of its rows
+    :ivar turns: what all such writes of the script have in common, and all such calls, with which of them it is, from 1
     """
 
     coordinator: str
@@ -91,8 +92,9 @@ class Sink:
     if_absent: bool = False
     again: bool = False
     made: str = ""
-    key: str = ""
-    occurrence: int = 1
+    call: str = ""
+    sources: tuple[SourceRead, ...] = ()
+    turns: tuple[tuple[str, int], ...] = ()
 
     @property
     def overwrites(self) -> bool:
@@ -102,7 +104,11 @@ class Sink:
     def state(self, status: str, attempt: int) -> dict[str, Any]:
         """Return what is remembered of it in any case, as plain JSON."""
         state = output_state(status, attempt, self.title, self.reads)
-        return {**state, MADE: self.made, MOMENT: self.moment} if self.made else state
+        if self.made:
+            state |= {MADE: self.made, MOMENT: self.moment}
+        if self.call:
+            state |= {CALL: self.call, SOURCES: [[source.name, source.identity] for source in self.sources]}
+        return state
 
 
 class SinkIdentity:
@@ -183,7 +189,8 @@ class SinkIdentity:
     def has_failed(self, sink: Sink) -> None:
         """Let the script's next call of this kind be the same write: scripts try again by themselves."""
         with self._lock:
-            heapq.heappush(self._failed.setdefault(sink.key, []), sink.occurrence)
+            for key, number in sink.turns:
+                heapq.heappush(self._failed.setdefault(key, []), number)
 
     def _usable(self, df: Any) -> bool:
         self._context.master.check()
@@ -211,13 +218,16 @@ class SinkIdentity:
         """
         spark = df.sparkSession
         own: list[OutputsRead] = []
+        sources: list[SourceRead] = []
 
         def read_as(source: Source) -> Source:
             found = outputs_read(source.roots, source.files, dict(self._context.master.graph.coordinators))
-            if found is None:
-                return source
-            own.append(found)
-            return replace(source, identity=digest("outputs", *source.how, found.stands_for))
+            if found is not None:
+                own.append(found)
+                source = replace(source, identity=digest("outputs", *source.how, found.stands_for))
+            name = digest(*source.how, *source.roots) if source.roots else ""
+            sources.append(SourceRead(name, source.identity, found.writes if found is not None else ()))
+            return source
 
         application = str(spark.sparkContext.applicationId)
 
@@ -243,7 +253,9 @@ class SinkIdentity:
         told = not identity.opaque or bool(identity.unversioned)
         plan = (identity.of_each_run or identity.digest,) if told else ()
         key = digest(*(("repeated", *plan) if reason else plan), place.target, *what, *batch)
-        occurrence, again = self._call(key)
+        occurrence, again = self._turn(key)
+        call = digest("call", identity.call, place.target, *what) if plan and not batch else ""
+        number = self._turn(call)[0] if call else 0
         return Sink(
             f"{SINK}{digest(key, str(occurrence))[:32]}",
             place.target if occurrence == 1 else f"{place.target} (write {occurrence})",
@@ -257,12 +269,13 @@ class SinkIdentity:
             told,
             again=again,
             made=digest(*plan, *anywhere) if plan and not settled and not batch else "",
-            key=key,
-            occurrence=occurrence,
+            call=call and digest(call, str(number)),
+            sources=tuple(sources),
+            turns=((key, occurrence), *(((call, number),) if call else ())),
         )
 
-    def _call(self, key: str) -> tuple[int, bool]:
-        """Return which of several such writes a call is, and whether it has failed before."""
+    def _turn(self, key: str) -> tuple[int, bool]:
+        """Return which of several a call is, and whether it has failed before."""
         with self._lock:
             if failed := self._failed.get(key):
                 return heapq.heappop(failed), True

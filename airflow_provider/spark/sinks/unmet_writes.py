@@ -23,14 +23,19 @@ class UnmetWrites:
         self._met: set[str] = set()
         self._added_to: dict[str, list[OutputFile]] = {}
 
-    def meets(self, sink: Sink, now: list[OutputFile] | None = None) -> None:
-        """Note that the script makes a write.
+    def leaves_out(self, name: str) -> None:
+        """Note that the script has come to a write that is there."""
+        with self._lock:
+            self._met.add(name)
 
-        :param now: what is there if it was written; ``None`` if it was left out
+    def makes(self, sink: Sink, now: list[OutputFile]) -> None:
+        """Note that the script has made a write.
+
+        :param now: what is there
         """
         with self._lock:
             self._met.add(sink.coordinator)
-            if now is not None and not sink.overwrites:
+            if not sink.overwrites:
                 self._added_to[sink.place.locate()] = now
 
     def missing(self) -> dict[str, str]:
