@@ -106,10 +106,11 @@ def made_before(
         if state.get("status") not in (WRITTEN, REPEATED) or not isinstance(then, list) or len(then) != len(sources):
             continue
         same = (
-            [source.name, source.identity] == one or (new and source.name and [source.name] == one[:1])
+            isinstance(one, list)
+            and ([source.name, source.identity] == one or (new and source.name and [source.name] == one[:1]))
             for source, new, one in zip(sources, ahead, then, strict=True)
         )
-        if all(same) and int(state.get("attempt", epoch)) < epoch:
+        if all(same) and isinstance(attempt := state.get("attempt"), int) and attempt < epoch:
             return name
     return ""
 

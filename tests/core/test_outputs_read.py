@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider.core.committed_output import Commit, OutputFile
-from airflow_provider.core.outputs_read import OutputsRead, outputs_read
+from airflow_provider.core.outputs_read import OutputsRead, SourceRead, made_before, outputs_read
 from airflow_provider.core.unfinished_write import MADE, MOMENT, REPEATED, SINK, WRITTEN
 
 STRANGER = ("file:/stage/theirs.parquet", 5, 5)
@@ -96,3 +96,47 @@ def test_the_order_does_not_count(files: list[OutputFile], turned: bool) -> None
     """Neither of the files nor of what is remembered."""
     states = [state_of(ONE, "a"), state_of(TWO, "b")]
     assert read(files, *states[:: -1 if turned else 1]) == read([*files_of(ONE), *files_of(TWO), STRANGER], *states)
+
+
+CALL = {**state_of(ONE), "call": "the call", "sources": [["table", "old"], ["orders", "same"]], "attempt": 1}
+NOW = [SourceRead("table", "new", ("sink/later",)), SourceRead("orders", "same")]
+
+
+def found(call: str = "the call", sources: list[SourceRead] = NOW, epoch: int = 2, **state: Any) -> str:
+    return made_before(call, sources, {"sink/0": {**CALL, **state}}, epoch, lambda source: bool(source.writes))
+
+
+def test_a_call_that_reads_what_came_of_it_is_the_earlier_one() -> None:
+    """What is ahead of the script is told by its name, all else by what it holds."""
+    assert found() == "sink/0"
+    assert found(sources=[SourceRead("table", "old", ("sink/later",)), NOW[1]]) == "sink/0"
+    assert found(status=REPEATED) == "sink/0"
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"call": "another"},
+        {"call": ""},
+        {"epoch": 1},
+        {"status": "WRITING"},
+        {"status": "TAKEN_BACK"},
+        {"sources": [SourceRead("table", "new"), NOW[1]]},
+        {"sources": [SourceRead("elsewhere", "new", ("sink/later",)), NOW[1]]},
+        {"sources": [SourceRead("", "new", ("sink/later",)), NOW[1]]},
+        {"sources": [NOW[0], SourceRead("orders", "others")]},
+        {"sources": NOW[:1]},
+        {"sources": [*NOW, NOW[1]]},
+    ],
+    ids=str,
+)
+def test_any_other_call_is_none(other: dict[str, Any]) -> None:
+    """Nothing of what it reads is ahead, something else has changed, or the earlier one was not committed."""
+    assert found(**other) == ""
+
+
+@pytest.mark.parametrize("sources", [None, "?", [], [["table"]], [["table", "old"], "orders"], [1, 2]])
+def test_what_is_remembered_is_checked(sources: Any) -> None:
+    """Older releases, and others, may have left anything."""
+    kept = {**CALL, "sources": sources}
+    assert made_before("the call", NOW, {"sink/0": kept}, 2, lambda source: bool(source.writes)) == ""
