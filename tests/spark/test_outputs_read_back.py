@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 
 from airflow_provider.core.committed_output import doubts
 from tests.spark.attempts import Attempts
+from tests.support.parameters import each_value
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -32,13 +33,14 @@ class Staging:
     """A script that writes to a folder and adds what it reads there to a log.
 
     :ivar stage: where it writes first
+    :ivar rows: what it writes
     :ivar moves: whether it moves that folder elsewhere, and reads it there
     """
 
-    def __init__(self, spark: SparkSession, attempts: Attempts, folder: Path, rows: str) -> None:
-        self.spark, self.attempts, self.folder, self.rows = spark, attempts, folder, rows
+    def __init__(self, spark: SparkSession, attempts: Attempts, folder: Path) -> None:
+        self.spark, self.attempts, self.folder = spark, attempts, folder
         self.stage = folder / "stage"
-        self.moves = False
+        self.rows, self.moves = "certain", False
 
     @property
     def read(self) -> Path:
@@ -67,17 +69,17 @@ class Staging:
         return sorted((row.id, row.mark) for row in found.collect())
 
 
-@pytest.fixture(params=ROWS)
-def staging(request: pytest.FixtureRequest, spark: SparkSession, attempts: Attempts, tmp_path: Path) -> Staging:
-    return Staging(spark, attempts, tmp_path, request.param)
+@pytest.fixture
+def staging(spark: SparkSession, attempts: Attempts, tmp_path: Path) -> Staging:
+    return Staging(spark, attempts, tmp_path)
 
 
-@pytest.mark.parametrize("how", ["in place", "moved", "another folder in each attempt"])
-def test_what_is_read_back_is_added_once(staging: Staging, how: str) -> None:
+@each_value(rows=[*ROWS], how=["moved", "another folder in each attempt", "in place"])
+def test_what_is_read_back_is_added_once(staging: Staging, rows: str, how: str) -> None:
     """Also where the folder was moved away, and is written again, or has other rows in each attempt: the log has those
     of the last one.
     """
-    staging.moves = how == "moved"
+    staging.rows, staging.moves = rows, how == "moved"
     for number in range(3):
         if how == "another folder in each attempt":
             staging.stage = staging.folder / f"stage-{number}"
@@ -86,7 +88,6 @@ def test_what_is_read_back_is_added_once(staging: Staging, how: str) -> None:
         assert staging.marks(staging.log) == staging.marks(staging.read)
 
 
-@pytest.mark.parametrize("staging", ["certain"], indirect=True)
 @pytest.mark.parametrize("harm", ["a file of others", "a changed file", "a lost file"])
 def test_what_others_have_changed_there_is_something_else(staging: Staging, harm: str) -> None:
     """It is read as it is: rows of others, and of files that they have replaced, are added as in plain Spark."""
@@ -155,7 +156,6 @@ def test_a_function_that_reads_a_file_reads_it_again_after_a_clearing(
     assert attempt() == [0, 3, 6, 9]
 
 
-@pytest.mark.parametrize("staging", ["certain"], indirect=True)
 def test_where_the_files_count_they_are_looked_at(staging: Staging) -> None:
     """The name of the file that a row comes from is another one when the folder was written again."""
     names = []
@@ -236,9 +236,11 @@ def in_place(spark: SparkSession, attempts: Attempts, tmp_path: Path) -> InPlace
 LOGGED = [10, 11, 20, 21, 30, 31]
 
 
-@pytest.mark.parametrize("keeps", [True, False], ids=["kept beside", "removed"])
-@pytest.mark.parametrize("stamps", [False, True], ids=["certain", "stamped"])
-@pytest.mark.parametrize("kills", [(2,), (3, 7), (5, 8), (1, 4, 9)], ids=str)
+@each_value(
+    kills={str(kills): kills for kills in [(2,), (3, 7), (5, 8), (1, 4, 9)]},
+    stamps={"certain": False, "stamped": True},
+    keeps={"kept beside": True, "removed": False},
+)
 def test_a_table_that_is_replaced_by_what_was_made_of_it(
     in_place: InPlace, kills: tuple[int, ...], stamps: bool, keeps: bool
 ) -> None:
