@@ -35,24 +35,31 @@ class OutputsRead:
 
 
 def outputs_read(
-    roots: Sequence[str], files: Iterable[OutputFile], coordinators: Mapping[str, Any]
+    roots: Sequence[str], files: Iterable[tuple[str, int | str, int | str]], coordinators: Mapping[str, Any]
 ) -> OutputsRead | None:
     """Return which files are outputs of the job, each of them whole; ``None`` if none is.
 
     :param roots: the folders, or files, that the query names
     :param coordinators: what is remembered of the job's writes
     """
+    written = {
+        name: state
+        for name, state in coordinators.items()
+        if name.startswith(SINK) and isinstance(state, Mapping) and state.get("status") in (WRITTEN, REPEATED)
+        if state.get(MADE)
+    }
+    if not written:
+        return None
     by_write: dict[str, list[OutputFile]] = defaultdict(list)
-    for file in files:
-        by_write[write_of(file[0])].append(file)
+    for path, size, changed in files:
+        by_write[write_of(path)].append((path, int(size), int(changed)))
     others = by_write.pop("", [])
     made: dict[str, Mapping[str, Any]] = {}
     names = {}
-    for name, state in coordinators.items():
-        if name.startswith(SINK) and isinstance(state, Mapping) and state.get("status") in (WRITTEN, REPEATED):
-            commit = Commit.from_state(dict(state))
-            if commit and commit.write in by_write and state.get(MADE) and commit.is_whole(by_write[commit.write]):
-                made[commit.write], names[commit.write] = state, name
+    for name, state in written.items():
+        commit = Commit.from_state(dict(state))
+        if commit is not None and commit.write in by_write and commit.is_whole(by_write[commit.write]):
+            made[commit.write], names[commit.write] = state, name
     if not made:
         return None
     own = [
@@ -63,7 +70,7 @@ def outputs_read(
     return OutputsRead(
         tuple(names.values()),
         digest(str(len(own)), *sorted(own), listing_digest(others)),
-        tuple(sorted(str(state["title"]) for state in made.values() if state["status"] == REPEATED)),
+        tuple(sorted(str(state.get("title", "")) for state in made.values() if state["status"] == REPEATED)),
         any(state.get(MOMENT) for state in made.values()),
         not others,
     )

@@ -275,3 +275,24 @@ def test_what_cannot_be_made_again_is_said(in_place: InPlace) -> None:
     (doubt,) = in_place.run()
     assert in_place.ids(in_place.table) == [0, 1, 2, *LOGGED]
     assert "log: it reads what this attempt had to make of the job's own results" in doubt
+
+
+def test_a_table_with_partitions_that_is_replaced(spark: SparkSession, attempts: Attempts, tmp_path: Path) -> None:
+    """Its partitions have become more by that, and its rows are there once."""
+    beside = tmp_path / "beside"
+    spark.range(3).selectExpr("id", "id % 2 AS day").write.partitionBy("day").saveAsTable("read_back")
+
+    def script() -> None:
+        new = spark.range(10, 12).selectExpr("id", "id AS day")
+        spark.table("read_back").unionByName(new).write.mode("overwrite").parquet(str(beside))
+        spark.read.parquet(str(beside)).write.mode("overwrite").partitionBy("day").saveAsTable("read_back")
+
+    try:
+        for _ in range(3):
+            with attempts.writes() as (context, output):
+                output.prepare(spark)
+                script()
+                assert doubts(context.master.graph.coordinators) == []
+            assert sorted(row.id for row in spark.table("read_back").collect()) == [0, 1, 2, 10, 11]
+    finally:
+        spark.sql("DROP TABLE IF EXISTS read_back")

@@ -19,9 +19,7 @@ from airflow_provider.spark.jvm.reflection import private_field
 from airflow_provider.spark.jvm.scala import companion, has_member, items
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from airflow_provider.core.committed_output import OutputFile
+    from collections.abc import Iterator, Sequence
 
 FILE_STATUS = re.compile(
     r"\bpath=(?P<path>.*?); isDirectory=.*?\blength=(?P<size>\d+);.*?modification_time=(?P<time>\d+)"
@@ -46,9 +44,11 @@ class Source:
     :ivar asked: what it asks for, if it is opaque and that can be described; an RDD is described elsewhere
     :ivar made: the JVM's object that stands for it in all plans of the script
     :ivar how: in which way files are read, wherever they lie
-    :ivar roots: the folders, or files, that the script has named
-    :ivar files: those that are read: path, size in bytes, modification time in milliseconds; none if the rows tell
-        which files they come from
+    :ivar places: the folders, or files, that the script has named, or where its table lies
+    :ivar roots: the folders, or files, that were listed: of a table one for each partition
+    :ivar partitions: values and folders of the partitions that a catalog has named
+    :ivar files: those that are read: path, size in bytes, modification time in milliseconds, as text; none if the rows
+        tell which files they come from
     """
 
     part: str
@@ -58,14 +58,16 @@ class Source:
     asked: str = ""
     made: Any = None
     how: tuple[str, ...] = ()
+    places: tuple[str, ...] = ()
+    partitions: tuple[str, ...] = ()
     roots: tuple[str, ...] = ()
-    files: tuple[OutputFile, ...] = ()
+    files: Sequence[tuple[str, str, str]] = ()
 
 
 def read_files(words: Iterator[str]) -> Source:
     """Return what a relation of files reads, which ``PlanWalk.java`` has put into words."""
     how = [next(words) for _ in range(3)]  # the format, the columns of the data, those of the partitions
-    told = bool(next(words))
+    told, places = bool(next(words)), [next(words) for _ in range(int(next(words)))]
     options = [(next(words), next(words)) for _ in range(int(next(words)))]
     partitions = [(next(words), next(words)) for _ in range(int(next(words)))]
     kind = next(words)
@@ -77,9 +79,15 @@ def read_files(words: Iterator[str]) -> Source:
         return _opaque(f"the option {name} names a file that decides how others are read")
     given = (json.dumps(sorted(partitions)),) if partitions else ()
     source = _files(roots, files, (*how, json.dumps(sorted(options)), *given))
-    listed = () if told else tuple((path, int(size), int(changed)) for path, size, changed in files)
     elsewhere = [(name, value) for name, value in options if name.lower() not in _PATHS]
-    return replace(source, how=(*how, json.dumps(sorted(elsewhere)), *given), roots=tuple(roots), files=listed)
+    return replace(
+        source,
+        how=(*how, json.dumps(sorted(elsewhere))),
+        places=tuple(places),
+        partitions=given,
+        roots=tuple(roots),
+        files=() if told else files,
+    )
 
 
 def read_table(table: Any, leaf: Any, local_data: dict[int, str]) -> Source:

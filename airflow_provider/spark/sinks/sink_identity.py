@@ -224,8 +224,8 @@ class SinkIdentity:
             found = outputs_read(source.roots, source.files, dict(self._context.master.graph.coordinators))
             if found is not None:
                 own.append(found)
-                source = replace(source, identity=digest("outputs", *source.how, found.stands_for))
-            name = digest(*source.how, *source.roots) if source.roots else ""
+                source = replace(source, identity=digest("outputs", *source.how, *source.partitions, found.stands_for))
+            name = digest(*source.how, *source.places) if source.places else ""
             sources.append(SourceRead(name, source.identity, found.writes if found is not None else ()))
             return source
 

@@ -405,6 +405,16 @@ public final class PlanWalk {
         return found.toString();
     }
 
+    /** The folders, or files, that an index of files lists, after their number. */
+    private static void addPaths(Object location, List words) throws Exception {
+        scala.collection.Seq roots = (scala.collection.Seq) Members.call(location, "rootPaths");
+        words.add(String.valueOf(roots.size()));
+        scala.collection.Iterator paths = roots.iterator();
+        while (paths.hasNext()) {
+            words.add(paths.next().toString());
+        }
+    }
+
     /** Whether the rows of a relation tell which files they come from. */
     private static boolean tellsFiles(Object node) throws Exception {
         scala.collection.Iterator columns = ((scala.collection.Iterable) Members.call(node, "output")).iterator();
@@ -429,6 +439,8 @@ public final class PlanWalk {
         words.add(Members.call(Members.call(relation, "dataSchema"), "json"));
         words.add(Members.call(Members.call(relation, "partitionSchema"), "json"));
         words.add(tellsFiles(node) ? "told" : "");
+        Object location = Members.call(relation, "location");
+        addPaths(location, words);
         scala.collection.Iterator options = ((scala.collection.Iterable) Members.call(relation, "options")).iterator();
         TreeMap sorted = new TreeMap();
         while (options.hasNext()) {
@@ -442,7 +454,6 @@ public final class PlanWalk {
             words.add(entry.getKey());
             words.add(entry.getValue());
         }
-        Object location = Members.call(relation, "location");
         List given = new ArrayList();
         if (location.getClass().getSimpleName().equals("CatalogFileIndex")) {
             Method filter = Members.method(location.getClass(), "filterPartitions", 1);
@@ -463,14 +474,9 @@ public final class PlanWalk {
         if (listed == null) {
             words.add("unlisted");
         } else {
-            scala.collection.Seq roots = (scala.collection.Seq) Members.call(location, "rootPaths");
             scala.collection.Seq files = (scala.collection.Seq) Members.call(location, listed, new Object[0]);
             words.add("listed");
-            words.add(String.valueOf(roots.size()));
-            scala.collection.Iterator paths = roots.iterator();
-            while (paths.hasNext()) {
-                words.add(paths.next().toString());
-            }
+            addPaths(location, words);
             words.add(String.valueOf(files.size()));
             scala.collection.Iterator statuses = files.iterator();
             while (statuses.hasNext()) {
