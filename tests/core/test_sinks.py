@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from airflow_provider.core.committed_output import Commit, listing_digest, write_of
+from airflow_provider.core.committed_output import Commit, contents_digest, listing_digest, write_of
 
 ONE, OTHER = "0f8fad5b-d9cb-469f-a165-70867728950e", "7c9e6679-7425-40de-944b-e07fc1f90ae7"
 
@@ -23,7 +23,7 @@ def test_the_write_is_in_its_files_names() -> None:
 def test_what_one_write_has_left() -> None:
     """Only what is new counts; nothing new, two writes at once and foreign names are no commit."""
     commit = Commit.between(files(OTHER), files(OTHER) + files(ONE))
-    assert commit == Commit(ONE, 3, 30, listing_digest(files(ONE)))
+    assert commit == Commit(ONE, 3, 30, listing_digest(files(ONE)), contents_digest(files(ONE)))
     assert Commit.from_state(commit.to_state()) == commit
     assert Commit.between(files(ONE), files(ONE)) is None
     assert Commit.between([], files(ONE) + files(OTHER)) is None
