@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any, Self
 
 from airflow_provider.core.digest import digest
@@ -70,8 +70,8 @@ class Commit:
     def from_state(cls, state: dict[str, Any]) -> Self | None:
         """Read what :meth:`to_state` returned; ``None`` for anything else."""
         try:
-            written = cls(str(state["write"]), int(state["files"]), int(state["size"]), str(state["listing"]))
-            return replace(written, contents=str(state.get("contents", "")))
+            listing, contents = str(state["listing"]), str(state.get("contents", ""))
+            return cls(str(state["write"]), int(state["files"]), int(state["size"]), listing, contents)
         except (KeyError, TypeError, ValueError):
             return None
 

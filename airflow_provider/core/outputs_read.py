@@ -7,7 +7,7 @@ files are others then, and yet it is the same query of the same script.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,12 +42,7 @@ def outputs_read(
     :param roots: the folders, or files, that the query names
     :param coordinators: what is remembered of the job's writes
     """
-    written = {
-        name: state
-        for name, state in coordinators.items()
-        if name.startswith(SINK) and isinstance(state, Mapping) and state.get("status") in (WRITTEN, REPEATED)
-        if state.get(MADE)
-    }
+    written = {name: state for name, state in _committed(coordinators) if state.get(MADE)}
     if not written:
         return None
     by_write: dict[str, list[OutputFile]] = defaultdict(list)
@@ -106,11 +101,9 @@ def made_before(
     ahead = [is_ahead(source) for source in sources]
     if not call or not any(ahead):
         return ""
-    for name, state in coordinators.items():
-        if not name.startswith(SINK) or not isinstance(state, Mapping) or state.get(CALL) != call:
-            continue
+    for name, state in _committed(coordinators):
         then = state.get(SOURCES)
-        if state.get("status") not in (WRITTEN, REPEATED) or not isinstance(then, list) or len(then) != len(sources):
+        if state.get(CALL) != call or not isinstance(then, list) or len(then) != len(sources):
             continue
         same = (
             isinstance(one, list)
@@ -120,6 +113,13 @@ def made_before(
         if all(same) and isinstance(attempt := state.get("attempt"), int) and attempt < epoch:
             return name
     return ""
+
+
+def _committed(coordinators: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the writes that were committed, with what is remembered of each."""
+    for name, state in coordinators.items():
+        if name.startswith(SINK) and isinstance(state, Mapping) and state.get("status") in (WRITTEN, REPEATED):
+            yield name, state
 
 
 def _folder(path: str, roots: Sequence[str]) -> str:

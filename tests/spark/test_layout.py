@@ -14,7 +14,7 @@ from airflow_provider.core import faults
 from airflow_provider.spark import checkpoint
 from tests.spark.attempts import Attempts, vertices
 from tests.support.driver import DriverHarness
-from tests.support.sparks import OTHERS, OWN, spark_python
+from tests.support.sparks import EACH_OR_OLDEST, spark_python
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -51,13 +51,7 @@ def test_a_retry_with_another_number_of_cores_computes_only_what_is_missing(driv
 
 @pytest.mark.integration
 @pytest.mark.process
-@pytest.mark.parametrize(
-    "version",
-    [
-        version if version == min(OTHERS, default=OWN) else pytest.param(version, marks=pytest.mark.walk)
-        for version in sorted({*OTHERS, OWN})
-    ],
-)
+@pytest.mark.parametrize("version", EACH_OR_OLDEST)
 def test_a_recovery_point_is_cut_as_before_and_nobody_sees_it(tmp_path: Path, version: str) -> None:
     """While tasks of a recovery point run, on two cores and in the retry on three, another thread finds the session's
     setting and the cluster's own cut; views, registered functions and what is cached are the session's.

@@ -16,6 +16,7 @@ import functools
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider.core.causes import one_line
@@ -56,8 +57,8 @@ class SinksOnce:
         self._output = output
         self._unknown = UnknownSinks(context.master)
         self._identity = SinkIdentity(context)
-        self._unmet = UnmetWrites(context.master)
         self._results = OwnResults(context.master)
+        self._unmet = UnmetWrites(context.master, self._results)
 
     def stages(self) -> Stages:
         """Return what the calls of a script are to pass."""
@@ -208,7 +209,8 @@ class SinksOnce:
         if sink.if_absent and self._guarded(lambda: is_there(spark, sink.place)):
             return write()  # Spark writes nothing
         before, failure = self._tried(lambda: files_there(spark, sink.place))
-        known = self._guarded(lambda: self._results.earlier(sink)) or ("" if sink.repeated else sink.coordinator)
+        sink = replace(sink, earlier=self._guarded(lambda: self._results.earlier(sink)) or "")
+        known = sink.earlier or ("" if sink.repeated else sink.coordinator)
         if before is not None and known:
             written, failure = self._tried(functools.partial(self._written, spark, sink, before, known))
             if written:
@@ -316,12 +318,8 @@ class SinksOnce:
             changed = commit.others(now)
         if not changed and not commit.files and not is_there(spark, sink.place):
             changed = "nothing is there"
-        if (
-            changed
-            and name != sink.coordinator
-            and sink.overwrites
-            and self._results.overtaken(sink.place.locate(), now)
-        ):
+        replaced = sink.reads_its_results and sink.overwrites
+        if changed and replaced and self._results.overtaken(sink.place.locate(), now):
             changed = ""  # further on the script replaces it, and has done so
         if changed:
             log.info(
@@ -331,10 +329,9 @@ class SinksOnce:
                 changed,
             )
             return None
-        self._unmet.leaves_out(name)
         self._results.leaves_out(name)
         log.info("sink %s: already written by attempt %s, not written again", sink.title, known.get("attempt"))
-        if name != sink.coordinator:
+        if sink.reads_its_results:
             log.info("sink %s reads what came of it: the rows of attempt %s stay", sink.title, known.get("attempt"))
         return commit
 

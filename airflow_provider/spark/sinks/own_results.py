@@ -51,10 +51,15 @@ class OwnResults:
 
         A folder or table that such a write replaces is of no harm before something reads it.
         """
-        earlier = self.earlier(sink)
-        if (earlier and sink.mode == "append") or (not earlier and self._reads_astray(sink)):
+        astray = sink.mode == "append" if sink.reads_its_results else self._reads_astray(sink)
+        if astray:
             return "it reads what this attempt had to make of the job's own results"
         return ""
+
+    def has_passed(self, name: str) -> bool:
+        """Whether the script has come to a write, and made it or left it out."""
+        with self._lock:
+            return name in self._passed
 
     def leaves_out(self, name: str) -> None:
         """Note that the script has come to a write that is there."""
@@ -63,7 +68,7 @@ class OwnResults:
 
     def makes(self, sink: Sink) -> None:
         """Note that the script has made a write."""
-        astray = bool(self.earlier(sink)) or self._reads_astray(sink)
+        astray = sink.reads_its_results or self._reads_astray(sink)
         with self._lock:
             self._passed.add(sink.coordinator)
             if astray:

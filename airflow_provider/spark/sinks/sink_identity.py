@@ -6,12 +6,12 @@ import heapq
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider.core.digest import digest
-from airflow_provider.core.outputs_read import OutputsRead, SourceRead, outputs_read
+from airflow_provider.core.outputs_read import SourceRead, outputs_read
 from airflow_provider.core.run_values import value_of_one_run
 from airflow_provider.core.unfinished_write import CALL, MADE, MOMENT, SINK, SOURCES, output_state
 from airflow_provider.core.vertex_token import vertex_of
@@ -76,6 +76,7 @@ class Sink:
     :ivar made: stands for its rows and for how they are written, wherever that is; empty text if nothing can
     :ivar call: stands for the script's call, whatever its sources hold; empty text if nothing can
     :ivar sources: of its rows
+    :ivar earlier: under which name an earlier attempt has made it, if it reads what the script has not come to yet
     :ivar turns: what all such writes of the script have in common, and all such calls, with which of them it is, from 1
     """
 
@@ -94,7 +95,13 @@ class Sink:
     made: str = ""
     call: str = ""
     sources: tuple[SourceRead, ...] = ()
+    earlier: str = ""
     turns: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def reads_its_results(self) -> bool:
+        """Whether what it reads was changed by it, in an earlier attempt."""
+        return self.earlier not in ("", self.coordinator)
 
     @property
     def overwrites(self) -> bool:
@@ -109,6 +116,32 @@ class Sink:
         if self.call:
             state |= {CALL: self.call, SOURCES: [[source.name, source.identity] for source in self.sources]}
         return state
+
+
+class _Sources:
+    """What the rows of one write are read from, in the order of its plan.
+
+    :param states: what is remembered of the job's writes
+    :ivar varying: the titles of those that it reads, and that each attempt makes again
+    :ivar at_a_moment: whether functions have read something by themselves for what it reads
+    """
+
+    def __init__(self, states: Mapping[str, Any]) -> None:
+        self._states = states
+        self.read: list[SourceRead] = []
+        self.varying: dict[str, None] = {}
+        self.at_a_moment = False
+
+    def read_as(self, source: Source) -> Source:
+        """Return what stands for a source: for outputs of the job itself, what they were made of."""
+        own = outputs_read(source.roots, source.files, self._states)
+        if own is not None:
+            source = replace(source, identity=digest("outputs", *source.how, *source.partitions, own.stands_for))
+            self.varying |= dict.fromkeys(own.varying)
+            self.at_a_moment |= own.at_a_moment
+        name = digest(*source.how, *source.places) if source.places else ""
+        self.read.append(SourceRead(name, source.identity, own.writes if own is not None else ()))
+        return source
 
 
 class SinkIdentity:
@@ -217,25 +250,14 @@ class SinkIdentity:
         :param anywhere: *what*, as far as it does not say where they go
         """
         spark = df.sparkSession
-        own: list[OutputsRead] = []
-        sources: list[SourceRead] = []
-
-        def read_as(source: Source) -> Source:
-            found = outputs_read(source.roots, source.files, dict(self._context.master.graph.coordinators))
-            if found is not None:
-                own.append(found)
-                source = replace(source, identity=digest("outputs", *source.how, *source.partitions, found.stands_for))
-            name = digest(*source.how, *source.places) if source.places else ""
-            sources.append(SourceRead(name, source.identity, found.writes if found is not None else ()))
-            return source
-
+        sources = _Sources(dict(self._context.master.graph.coordinators))
         application = str(spark.sparkContext.applicationId)
 
         def of_this_run(*values: str | int | float) -> str:
             return value_of_one_run(values, self._began, time.time(), application)
 
         asked = None if mode == "overwrite" else lambda value: bool(of_this_run(value))
-        identity = fingerprint(df, self._context, of_this_run=asked, read_as=read_as)
+        identity = fingerprint(df, self._context, of_this_run=asked, read_as=sources.read_as)
         not_deterministic = identity.not_deterministic
         rows = unspread(df) if not_deterministic else df  # coalesce(1) before a write does not change its rows
         if rows is not df:
@@ -244,11 +266,10 @@ class SinkIdentity:
         settled = self._settled(rows, not_deterministic)
         batch = micro_batch(spark)
         read = ("functions read something by themselves",) if batch and identity.reads else ()
-        varying = dict.fromkeys(title for each in own for title in each.varying)
-        read_back = (f"it reads {', '.join(varying)}, which each attempt writes again",) if varying else ()
+        varying = ", ".join(sources.varying)
+        read_back = (f"it reads {varying}, which each attempt writes again",) if varying else ()
         certain = () if settled else not_deterministic
         reason = "; ".join((*identity.opaque, *certain, *marked, *read, *read_back))
-        reads = identity.reads or any(each.at_a_moment for each in own)
         # A database's table has no version, but what is asked of it is told; of an RDD it may not be.
         told = not identity.opaque or bool(identity.unversioned)
         plan = (identity.of_each_run or identity.digest,) if told else ()
@@ -264,13 +285,13 @@ class SinkIdentity:
             tuple(map(vertex_of, identity.upstream)),
             reason,
             settled,
-            self._context.master.moment if reads else "",
+            self._context.master.moment if identity.reads or sources.at_a_moment else "",
             bool(batch),
             told,
             again=again,
             made=digest(*plan, *anywhere) if plan and not settled and not batch else "",
             call=call and digest(call, str(number)),
-            sources=tuple(sources),
+            sources=tuple(sources.read),
             turns=((key, occurrence), *(((call, number),) if call else ())),
         )
 

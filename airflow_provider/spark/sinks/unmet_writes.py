@@ -11,31 +11,26 @@ from airflow_provider.core.unfinished_write import REPEATED, ROWS, TAKEN_BACK, W
 if TYPE_CHECKING:
     from airflow_provider.core.committed_output import OutputFile
     from airflow_provider.job.job_master import JobMaster
+    from airflow_provider.spark.sinks.own_results import OwnResults
     from airflow_provider.spark.sinks.sink_identity import Sink
 
 
 class UnmetWrites:
     """What one attempt has not written of what earlier ones have."""
 
-    def __init__(self, master: JobMaster) -> None:
+    def __init__(self, master: JobMaster, results: OwnResults) -> None:
         self._master = master
+        self._results = results
         self._lock = threading.Lock()
-        self._met: set[str] = set()
         self._added_to: dict[str, list[OutputFile]] = {}
-
-    def leaves_out(self, name: str) -> None:
-        """Note that the script has come to a write that is there."""
-        with self._lock:
-            self._met.add(name)
 
     def makes(self, sink: Sink, now: list[OutputFile]) -> None:
         """Note that the script has made a write.
 
         :param now: what is there
         """
-        with self._lock:
-            self._met.add(sink.coordinator)
-            if not sink.overwrites:
+        if not sink.overwrites:
+            with self._lock:
                 self._added_to[sink.place.locate()] = now
 
     def missing(self) -> dict[str, str]:
@@ -58,7 +53,7 @@ class UnmetWrites:
         epoch, found = self._master.epoch, {}
         for name, state in dict(self._master.graph.coordinators).items():
             rows = AddedRows.from_state(state, WRITTEN, REPEATED)
-            if rows is None or rows.attempt == epoch or name in self._met:
+            if rows is None or rows.attempt == epoch or self._results.has_passed(name):
                 continue
             commit, now = Commit.from_state(state), self._added_to.get(rows.location)
             if commit is None or not commit.files or now is None or commit.changed(now):
