@@ -25,14 +25,15 @@ def causes(error: BaseException) -> list[Cause]:
     link: BaseException | None = error
     while link is not None and id(link) not in seen:
         seen.add(id(link))
-        condition, message = _condition(link), _first_line(str(link))
+        text = str(link)  # an error of the JVM asks that each time
+        condition, message = _condition(link), _first_line(text)
         chain += [
             Cause(cls.__name__, condition, message)
             for cls in type(link).__mro__
             if cls not in (Exception, BaseException, object)
         ]
-        chain += [_from_line(line) for line in _IN_WORKER.findall(str(link))]
-        chain += [Cause(_short(name), message=message) for name, message in _IN_JVM.findall(str(link))]
+        chain += [_from_line(line) for line in _IN_WORKER.findall(text)]
+        chain += [Cause(_short(name), message=message) for name, message in _IN_JVM.findall(text)]
         link = link.__cause__
     return chain
 

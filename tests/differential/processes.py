@@ -13,6 +13,7 @@ from pathlib import Path
 
 from airflow_provider.core.faults import FAULT
 from tests.support.quick_jvm import QUICK_JVM
+from tests.support.quick_python import QUICK_WORKERS
 from tests.support.waiting import kill_tree
 
 HALT = "DIFFERENTIAL_HALT"
@@ -38,6 +39,7 @@ SETTINGS = {
     "spark.eventLog.compress": "false",
     "spark.eventLog.rolling.enabled": "false",
     "spark.driver.extraJavaOptions": f"-Dlog4j2.level=error {QUICK_JVM}",
+    **QUICK_WORKERS,
 }
 
 

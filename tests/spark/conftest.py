@@ -18,6 +18,7 @@ from tests.spark.attempts import Attempts
 from tests.support import disks
 from tests.support.driver import DriverHarness
 from tests.support.quick_jvm import QUICK_JVM
+from tests.support.quick_python import QUICK_WORKERS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,6 +38,7 @@ def spark() -> Iterator[SparkSession]:
         # As of users who turn it off: what recovery asks of running tasks, it does not ask of what Spark shows of them.
         .config("spark.ui.liveUpdate.period", "1d")
         .config("spark.driver.extraJavaOptions", QUICK_JVM)
+        .config(map={**QUICK_WORKERS})
         # Spark 4.2 may wait for ever for a Python function over columns that it has read from files.
         .config("spark.sql.execution.arrow.pythonUDF.columnarInput.enabled", "false")
         .getOrCreate()

@@ -19,6 +19,7 @@ from airflow_provider.core.partitions import StoredPartition
 from airflow_provider.storage.partition_store import PartitionStore
 from airflow_provider.storage.uris import open_store
 from tests.support.quick_jvm import QUICK_JVM, quick_jvm
+from tests.support.quick_python import QUICK_WORKERS
 from tests.support.sparks import ROOT, spark_of
 
 JOBS = Path(__file__).parents[1] / "spark" / "jobs"
@@ -72,7 +73,7 @@ class DriverHarness:
         logs.mkdir(parents=True, exist_ok=True)
         recording = {"spark.eventLog.enabled": "true", "spark.eventLog.dir": f"file://{logs}"}
         quick = {"spark.driver.extraJavaOptions": f"-Dlog4j2.level=warn {quick_jvm(spark_of(self.python))}"}
-        settings = {**SPARK_SETTINGS, **quick, **recording, **self.settings}
+        settings = {**SPARK_SETTINGS, **QUICK_WORKERS, **quick, **recording, **self.settings}
         flags = " ".join(f'--conf "{name}={value}"' for name, value in settings.items())
         env = {
             **os.environ,

@@ -1,5 +1,7 @@
 """Python processes that start quickly: most of the tests' live for seconds, and spend them on importing modules.
 
+Settings of Spark (``QUICK_WORKERS``) let its Python workers have what they import from the start (``worker_daemon``).
+
 ``python -m tests.support.quick_python`` compiles what drivers, their workers and S3's stand-in import; ``make test``
 does so once, and ``tools/setup.sh sparks`` for other Sparks. What pytest and Airflow import is kept when they import
 it. Tests keep nothing (``keep_no_more``): Python would take a module that a test changes within a second for the old
@@ -27,6 +29,10 @@ _MODULES = (
     "moto.s3.responses",
     "airflow_provider.cli.main",
 )
+QUICK_WORKERS = {
+    "spark.python.daemon.module": "tests.support.worker_daemon",
+    "spark.executorEnv.PYTHONPATH": str(Path(__file__).parents[2]),
+}
 _STARTUP = Path(__file__).parent / "startup"
 _KEEP = {"PYTHONDONTWRITEBYTECODE": ""}
 
