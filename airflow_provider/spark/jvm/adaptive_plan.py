@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from airflow_provider.spark.jvm.exchanges import ADAPTIVE, SHUFFLE_EXCHANGE, cached_plan, kind
+from airflow_provider.spark.jvm.names import jvm_of
 from airflow_provider.spark.jvm.reflection import private_method
 from airflow_provider.spark.jvm.scala import items, to_seq
 
@@ -75,9 +76,9 @@ class AdaptivePlan:
         waiting: list[Any] = []
         try:
             for _ in range(_ROUNDS):
-                result = private_method(self._spark._jvm, plan, self._create, current)
+                result = private_method(jvm_of(self._spark), plan, self._create, current)
                 current = result.newPlan()
-                private_method(self._spark._jvm, plan, "currentPhysicalPlan_$eq", current)
+                private_method(jvm_of(self._spark), plan, "currentPhysicalPlan_$eq", current)
                 if result.allChildStagesMaterialized():
                     break
                 new = list(items(result.newStages()))
@@ -94,13 +95,13 @@ class AdaptivePlan:
                 if not there:
                     break
                 for stage, outcome in there:
-                    stage.resultOption().set(self._spark._jvm.scala.Some(outcome))
+                    stage.resultOption().set(jvm_of(self._spark).scala.Some(outcome))
                 results += there
                 current, logical, made = self._optimized(plan, current, logical, made)
         finally:
             # Adaptive execution goes on only from stages that complete under its eyes.
             for stage, _ in results:
-                stage.resultOption().set(self._spark._jvm.scala.Option.empty())
+                stage.resultOption().set(jvm_of(self._spark).scala.Option.empty())
 
         return waiting
 
@@ -110,7 +111,7 @@ class AdaptivePlan:
 
     def _optimized(self, plan: Any, current: Any, logical: Any, made: list[Any]) -> tuple[Any, Any, list[Any]]:
         """Plan anew with what is known of the stages that are there, if that costs no more."""
-        jvm = self._spark._jvm
+        jvm = jvm_of(self._spark)
         stages = to_seq(jvm, made)
         replaced = private_method(jvm, plan, "replaceWithQueryStagesInLogicalPlan", logical, stages)
         found = private_method(jvm, plan, "reOptimize", replaced)
@@ -132,7 +133,7 @@ def adaptive_plans(plan: Any, spark: Any, cached: int | None = None) -> Iterator
     """Yield the adaptive plans in a physical plan that has not begun, subqueries and cached frames first; each with the
     number of the cached frame's plan that it stands in.
     """
-    subqueries = spark._jvm.org.apache.spark.sql.catalyst.trees.TreePattern.PLAN_EXPRESSION()
+    subqueries = jvm_of(spark).org.apache.spark.sql.catalyst.trees.TreePattern.PLAN_EXPRESSION()
     for node in _nodes(plan):
         name = kind(node)
         if name == ADAPTIVE:

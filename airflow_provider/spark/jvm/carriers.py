@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider.spark.jvm.names import jvm_of
 from airflow_provider.spark.jvm.queries import schema_of
 from airflow_provider.spark.jvm.relation import dataset
 from airflow_provider.spark.jvm.scala import items, to_seq
@@ -55,7 +56,7 @@ class _Builder:
     def __init__(self, df: DataFrame) -> None:
         spark: Any = df.sparkSession
         self._spark = spark
-        self._jvm = spark._jvm
+        self._jvm = jvm_of(spark)
         self._expressions: Any = self._jvm.org.apache.spark.sql.catalyst.expressions
         self._types: dict[str, Any] = {}
 

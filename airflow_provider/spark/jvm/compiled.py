@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from airflow_provider.core.digest import digest
+from airflow_provider.spark.jvm.names import jvm_of
 from airflow_provider.storage.private_files import hold, private_folder, write_whole
 
 _PACKAGE = "airflow_provider"
@@ -47,7 +48,7 @@ def compiled(spark: Any, name: str, argument: Callable[[], str]) -> Any:
     with _compiling:
         made = vars(spark.sparkContext._gateway).setdefault(_MADE, {})
         if name not in made:
-            made[name] = _made(spark._jvm, made, name, argument())
+            made[name] = _made(jvm_of(spark), made, name, argument())
         return made[name]
 
 
@@ -61,7 +62,7 @@ def named_class(spark: Any, name: str, **types: str) -> Any:
     :raises Py4JJavaError: this version of Spark has other classes than the source expects
     """
     with _compiling:
-        jvm, made = spark._jvm, vars(spark.sparkContext._gateway).setdefault(_MADE, {})
+        jvm, made = jvm_of(spark), vars(spark.sparkContext._gateway).setdefault(_MADE, {})
         if name not in made:
             loader = _context_loader(jvm)
             loader.addURL(_url(jvm, _archive(jvm, made, name, loader, types)))

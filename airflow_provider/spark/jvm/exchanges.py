@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Any
 
 from airflow_provider.spark.jvm.compiled import compiled
+from airflow_provider.spark.jvm.names import jvm_of
 from airflow_provider.spark.jvm.reflection import private_field
 from airflow_provider.spark.jvm.scala import companion, items
 from airflow_provider.spark.jvm.session_settings import pairs_of
@@ -204,7 +205,7 @@ class RunningQueries:
 
     def __init__(self, spark: Any) -> None:
         self._spark = spark
-        executions = spark._jvm.org.apache.spark.sql.execution
+        executions = jvm_of(spark).org.apache.spark.sql.execution
         self._store = spark._jsparkSession.sharedState().statusStore()
         self._executions = companion(executions, "SQLExecution")
         self._by_id = private_field(self._executions, "executionIdToQueryExecution")

@@ -11,6 +11,7 @@ from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider.spark.jvm.layout import Layout, describe_layout, pin_reads
+from airflow_provider.spark.jvm.names import jvm_of
 from airflow_provider.spark.jvm.relation import in_session
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ class PreparedJob:
         """Return the rows as an RDD of what Python reads."""
         if not self._pinned:
             return self._df._jdf.javaToPython()
-        struct = self._spark._jvm.org.apache.spark.sql.types.DataType.fromJson(self._df.schema.json())
+        struct = jvm_of(self._spark).org.apache.spark.sql.types.DataType.fromJson(self._df.schema.json())
         return self._spark._jsparkSession.internalCreateDataFrame(self.plan.execute(), struct, False).javaToPython()
 
     def run(self, partitions: Sequence[int]) -> list[Any]:
@@ -72,10 +73,10 @@ class PreparedJob:
             from pyspark.rdd import _load_from_socket  # type: ignore[import-not-found, no-redef]
 
         context = self._spark.sparkContext
-        wanted = self._spark._jvm.java.util.ArrayList()
+        wanted = jvm_of(self._spark).java.util.ArrayList()
         for index in partitions:
             wanted.append(int(index))
-        answer = self._spark._jvm.PythonRDD.runJob(context._jsc.sc(), self._rows(), wanted)
+        answer = jvm_of(self._spark).PythonRDD.runJob(context._jsc.sc(), self._rows(), wanted)
         loaded: Any = _load_from_socket(answer, BatchedSerializer(CPickleSerializer()))  # type: ignore[no-untyped-call]
         with loaded if hasattr(loaded, "__enter__") else nullcontext(loaded) as rows:  # Spark 3.5 returns the rows
             return list(rows)

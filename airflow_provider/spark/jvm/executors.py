@@ -16,6 +16,7 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from airflow_provider.spark.jvm.execution import local_properties
+from airflow_provider.spark.jvm.names import jvm_of
 from airflow_provider.spark.jvm.reflection import of_environment
 from airflow_provider.spark.jvm.scala import items, to_seq
 from airflow_provider.spark.jvm.task_times import OURS
@@ -56,7 +57,7 @@ def shuffle_servers(spark: Any) -> dict[str, Any]:
     own = {executor: place for executor, place in known.items() if executor != DRIVER}
     if not has_shuffle_service(spark):
         return own
-    server, nowhere = spark._jvm.org.apache.spark.storage.BlockManagerId, spark._jvm.scala.Option.empty()
+    server, nowhere = jvm_of(spark).org.apache.spark.storage.BlockManagerId, jvm_of(spark).scala.Option.empty()
     port = manager.shuffleServerId().port()
     return {executor: server.apply(executor, place.host(), port, nowhere) for executor, place in own.items()}
 
@@ -105,7 +106,7 @@ def _asked_for(spark: Any) -> int:
     if master.startswith("spark:") and not allocates_dynamically(spark):
         return int(conf.getInt("spark.cores.max", 0) // conf.getInt("spark.executor.cores", _ALL))
     default = 2 if master.startswith(("yarn", "k8s:")) else 0
-    utils = spark._jvm.org.apache.spark.scheduler.cluster.SchedulerBackendUtils
+    utils = jvm_of(spark).org.apache.spark.scheduler.cluster.SchedulerBackendUtils
     return int(utils.getInitialTargetExecutorNumber(conf, default))
 
 
@@ -127,7 +128,7 @@ def report_shuffle_file(spark: Any, place: Any, shuffle: int, task: int) -> None
 
     :param place: the block manager of the executor
     """
-    storage = spark._jvm.org.apache.spark.storage
+    storage = jvm_of(spark).org.apache.spark.storage
     block, level = storage.ShuffleDataBlockId(shuffle, task, 0), storage.StorageLevel.DISK_ONLY()
     block_manager(spark).master().updateBlockInfo(place, block, level, 0, 0)
 
@@ -197,7 +198,7 @@ def _located(spark: Any, parts: Sequence[tuple[Sequence[Any], list[str]]]) -> An
     from pyspark import RDD
     from pyspark.serializers import CPickleSerializer
 
-    jvm, serializer = spark._jvm, CPickleSerializer()
+    jvm, serializer = jvm_of(spark), CPickleSerializer()
     tuples = [
         jvm.scala.Tuple2(serializer.dumps(list(own)), to_seq(jvm, places))  # type: ignore[no-untyped-call]
         for own, places in parts

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from airflow_provider.spark.jvm.compiled import named_class
+from airflow_provider.spark.jvm.names import jvm_of
 from airflow_provider.spark.jvm.relation import dataset, rebuilt
 from airflow_provider.spark.jvm.scala import companion, has_member, items, sequence_type, to_seq
 
@@ -75,7 +76,7 @@ class FileSource:
             return None
         try:
             columns = relation.partitionSchema()
-            none = self.session._jvm.scala.Option.empty()
+            none = jvm_of(self.session).scala.Option.empty()
             found = _listing(self._index(relation.location().rootPaths(), columns, none))
         except Exception as error:
             log.debug("The files of %s cannot be listed again", self.place, exc_info=error)
@@ -112,12 +113,12 @@ class FileSource:
 
     def index_of(self, listing: Listing) -> Any:
         """Return Spark's index of these files."""
-        relation, jvm = self._leaf.relation(), self.session._jvm
+        relation, jvm = self._leaf.relation(), jvm_of(self.session)
         paths = to_seq(jvm, [jvm.org.apache.hadoop.fs.Path(path) for path, _, _ in listing.files])
         return self._index(paths, relation.dataSchema(), jvm.scala.Some(listing.partitions))
 
     def _index(self, paths: Any, schema: Any, partitions: Any) -> Any:
-        jvm = self.session._jvm
+        jvm = jvm_of(self.session)
         sources = jvm.org.apache.spark.sql.execution.datasources
         return sources.InMemoryFileIndex(
             self.session._jsparkSession,
@@ -149,7 +150,7 @@ class PinnedFiles:
 
     def read_by(self, df: DataFrame) -> bool:
         """Whether the plan of *df*, subqueries included, reads this source."""
-        same = self._source.session._jvm.java.util.IdentityHashMap()
+        same = jvm_of(self._source.session).java.util.IdentityHashMap()
         same.put(self.index, True)
         plan = df._jdf.queryExecution().analyzed()
         for each in (plan, *items(plan.subqueriesAll())):

@@ -17,6 +17,7 @@ from typing import Any
 
 from airflow_provider.core.task_output import TaskFolder, committed_tasks, partition_of
 from airflow_provider.spark.jvm.compiled import compiled, fetched
+from airflow_provider.spark.jvm.names import jvm_of
 
 _HIDDEN = ".spark-recovery-"
 _REMOVED = "-removed"
@@ -28,7 +29,7 @@ _RENAMING = frozenset({"file", "hdfs"})
 
 def can_keep(spark: Any, location: str) -> bool:
     """Whether a folder's file system moves what is pending there in one step, and has a place beside it."""
-    path = spark._jvm.org.apache.hadoop.fs.Path(location)
+    path = jvm_of(spark).org.apache.hadoop.fs.Path(location)
     system = path.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())
     return path.getParent() is not None and str(system.getUri().getScheme()) in _RENAMING
 
@@ -41,7 +42,7 @@ class KeptOutput:
     """
 
     def __init__(self, spark: Any, location: str, write: str) -> None:
-        self._path = spark._jvm.org.apache.hadoop.fs.Path
+        self._path = jvm_of(spark).org.apache.hadoop.fs.Path
         self._target = self._path(location)
         self._system = self._target.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())
         self._tasks = compiled(spark, "KeptTasks", str)
@@ -132,7 +133,7 @@ def discard_kept(location: str, write: str) -> None:
     """
     from pyspark import SparkContext
 
-    jvm: Any = SparkContext._jvm
+    jvm: Any = jvm_of(SparkContext)
     folder = _folder_of(jvm.org.apache.hadoop.fs.Path, location, write)
     _discard(folder.getFileSystem(jvm.org.apache.hadoop.conf.Configuration()), jvm.org.apache.hadoop.fs.Path, folder)
 

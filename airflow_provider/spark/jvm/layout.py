@@ -15,6 +15,7 @@ from typing import Any
 from airflow_provider.core.digest import digest
 from airflow_provider.core.partitions import WHOLE
 from airflow_provider.spark.jvm.compiled import compiled, fetched
+from airflow_provider.spark.jvm.names import jvm_of
 from airflow_provider.spark.jvm.scala import items, to_seq
 
 CUTTING_SETTINGS = (
@@ -138,7 +139,7 @@ def pin_reads(spark: Any, plan: Any, reads: list[list[tuple[int, int]]]) -> Any:
     contiguous cover of the same reducers is right, so the recorded one is put in place of the new one.
     """
     remaining = [list(ranges) for ranges in reads]
-    execution = spark._jvm.org.apache.spark.sql.execution
+    execution = jvm_of(spark).org.apache.spark.sql.execution
 
     def read(shuffle: Any) -> Any:
         partitioning = shuffle.outputPartitioning()
@@ -152,7 +153,7 @@ def pin_reads(spark: Any, plan: Any, reads: list[list[tuple[int, int]]]) -> Any:
         if wanted == one_each:
             return shuffle
         pinned = [execution.CoalescedPartitionSpec.apply(start, end, 0) for start, end in wanted]
-        return execution.adaptive.AQEShuffleReadExec(shuffle, to_seq(spark._jvm, pinned))
+        return execution.adaptive.AQEShuffleReadExec(shuffle, to_seq(jvm_of(spark), pinned))
 
     def rebuild(node: Any) -> Any:
         name = node.getClass().getSimpleName()
@@ -165,7 +166,7 @@ def pin_reads(spark: Any, plan: Any, reads: list[list[tuple[int, int]]]) -> Any:
         if name in _BROADCASTS:
             return node
         children = [rebuild(child) for child in items(node.children())]
-        return node.withNewChildren(to_seq(spark._jvm, children)) if children else node
+        return node.withNewChildren(to_seq(jvm_of(spark), children)) if children else node
 
     try:
         pinned_plan = rebuild(plan)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_provider.spark.jvm.executors import block_manager, executors, fanout_of, has_shuffle_service
+from airflow_provider.spark.jvm.names import jvm_of
 from airflow_provider.spark.local_dirs import LocalDirs
 
 log = logging.getLogger(__name__)
@@ -70,7 +71,7 @@ class Readers:
     def _asked(self, executor: str, host: str) -> LocalDirs | None:
         from py4j.protocol import Py4JError
 
-        jvm, manager = self._spark._jvm, block_manager(self._spark)
+        jvm, manager = jvm_of(self._spark), block_manager(self._spark)
         asked = self._spark.sparkContext._gateway.new_array(jvm.java.lang.String, 1)
         asked[0] = executor
         answer = jvm.java.util.concurrent.CompletableFuture()

@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from airflow_provider.spark.jvm.names import jvm_of
 from airflow_provider.spark.jvm.queries import analyzed
 
 _ROUNDS = 6
@@ -60,7 +61,7 @@ class LivePlans:
 
     def follow(self, vertex: str, df: Any) -> None:
         """From now on *df* reads a vertex: the frame of a recovery point, which stands at the root of its plan."""
-        jvm = df.sparkSession._jvm
+        jvm = jvm_of(df.sparkSession)
         with self._lock:
             if self._queue is None:
                 self._queue = jvm.java.lang.ref.ReferenceQueue()
@@ -108,7 +109,7 @@ class LivePlans:
         gc.collect()  # objects of py4j hold themselves
         for _ in range(_ROUNDS):
             time.sleep(_PAUSE)
-            spark._jvm.System.gc()
+            jvm_of(spark).System.gc()
             time.sleep(_NOTICE)
             if all(map(self.dropped, vertices)):
                 break

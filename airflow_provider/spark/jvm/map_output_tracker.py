@@ -13,6 +13,7 @@ from typing import Any
 
 from airflow_provider.spark.jvm.compiled import compiled
 from airflow_provider.spark.jvm.executors import shuffle_servers
+from airflow_provider.spark.jvm.names import jvm_of
 from airflow_provider.spark.jvm.reflection import of_environment
 
 _CHECKSUMS_SINCE = (4, 1)
@@ -88,7 +89,7 @@ class MapOutputTracker:
         :param place: what serves its files, see :meth:`places`
         :param sizes: bytes for each reducer
         """
-        jvm = self._spark._jvm
+        jvm = jvm_of(self._spark)
         array = self._spark.sparkContext._gateway.new_array(jvm.long, len(sizes))
         packed = struct.pack(f">{len(sizes)}q", *sizes)
         jvm.java.nio.ByteBuffer.wrap(packed).asLongBuffer().get(array)

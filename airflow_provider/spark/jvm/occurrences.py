@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider.core.causes import one_line
 from airflow_provider.spark.jvm.ended_queries import EndedQueries, Kind, NotedQuery
+from airflow_provider.spark.jvm.names import jvm_of
 from airflow_provider.spark.jvm.reflection import private_field
 from airflow_provider.spark.jvm.scala import companion
 
@@ -315,5 +316,5 @@ def _next_query() -> int:
     context = getattr(getattr(sys.modules.get("pyspark"), "SparkContext", None), "_active_spark_context", None)
     if context is None or context._jsc is None:
         return 0
-    module = companion(context._jvm.org.apache.spark.sql.execution, "SQLExecution")
+    module = companion(jvm_of(context).org.apache.spark.sql.execution, "SQLExecution")
     return int(private_field(module, "_nextExecutionId"))  # py4j hands over a number

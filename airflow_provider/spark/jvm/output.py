@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider.core.sql_text import quoted_name
+from airflow_provider.spark.jvm.names import jvm_of
 from airflow_provider.spark.jvm.relation import dataset
 from airflow_provider.spark.jvm.scala import to_seq
 from airflow_provider.spark.jvm.sources import FILE_STATUS
@@ -33,13 +34,13 @@ def unspread(df: DataFrame) -> DataFrame:
 
 def qualified(spark: Any, path: str) -> str:
     """Return a path with its file system, as Spark itself resolves it."""
-    hadoop_path = spark._jvm.org.apache.hadoop.fs.Path(path)
+    hadoop_path = jvm_of(spark).org.apache.hadoop.fs.Path(path)
     return str(hadoop_path.getFileSystem(_conf(spark)).makeQualified(hadoop_path).toString())
 
 
 def path_exists(spark: Any, path: str) -> bool:
     """Whether there is anything at a path."""
-    hadoop_path = spark._jvm.org.apache.hadoop.fs.Path(path)
+    hadoop_path = jvm_of(spark).org.apache.hadoop.fs.Path(path)
     return bool(hadoop_path.getFileSystem(_conf(spark)).exists(hadoop_path))
 
 
@@ -88,7 +89,7 @@ def add_partitions(spark: Any, name: str, files: Iterable[str]) -> None:
     folders = {path.removeprefix(base).rpartition("/")[0] for path in files if path.startswith(base)}
     if not folders:
         return
-    jvm = spark._jvm
+    jvm = jvm_of(spark)
     execution, nowhere = jvm.org.apache.spark.sql.execution, jvm.scala.Option.empty()
     parse = execution.datasources.PartitioningUtils.parsePathFragment
     specs = to_seq(jvm, [jvm.scala.Tuple2(parse(folder), nowhere) for folder in sorted(folders)])
@@ -115,17 +116,17 @@ def _identifier(spark: Any, name: str) -> Any:
 
 def _text_of(spark: Any, uri: Any) -> str:
     """Return a location as Hadoop's paths are written: without the escapes of a URI."""
-    return str(spark._jvm.org.apache.hadoop.fs.Path(uri).toString())
+    return str(jvm_of(spark).org.apache.hadoop.fs.Path(uri).toString())
 
 
 def output_files(spark: Any, folder: str) -> list[OutputFile]:
     """Return the files below *folder*, without hidden ones; none if there is no such folder."""
-    path = spark._jvm.org.apache.hadoop.fs.Path(folder)
+    path = jvm_of(spark).org.apache.hadoop.fs.Path(folder)
     system = path.getFileSystem(_conf(spark))
     if not system.exists(path):
         return []
     base = str(system.makeQualified(path).toString())
-    statuses = spark._jvm.org.apache.spark.deploy.SparkHadoopUtil.get().listLeafStatuses(system, path)
+    statuses = jvm_of(spark).org.apache.spark.deploy.SparkHadoopUtil.get().listLeafStatuses(system, path)
     found = [
         (match["path"], int(match["size"]), int(match["time"]))
         for match in FILE_STATUS.finditer(statuses.mkString("\n"))

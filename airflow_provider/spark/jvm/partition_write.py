@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider.core.partitions import WRITTEN_FILE
 from airflow_provider.spark.jvm.compiled import compiled
 from airflow_provider.spark.jvm.execution import local_properties
+from airflow_provider.spark.jvm.names import jvm_of
 from airflow_provider.spark.jvm.scala import companion, to_seq
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ class PartitionWriter:
     def __init__(self, frame: DataFrame, folder: str, path: Path | None) -> None:
         spark: Any = frame.sparkSession
         self._spark = spark
-        self._jvm = spark._jvm
+        self._jvm = jvm_of(spark)
         self._folder = folder
         self._path = path
         self._schema: Any = frame._jdf.schema().asNullable()

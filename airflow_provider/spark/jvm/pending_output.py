@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from airflow_provider.core.committed_output import write_of
+from airflow_provider.spark.jvm.names import jvm_of
 
 APPLICATION_ATTEMPT = "mapreduce.job.application.attempt.id"
 _PENDING = "_temporary"
@@ -34,7 +35,7 @@ class PendingOutput:
     """
 
     def __init__(self, spark: Any, location: str, number: int) -> None:
-        self._path = spark._jvm.org.apache.hadoop.fs.Path
+        self._path = jvm_of(spark).org.apache.hadoop.fs.Path
         self._target = self._path(location)
         self._system = self._target.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())
         self._number = str(number)

@@ -6,6 +6,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider.spark.jvm.names import jvm_of
 from airflow_provider.spark.jvm.scala import seed_of
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ def number_of_broadcast(variable: Any) -> int:
 
 def calls_python(df: Any) -> bool:
     """Whether a function of Python stands in the plan of a frame."""
-    patterns = df.sparkSession._jvm.org.apache.spark.sql.catalyst.trees.TreePattern
+    patterns = jvm_of(df.sparkSession).org.apache.spark.sql.catalyst.trees.TreePattern
     return bool(analyzed(df).containsPattern(patterns.PYTHON_UDF()))
 
 
@@ -89,7 +90,7 @@ def observes(df: Any) -> bool:
 
 def current_user(spark: Any) -> str:
     """Return the name for which ``current_user()`` stands."""
-    return str(spark._jvm.org.apache.spark.util.Utils.getCurrentUserName())
+    return str(jvm_of(spark).org.apache.spark.util.Utils.getCurrentUserName())
 
 
 def session_of(spark: Any, jsession: Any) -> Any:
@@ -107,19 +108,19 @@ def session_of(spark: Any, jsession: Any) -> Any:
 
 def hash_of(spark: Any, owner: Any) -> int:
     """Return the number by which an object of the JVM is known there, whichever references to it Python holds."""
-    return int(spark._jvm.java.lang.System.identityHashCode(owner))
+    return int(jvm_of(spark).java.lang.System.identityHashCode(owner))
 
 
 def held_weakly(spark: Any, owner: Any) -> Any:
     """Return a reference whose ``get()`` is ``None`` once the JVM has dropped the object."""
-    return spark._jvm.java.lang.ref.WeakReference(owner)
+    return jvm_of(spark).java.lang.ref.WeakReference(owner)
 
 
 class WeakCounts:
     """Counts by objects of the JVM, each as long as that lives."""
 
     def __init__(self, spark: Any) -> None:
-        self._counts = spark._jvm.java.util.WeakHashMap()
+        self._counts = jvm_of(spark).java.util.WeakHashMap()
 
     def add(self, owner: Any) -> int:
         """Count *owner* once more, and return its count; one thread at a time."""

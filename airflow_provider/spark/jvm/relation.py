@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider.core.vertex_token import VERTEX_ALIAS, vertex_of
 from airflow_provider.spark.jvm.compiled import compiled
+from airflow_provider.spark.jvm.names import jvm_of
 from airflow_provider.spark.jvm.plan_walk import vertex_token
 from airflow_provider.spark.jvm.scala import companion, items, to_seq
 
@@ -33,7 +34,7 @@ def dataset(spark: Any, plan: Any) -> DataFrame:
 
 
 def _datasets(spark: Any) -> Any:
-    package = spark._jvm.org.apache.spark.sql
+    package = jvm_of(spark).org.apache.spark.sql
     return package.classic.Dataset if spark.version >= "4" else package.Dataset
 
 
@@ -81,7 +82,7 @@ def unsliced(df: DataFrame, ranges: Set[int]) -> DataFrame:
     :param ranges: expression ids of the ranges whose number the script did not give
     """
     spark: Any = df.sparkSession
-    none = spark._jvm.scala.Option.empty()
+    none = jvm_of(spark).scala.Option.empty()
 
     def change(node: Any) -> Any:
         if node.getClass().getSimpleName() != "Range" or int(node.output().head().exprId().id()) not in ranges:
@@ -112,7 +113,7 @@ def rebuilt(spark: Any, node: Any, change: Callable[[Any], Any]) -> Any:
     new = [rebuilt(spark, child, change) for child in children]
     if all(child is before for child, before in zip(new, children, strict=True)):
         return node
-    return node.withNewChildren(to_seq(spark._jvm, new))
+    return node.withNewChildren(to_seq(jvm_of(spark), new))
 
 
 def apart(df: DataFrame) -> DataFrame:
@@ -121,7 +122,7 @@ def apart(df: DataFrame) -> DataFrame:
     Whoever holds it does not hold what tells that the script can still use them (see ``live_plans``).
     """
     spark: Any = df.sparkSession
-    logical, jvm = _logical(spark), spark._jvm
+    logical, jvm = _logical(spark), jvm_of(spark)
     identifier = jvm.org.apache.spark.sql.catalyst.AliasIdentifier
 
     def rebuild(node: Any) -> Any:
@@ -168,7 +169,7 @@ def in_session(df: DataFrame, session: Any) -> DataFrame:
         if all(new is old for new, old in zip(rebuilt, children, strict=True)):
             return node
         # withNewChildren would keep the old ones: Spark takes a relation of files for equal in whichever session.
-        copied = node.withNewChildrenInternal(to_seq(spark._jvm, rebuilt).toVector())
+        copied = node.withNewChildrenInternal(to_seq(jvm_of(spark), rebuilt).toVector())
         copied.copyTagsFrom(node)
         return copied
 
@@ -216,11 +217,11 @@ def as_vertex(df: Any, source: Any, token: str) -> DataFrame:
     :param token: what a plan further down is fingerprinted with in place of everything below
     """
     spark = df.sparkSession
-    expressions = spark._jvm.org.apache.spark.sql.catalyst.expressions
+    expressions = jvm_of(spark).org.apache.spark.sql.catalyst.expressions
     wanted = list(items(df._jdf.queryExecution().analyzed().output()))
     plan = source._jdf.queryExecution().analyzed()
     given = list(items(plan.output()))
-    empty = to_seq(spark._jvm, [])
+    empty = to_seq(jvm_of(spark), [])
     columns = wanted
     if source is not df:
         columns = [
@@ -229,18 +230,18 @@ def as_vertex(df: Any, source: Any, token: str) -> DataFrame:
                 original.name(),
                 original.exprId(),
                 original.qualifier(),
-                spark._jvm.scala.Some(original.metadata()),
+                jvm_of(spark).scala.Some(original.metadata()),
                 empty,
             )
             for original, mine in zip(wanted, given, strict=True)
         ]
-    identifier = spark._jvm.org.apache.spark.sql.catalyst.AliasIdentifier
+    identifier = jvm_of(spark).org.apache.spark.sql.catalyst.AliasIdentifier
     plan = _logical(spark).SubqueryAlias(identifier(VERTEX_ALIAS + token, empty), plan)
-    return dataset(spark, _logical(spark).Project(to_seq(spark._jvm, columns), plan))
+    return dataset(spark, _logical(spark).Project(to_seq(jvm_of(spark), columns), plan))
 
 
 def _logical(spark: Any) -> Any:
-    return spark._jvm.org.apache.spark.sql.catalyst.plans.logical
+    return jvm_of(spark).org.apache.spark.sql.catalyst.plans.logical
 
 
 def vertex_at(df: DataFrame) -> str | None:
@@ -285,7 +286,7 @@ def with_sources(
         if tokens and vertex_of(token) in tokens:
             identifier = identifier.copy(VERTEX_ALIAS + tokens[vertex_of(token)], identifier.qualifier())
         named = logical.Project(renamed(spark, alias.child().output(), plan.output()), plan)
-        return node.withNewChildren(to_seq(spark._jvm, [logical.SubqueryAlias(identifier, named)]))
+        return node.withNewChildren(to_seq(jvm_of(spark), [logical.SubqueryAlias(identifier, named)]))
 
     plan = df._jdf.queryExecution().analyzed()
     changed = rebuilt(spark, plan, change)
@@ -294,13 +295,13 @@ def with_sources(
 
 def renamed(spark: Any, columns: Any, given: Any) -> Any:
     """Return the columns *given*, each under the name and identity of the one of *columns* at its position."""
-    alias = spark._jvm.org.apache.spark.sql.catalyst.expressions.Alias
-    empty, nothing = to_seq(spark._jvm, []), spark._jvm.scala.Option.empty()
+    alias = jvm_of(spark).org.apache.spark.sql.catalyst.expressions.Alias
+    empty, nothing = to_seq(jvm_of(spark), []), jvm_of(spark).scala.Option.empty()
     aliases = [
         alias(new, old.name(), old.exprId(), empty, nothing, empty)
         for old, new in zip(items(columns), items(given), strict=True)
     ]
-    return to_seq(spark._jvm, aliases)
+    return to_seq(jvm_of(spark), aliases)
 
 
 def native_relation(spark: Any, folder: str, files: Mapping[str, int], schema: Any) -> DataFrame:
@@ -323,7 +324,7 @@ def native_relation(spark: Any, folder: str, files: Mapping[str, int], schema: A
     }.items():
         reader = reader.option(name, value)
     relation = reader.parquet(f"{folder}/{next(iter(files))}")._jdf.queryExecution().analyzed().relation()
-    struct = spark._jvm.org.apache.spark.sql.types.DataType.fromJson(schema.json())
+    struct = jvm_of(spark).org.apache.spark.sql.types.DataType.fromJson(schema.json())
     hangs = spark.version.startswith(COLUMNAR_INPUT_HANGS) and spark.conf.get(COLUMNAR_INPUT) == "true"
     owner = _by_rows(relation.sparkSession()) if hangs else relation.sparkSession()
     exact = _file_relation(relation, struct, owner, _index_of(spark, folder, files, relation.options()))
@@ -332,7 +333,7 @@ def native_relation(spark: Any, folder: str, files: Mapping[str, int], schema: A
 
 def _index_of(spark: Any, folder: str, files: Mapping[str, int], options: Any) -> Any:
     """Return Spark's index of files of which all is known."""
-    jvm = spark._jvm
+    jvm = jvm_of(spark)
     sources, none = jvm.org.apache.spark.sql.execution.datasources, jvm.scala.Option.empty()
     lines = "\n".join(f"{name} {size}" for name, size in files.items())
     known = compiled(spark, "StoredFiles", str).of(spark._jsc.hadoopConfiguration(), folder, lines)
@@ -344,7 +345,7 @@ def _index_of(spark: Any, folder: str, files: Mapping[str, int], options: Any) -
 def written_by_jvm(spark: Any, path: str, content: str) -> bool:
     """Write a small file with the JVM's Hadoop file systems; return whether they have done it."""
     try:
-        hadoop_path = spark._jvm.org.apache.hadoop.fs.Path(path)
+        hadoop_path = jvm_of(spark).org.apache.hadoop.fs.Path(path)
         file = hadoop_path.getFileSystem(spark._jsc.hadoopConfiguration()).create(hadoop_path, True)
         file.write(content.encode())
         file.close()
@@ -356,7 +357,7 @@ def written_by_jvm(spark: Any, path: str, content: str) -> bool:
 def readable_by_jvm(spark: Any, path: str) -> bool:
     """Whether the JVM's Hadoop file systems can see *path*."""
     try:
-        hadoop_path = spark._jvm.org.apache.hadoop.fs.Path(path)
+        hadoop_path = jvm_of(spark).org.apache.hadoop.fs.Path(path)
         system = hadoop_path.getFileSystem(spark._jsc.hadoopConfiguration())
         return bool(system.exists(hadoop_path))
     except Exception:  # noqa: BLE001 - no such file system, no credentials, no network: each means "not this way"

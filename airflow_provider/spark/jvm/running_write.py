@@ -16,6 +16,7 @@ from airflow_provider.core.task_output import Cut
 from airflow_provider.spark.jvm.compiled import compiled
 from airflow_provider.spark.jvm.execution import local_properties
 from airflow_provider.spark.jvm.layout import Layout, describe_layout, pin_reads
+from airflow_provider.spark.jvm.names import jvm_of
 from airflow_provider.spark.jvm.session_settings import active_session
 
 _EXECUTION = "spark.sql.execution.id"
@@ -61,7 +62,7 @@ class RunningWrite:
         :raises LookupError: this version of Spark has no place for that, and all is computed; whatever else is raised,
             nobody knows
         """
-        left = self._spark.sparkContext._gateway.new_array(self._spark._jvm.int, len(partitions))
+        left = self._spark.sparkContext._gateway.new_array(jvm_of(self._spark).int, len(partitions))
         for place, index in enumerate(sorted(partitions)):
             left[place] = index
         with self._in_its_thread():

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from airflow_provider.spark.jvm.names import jvm_of
+
 
 def items(sequence: Any) -> Iterator[Any]:
     """Yield the elements of a Scala ``Seq`` or ``Array``."""
@@ -26,7 +28,7 @@ class Numbers:
     """Numbers objects of the JVM in the order in which they are met; one is not another that is equal to it."""
 
     def __init__(self, spark: Any) -> None:
-        self._met = spark._jvm.java.util.IdentityHashMap()
+        self._met = jvm_of(spark).java.util.IdentityHashMap()
 
     def of(self, made: Any) -> int:
         """Return the number of an object, from 0."""
@@ -45,7 +47,7 @@ def to_seq(jvm: Any, values: list[Any]) -> Any:
 
 def sequence_type(spark: Any) -> str:
     """Return the type that Scala sources of Spark mean by ``Seq``."""
-    version = str(spark._jvm.scala.util.Properties.versionNumberString())
+    version = str(jvm_of(spark).scala.util.Properties.versionNumberString())
     return f"scala.collection.{'immutable.Seq' if version.startswith('2.13') else 'Seq'}"
 
 

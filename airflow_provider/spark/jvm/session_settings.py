@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from airflow_provider.spark.jvm.names import jvm_of
 from airflow_provider.spark.jvm.scala import companion, items
 
 _BETWEEN = "\x01"
@@ -32,7 +33,7 @@ def active_session(spark: Any) -> Iterator[None]:
 
     In the thread that made it, it is; a thread that the script has started has none.
     """
-    sessions = spark._jvm.SparkSession
+    sessions = jvm_of(spark).SparkSession
     before = sessions.getActiveSession()
     sessions.setActiveSession(spark._jsparkSession)
     try:
@@ -65,7 +66,7 @@ def settings_of_tasks(spark: Any) -> Iterator[None]:
 
 def settings_set(spark: Any, settings: Mapping[str, str], *prefixes: str) -> dict[str, str]:
     """Return those of *settings* below *prefixes* whose value is not Spark's default, however they were set."""
-    known = companion(spark._jvm.org.apache.spark.sql.internal, "SQLConf")
+    known = companion(jvm_of(spark).org.apache.spark.sql.internal, "SQLConf")
     return {
         name: value for name, value in settings.items() if name.startswith(prefixes) and value != _default(known, name)
     }
@@ -73,7 +74,7 @@ def settings_set(spark: Any, settings: Mapping[str, str], *prefixes: str) -> dic
 
 def default_setting(spark: Any, name: str) -> str:
     """Return what a setting is if nobody sets it; empty text if Spark does not know it."""
-    return _default(companion(spark._jvm.org.apache.spark.sql.internal, "SQLConf"), name) or ""
+    return _default(companion(jvm_of(spark).org.apache.spark.sql.internal, "SQLConf"), name) or ""
 
 
 def all_settings(spark: Any) -> dict[str, str]:
@@ -120,7 +121,7 @@ def serves_spark_connect(spark: Any) -> bool:
 def shuffle_settings(spark: Any) -> dict[str, str]:
     """Return the settings that decide how map outputs are written, each with the value that is in force."""
     configured = spark.sparkContext._conf  # getConf() copies it, setting by setting
-    entries = companion(spark._jvm.org.apache.spark.internal.config, "package")
+    entries = companion(jvm_of(spark).org.apache.spark.internal.config, "package")
     declared = (
         entries.SHUFFLE_COMPRESS(),
         entries.IO_COMPRESSION_CODEC(),

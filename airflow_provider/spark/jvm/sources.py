@@ -15,6 +15,7 @@ from airflow_provider.core import explain
 from airflow_provider.core.digest import digest
 from airflow_provider.core.file_set import FileSet
 from airflow_provider.core.redaction import names_a_secret, redacted
+from airflow_provider.spark.jvm.names import jvm_of
 from airflow_provider.spark.jvm.reflection import private_field
 from airflow_provider.spark.jvm.scala import companion, has_member, items
 
@@ -175,7 +176,7 @@ def lineage(spark: Any, rdd: Any) -> list[tuple[str, bytes]] | None:
 
     :raises Exception: this Spark holds them elsewhere
     """
-    jvm = spark._jvm
+    jvm = jvm_of(spark)
     pending, found = [rdd], list[tuple[str, bytes]]()
     while pending:
         each = pending.pop()

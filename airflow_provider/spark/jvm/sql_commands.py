@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider.core.sql_text import adds_rows, begins_with, quoted_name
+from airflow_provider.spark.jvm.names import jvm_of
 from airflow_provider.spark.jvm.relation import dataset
 from airflow_provider.spark.jvm.scala import items, to_seq
 
@@ -121,7 +122,7 @@ class WritingCommand:
         """Return a plan with the common tables of the statement."""
         if self._common is None:
             return plan
-        return self._common.withNewChildren(to_seq(self._spark._jvm, [plan]))
+        return self._common.withNewChildren(to_seq(jvm_of(self._spark), [plan]))
 
 
 def _parsed(spark: Any, text: str) -> tuple[Any, Any]:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from airflow_provider.spark.jvm.names import jvm_of
 from airflow_provider.spark.jvm.reflection import private_field, private_method
 from airflow_provider.spark.jvm.scala import companion, has_member, to_seq
 
@@ -76,7 +77,7 @@ class Writing:
 
     def _execution(self, name: str, args: tuple[Any, ...]) -> Any:
         """Return the ``QueryExecution`` of the command; ``None`` if there is none, or Spark refuses it."""
-        jvm = self._spark._jvm
+        jvm = jvm_of(self._spark)
         writer = self._writer.format(name) if name in _FORMATS else self._writer
         try:
             if not has_member(self._writer, "saveCommand"):
@@ -91,7 +92,7 @@ class Writing:
 
     def _to_files(self, writer: Any, path: str | None = None) -> Any:
         """Return the command of Spark 3.5 and 4.0 that writes files; ``None`` if the writer has another one."""
-        jvm = self._spark._jvm
+        jvm = jvm_of(self._spark)
         options = private_field(writer, "extraOptions")
         bucketed = (
             private_field(writer, "numBuckets").isDefined() or private_field(writer, "sortColumnNames").isDefined()
@@ -125,7 +126,7 @@ def _is_writer(result: Any) -> bool:
 
 def command_execution(spark: Any, command: Any) -> Any:
     """Return the ``QueryExecution`` with which Spark runs a command, not run yet; ``None`` if Spark refuses it."""
-    modes = companion(spark._jvm.org.apache.spark.sql.execution, "CommandExecutionMode")
+    modes = companion(jvm_of(spark).org.apache.spark.sql.execution, "CommandExecutionMode")
     try:
         execution = spark._jsparkSession.sessionState().executePlan(command, modes.NON_ROOT())
         execution.executedPlan()
@@ -136,7 +137,7 @@ def command_execution(spark: Any, command: Any) -> Any:
 
 def run_command(spark: Any, execution: Any) -> None:
     """Run a command inside an execution of its own, as Spark's writers do."""
-    jvm = spark._jvm
+    jvm = jvm_of(spark)
     sql = jvm.org.apache.spark.sql
     schema = execution.analyzed().schema()
     if spark.version < "4":
