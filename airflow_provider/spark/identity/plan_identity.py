@@ -37,7 +37,8 @@ from airflow_provider.spark.jvm.known_classes import KNOWN_PACKAGES, OPAQUE, UNK
 from airflow_provider.spark.jvm.plan_walk import ClassShape, Item, Number, Open, PlanWalk, Serialized, shapes_of
 from airflow_provider.spark.jvm.queries import current_user
 from airflow_provider.spark.jvm.sources import Source, lineage
-from airflow_provider.spark.jvm.value_digest import ValueDigest, seed_in
+from airflow_provider.spark.jvm.value_digest import ValueDigest
+from airflow_provider.spark.jvm.value_facts import seed_in
 
 if TYPE_CHECKING:
     from airflow_provider.spark.identity.known import Known

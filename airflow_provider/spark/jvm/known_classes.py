@@ -86,7 +86,11 @@ LEFT_OUT_FIELDS: dict[str, str] = {
 """Fields of serialized values that never count → why. Numbers of expressions are not here: they are renumbered."""
 
 LEFT_OUT_OF: dict[str, dict[str, str]] = {
-    "NamedLambdaVariable": {"value": "the slot that holds a row's value while the lambda runs"},
+    "NamedLambdaVariable": {
+        "value": "the slot that holds a row's value while the lambda runs",
+        "name": "PySpark counts it up; its id counts",
+    },
+    "SQLFunction": {"createTimeMs": "when the function was made: what it does counts"},
     "PythonUDF": {"name": "how the function is called: what it does counts"},
     "PythonUDAF": {"name": "how the function is called: what it does counts"},
     "PythonUDTF": {"name": "how the function is called: what it does counts"},
@@ -97,6 +101,11 @@ LEFT_OUT_OF: dict[str, dict[str, str]] = {
     },
 }
 """Short class name → fields of its own that do not count → why."""
+
+LEFT_OUT_KEYS: dict[str, str] = {
+    "__dataset_id": "in the metadata of a column that the script has asked a frame for, the number of the frame",
+}
+"""Keys of maps whose values do not count → why."""
 
 LEFT_OUT_OF_NODES: dict[str, dict[str, str]] = {
     "LogicalRDD": {

@@ -8,7 +8,6 @@ order in which they appear. What it meets on the way (class names, Python functi
 from __future__ import annotations
 
 import hashlib
-import struct
 from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -18,7 +17,6 @@ from airflow_provider.spark.jvm.java_stream import (
     JavaClass,
     JavaEnum,
     JavaObject,
-    JavaType,
     Unreadable,
     Value,
 )
@@ -32,6 +30,16 @@ from airflow_provider.spark.jvm.known_classes import (
     UNKNOWN_PACKAGES,
 )
 from airflow_provider.spark.jvm.plan_walk import ClassShape
+from airflow_provider.spark.jvm.value_facts import (
+    bytes_in,
+    is_expression,
+    left_out_of_maps,
+    literal_in,
+    names_a_column,
+    operands_in,
+    primitive,
+    short_name,
+)
 
 EXPRESSION_ID = "org.apache.spark.sql.catalyst.expressions.ExprId"
 COMMON_ID = "org.apache.spark.sql.catalyst.expressions.CommonExpressionId"
@@ -169,7 +177,7 @@ class ValueDigest:
         if short == "WindowExpression":
             self._judge_window(value)
         if short == "Literal":
-            literal = _literal(value.get("value"))
+            literal = literal_in(value.get("value"))
             if literal is not None:
                 self.noted.literals.add(literal)
                 if self._left_out is not None and self._left_out(literal):
@@ -177,8 +185,8 @@ class ValueDigest:
         if short in ("Invoke", "StaticInvoke"):
             self.noted.varying |= value.get("isDeterministic") == b"\0" or str(value.get("functionName")) in _DRAWING
         if name == COMMON_ID:  # counted up, too
-            return _hash(b"m", str(self.number("common", _bytes(value.get("id")))).encode())
-        drawn = self._draw_of(value)
+            return _hash(b"m", str(self.number("common", primitive(value.get("id")))).encode())
+        stands_for = self._draw_of(value) or left_out_of_maps(value)
         commutative = COMMUTATIVE.get(short, ()) if positional else ()
         mirror = positional and short in MIRRORED
         parameters: tuple[str, ...] | None = None
@@ -195,20 +203,20 @@ class ValueDigest:
                 if field_name in dropped:
                     continue
                 texts.append(field_name.encode())
-                if field_name in drawn:
-                    texts.append(_hash(b"d", drawn[field_name].encode()))
+                if field_name in stands_for:
+                    texts.append(_hash(b"d", stands_for[field_name].encode()))
                 elif field_name in commutative:
-                    for operand in _operands(item):
+                    for operand in operands_in(item):
                         operands.append((yield operand, positional))  # noqa: PERF401 - each answer is sent in
                 elif code in "L[":
                     inner = positional
-                    if positional and _is_expression(name):
+                    if positional and is_expression(name):
                         if parameters is None:
                             parameters = self._shape_of(name).parameters
                         inner = field_name in parameters
                     texts.append((yield item, inner))
                 else:
-                    texts.append(_bytes(item))
+                    texts.append(primitive(item))
             texts.append(len(part.extra).to_bytes(4, "big"))
             for item in part.extra:
                 texts.append((yield item, positional))  # noqa: PERF401 - each answer is sent in
@@ -234,9 +242,9 @@ class ValueDigest:
         return self._dropped[key]
 
     def _expression_id(self, value: JavaObject, positional: bool) -> bytes:
-        raw, machine = _bytes(value.get("id")), value.get("jvmId")
+        raw, machine = primitive(value.get("id")), value.get("jvmId")
         assert isinstance(machine, JavaObject)  # noqa: S101 - a UUID
-        unique = _bytes(machine.get("mostSigBits")) + _bytes(machine.get("leastSigBits"))
+        unique = primitive(machine.get("mostSigBits")) + primitive(machine.get("leastSigBits"))
         if positional:
             return _hash(b"p", raw, str(self._machines.setdefault(unique, len(self._machines))).encode())
         return _hash(b"i", str(self.number("expression", raw + unique)).encode())
@@ -259,7 +267,7 @@ class ValueDigest:
 
     def _python(self, value: JavaObject) -> bytes:
         """Leave a Python function to the reader of Python functions; its number stands here."""
-        command = _bytes_in(value.get("command"))
+        command = bytes_in(value.get("command"))
         if command is None:
             self._unknown("a Python function cannot be looked at")
             return _hash(b"f")
@@ -278,50 +286,20 @@ class ValueDigest:
         if not isinstance(specification, JavaObject) or not isinstance(function, JavaObject):
             raise Unreadable("a window cannot be read")
         frame = specification.get("frameSpecification")
-        if not isinstance(frame, JavaObject) or _short(function) in _BY_RANK:
+        if not isinstance(frame, JavaObject) or short_name(function) in _BY_RANK:
             return
         if not frame.type.name.endswith("SpecifiedWindowFrame"):
             return
-        bounds = [_short(frame.get(name)) for name in ("frameType", "lower", "upper")]
+        bounds = [short_name(frame.get(name)) for name in ("frameType", "lower", "upper")]
         if bounds[0] == "RowFrame" and bounds[1:] != ["UnboundedPreceding", "UnboundedFollowing"]:
             self.noted.counts_rows = True
-            self.noted.no_order |= not _names_a_column(specification.get("orderSpec"))
+            self.noted.no_order |= not names_a_column(specification.get("orderSpec"))
 
 
 _PRIMITIVE = {"boolean", "byte", "char", "double", "float", "int", "long", "short", "void"}
 _DRAWING = {"aesEncrypt"}
 """Methods that draw, and do not say so."""
-_TEXT = "org.apache.spark.unsafe.types.UTF8String"
-_NUMBERS = {"java.lang.Long": ">q", "java.lang.Integer": ">i", "java.lang.Double": ">d"}
 _BY_RANK = {"Rank", "DenseRank", "PercentRank", "CumeDist"}
-
-
-def _is_expression(name: str) -> bool:
-    return name.startswith("org.apache.spark.sql.")
-
-
-def _short(value: Value) -> str:
-    """Return the class of an object without package; of what Scala's proxy stands for, too."""
-    if not isinstance(value, JavaObject):
-        return ""
-    name = value.type.name
-    if name == "scala.runtime.ModuleSerializationProxy":
-        module = value.get("moduleClass")
-        name = module.type.name if isinstance(module, JavaType) and module.type is not None else ""
-    return name.rsplit(".", 1)[-1].rstrip("$")
-
-
-def _literal(value: Value) -> str | int | float | None:
-    """Return the text or number that a literal holds; ``None`` for anything else."""
-    if not isinstance(value, JavaObject):
-        return None
-    if value.type.name == _TEXT:
-        text = value.parts[-1].extra[0]  # its length in four bytes, then UTF-8
-        return _bytes(text)[4:].decode("utf-8", "replace")
-    if value.type.name in _NUMBERS:
-        (number,) = struct.unpack(_NUMBERS[value.type.name], _bytes(value.get("value")))
-        return number  # type: ignore[no-any-return]
-    return None
 
 
 def _turned(
@@ -331,59 +309,6 @@ def _turned(
     sides = {"left": "right", "right": "left"}
     turned = [((code, sides.get(name, name)), value) for (code, name), value in pairs]
     return sorted(turned, key=lambda pair: pair[0][1])
-
-
-def _operands(value: Value) -> list[Value]:
-    """Return the operands that a field holds: itself, or the elements of a sequence."""
-    if isinstance(value, JavaObject) and not _is_expression(value.type.name):
-        return [item for part in value.parts for item in part.extra]
-    return [value]
-
-
-def _names_a_column(value: Value) -> bool:
-    """Whether an expression, or one of a sequence, holds a column."""
-    pending, seen = [value], set[int]()
-    while pending:
-        each = pending.pop()
-        if isinstance(each, JavaObject) and id(each) not in seen:
-            seen.add(id(each))
-            if _short(each) == "AttributeReference":
-                return True
-            pending += [item for part in each.parts for item in (*part.values, *part.extra)]
-    return False
-
-
-def seed_in(value: Value) -> int | None:
-    """Return the number in a literal, a ``Some`` or a boxed number; ``None`` for anything else."""
-    while isinstance(value, JavaObject):
-        if value.type.name not in _AROUND_SEEDS:
-            return None
-        value = value.get("value")
-    return int.from_bytes(value, "big", signed=True) if isinstance(value, bytes) else None
-
-
-_AROUND_SEEDS = {
-    "org.apache.spark.sql.catalyst.expressions.Literal", "scala.Some", "java.lang.Long", "java.lang.Integer",
-}  # fmt: skip
-
-
-def _bytes_in(value: Value) -> bytes | None:
-    """Return the only array of bytes that a value holds."""
-    found: list[bytes] = []
-    pending: list[Value] = [value]
-    while pending:
-        one = pending.pop()
-        if isinstance(one, JavaArray) and one.type.name == "[B":
-            found.append(one.raw)
-        elif isinstance(one, JavaObject):
-            for part in one.parts:
-                pending += [*part.values, *part.extra]
-    return found[0] if len(found) == 1 else None
-
-
-def _bytes(primitive: Value) -> bytes:
-    assert isinstance(primitive, bytes)  # noqa: S101 - the reader keeps primitives so
-    return primitive
 
 
 def _utf8(text: Value) -> bytes:

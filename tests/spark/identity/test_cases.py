@@ -159,6 +159,48 @@ def test_what_is_shuffled_above_texts_is_found_whatever_was_counted_before(spark
     assert {name for name in ABOVE_TEXTS if found[name] != again[name]} == uncertain
 
 
+def counting(spark: SparkSession) -> dict[str, Callable[[str], DataFrame]]:
+    """Frames whose analyzed plans hold what Spark counts up, or the time, each made of a column."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    def base() -> DataFrame:
+        return spark.range(8).selectExpr("id AS i", "id % 3 AS j", "array(id) AS a", "array(id + 1) AS b")
+
+    def of(make: Callable[[DataFrame, Any], DataFrame]) -> Callable[[str], DataFrame]:
+        return lambda name: (lambda df: make(df, df[name]))(base())
+
+    def calling(function: str, query: str) -> Callable[[str], DataFrame]:
+        def made(name: str) -> DataFrame:
+            base().createOrReplaceTempView("counting")
+            spark.sql(f"CREATE OR REPLACE TEMPORARY FUNCTION counted{function.format(name)}")
+            return spark.sql(query)
+
+        return made
+
+    return {
+        "pivot": lambda name: base().groupBy(name).pivot("i", [1, 2]).count(),
+        "window": of(lambda df, c: df.withColumn("x", F.sum(df["i"]).over(Window.partitionBy(c)))),
+        "cube": of(lambda df, c: df.cube(c).count()),
+        "sets": of(lambda df, c: df.groupingSets([[c]], c).count()),
+        "explode": lambda name: of(lambda df, c: df.select("i", F.explode(c)))({"i": "a", "j": "b"}[name]),
+        "lambda": lambda name: base().select("i", F.transform("a", lambda x: x + F.col(name)).alias("x")),
+        "function": calling("(x LONG) RETURNS LONG RETURN x + ascii('{}')", "SELECT counted(i) AS x FROM counting"),
+        "table function": calling(
+            "() RETURNS TABLE (x LONG) RETURN SELECT {} FROM counting", "SELECT * FROM counted()"
+        ),
+    }
+
+
+def test_what_spark_counts_up_does_not_count(spark: SparkSession) -> None:
+    """Numbers of frames, names of lambda variables, the time at which a function was made: a retry has others."""
+    for name, make in counting(spark).items():
+        one = explicit(make("i")).digest
+        spark.range(1).select("id")  # a frame more
+        assert explicit(make("i")).digest == one, name
+        assert explicit(make("j")).digest != one, name
+
+
 def test_settings_of_shuffles_are_named(spark: SparkSession) -> None:
     """How map outputs are written is part of a shuffle's fingerprint, with the values that are in force."""
     parts = shuffled(spark.range(9).repartition(3, "id")).parts
