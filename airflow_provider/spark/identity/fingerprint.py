@@ -27,6 +27,8 @@ from airflow_provider.spark.jvm.session_settings import (
     active_session,
     all_settings,
     default_setting,
+    of_readers,
+    reader_settings,
     settings_set,
     shuffle_settings,
 )
@@ -265,11 +267,14 @@ def _settings(spark: SparkSession, described: PlanDescription, settings: Mapping
     what is decided while it runs.
     """
     given = {name: value for name, value in settings_set(spark, settings, "spark.sql.").items() if _has_meaning(name)}
+    given |= reader_settings(spark, settings)
     given |= {_TIME_ZONE: settings.get(_TIME_ZONE) or default_setting(spark, _TIME_ZONE), **described.session}
     return {f"{explain.SETTING} {name}": _shown(value) for name, value in given.items()}
 
 
 def _has_meaning(setting: str) -> bool:
+    if of_readers(setting):
+        return True
     return setting.startswith("spark.sql.") and not setting.startswith(_NO_MEANING) and not names_a_secret(setting)
 
 

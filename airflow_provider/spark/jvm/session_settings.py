@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,6 +13,11 @@ from airflow_provider.spark.jvm.scala import companion, items
 
 _BETWEEN = "\x01"
 _SQL = "spark.sql."
+_OF_READERS = (
+    r"^(?:(?:orc|parquet)\.(?!encryption\.|crypto\.).+"
+    r"|io\.compression\.codecs|mapreduce\.input\.linerecordreader\.line\.maxlength)$"
+)
+"""Settings of Hadoop's that decide which rows a file has; keys of encryption do not, and are secret."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +76,21 @@ def settings_set(spark: Any, settings: Mapping[str, str], *prefixes: str) -> dic
     return {
         name: value for name, value in settings.items() if name.startswith(prefixes) and value != _default(known, name)
     }
+
+
+def reader_settings(spark: Any, settings: Mapping[str, str]) -> dict[str, str]:
+    """Return what tells Hadoop's libraries how to read files: Hadoop's configuration (``spark.hadoop.…``), and over it
+    a session's *settings*.
+    """
+    configured = spark.sparkContext._jsc.hadoopConfiguration().getValByRegex(_OF_READERS)
+    found = {str(name): str(value) for name, value in configured.items()} if len(configured) else {}
+    given = {name: value for name, value in settings.items() if of_readers(name)}
+    return {name: value for name, value in (found | given).items() if value}
+
+
+def of_readers(name: str) -> bool:
+    """Whether a setting of a session decides how Hadoop's libraries read files."""
+    return re.match(_OF_READERS, name) is not None
 
 
 def default_setting(spark: Any, name: str) -> str:

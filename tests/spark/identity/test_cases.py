@@ -201,6 +201,32 @@ def test_what_spark_counts_up_does_not_count(spark: SparkSession) -> None:
         assert explicit(make("j")).digest != one, name
 
 
+def test_how_hadoop_reads_files_counts(spark: SparkSession, tmp_path: Path) -> None:
+    """ORC's columns by name or by place: set in the session, or in Hadoop's own configuration."""
+    spark.range(3).selectExpr("id AS a", "id * 10 AS b").write.orc(str(tmp_path / "t"))
+    name, hadoop = "orc.force.positional.evolution", spark.sparkContext._jsc.hadoopConfiguration()
+
+    def look() -> tuple[list[int], str, str]:
+        df = spark.read.schema("b LONG, a LONG").orc(str(tmp_path / "t")).repartition(3, "a")
+        return sorted(row.a for row in df.collect()), explicit(df).digest, shuffled(df).digest
+
+    before, found = look(), []
+    for set_, unset in (
+        (spark.conf.set, spark.conf.unset),
+        (hadoop.set, hadoop.unset),
+    ):
+        set_(name, "true")
+        try:
+            found.append(look())
+        finally:
+            unset(name)
+    assert before[0] == [0, 1, 2]
+    assert look() == before
+    for rows, *digests in found:
+        assert rows == [0, 10, 20]
+        assert not {*digests} & {*before[1:]}
+
+
 def test_settings_of_shuffles_are_named(spark: SparkSession) -> None:
     """How map outputs are written is part of a shuffle's fingerprint, with the values that are in force."""
     parts = shuffled(spark.range(9).repartition(3, "id")).parts
