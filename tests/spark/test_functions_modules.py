@@ -274,6 +274,36 @@ def test_installed_packages_count_by_version() -> None:
     }
 
 
+def test_what_an_installed_package_needs_counts_by_version(module_folder: Path) -> None:
+    """A function that calls one package, which calls another one: after an upgrade of that one its digest differs."""
+    packages = module_folder / "site-packages"
+
+    def install(name: str, version: str, *needs: str) -> None:
+        module, info = name.replace("-", "_"), f"{name.replace('-', '_')}.dist-info"
+        lines = [f"Name: {name}", f"Version: {version}", *(f"Requires-Dist: {need}" for need in needs)]
+        record = f"{module}.py,,\n"
+        write(packages, {f"{module}.py": "k = 1", f"{info}/METADATA": "\n".join(lines), f"{info}/RECORD": record})
+
+    def run() -> str:
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(packages), *sys.path])}
+        probe = (
+            "from tests.spark.function_cases import identity; "
+            "found = identity('def f(x):\\n import own_front\\n return own_front'); print(found.packages, found.digest)"
+        )
+        command = [sys.executable, "-c", probe]
+        return subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout
+
+    install("own-front", "1.0", "Own_Middle (>=1); python_version > '3'", "own-absent; extra == 'more'")
+    install("own-middle", "1.0", "own-deep[fast]~=1.0", "own-front")
+    install("own-deep", "1.0")
+    install("own-other", "1.0")
+    before = run()
+    install("own-other", "1.1")
+    assert run() == before
+    install("own-deep", "1.1")
+    assert run() != before
+
+
 def test_an_installed_package_of_another_version_differs(module_folder: Path) -> None:
     """After an upgrade of a package that a function uses, its digest differs although no source was looked at."""
     packages = module_folder / "site-packages"

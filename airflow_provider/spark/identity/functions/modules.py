@@ -7,8 +7,6 @@ of its own, is not looked at.
 from __future__ import annotations
 
 import functools
-import hashlib
-import importlib.metadata
 import os
 import pkgutil
 import site
@@ -21,6 +19,7 @@ from importlib.util import resolve_name
 from pathlib import Path
 from typing import Any, Literal
 
+from airflow_provider.spark.identity.functions.distributions import distributions_of, needed_by
 from airflow_provider.spark.identity.functions.function_source import Source, read_source, unparsed
 
 _PINNED = {"pyspark": "pyspark", "py4j": "pyspark", "airflow_provider": "airflow_provider"}
@@ -33,11 +32,13 @@ class Reached:
 
     :ivar own: the user's own modules by name
     :ivar packages: versions of installed distributions by name
+    :ivar needed: the same of those that these need
     :ivar absent: modules that it imports and that are not there
     """
 
     own: dict[str, Source] = field(default_factory=dict)
     packages: dict[str, str] = field(default_factory=dict)
+    needed: dict[str, str] = field(default_factory=dict)
     absent: set[str] = field(default_factory=set)
 
 
@@ -84,6 +85,8 @@ class Modules:
                 reached.absent.add(name)
             elif kind.place == "installed":
                 reached.packages.update(kind.packages)
+                for distribution, _ in kind.packages:
+                    reached.needed.update(needed_by(distribution))
             elif kind.place == "own":
                 source = self._source(name, kind)
                 reached.own[name] = source
@@ -195,7 +198,7 @@ class Modules:
         places = [spec.origin] if spec.origin and spec.has_location else list(spec.submodule_search_locations or ())
         for place in places:
             if _is_below(place, _site_folders()):
-                packages = _distributions(top)
+                packages = distributions_of(top)
                 if packages:
                     return _Kind("installed", spec, packages)
             elif top in sys.stdlib_module_names and _is_below(place, _standard_folders()):
@@ -271,32 +274,3 @@ def _standard_folders() -> tuple[str, ...]:
 def _with_ends(folders: Iterable[str]) -> tuple[str, ...]:
     both = {name for folder in folders for name in (folder, os.path.realpath(folder))}
     return tuple(sorted(name.rstrip("/") + "/" for name in both))
-
-
-@functools.lru_cache(maxsize=4096)
-def _distributions(top: str) -> tuple[tuple[str, str], ...]:
-    """Return the installed distributions that a top-level module is from, with what tells their builds apart."""
-    try:
-        found = [importlib.metadata.distribution(top)]
-        if not os.path.exists(str(found[0].locate_file(top))):
-            found = []
-    except (importlib.metadata.PackageNotFoundError, ValueError):
-        found = []
-    if not found:
-        found = [importlib.metadata.distribution(name) for name in sorted(set(_top_levels().get(top, ())))]
-    return tuple((one.metadata["Name"], _version(one)) for one in found)
-
-
-@functools.lru_cache(maxsize=1)
-def _top_levels() -> Any:
-    return importlib.metadata.packages_distributions()
-
-
-def _version(distribution: importlib.metadata.Distribution) -> str:
-    """Return the version; for what was not installed from an index also what tells one build of it from another."""
-    if distribution.read_text("direct_url.json") is None:
-        return distribution.version
-    record = distribution.read_text("RECORD") or ""
-    lines = sorted(line for line in record.splitlines() if not line.startswith("..") and "__pycache__" not in line)
-    files = [line for line in lines if ".dist-info/" not in line]
-    return f"{distribution.version} (build {hashlib.sha256(chr(10).join(files).encode()).hexdigest()[:8]})"

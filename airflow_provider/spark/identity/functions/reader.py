@@ -44,7 +44,7 @@ class FunctionIdentity:
 
     :ivar digest: equal only if the function does the same
     :ivar modules: the user's own modules that its code reaches, with a digest of what their source means
-    :ivar packages: installed distributions that it reaches, with their versions
+    :ivar packages: installed distributions that it reaches, and those that these need, with their versions
     :ivar opaque: why it has no identity; empty if it has
     :ivar draws: the sources of chance that it reaches; empty if its result is the same in each run
     :ivar reads: what it may read by itself while it runs, in a state that nobody can tell
@@ -115,7 +115,7 @@ class FunctionReader:
         return FunctionIdentity(
             digest=_joined(graph, modules, reached),
             modules=modules,
-            packages=dict(sorted(reached.packages.items())),
+            packages=dict(sorted((reached.needed | reached.packages).items())),
         )
 
     # -- broadcast variables ---------------------------------------------------------------------------------------
@@ -175,7 +175,7 @@ def _looked(words: set[str], reached: Reached) -> Looked:
 
 def _joined(graph: bytes, modules: dict[str, str], reached: Reached) -> str:
     texts = [graph.hex()]
-    for part in (modules, reached.packages, dict.fromkeys(reached.absent, "")):
+    for part in (modules, reached.needed | reached.packages, dict.fromkeys(reached.absent, "")):
         texts += [str(len(part)), *itertools.chain.from_iterable(sorted(part.items()))]
     return digest(*texts)
 
