@@ -75,7 +75,8 @@ class PlanDescription:
     """What is known of a plan.
 
     :ivar plan: digest of its structure, without the following
-    :ivar functions: its Python functions, in the order of the plan
+    :ivar functions: its Python functions, in the order of the plan; behind them the user's own types, by which Python
+        makes values for these
     :ivar sources: what its leaves read, in the order of the plan
     :ivar upstream: tokens of the recovery points that it reads, in the order of the plan
     :ivar session: facts of the session that its expressions ask for, such as the current user
@@ -272,7 +273,8 @@ class _Reading:
             found.not_deterministic.append(READS_CLOCK)
         if noted.varying:
             found.not_deterministic.append("Invoke: the method says that it is not deterministic")
-        for name, command, deterministic in noted.functions:
+        types = [(*each, True) for each in sorted(noted.types.items())] if noted.functions else []
+        for name, command, deterministic in (*noted.functions, *types):
             identity = self._application.functions.read(command)
             function = PythonFunction(name, identity, deterministic and not identity.draws)
             found.functions.append(function)

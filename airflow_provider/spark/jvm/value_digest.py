@@ -8,6 +8,7 @@ order in which they appear. What it meets on the way (class names, Python functi
 from __future__ import annotations
 
 import hashlib
+from base64 import b64decode
 from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -45,6 +46,7 @@ EXPRESSION_ID = "org.apache.spark.sql.catalyst.expressions.ExprId"
 COMMON_ID = "org.apache.spark.sql.catalyst.expressions.CommonExpressionId"
 PLAN = "org.apache.spark.sql.catalyst.plans.QueryPlan"
 PYTHON_FUNCTION = "org.apache.spark.api.python.SimplePythonFunction"
+PYTHON_TYPE = "org.apache.spark.sql.types.PythonUserDefinedType"
 LAMBDA = "java.lang.invoke.SerializedLambda"
 
 _Walk: TypeAlias = "Generator[tuple[Value, bool], bytes, bytes]"
@@ -56,6 +58,7 @@ class Noted:
 
     :ivar classes: names of all classes of objects
     :ivar functions: commands of Python functions, each with its name and whether it is marked as deterministic
+    :ivar types: the user's own types of Python, of which functions are given values, by name: each one's class, pickled
     :ivar unknown: why something has no identity
     :ivar literals: texts and numbers that expressions hold
     :ivar counts_rows: whether a window's frame counts rows
@@ -65,6 +68,7 @@ class Noted:
 
     classes: set[str] = field(default_factory=set)
     functions: list[tuple[str, bytes, bool]] = field(default_factory=list)
+    types: dict[str, bytes] = field(default_factory=dict)
     unknown: list[str] = field(default_factory=list)
     literals: set[str | int | float] = field(default_factory=set)
     counts_rows: bool = False
@@ -172,6 +176,8 @@ class ValueDigest:
         short = name.rsplit(".", 1)[-1]
         if name == PYTHON_FUNCTION:
             return self._python(value)
+        if name == PYTHON_TYPE:
+            self.noted.types[str(value.get("pyUDT"))] = b64decode(str(value.get("serializedPyClass")))
         if short in ("PythonUDF", "PythonUDAF", "PythonUDTF"):
             self._name_function(value)
         if short == "WindowExpression":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -332,6 +333,50 @@ def test_a_python_function_counts_by_what_it_does(spark: SparkSession) -> None:
         assert not one.opaque
         assert one.digest == same.digest
         assert one.digest != other.digest
+
+
+POINTS = """
+from pyspark.sql.types import LongType, UserDefinedType
+
+class Points(UserDefinedType):
+    @classmethod
+    def sqlType(cls):
+        return LongType()
+
+    @classmethod
+    def module(cls):
+        return "own_points"
+
+    def deserialize(self, datum):
+        return datum + 1
+"""
+
+
+def test_a_type_that_python_makes_values_of_counts_by_what_it_does(
+    spark: SparkSession, tmp_path: Path, module_folder: Path
+) -> None:
+    """A function gets what the user's own type makes of a stored value; without a function nothing is made of it."""
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import StructField, StructType
+
+    module = module_folder / "own_points.py"
+    module.write_text(POINTS)
+    schema = StructType([StructField("p", importlib.import_module("own_points").Points())])
+    spark.range(3).selectExpr("id AS p").write.parquet(str(tmp_path / "t"))
+    df = spark.read.schema(schema).parquet(str(tmp_path / "t"))
+    called = df.select(F.udf(lambda p: p, "long")("p").alias("x")).repartition(3, "x")
+
+    def look() -> list[str]:
+        return [explicit(called).digest, shuffled(called).digest, explicit(df).digest]
+
+    before = look()
+    module.write_text(POINTS + "# unchanged")
+    assert look() == before
+    module.write_text(POINTS.replace("datum + 1", "datum + 2"))
+    after = look()
+    assert after[0] != before[0]
+    assert after[1] != before[1]
+    assert after[2] == before[2]
 
 
 def test_what_is_not_known_has_no_identity(spark: SparkSession) -> None:
