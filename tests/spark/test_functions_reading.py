@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from airflow_provider.spark.identity.functions import FunctionReader
-from airflow_provider.spark.identity.functions.files_and_services import ALL_READING, METHODS, READING
+from airflow_provider.spark.identity.functions.files_and_services import ALL_READING, METHODS, METHODS_OF, READING
 from tests.spark.function_cases import command
 
 READS: dict[str, tuple[str, str]] = {
@@ -51,6 +51,20 @@ READS: dict[str, tuple[str, str]] = {
     "a model of any library": ("def f(x):\n import keras\n return keras.models.load_model('m')(x)", "load_model"),
     "a lazy frame": ("def f(x):\n import polars as pl\n return pl.scan_parquet('rates')", "polars.scan_parquet"),
     "a packed file": ("def f(x):\n from gzip import GzipFile\n return GzipFile('rates').read()", "gzip.GzipFile"),
+    "settings": (
+        "import configparser\ndef f(x):\n c = configparser.ConfigParser()\n c.read('rates')\n return c['a']['b']",
+        "configparser.read",
+    ),
+    "XML": (
+        "import xml.etree.ElementTree as ET\nf = lambda x: ET.parse('rates').getroot().tag",
+        "xml.etree.ElementTree.parse",
+    ),
+    "another XML": ("from xml.dom import minidom\nf = lambda x: minidom.parse('rates')", "xml.dom.minidom.parse"),
+    "a method of a service": (
+        "import xmlrpc.client\nf = lambda x: xmlrpc.client.ServerProxy('http://rates').get(x)",
+        "xmlrpc.client",
+    ),
+    "a sparse matrix": ("def f(x):\n import scipy.sparse as s\n return s.load_npz('rates')", "scipy.sparse.load_npz"),
     "a picture": ("def f(x):\n import cv2\n return cv2.imread('rates').mean()", "cv2.imread"),
     "a service": ("import requests\nf = lambda x: requests.get('http://rates').text", "requests"),
     "a service, imported inside": (
@@ -84,6 +98,8 @@ NONE: dict[str, str] = {
     "urllib.parse": "from urllib.parse import urlparse\nf = lambda x: urlparse(x).path",
     "text": "import json\nf = lambda x: json.loads(x)['open']",
     "bytes": "import pickle\nf = lambda x: pickle.loads(x)",
+    "settings of the driver": "import configparser\nC = configparser.ConfigParser()\nf = lambda x: C['a']['b']",
+    "XML": "import xml.etree.ElementTree as ET\nf = lambda x: ET.fromstring(x).tag",
     "stop": "import time\nf = lambda x: time.sleep(1)",
 }
 
@@ -141,3 +157,5 @@ def test_the_documentation_lists_all_of_them() -> None:
     assert f"all of {listed}" in text
     methods = ", ".join(f"`{name}`" for name in sorted(METHODS))
     assert f"any method called {methods}" in text
+    for owner, names in METHODS_OF.items():
+        assert f"{', '.join(f'`{name}`' for name in sorted(names))} of what `{owner}` makes" in text

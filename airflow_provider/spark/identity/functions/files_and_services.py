@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Set
 
 READING: dict[str, frozenset[str]] = {
+    "asyncio": frozenset({"create_subprocess_exec", "create_subprocess_shell", "open_connection"}),
     "bz2": frozenset({"BZ2File"}),
     "cv2": frozenset({"VideoCapture", "dnn", "imread", "imreadmulti"}),
     "faiss": frozenset({"read_index"}),
-    "gensim": frozenset({"downloader"}),
+    "gensim": frozenset({"downloader", "load", "load_word2vec_format"}),
     "geopandas": frozenset({"read_feather", "read_file", "read_parquet", "read_postgis"}),
     "gzip": frozenset({"GzipFile"}),
     "imageio": frozenset({"get_reader", "imread", "mimread", "volread"}),
@@ -20,10 +21,13 @@ READING: dict[str, frozenset[str]] = {
     "io": frozenset({"FileIO", "open", "open_code"}),
     "joblib": frozenset({"load"}),
     "librosa": frozenset({"load"}),
+    "lxml.etree": frozenset({"iterparse", "parse"}),
+    "lxml.html": frozenset({"parse"}),
     "lzma": frozenset({"LZMAFile"}),
     "nibabel": frozenset({"load"}),
     "nltk": frozenset({"corpus", "data"}),
-    "numpy": frozenset({"fromfile", "genfromtxt", "load", "loadtxt", "memmap"}),
+    "numpy": frozenset({"fromfile", "fromregex", "genfromtxt", "load", "loadtxt", "memmap", "open_memmap"}),
+    "onnx": frozenset({"load"}),
     "openpyxl": frozenset({"load_workbook"}),
     "pandas": frozenset(
         {
@@ -43,12 +47,14 @@ READING: dict[str, frozenset[str]] = {
     "pyarrow": frozenset({"OSFile", "memory_map"}),
     "pydicom": frozenset({"dcmread"}),
     "safetensors": frozenset({"load_file", "safe_open"}),
-    "scipy.io": frozenset({"loadmat", "mmread", "netcdf_file"}),
+    "scipy.io": frozenset({"FortranFile", "hb_read", "loadarff", "loadmat", "mmread", "netcdf_file", "readsav"}),
+    "scipy.sparse": frozenset({"load_npz"}),
     "skimage.io": frozenset({"imread", "imread_collection"}),
     "soundfile": frozenset({"SoundFile", "info", "read"}),
     "spacy": frozenset({"load"}),
     "tarfile": frozenset({"TarFile"}),
     "tensorflow": frozenset({"gfile", "saved_model"}),
+    "toml": frozenset({"load"}),
     "torch": frozenset({"hub", "load"}),
     "torchaudio": frozenset({"load"}),
     "torchvision": frozenset({"io"}),
@@ -57,27 +63,36 @@ READING: dict[str, frozenset[str]] = {
             "load_dataarray", "load_dataset", "open_dataarray", "open_dataset", "open_mfdataset", "open_zarr",
         }
     ),
+    "xml.dom.minidom": frozenset({"parse"}),
+    "xml.dom.pulldom": frozenset({"parse"}),
+    "xml.etree.ElementTree": frozenset({"iterparse", "parse"}),
+    "xml.sax": frozenset({"parse"}),
     "zipfile": frozenset({"Path", "ZipFile"}),
 }  # fmt: skip
 """Module → what of it, or of a module inside it, reads."""
 ALL_READING: frozenset[str] = frozenset(
     {
-        "MySQLdb", "adlfs", "aiohttp", "anthropic", "asyncpg", "asyncssh", "azure", "boto3", "botocore", "cassandra",
-        "chromadb", "clickhouse_connect", "cohere", "databricks", "dbm", "duckdb", "elasticsearch", "feast",
-        "fileinput", "fsspec", "ftplib", "gcsfs", "geoip2", "geopy", "google.cloud", "google.generativeai", "grpc",
-        "h5py", "happybase", "hazelcast", "hdfs", "http.client", "httpx", "hvac", "impala", "influxdb_client", "kafka",
-        "langchain", "ldap3", "linecache", "litellm", "maxminddb", "mlflow", "neo4j", "netCDF4", "onnxruntime",
-        "openai", "opensearchpy", "oracledb", "os.popen", "paramiko", "pinecone", "psycopg", "psycopg2", "pyarrow.csv",
-        "pyarrow.dataset", "pyarrow.feather", "pyarrow.fs", "pyarrow.json", "pyarrow.orc", "pyarrow.parquet",
-        "pyathena", "pyhive", "pymongo", "pymssql", "pymysql", "pyodbc", "pysftp", "qdrant_client", "redis",
-        "requests", "s3fs", "sentence_transformers", "shelve", "smbclient", "snowflake", "socket", "sqlalchemy",
-        "sqlite3", "subprocess", "transformers", "trino", "tritonclient", "urllib.request", "urllib3", "vllm",
-        "weaviate", "zarr",
+        "MySQLdb", "adlfs", "aiohttp", "aiomysql", "aiopg", "anthropic", "asyncpg", "asyncssh", "azure", "boto3",
+        "botocore", "cassandra", "chromadb", "clickhouse_connect", "cohere", "couchbase", "cx_Oracle", "databricks",
+        "dbm", "dotenv", "duckdb", "elasticsearch", "feast", "fileinput", "fsspec", "ftplib", "gcsfs", "geoip2",
+        "geopy", "google.cloud", "google.generativeai", "googleapiclient", "grpc", "gspread", "h5py", "happybase",
+        "hazelcast", "hdbcli", "hdfs", "http.client", "httplib2", "httpx", "hvac", "ibm_db", "imaplib", "impala",
+        "influxdb_client", "jaydebeapi", "kafka", "langchain", "ldap3", "linecache", "litellm", "maxminddb", "memcache",
+        "minio", "mlflow", "multiprocessing.connection", "mysql.connector", "neo4j", "netCDF4", "netrc", "onnxruntime",
+        "openai", "opensearchpy", "oracledb", "os.popen", "paramiko", "pg8000", "pika", "pinecone", "poplib", "psycopg",
+        "psycopg2", "pyarrow.csv", "pyarrow.dataset", "pyarrow.feather", "pyarrow.fs", "pyarrow.json", "pyarrow.orc",
+        "pyarrow.parquet", "pyathena", "pycurl", "pyhive", "pymemcache", "pymongo", "pymssql", "pymysql", "pyodbc",
+        "pysftp", "qdrant_client", "redis", "requests", "s3fs", "sentence_transformers", "shelve", "simple_salesforce",
+        "smbclient", "snowflake", "socket", "sqlalchemy", "sqlite3", "subprocess", "teradatasql", "transformers",
+        "trino", "tritonclient", "urllib.request", "urllib3", "vertica_python", "vllm", "weaviate", "websocket",
+        "websockets", "xmlrpc.client", "zarr", "zeep",
     }
 )  # fmt: skip
 """Modules of which everything reads, and functions that stand alone."""
-METHODS = frozenset({"from_pretrained", "load_model", "read_bytes", "read_text"})
+METHODS = frozenset({"from_file", "from_pretrained", "load_model", "read_bytes", "read_text"})
 """Of whatever object; ``open`` is another one, unless it is called with a mode that only writes."""
+METHODS_OF: dict[str, frozenset[str]] = {"configparser": frozenset({"read"})}
+"""Module → methods of what it makes that read: where something of that module is named, and such a method beside it."""
 SPARK_FILES = "SparkFiles"
 
 
@@ -90,6 +105,9 @@ def reading(path: str, attributes: Set[str] = frozenset()) -> str:
     names = path.removeprefix("_").split(".")  # _io.open is what a pickle calls open
     if names[0] == "pyspark" and SPARK_FILES in names:
         return f"pyspark.{SPARK_FILES}"
+    asked = METHODS_OF.get(names[0], frozenset()) & attributes
+    if asked:
+        return f"{names[0]}.{min(asked)}"
     for end in range(1, len(names) + 1):
         owner = ".".join(names[:end])
         if owner in ALL_READING:
