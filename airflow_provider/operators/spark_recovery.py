@@ -220,11 +220,10 @@ class SparkRecoveryOperator(Deferring, SparkSubmitOperator):
             )
             end_attempt(claim, application, mark, hook, lambda: supervisor.fence(claim), self._task_log)
 
+        # Left set where following breaks: Airflow asks for the end of the application after a time-out was raised.
         self._end_attached = end
-        try:
-            ending = supervisor.follow(claim, lambda: self._killed)
-        finally:
-            self._end_attached = None
+        ending = supervisor.follow(claim, lambda: self._killed)
+        self._end_attached = None
         if self._killed:
             raise AirflowException("The task was ended while it followed the job.")
         return ending

@@ -22,7 +22,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
+from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException, AirflowTaskTimeout
 
 from airflow_provider.airflow import order
 from airflow_provider.airflow.cluster_managers import job_mark, manager, require_deployment
@@ -541,6 +541,28 @@ def test_marking_failed_ends_an_application_that_another_worker_submitted(
         following.on_kill()
     assert cluster.ended == [REMEMBERED[kind]]
     assert "ended while it followed" in str(errors[0])
+
+
+@pytest.mark.parametrize("kind", ["yarn"], indirect=True)
+def test_a_time_out_ends_an_application_that_another_worker_submitted(
+    server: ResourceManager, task: Make, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``execution_timeout`` breaks the try that follows it, and only then has Airflow the application ended."""
+    cluster = Manager("yarn", server, "ACTIVE", mark_in(store))
+    following, heartbeat = task(), attempt(store)
+
+    def time_out(_: float) -> None:
+        raise AirflowTaskTimeout
+
+    monkeypatch.setattr("airflow_provider.airflow.supervisor.time", SimpleNamespace(sleep=time_out))
+    heartbeat.start()
+    try:
+        with pytest.raises(AirflowTaskTimeout):
+            execute(following, State(spark_job_id=REMEMBERED["yarn"]))
+        following.on_kill()
+    finally:
+        heartbeat.stop("FAILED")
+    assert cluster.ended == [REMEMBERED["yarn"]]
 
 
 @needs_durable
