@@ -202,7 +202,7 @@ class SparkRecoveryOperator(Deferring, SparkSubmitOperator):
 
     def _attach(self, context: Context, hook: SparkRecoveryHook, supervisor: JobSupervisor, epoch: int) -> Ending:
         self.log.info("Attempt %d is at work; attaching to it, submitting nothing.", epoch)
-        if self.deferrable:
+        if self.deferrable and not self._killed:
             self._defer_attached(hook.recovery, job_of(context), epoch)
         claim = supervisor.claim(epoch)
         if claim is None:
@@ -222,6 +222,8 @@ class SparkRecoveryOperator(Deferring, SparkSubmitOperator):
 
         # Left set where following breaks: Airflow asks for the end of the application after a time-out was raised.
         self._end_attached = end
+        if self._killed:  # before there was anything to end
+            end()
         ending = supervisor.follow(claim, lambda: self._killed)
         self._end_attached = None
         if self._killed:
@@ -236,7 +238,12 @@ class SparkRecoveryOperator(Deferring, SparkSubmitOperator):
         decision: Resume | StartAfresh,
         last_epoch: int,
     ) -> None:
-        """Run one attempt with upstream's own ways of submitting and waiting, which make their hook anew."""
+        """Run one attempt with upstream's own ways of submitting and waiting, which make their hook anew.
+
+        :raises AirflowException: the task was ended before; Airflow lets it go on for seconds
+        """
+        if self._killed:
+            raise AirflowException("The task was ended before it submitted anything.")
         fresh = isinstance(decision, StartAfresh)
         self.log.info("Job %s: %s; %s.", job_of(context), "starting afresh" if fresh else "resuming", decision.reason)
         if fresh:

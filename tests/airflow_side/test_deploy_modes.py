@@ -565,6 +565,27 @@ def test_a_time_out_ends_an_application_that_another_worker_submitted(
     assert cluster.ended == [REMEMBERED["yarn"]]
 
 
+@pytest.mark.parametrize("kind", ["yarn"], indirect=True)
+def test_marking_failed_while_a_try_looks_ends_what_it_finds_and_submits_nothing(
+    server: ResourceManager, task: Make, store: ObjectStore
+) -> None:
+    """Airflow lets a try that is ended go on for seconds: it may find the driver alive then, or that there is none."""
+    cluster = Manager("yarn", server, "ACTIVE", mark_in(store))
+    ended = task()
+    ended.on_kill()
+    with pytest.raises(AirflowException, match="was ended"):
+        execute(ended, State())
+    assert Claims(store, JOB.prefix).newest() is None
+    heartbeat = attempt(store)
+    heartbeat.start()
+    try:
+        with pytest.raises(AirflowException, match="was ended"):
+            execute(ended, State(spark_job_id=REMEMBERED["yarn"]))
+    finally:
+        heartbeat.stop("FAILED")
+    assert cluster.ended == [REMEMBERED["yarn"]]
+
+
 @needs_durable
 @pytest.mark.parametrize("mark", ["", job_mark("file:///elsewhere", JOB), job_mark("file:///elsewhere", OTHER)])
 def test_an_application_of_somebody_else_is_left_alone(
