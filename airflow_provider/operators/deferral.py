@@ -230,11 +230,11 @@ class Deferring(_Submitting):
         if word == _ACTIVE or (outcome.kind == UNCLAIMED and not word):
             self._wait_on(hook, job, outcome, deferral)
         account = self._account(context, deferral) if word == _ENDED else ""
+        if deferral.attached and word != _SUCCEEDED:
+            return self._execute(context, hook, lost=outcome.epoch, beat=outcome.beat)
         self._end_of_application(hook, job, outcome.epoch, deferral)
         if word == _SUCCEEDED:
             return succeed(supervisor, self._task_log)
-        if deferral.attached:
-            return self._execute(context, hook, lost=outcome.epoch, beat=outcome.beat)
         what = f"The Spark driver was lost, {outcome.message}." if outcome.epoch else "No driver has claimed the job."
         failure = AirflowException(" ".join(filter(None, (what, account, "A retry resumes the job."))))
         raise explain(
@@ -298,8 +298,7 @@ class Deferring(_Submitting):
         """Bring the driver's output into the task log, and run what is to be run after the application."""
         if deferral.output:
             self._bring_output(hook, job, epoch, deferral)
-        if not deferral.attached:
-            hook._run_post_submit_commands()
+        hook._run_post_submit_commands()
 
     def _bring_output(self, hook: SparkRecoveryHook, job: JobId, epoch: int, deferral: Deferral) -> None:
         path = Path(deferral.output)

@@ -192,6 +192,7 @@ class SparkRecoveryOperator(Deferring, SparkSubmitOperator):
             decision = decide(last, options.resume)
         if isinstance(decision, Succeed):
             self.log.info("Attempt %d has succeeded already, unseen; submitting nothing.", decision.epoch)
+            hook._run_post_submit_commands()
         else:
             self._submit(context, hook, supervisor, decision, last.epoch if last is not None else 0)
         report = succeed(supervisor, self._task_log)
@@ -219,6 +220,7 @@ class SparkRecoveryOperator(Deferring, SparkSubmitOperator):
                 remembered=remembered,
             )
             end_attempt(claim, application, mark, hook, lambda: supervisor.fence(claim), self._task_log)
+            hook._run_post_submit_commands()
 
         # Left set where following breaks: Airflow asks for the end of the application after a time-out was raised.
         self._end_attached = end
@@ -228,6 +230,8 @@ class SparkRecoveryOperator(Deferring, SparkSubmitOperator):
         self._end_attached = None
         if self._killed:
             raise AirflowException("The task was ended while it followed the job.")
+        if ending is not Ending.LOST:
+            hook._run_post_submit_commands()
         return ending
 
     def _submit(

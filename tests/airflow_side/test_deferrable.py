@@ -132,16 +132,18 @@ def test_the_trigger_does_not_need_the_spark_connection(job: Job, connect: Conne
     assert first_event(rebuilt(deferred))["kind"] == "finished"
 
 
-def test_a_retry_attaches_to_the_living_driver_and_defers(job: Job) -> None:
-    """The first try's trigger is lost; the second one submits nothing."""
+def test_a_retry_attaches_to_the_living_driver_and_defers(job: Job, tmp_path: Path) -> None:
+    """The first try's trigger is lost; the second one submits nothing, and runs what is to be run after the job."""
     deferred_by(lambda: job.task().execute(context()))
 
     def between(deferred: TaskDeferred) -> None:
         assert (deferred.kwargs or {})["attached"]
         job.open()
 
-    report, times = run_try(job.task, context(), between)
+    after = tmp_path / "after"
+    report, times = run_try(lambda: job.task(post_submit_commands=[f"touch {after}"]), context(), between)
     assert (report["state"], len(report["attempts"]), times) == ("FINISHED", 1, 1)
+    assert after.exists()
 
 
 def test_a_lost_driver_fails_the_try_and_the_next_one_resumes(job: Job) -> None:

@@ -586,6 +586,23 @@ def test_marking_failed_while_a_try_looks_ends_what_it_finds_and_submits_nothing
     assert cluster.ended == [REMEMBERED["yarn"]]
 
 
+@pytest.mark.parametrize("how", ["followed", "marked failed", "unseen"])
+def test_what_is_to_run_after_the_job_runs_for_one_that_another_try_submitted(
+    operator: Make, store: ObjectStore, tmp_path: Path, how: str
+) -> None:
+    """``post_submit_commands`` may end a sidecar of this try's pod, which would otherwise go on for ever."""
+    task = operator(post_submit_commands=[f"touch {tmp_path}/after"])
+    if how == "unseen":
+        attempt(store, finished).stop("FINISHED")
+        assert execute(task)["state"] == "FINISHED"
+    else:
+        heartbeat = attempt(store)
+        with followed(task, heartbeat, State()):
+            assert not (tmp_path / "after").exists()
+            task.on_kill() if how == "marked failed" else heartbeat.stop("FAILED")
+    assert (tmp_path / "after").exists()
+
+
 @needs_durable
 @pytest.mark.parametrize("mark", ["", job_mark("file:///elsewhere", JOB), job_mark("file:///elsewhere", OTHER)])
 def test_an_application_of_somebody_else_is_left_alone(
