@@ -18,8 +18,7 @@ from airflow_provider.core.job import JobId
 
 LABEL = "spark-recovery-job"
 """Of the driver pod."""
-_TAGS = "spark.yarn.tags"
-_SAID = re.compile(rf"^\s*{re.escape(_TAGS)}(?:\s*[=:]\s*|\s+)(.*)$", re.MULTILINE)
+TAGS = "spark.yarn.tags"
 
 
 def manager(master: str) -> str:
@@ -81,20 +80,21 @@ def marked(conf: Mapping[str, Any], kind: str, mark: str, usual_tags: str = "") 
         return {**conf, f"spark.kubernetes.driver.label.{LABEL}": mark}
     if kind != "yarn":
         return dict(conf)
-    tags = [tag.strip() for tag in str(conf.get(_TAGS, usual_tags)).split(",")]
-    return {**conf, _TAGS: ",".join([*filter(None, tags), mark])}
+    tags = [tag.strip() for tag in str(conf.get(TAGS, usual_tags)).split(",")]
+    return {**conf, TAGS: ",".join([*filter(None, tags), mark])}
 
 
-def usual_tags(properties_file: str | None, spark_binary: str, environment: Mapping[str, str]) -> str:
-    """Return the tags that ``spark-submit`` takes from a file of this machine; what is in its command replaces them.
+def said_in_files(name: str, properties_file: str | None, spark_binary: str, environment: Mapping[str, str]) -> str:
+    """Return what ``spark-submit`` takes for a property from a file of this machine, if its command does not name it.
 
     :param properties_file: read in the place of ``spark-defaults.conf``
     """
     path = Path(properties_file) if properties_file else _defaults(spark_binary, environment)
     try:
-        said = _SAID.findall(path.read_text(errors="replace"))
+        text = path.read_text(errors="replace")
     except OSError:
         return ""
+    said = re.findall(rf"^\s*{re.escape(name)}(?:\s*[=:]\s*|\s+)(.*)$", text, re.MULTILINE)
     return str(said[-1]).strip() if said else ""
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 import requests
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 
-from airflow_provider.airflow.cluster_managers import manager, marked, require_deployment, usual_tags
+from airflow_provider.airflow.cluster_managers import TAGS, manager, marked, require_deployment, said_in_files
 from airflow_provider.airflow.detached import start_detached
 from airflow_provider.airflow.driver_bundle import build_bundle
 from airflow_provider.airflow.masking import secret_parts
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from airflow_provider.airflow.renewing import Loan
     from airflow_provider.storage.object_store import ObjectStore
 
+_DEPLOY_MODE = "spark.submit.deployMode"
 _HASH_SEED = "PYTHONHASHSEED"
 """Functions that close over sets pickle the same from run to run only under a fixed hash seed."""
 
@@ -142,8 +143,12 @@ class SparkRecoveryHook(SparkSubmitHook):
     @property
     def cluster_mode(self) -> bool:
         """Whether the driver runs on another machine than this one."""
-        mode = self._connection["deploy_mode"] or self._conf.get("spark.submit.deployMode")
+        mode = self._connection["deploy_mode"] or self._conf.get(_DEPLOY_MODE) or self._said_in_files(_DEPLOY_MODE)
         return str(mode).lower() == "cluster"
+
+    def _said_in_files(self, name: str) -> str:
+        environment = {**os.environ, **(self._env_vars or {})}
+        return said_in_files(name, self._properties_file, self._connection["spark_binary"], environment)
 
     @property
     def yarn_address(self) -> str:
@@ -175,7 +180,7 @@ class SparkRecoveryHook(SparkSubmitHook):
         """Make the next :meth:`submit` an attempt at a job."""
         self._attempt = attempt
         if self.cluster_mode and not self._connection["deploy_mode"] and not self._yarn_track_via_rm_api:
-            # Upstream overlooks the conf: it would take any end of a driver pod for a success, and capture no id.
+            # Upstream overlooks conf and files: it would take any end of a driver pod for a success, and capture no id.
             self._connection["deploy_mode"] = "cluster"
 
     def submit(self, application: str = "", **kwargs: Any) -> str | None:
@@ -312,9 +317,8 @@ class SparkRecoveryHook(SparkSubmitHook):
     def _build_spark_submit_command(self, application: str) -> list[str]:
         if self._attempt is None:
             return super()._build_spark_submit_command(application)
-        kind, environment = manager(self._connection["master"]), {**os.environ, **(self._env_vars or {})}
-        tags = usual_tags(self._properties_file, self._connection["spark_binary"], environment)
-        self._conf = marked(self._conf, kind, self.recovery.mark_of(self._attempt.job), tags)
+        kind, mark = manager(self._connection["master"]), self.recovery.mark_of(self._attempt.job)
+        self._conf = marked(self._conf, kind, mark, self._said_in_files(TAGS))
         if self.cluster_mode:
             self.log.info("The driver and its executors reach the event store with their own role.")
             if self.settings.integrity_secret:

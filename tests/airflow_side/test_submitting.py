@@ -392,6 +392,30 @@ def test_the_deploy_mode_may_come_from_the_conf(connect: Connect) -> None:
     assert not SparkRecoveryHook(conf={"spark.submit.deployMode": "cluster"}, deploy_mode="client").cluster_mode
 
 
+def test_the_deploy_mode_may_come_from_a_file(
+    connect: Connect, script: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As ``spark-submit`` reads it: of the properties file, or without one of Spark's defaults on this machine.
+
+    The script then travels as in any cluster mode.
+    """
+    connect("spark_default", "spark", host="yarn")
+    connect("spark_recovery_default", "spark_recovery", extra={"event_store": f"file://{tmp_path}/store"})
+    (tmp_path / "spark-defaults.conf").write_text("spark.ui.enabled false\nspark.submit.deployMode  cluster\n")
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    assert SparkRecoveryHook().cluster_mode
+    assert not SparkRecoveryHook(deploy_mode="client").cluster_mode
+    assert not SparkRecoveryHook(conf={"spark.submit.deployMode": "client"}).cluster_mode
+    properties = tmp_path / "more.conf"
+    properties.write_text("spark.ui.enabled=false\n")
+    assert not SparkRecoveryHook(properties_file=str(properties)).cluster_mode
+    properties.write_text("spark.submit.deployMode=cluster\n")
+    hook = SparkRecoveryHook(properties_file=str(properties))
+    command = submitted(hook, str(script), monkeypatch)
+    assert command[command.index("--deploy-mode") + 1] == "cluster"
+    assert str(script) in command[command.index("--files") + 1].split(",")
+
+
 def test_in_cluster_mode_the_script_is_shipped_and_no_credentials_are(
     connect: Connect, script: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
