@@ -144,6 +144,11 @@ class JobSupervisor:
                 self._log.warning("Job event store: %s", problem)
         return graph
 
+    def series(self, epoch: int) -> str:
+        """Return the word that an attempt shares with its automatic retries; empty text if it is not known."""
+        attempt = self.replay().attempts.get(epoch)
+        return attempt.series if attempt is not None else ""
+
     def claim(self, epoch: int) -> Claim | None:
         """Return the claim of an attempt."""
         return self._claims.get(epoch)

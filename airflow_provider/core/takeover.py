@@ -18,6 +18,7 @@ class LastAttempt:
     :ivar discarded: why nothing of it may be reused, if somebody has decided so; empty text otherwise
     :ivar another_run: it was made for another DAG run of the same name, which lets nothing of it be believed
     :ivar cancelled: somebody has ended the job's driver; the epoch is that of the cancellation
+    :ivar series: the word that it shares with its automatic retries; empty text if that is not known
     """
 
     epoch: int
@@ -27,6 +28,7 @@ class LastAttempt:
     discarded: str = ""
     cancelled: bool = False
     another_run: bool = False
+    series: str = ""
 
 
 @dataclass(frozen=True)
@@ -61,14 +63,26 @@ class StartAfresh:
 Decision: TypeAlias = Attach | Succeed | Resume | StartAfresh
 
 
-def decide(last: LastAttempt | None, resume: str) -> Decision:
+def only_retried(since: str, series: str | None) -> bool:
+    """Whether a try certainly is an automatic retry of an attempt, so that nobody has asked for new data in between.
+
+    :param since: the attempt's series
+    :param series: the try's, empty text if that is not known; ``None`` if it is somebody's who only goes on by hand
+    """
+    return series is None or since == series != ""
+
+
+def decide(last: LastAttempt | None, resume: str, series: str | None = None) -> Decision:
     """Return what to do (DESIGN, "Attach or take over").
 
     A living driver is attached to even with ``resume="never"``: two drivers of one job must never run, and ending
     somebody's application is not ours to do unasked.
 
+    A success that nobody saw is one of the inputs as they were. Who has cleared the task since may have changed them.
+
     :param last: the newest attempt, ``None`` if there was none
     :param resume: the option of that name
+    :param series: see :func:`only_retried`
     """
     if last is None:
         return StartAfresh("first attempt")
@@ -83,7 +97,10 @@ def decide(last: LastAttempt | None, resume: str) -> Decision:
     if last.state is JobState.FINISHED:
         if last.acknowledged:
             return StartAfresh(f"attempt {last.epoch} succeeded and its task was cleared")
-        return Succeed(last.epoch)
+        if only_retried(last.series, series):
+            return Succeed(last.epoch)
+        known = "its task was cleared" if last.series and series else "its task may have been cleared"
+        return Resume(last.epoch, f"attempt {last.epoch} succeeded unseen, and {known} since")
     if last.state is JobState.FAILED:
         return Resume(last.epoch, f"attempt {last.epoch} failed")
     if last.cancelled:

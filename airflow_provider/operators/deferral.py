@@ -20,9 +20,11 @@ from airflow_provider.airflow.cluster_managers import manager
 from airflow_provider.airflow.detached import Output, output_path
 from airflow_provider.airflow.ending_driver import end_driver
 from airflow_provider.airflow.order import FAILED, FINISHED, SILENT, UNCLAIMED, UNREADABLE, Application, Order, Outcome
+from airflow_provider.airflow.retries import series_of
 from airflow_provider.airflow.supervisor import JobSupervisor
 from airflow_provider.core.errors import ConfigurationError
 from airflow_provider.core.job import JobId, is_another_deployment
+from airflow_provider.core.takeover import only_retried
 from airflow_provider.hooks.cluster_applications import end_remembered
 from airflow_provider.operators.conclusion import explain, failed_elsewhere, succeed
 from airflow_provider.storage.cancelling import cancel, cancel_unclaimed
@@ -221,6 +223,10 @@ class Deferring(_Submitting):
                 f"The job cannot be followed, {outcome.message} Its driver goes on; a retry attaches to it."
             )
         supervisor = JobSupervisor(hook.store, job, hook.settings.options, self._task_log)
+        if outcome.kind == FINISHED and deferral.attached:
+            retried = only_retried(supervisor.series(outcome.epoch), series_of(context, self.retries))
+            if not retried:
+                return self._execute(context, hook)
         if outcome.kind in (FINISHED, FAILED):
             self._end_of_application(hook, job, outcome.epoch, deferral)
             if outcome.kind == FAILED:

@@ -20,7 +20,7 @@ from airflow_provider.airflow.retries import lost_between_tries, series_of
 from airflow_provider.airflow.supervisor import Ending, JobSupervisor
 from airflow_provider.core.errors import RecoveryError
 from airflow_provider.core.job import JobId, run_mark
-from airflow_provider.core.takeover import Attach, Resume, StartAfresh, Succeed, decide
+from airflow_provider.core.takeover import Attach, LastAttempt, Resume, StartAfresh, Succeed, decide, only_retried
 from airflow_provider.hooks.cluster_applications import (
     application_of,
     end_application,
@@ -99,6 +99,7 @@ class SparkRecoveryOperator(Deferring, SparkSubmitOperator):
         self._end_attached: Callable[[], None] | None = None
         self._killed = False
         self._next_attempt: NextAttempt | None = None
+        self._only_retried = False
 
     def _get_hook(self) -> SparkRecoveryHook:
         own = {**(self.recovery_options or {}), **self._own_options}
@@ -181,20 +182,21 @@ class SparkRecoveryOperator(Deferring, SparkSubmitOperator):
         supervisor = JobSupervisor(recovery.store, job_of(context), options, self._task_log, mark_of(context))
         supervisor.last_beat = beat
         last = supervisor.last_attempt(lost)
-        decision = decide(last, options.resume)
+        series = series_of(context, self.retries)
+        decision = decide(last, options.resume, series)
         while isinstance(decision, Attach):
             ending = self._attach(context, hook, supervisor, decision.epoch)
             if ending is Ending.FAILED:
                 raise failed_elsewhere(supervisor, self._task_log, options.resume)
-            if ending is Ending.FINISHED:
+            if ending is Ending.FINISHED and only_retried(supervisor.series(decision.epoch), series):
                 return succeed(supervisor, self._task_log)
             last = supervisor.last_attempt(lost=decision.epoch)
-            decision = decide(last, options.resume)
+            decision = decide(last, options.resume, series)
         if isinstance(decision, Succeed):
             self.log.info("Attempt %d has succeeded already, unseen; submitting nothing.", decision.epoch)
             hook._run_post_submit_commands()
         else:
-            self._submit(context, hook, supervisor, decision, last.epoch if last is not None else 0)
+            self._submit(context, hook, supervisor, decision, last)
         report = succeed(supervisor, self._task_log)
         if report is None or report["state"] != "FINISHED":
             # Nothing but upstream's memory says that it succeeded; after a clearing, the job would not run again.
@@ -240,7 +242,7 @@ class SparkRecoveryOperator(Deferring, SparkSubmitOperator):
         hook: SparkRecoveryHook,
         supervisor: JobSupervisor,
         decision: Resume | StartAfresh,
-        last_epoch: int,
+        last: LastAttempt | None,
     ) -> None:
         """Run one attempt with upstream's own ways of submitting and waiting, which make their hook anew.
 
@@ -248,19 +250,21 @@ class SparkRecoveryOperator(Deferring, SparkSubmitOperator):
         """
         if self._killed:
             raise AirflowException("The task was ended before it submitted anything.")
-        fresh = isinstance(decision, StartAfresh)
+        fresh, last_epoch = isinstance(decision, StartAfresh), last.epoch if last is not None else 0
+        series = series_of(context, self.retries)
+        self._only_retried = last is not None and only_retried(last.series, series)
         self.log.info("Job %s: %s; %s.", job_of(context), "starting afresh" if fresh else "resuming", decision.reason)
-        if fresh:
-            if last_epoch:
-                self._end_waiting_job(context, hook)
-            self._forget_external_job(context, also_a_waiting_one=last_epoch > 0)
+        if fresh and last_epoch:
+            self._end_waiting_job(context, hook)
+        if fresh or not self._only_retried:
+            self._forget_external_job(context, also_a_waiting_one=fresh and last_epoch > 0)
         self._next_attempt = NextAttempt(
             job_of(context),
             decision.reason if fresh and last_epoch else "",
             last_epoch,
             supervisor.last_beat,
             mark_of(context),
-            series_of(context, self.retries),
+            series,
         )
         self._hook = None
         if self.deferrable:
@@ -292,10 +296,9 @@ class SparkRecoveryOperator(Deferring, SparkSubmitOperator):
     def is_job_succeeded(self, status: str) -> bool:
         """Whether the application that upstream's durable mode remembers has done this job already.
 
-        One that succeeded before anybody claimed the job ran for something else: another run, or before a clearing.
+        One that succeeded before anybody claimed the job, or before the task was cleared, ran for something else.
         """
-        never_claimed = self._next_attempt is not None and not self._next_attempt.previous_lost
-        return super().is_job_succeeded(status) and not never_claimed
+        return super().is_job_succeeded(status) and self._only_retried
 
     def poll_until_complete(self, external_id: Any, context: Context) -> None:
         """Wait for an application; also one that upstream's durable mode has found again can then be ended."""

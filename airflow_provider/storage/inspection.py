@@ -29,17 +29,18 @@ def look_at_last(
     claims = Claims(store, prefix)
     recorded = graph.newest
     own = recorded if recorded is not None and recorded.epoch == claim.epoch else None
-    state = own.state if own is not None else JobState.CREATED
+    state, series = (own.state, own.series) if own is not None else (JobState.CREATED, "")
     if state.terminal:
         seen = claims.acknowledged(claim.epoch)
-        return LastAttempt(claim.epoch, state, acknowledged=seen, discarded=_discarded(store, prefix, claim, graph))
+        found = _discarded(store, prefix, claim, graph)
+        return LastAttempt(claim.epoch, state, acknowledged=seen, discarded=found, series=series)
     if lives():
-        return LastAttempt(claim.epoch, state, alive=True)
+        return LastAttempt(claim.epoch, state, alive=True, series=series)
     before = recorded if own is None else None
     if before is not None and before.state is JobState.FINISHED and claims.acknowledged(before.epoch):
         return LastAttempt(claim.epoch, JobState.FINISHED, acknowledged=True)
     found = _discarded(store, prefix, claim, graph)
-    return LastAttempt(claim.epoch, state, discarded=found, cancelled=claim.cancels)
+    return LastAttempt(claim.epoch, state, discarded=found, cancelled=claim.cancels, series=series)
 
 
 def _discarded(store: ObjectStore, prefix: str, claim: Claim, graph: ExecutionGraph) -> str:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -43,7 +43,9 @@ request = parse_run_arguments(sys.argv[runner + 1 :])
 store, prefix = open_store(request.event_store), request.job.prefix
 claim = Claims(store, prefix).claim(request.options.lease)
 writer = JobEventWriter(store, prefix, claim, request.options, on_fenced=print, on_broken=print)
-writer.begin(lambda _: ev.AttemptStarted(epoch=claim.epoch, fresh=bool(request.fresh), reason=request.fresh))
+writer.begin(lambda _: ev.AttemptStarted(
+    epoch=claim.epoch, fresh=bool(request.fresh), reason=request.fresh, series=request.series
+))
 {end}
 writer.close()
 """
@@ -90,9 +92,21 @@ def operator(tmp_path: Path, connect: Connect) -> Callable[..., SparkRecoveryOpe
     return make
 
 
-def execute(operator: SparkRecoveryOperator, state: State | None = None) -> Any:
-    context = {"ti": SimpleNamespace(**TASK_INSTANCE, stats_tags={}), "task_state_store": state}
-    return operator.execute(cast("Any", context))
+SERIES = "airflow-0-0-0"
+"""Of tries without retries, before their task is cleared."""
+
+
+def context_of(state: State | None = None, *, cleared: int = 0) -> Any:
+    """The context of one try.
+
+    :param cleared: how often tasks of its run were
+    """
+    ti = SimpleNamespace(**TASK_INSTANCE, stats_tags={}, max_tries=0)
+    return {"ti": ti, "dag_run": SimpleNamespace(clear_number=cleared), "task_state_store": state}
+
+
+def execute(operator: SparkRecoveryOperator, state: State | None = None, *, cleared: int = 0) -> Any:
+    return operator.execute(context_of(state, cleared=cleared))
 
 
 Make = Callable[..., SparkRecoveryOperator]

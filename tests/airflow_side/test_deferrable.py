@@ -32,17 +32,15 @@ from tests.airflow_side.executing import (
     Make,
     State,
     claims,
+    needs_durable,
 )
+from tests.airflow_side.executing import context_of as context
 from tests.airflow_side.worker import TASK_INSTANCE
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.process
 
 QUICK = {"previous_worker_recovery_timeout": "1 s"}
-
-
-def context(state: State | None = None) -> Any:
-    return {"ti": SimpleNamespace(**TASK_INSTANCE, stats_tags={}), "task_state_store": state}
 
 
 class Job:
@@ -144,6 +142,15 @@ def test_a_retry_attaches_to_the_living_driver_and_defers(job: Job, tmp_path: Pa
     report, times = run_try(lambda: job.task(post_submit_commands=[f"touch {after}"]), context(), between)
     assert (report["state"], len(report["attempts"]), times) == ("FINISHED", 1, 1)
     assert after.exists()
+
+
+@needs_durable
+def test_a_driver_that_is_older_than_the_clearing_is_followed_by_another(job: Job) -> None:
+    """It is never doubled; when it has finished, the try goes on from what it has left, with the inputs as they are."""
+    deferred_by(lambda: job.task().execute(context()))
+    report, times = run_try(job.task, context(cleared=1), job.open)
+    assert [attempt["state"] for attempt in report["attempts"]] == ["FINISHED", "FINISHED"]
+    assert times == 2
 
 
 def test_a_lost_driver_fails_the_try_and_the_next_one_resumes(job: Job) -> None:

@@ -24,7 +24,7 @@ from typing import Any
 import pytest
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException, AirflowTaskTimeout
 
-from airflow_provider.airflow import order
+from airflow_provider.airflow import order, retries
 from airflow_provider.airflow.cluster_managers import job_mark, manager, require_deployment
 from airflow_provider.core import events as ev
 from airflow_provider.core.errors import ConfigurationError
@@ -49,6 +49,7 @@ from tests.airflow_side.executing import (
     DRIVER,
     FINISHED,
     JOB,
+    SERIES,
     Connect,
     State,
     execute,
@@ -353,7 +354,7 @@ def attempt(store: ObjectStore, *events: Callable[[int], ev.JobEvent], host: str
     writer = JobEventWriter(store, JOB.prefix, claim, options, on_fenced=lambda _: None, on_broken=lambda _: None)
 
     def first(_: ExecutionGraph) -> ev.AttemptStarted:
-        return ev.AttemptStarted(epoch=claim.epoch)
+        return ev.AttemptStarted(epoch=claim.epoch, series=SERIES)
 
     writer.begin(first)
     for event in events:
@@ -431,9 +432,14 @@ def nap(seconds: float) -> None:
 
 
 def test_a_living_driver_is_attached_to_whatever_upstream_remembers(
-    kind: str, server: ResourceManager | Kubernetes, task: Make, store: ObjectStore
+    kind: str,
+    server: ResourceManager | Kubernetes,
+    task: Make,
+    store: ObjectStore,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A beating heartbeat comes first: upstream is asked nothing, the manager sees no request, one attempt is there."""
+    monkeypatch.setattr(retries, "__version__", "3.3.0")
     heartbeat = attempt(store)
     heartbeat.start()
     state = State(spark_job_id="application_0_0")  # unknown to the manager: a look would fail
@@ -444,6 +450,41 @@ def test_a_living_driver_is_attached_to_whatever_upstream_remembers(
     finally:
         ends.join()
     assert [claim.epoch for claim in [Claims(store, JOB.prefix).newest()] if claim] == [1]
+
+
+@needs_durable
+def test_a_living_driver_that_is_older_than_the_clearing_is_followed_by_another(
+    kind: str, server: ResourceManager | Kubernetes, task: Make, store: ObjectStore
+) -> None:
+    """It is never doubled; when it has finished, the try goes on from what it has left, with the inputs as they are."""
+    Manager(kind, server, "FAILED")
+    heartbeat = attempt(store, finished)
+    heartbeat.start()
+    ends = threading.Timer(1.0, heartbeat.stop, ("FINISHED",))
+    ends.start()
+    try:
+        report = execute(task(), State(), cleared=1)
+    finally:
+        ends.join()
+    assert [attempt["fresh"] for attempt in report["attempts"]] == [False, False]
+
+
+@needs_durable
+@pytest.mark.parametrize("events", [(finished,), ()])
+def test_a_success_that_nobody_saw_does_not_outlive_the_clearing(
+    kind: str,
+    server: ResourceManager | Kubernetes,
+    task: Make,
+    store: ObjectStore,
+    events: tuple[Callable[[int], ev.JobEvent], ...],
+) -> None:
+    """Whether the driver has recorded it or only upstream knows: what it has read may be another by now."""
+    attempt(store, *events)
+    Manager(kind, server, "SUCCEEDED")
+    state = State(spark_job_id=REMEMBERED[kind], k8s_driver_status="Succeeded")
+    report = execute(task(), state, cleared=1)
+    assert [attempt["fresh"] for attempt in report["attempts"]] == [False, False]
+    assert state["spark_job_id"] == SUBMITTED[kind]
 
 
 @needs_durable
@@ -588,9 +629,10 @@ def test_marking_failed_while_a_try_looks_ends_what_it_finds_and_submits_nothing
 
 @pytest.mark.parametrize("how", ["followed", "marked failed", "unseen"])
 def test_what_is_to_run_after_the_job_runs_for_one_that_another_try_submitted(
-    operator: Make, store: ObjectStore, tmp_path: Path, how: str
+    operator: Make, store: ObjectStore, tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """``post_submit_commands`` may end a sidecar of this try's pod, which would otherwise go on for ever."""
+    monkeypatch.setattr(retries, "__version__", "3.3.0")
     task = operator(post_submit_commands=[f"touch {tmp_path}/after"])
     if how == "unseen":
         attempt(store, finished).stop("FINISHED")

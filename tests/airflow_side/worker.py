@@ -44,8 +44,9 @@ def execute(task: dict[str, Any], instance: dict[str, Any]) -> Any:
         sys.exit("ended by a signal")
 
     signal.signal(signal.SIGTERM, on_term)  # as Airflow's task runner does when a task is marked failed
-    ti = SimpleNamespace(**(TASK_INSTANCE | instance), stats_tags={}, xcom_push=tell_xcom)
-    return operator.execute(cast("Any", {"ti": ti, "ds": "2026-01-01"}))
+    ti = SimpleNamespace(**(TASK_INSTANCE | instance), stats_tags={}, max_tries=0, xcom_push=tell_xcom)
+    context = {"ti": ti, "dag_run": SimpleNamespace(clear_number=0), "ds": "2026-01-01"}
+    return operator.execute(cast("Any", context))
 
 
 if __name__ == "__main__":

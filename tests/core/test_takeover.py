@@ -63,3 +63,22 @@ def test_the_table(
         [False, True] if acknowledged is None else [acknowledged],
     ):
         assert decide(LastAttempt(7, state, is_alive, is_acknowledged), resume) == decision
+
+
+@pytest.mark.parametrize(
+    ("since", "series", "decision"),
+    [
+        ("a", "a", Succeed(7)),
+        ("", None, Succeed(7)),  # whoever runs a job by hand goes on with it
+        ("a", "b", Resume(7, "attempt 7 succeeded unseen, and its task was cleared since")),
+        ("a", "", Resume(7, "attempt 7 succeeded unseen, and its task may have been cleared since")),
+        ("", "b", Resume(7, "attempt 7 succeeded unseen, and its task may have been cleared since")),
+        ("", "", Resume(7, "attempt 7 succeeded unseen, and its task may have been cleared since")),
+    ],
+)
+def test_a_success_that_nobody_saw_is_believed_by_retries_alone(
+    since: str, series: str | None, decision: Decision
+) -> None:
+    """Who clears the task, with what it reads perhaps, asks for what comes of the inputs as they are then."""
+    assert decide(LastAttempt(7, FINISHED, series=since), "auto", series) == decision
+    assert isinstance(decide(LastAttempt(7, FINISHED, acknowledged=True, series=since), "auto", series), StartAfresh)
