@@ -25,7 +25,8 @@ from airflow_provider.airflow.supervisor import JobSupervisor
 from airflow_provider.core.errors import ConfigurationError
 from airflow_provider.core.job import JobId, is_another_deployment
 from airflow_provider.core.takeover import only_retried
-from airflow_provider.hooks.cluster_applications import end_remembered
+from airflow_provider.hooks.cluster_applications import Application as ClusterApplication
+from airflow_provider.hooks.cluster_applications import end_application, end_remembered
 from airflow_provider.operators.conclusion import explain, failed_elsewhere, succeed
 from airflow_provider.storage.cancelling import cancel, cancel_unclaimed
 from airflow_provider.storage.claims import Claim, Claims, process_is_gone, same_machine
@@ -321,15 +322,23 @@ class Deferring(_Submitting):
 
     # -- ending -----------------------------------------------------------------------------------------------------
 
-    def _timed_out(self, hook: SparkRecoveryHook, job: JobId) -> None:
-        """End the driver, as a time-out does that is noticed in a worker."""
-        newest = Claims(hook.store, job.prefix).newest()
-        if newest is None or newest.cancels or not _is_own(newest, hook.recovery):
+    def _timed_out(self, hook: SparkRecoveryHook, job: JobId, application: ClusterApplication | None) -> None:
+        """End the driver, as a time-out does that is noticed in a worker; also one that has not claimed the job yet.
+
+        :param application: the one that upstream's durable mode remembers
+        """
+        store, prefix, deployment = hook.store, job.prefix, hook.settings.options.deployment
+        newest = Claims(store, prefix).newest()
+        if newest is not None and not _is_own(newest, hook.recovery):
             return
-        self.log.info("The task has timed out; ending attempt %d.", newest.epoch)
-        cancel(hook.store, job.prefix, newest.epoch)
-        if same_machine(newest):
+        self.log.info("The task has timed out; ending its driver.")
+        after = newest.epoch if newest is not None else 0
+        if newest is None or newest.cancels or cancel(store, prefix, after) is None:
+            cancel_unclaimed(store, prefix, after, deployment)
+        elif same_machine(newest):
             end_driver(newest, self._task_log)
+        if application is not None:
+            end_application(application, hook.recovery.mark_of(job), hook, self._task_log)
 
 
 def _claimed(claims: Claims, epoch: int, recovery: RecoveryConnection) -> bool:

@@ -159,7 +159,9 @@ class SparkRecoveryOperator(Deferring, SparkSubmitOperator):
         """Go on after a deferral; if that has timed out, end the driver first, as a time-out in a worker does."""
         if next_method == _FAIL and (next_kwargs or {}).get("error") == _TIMED_OUT:
             try:
-                self._timed_out(self._hook_for(context), job_of(context))
+                hook = self._hook_for(context)
+                application = remembered_application(hook._connection["master"], self._remembered_id(context))
+                self._timed_out(hook, job_of(context), application)
             except Exception as error:  # noqa: BLE001 - it must not hide the time-out
                 self.log.warning("The driver could not be ended: %s", error)
         return super().resume_execution(next_method, next_kwargs, context)

@@ -17,10 +17,13 @@ from airflow.providers.common.compat.sdk import AirflowException, AirflowFailExc
 from airflow.sdk.exceptions import TaskDeferralTimeout
 from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 
+from airflow_provider.core.errors import Fenced
 from airflow_provider.operators import deferral
 from airflow_provider.operators.deferral import Deferral
+from airflow_provider.storage.cancelling import refuse_cancelled
 from airflow_provider.storage.claims import process_is_gone
 from airflow_provider.storage.event_log import JobEventLog
+from airflow_provider.storage.heartbeat import Heartbeat
 from airflow_provider.storage.uris import open_store
 from tests.airflow_side.deferring import deferred_by, first_event, rebuilt, resume, run_try
 from tests.airflow_side.executing import (
@@ -270,6 +273,26 @@ def test_a_timeout_ends_the_driver(job: Job) -> None:
     with pytest.raises(TaskDeferralTimeout):
         job.task().resume_execution("__fail__", {"error": "Trigger timeout"}, context())
     wait_until(lambda: process_is_gone(job.claim()), "the driver to end")
+
+
+@pytest.mark.parametrize("earlier", [0, 1])
+def test_a_timeout_ends_an_application_that_still_waits(yarn: Make, submits: Any, tmp_path: Path, earlier: int) -> None:
+    """One that has not claimed the job would run one day, and write what a failed task's must not."""
+    store = open_store(f"file://{tmp_path}/store")
+    if earlier:  # an attempt that has failed on another machine
+        claim, key = claims(tmp_path).claim(), f"{JOB.prefix}/claims/00000001.json"
+        store.put(key, json.dumps({**json.loads(store.get(key)), "host": "elsewhere"}).encode())
+        Heartbeat(store, JOB.prefix, claim, 1.0, on_fenced=lambda _: None).stop("FAILED")
+    submits("print('Submitted application application_1_2')")
+    make = lambda: yarn(deferrable=True, recovery_options=QUICK, execution_timeout=timedelta(hours=1))  # noqa: E731
+    deferred_by(lambda: make().execute(context(State())))
+    with pytest.raises(TaskDeferralTimeout):
+        make().resume_execution("__fail__", {"error": "Trigger timeout"}, context(State()))
+    newest = claims(tmp_path).newest()
+    assert newest is not None
+    assert (newest.epoch, newest.cancels) == (earlier + 1, True)
+    with pytest.raises(Fenced, match="cancelled before it began"):
+        refuse_cancelled(store, JOB.prefix, claims(tmp_path).claim(), earlier)
 
 
 def test_an_application_on_yarn_is_only_submitted(yarn: Make, submits: Any, tmp_path: Path) -> None:
