@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 CONN_TYPE = "spark_recovery"
 DEFAULT_CONN_ID = "spark_recovery_default"
+_SCHEME = "spark-recovery://"
 
 
 def deployment_name() -> str:
@@ -172,7 +173,7 @@ class RecoveryConnection:
         if connection.conn_type != CONN_TYPE:
             raise ConfigurationError(
                 f"The connection {self.conn_id!r} is of type {connection.conn_type!r}.",
-                remedy=f"Recovery needs a connection of type {CONN_TYPE!r}.",
+                remedy=f"Recovery needs a connection of type {CONN_TYPE!r}. In a URI that is {_SCHEME}, with a hyphen.",
             )
         return dict(connection.extra_dejson)
 

@@ -28,7 +28,8 @@ def known_settings() -> set[str]:
 
 def conf_settings(conf: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings among Spark's conf properties, without the prefix."""
-    return {name.removeprefix(CONF_PREFIX): value for name, value in conf.items() if name.startswith(CONF_PREFIX)}
+    named = {str(name): value for name, value in conf.items()}
+    return {name.removeprefix(CONF_PREFIX): value for name, value in named.items() if name.startswith(CONF_PREFIX)}
 
 
 def with_conf(request: RunRequest, conf: Mapping[str, Any]) -> RunRequest:

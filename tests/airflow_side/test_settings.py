@@ -79,6 +79,21 @@ def test_what_is_wrong_is_named_with_its_remedy(
         assert name in str(error.value)
 
 
+def test_a_connection_may_be_a_uri(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A URI's scheme has no underscore: Airflow reads no type then, and the error says how it is written."""
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_RECOVERY_DEFAULT", "spark-recovery://?event_store=file%3A%2F%2F%2Fx")
+    assert SparkRecoveryHook().settings.event_store == "file:///x"
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_RECOVERY_DEFAULT", "spark_recovery://?event_store=file%3A%2F%2F%2Fx")
+    with pytest.raises(ConfigurationError, match="In a URI that is spark-recovery://"):
+        _ = SparkRecoveryHook().settings
+
+
+def test_the_conf_may_have_keys_of_any_kind(connect: Connect) -> None:
+    """As ``SparkSubmitHook`` takes them: they are made texts where they go to the command line."""
+    connect("spark_recovery_default", "spark_recovery", extra={"event_store": "file:///x"})
+    assert SparkRecoveryHook(conf={1: 2, "spark.recovery.resume": "never"}).settings.options.resume == "never"
+
+
 def test_a_connection_that_is_named_on_purpose_must_exist() -> None:
     """An event store of the operator's own makes up for the default connection only: a typo must not lose options."""
     assert SparkRecoveryHook(event_store="file:///x").settings.event_store == "file:///x"
