@@ -189,8 +189,10 @@ class SparkRecoveryOperator(Deferring, SparkSubmitOperator):
         while isinstance(decision, Attach):
             ending = self._attach(context, hook, supervisor, decision.epoch)
             if ending is Ending.FAILED:
+                hook._run_post_submit_commands()
                 raise failed_elsewhere(supervisor, self._task_log, options.resume)
             if ending is Ending.FINISHED and only_retried(supervisor.series(decision.epoch), series):
+                hook._run_post_submit_commands()
                 return succeed(supervisor, self._task_log)
             last = supervisor.last_attempt(lost=decision.epoch)
             decision = decide(last, options.resume, series)
@@ -234,8 +236,6 @@ class SparkRecoveryOperator(Deferring, SparkSubmitOperator):
         self._end_attached = None
         if self._killed:
             raise AirflowException("The task was ended while it followed the job.")
-        if ending is not Ending.LOST:
-            hook._run_post_submit_commands()
         return ending
 
     def _submit(

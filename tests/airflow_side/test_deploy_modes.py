@@ -454,19 +454,22 @@ def test_a_living_driver_is_attached_to_whatever_upstream_remembers(
 
 @needs_durable
 def test_a_living_driver_that_is_older_than_the_clearing_is_followed_by_another(
-    kind: str, server: ResourceManager | Kubernetes, task: Make, store: ObjectStore
+    kind: str, server: ResourceManager | Kubernetes, task: Make, store: ObjectStore, tmp_path: Path
 ) -> None:
     """It is never doubled; when it has finished, the try goes on from what it has left, with the inputs as they are."""
     Manager(kind, server, "FAILED")
-    heartbeat = attempt(store, finished)
+    heartbeat = attempt(store)
     heartbeat.start()
     ends = threading.Timer(1.0, heartbeat.stop, ("FINISHED",))
     ends.start()
+    after = tmp_path / "after"
     try:
-        report = execute(task(), State(), cleared=1)
+        report = execute(task(post_submit_commands=[f"sh -c 'ls {tmp_path} >> {after}'"]), State(), cleared=1)
     finally:
         ends.join()
     assert [attempt["fresh"] for attempt in report["attempts"]] == [False, False]
+    # They may end what the other driver needs.
+    assert after.read_text().split().count("after") == 1, "commands that follow the job run once, at its end"
 
 
 @needs_durable
