@@ -57,7 +57,8 @@ def lead(df: DataFrame, other: DataFrame) -> None:
 
 def cached_below(df: DataFrame) -> list[Any]:
     """Return what the script has cached and *df* reads, as Spark's ``InMemoryRelation``."""
-    pending, found = [df._jdf.queryExecution().withCachedData()], list[Any]()
+    plan, found = df._jdf.queryExecution().withCachedData(), list[Any]()
+    pending = [plan, *items(plan.subqueriesAll())]
     while pending:
         node = pending.pop()
         pending += items(node.children())

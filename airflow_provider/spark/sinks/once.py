@@ -30,6 +30,7 @@ from airflow_provider.spark.jvm.output import add_partitions
 from airflow_provider.spark.jvm.pending_output import PendingOutput
 from airflow_provider.spark.jvm.sql_commands import WritingCommand, changed_in_place
 from airflow_provider.spark.jvm.writer_commands import no_rows
+from airflow_provider.spark.points.filled_caches import fill_caches
 from airflow_provider.spark.points.releasing import given_out
 from airflow_provider.spark.points.restarted_actions import with_restarts
 from airflow_provider.spark.sinks.begun_write import begin_write
@@ -175,7 +176,7 @@ class SinksOnce:
                 lambda failed: f"table {command.table}" if failed and command.adds else "",
                 write,
                 lambda _: step(number + 1),
-                Rows(command.query) if len(commands) == 1 else None,
+                Rows(command.query, again=len(commands) == 1),
             )
 
         return step(0)
@@ -187,14 +188,13 @@ class SinksOnce:
         unknown_of: Callable[[bool], str],
         write: Callable[[], Any],
         left_out: Callable[[Any], Any],
-        rows: Rows | None,
+        rows: Rows,
     ) -> Any:
         """Write, unless that was done.
 
         :param unknown_of: where rows are added that nobody can look for, if it is no sink; it is told whether
             that could not be found out
         :param left_out: what the script gets instead
-        :param rows: ``None`` for what is not made again if it fails
         """
         self._guarded(lambda: self._output.prepare(spark))
         sink, failure = self._tried(sink_of)
@@ -216,6 +216,7 @@ class SinksOnce:
             if written:
                 if sink.place.table:
                     add_partitions(spark, sink.place.table, (path for path, _, _ in written.own(before)))
+                fill_caches(self._context, rows.frame, sink.coordinator)
                 return left_out(spark)
         if sink.repeated:
             self._guarded(lambda: self._say_repeated(sink))
@@ -224,7 +225,7 @@ class SinksOnce:
             failure = failure or remaining
         untold = self._in_doubt(spark, sink, failure)
         if untold:
-            write, rows = functools.partial(self._unknown.write, spark, sink.title, write, untold), None
+            write, rows = functools.partial(self._unknown.write, spark, sink.title, write, untold), rows.once()
         tries = Tries(self._context, self._output, spark, sink, rows, before)
         if sink.again and sink.mode == "append":
             self._guarded(tries.begin_again)

@@ -7,7 +7,7 @@ commit, or nobody can tell. What tasks have left all the same is removed by Spar
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider.core.causes import unreadable_partitions
@@ -35,10 +35,16 @@ class Rows:
 
     :ivar frame: returns the frame
     :ivar renew: leads the write to partitions that were computed again; ``None`` if that cannot be
+    :ivar again: whether the write may be made again if it fails
     """
 
     frame: Callable[[], DataFrame]
     renew: Callable[[], object] | None = None
+    again: bool = True
+
+    def once(self) -> Rows:
+        """Return those of a write that is not made again."""
+        return replace(self, again=False)
 
     @classmethod
     def of_writer(cls, context: RecoveryContext, writer: Any, made: Sequence[Any]) -> Rows:
@@ -59,7 +65,6 @@ class Rows:
 class Tries:
     """The tries of one write.
 
-    :ivar rows: ``None`` for what is not made again
     :ivar before: the files that were there before the last try; ``None`` if that is not known
     :ivar watched: how far the last one has come; ``None`` if nobody watches it
     :ivar failed: Spark's names of those that have failed
@@ -69,7 +74,7 @@ class Tries:
     output: OutputAttempt
     spark: Any
     sink: Sink
-    rows: Rows | None
+    rows: Rows
     before: list[OutputFile] | None
     watched: Watched | None = None
     failed: tuple[str, ...] = ()
@@ -91,7 +96,7 @@ class Tries:
 
     def _refused(self, error: Exception) -> str:
         write = self._begun()
-        if self.rows is None or self.watched is None or write is None:
+        if not self.rows.again or self.watched is None or write is None:
             return "what it has left cannot be told for certain"
         if self.watched.commits:
             return "it was about to commit, and something of it may be there"
@@ -113,7 +118,7 @@ class Tries:
 
     def _renew(self) -> None:
         self.begin_again()
-        if self.rows is not None and self.rows.renew is not None:
+        if self.rows.renew is not None:
             self.rows.renew()
 
     def _begun(self) -> UnfinishedWrite | None:

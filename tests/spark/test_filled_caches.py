@@ -1,0 +1,88 @@
+"""Frames that the script has cached, and that a write fills which a retry leaves out."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.spark.attempts import Attempts
+from tests.support.parameters import each_value
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.spark
+
+
+def in_a_subquery(cached: DataFrame) -> DataFrame:
+    cached.createOrReplaceTempView("in_a_subquery")
+    return cached.sparkSession.sql("SELECT id FROM range(5) WHERE id <= (SELECT max(id) FROM in_a_subquery)")
+
+
+PARTS: dict[str, Callable[[DataFrame], DataFrame]] = {
+    "all of it": lambda cached: cached,
+    "a part": lambda cached: cached.where("id >= 0"),
+    "a subquery": in_a_subquery,
+}
+"""What an output reads of a cached frame."""
+
+
+def by_writer(df: DataFrame, targets: list[Path]) -> None:
+    for target in targets:
+        df.write.mode("overwrite").parquet(str(target))
+
+
+def by_statement(df: DataFrame, targets: list[Path]) -> None:
+    df.createOrReplaceTempView("cached_rows")
+    for number, target in enumerate(targets):
+        df.sparkSession.sql(
+            f"CREATE TABLE IF NOT EXISTS filled_{number} USING parquet LOCATION '{target}' AS SELECT * FROM cached_rows"
+        )
+
+
+def by_statement_with_parameters(df: DataFrame, targets: list[Path]) -> None:
+    df.createOrReplaceTempView("cached_rows")
+    for number, target in enumerate(targets):
+        df.sparkSession.sql(f"CREATE TABLE IF NOT EXISTS filled_{number} (id BIGINT) USING parquet LOCATION '{target}'")
+        df.sparkSession.sql(f"INSERT INTO filled_{number} SELECT * FROM cached_rows WHERE id < :end", {"end": 9})
+
+
+def by_several_inserts(df: DataFrame, targets: list[Path]) -> None:
+    df.createOrReplaceTempView("cached_rows")
+    inserts = ""
+    for number, target in enumerate(targets):
+        df.sparkSession.sql(f"CREATE TABLE IF NOT EXISTS filled_{number} (id BIGINT) USING parquet LOCATION '{target}'")
+        inserts += f" INSERT INTO filled_{number} SELECT id"
+    df.sparkSession.sql(f"FROM cached_rows{inserts}")
+
+
+@each_value(writes=[by_writer, by_statement, by_statement_with_parameters, by_several_inserts], reads=[*PARTS])
+def test_a_frame_that_is_cached_outlives_its_source(
+    spark: SparkSession,
+    attempts: Attempts,
+    tmp_path: Path,
+    writes: Callable[[DataFrame, list[Path]], None],
+    reads: str,
+) -> None:
+    """A script stages rows, writes outputs of a cached frame, and removes what it has staged: the retry, which leaves
+    the outputs out, finds the rows in the cache, as each attempt of plain Spark does.
+    """
+    stage, targets = tmp_path / "stage", [tmp_path / "a", tmp_path / "b"]
+    try:
+        for _ in range(3):
+            with attempts.script():
+                spark.range(5).write.mode("overwrite").parquet(str(stage))
+                cached = spark.read.parquet(str(stage)).cache()
+                writes(PARTS[reads](cached), targets)
+                shutil.rmtree(stage)
+                assert sorted(row.id for row in cached.collect()) == [0, 1, 2, 3, 4]
+                cached.unpersist()
+            found = [sorted(row.id for row in spark.read.parquet(str(target)).collect()) for target in targets]
+            assert found == [[0, 1, 2, 3, 4]] * 2
+    finally:
+        for number in range(2):
+            spark.sql(f"DROP TABLE IF EXISTS filled_{number}")
