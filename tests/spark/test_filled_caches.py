@@ -1,4 +1,4 @@
-"""Frames that the script has cached, and that a write fills which a retry leaves out."""
+"""Frames that the script caches: before a write that fills them, and that a retry leaves out, or behind a write."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql import Window
+from pyspark.sql import functions as F
 
+from airflow_provider.spark import checkpoint
 from tests.spark.attempts import Attempts
 from tests.support.parameters import each_value
 
@@ -86,3 +89,34 @@ def test_a_frame_that_is_cached_outlives_its_source(
     finally:
         for number in range(2):
             spark.sql(f"DROP TABLE IF EXISTS filled_{number}")
+
+
+def newest(df: DataFrame) -> DataFrame:
+    latest = Window.partitionBy("key").orderBy("at")
+    return df.withColumn("place", F.row_number().over(latest)).where("place = 1")
+
+
+FRAMES: dict[str, Callable[[DataFrame], DataFrame]] = {
+    "certain": lambda df: df.where("id > 3"),
+    "one of equal rows": newest,
+    "drawn": lambda df: df.withColumn("drawn", F.rand()),
+}
+BEFORE: dict[str, Callable[[DataFrame, Path], object]] = {
+    "count": lambda df, _: df.count(),
+    "write": lambda df, target: df.write.mode("overwrite").parquet(str(target)),
+    "recovery point": lambda df, _: checkpoint(df, "before"),
+}
+
+
+@each_value(rows=[*FRAMES], before=[*BEFORE])
+def test_a_frame_that_is_cached_behind_its_write_is_read_from_the_cache(
+    spark: SparkSession, attempts: Attempts, tmp_path: Path, rows: str, before: str
+) -> None:
+    """In each attempt, as in plain Spark: what was asked of its plan before does not hold it to one without a cache."""
+    for _ in range(2):
+        with attempts.script():
+            df = FRAMES[rows](spark.range(20).select("id", (F.col("id") % 5).alias("key"), F.lit(7).alias("at")))
+            BEFORE[before](df, tmp_path / "out")
+            df.cache()
+            assert "InMemoryTableScan" in df._jdf.queryExecution().executedPlan().toString()
+            df.unpersist()

@@ -20,7 +20,7 @@ from airflow_provider.spark.jvm.adaptive_plan import has_begun, runs_later
 from airflow_provider.spark.jvm.exchanges import cached_plan
 from airflow_provider.spark.jvm.execution import in_execution
 from airflow_provider.spark.jvm.queries import calls_python, is_classic, is_classic_session, query_of
-from airflow_provider.spark.jvm.relation import cached_as, cached_below
+from airflow_provider.spark.jvm.relation import cached_as, cached_in
 from airflow_provider.spark.jvm.session_settings import QuerySettings, all_settings
 from airflow_provider.spark.jvm.sql_commands import WritingCommand
 from airflow_provider.spark.jvm.writer_commands import command_execution, no_rows, run_command, written_through
@@ -98,7 +98,7 @@ def noted_rdds(watcher: Watcher) -> Stages:
                 spark, execution = call.owner.sparkSession, query_of(call.owner)
                 plan = execution.executedPlan()  # what follows asks for it first thing, in this thread
                 inside = in_execution(spark)
-                if runs_later(plan) or cached_below(call.owner):
+                if runs_later(plan) or cached_in(execution):
                     application.leave_alone("rdd", "its shuffles run in a later job, with settings that are not known")
                 elif not has_begun(spark, plan) and not inside:
                     application.note(execution, QuerySettings(all_settings(spark), in_tasks=False))

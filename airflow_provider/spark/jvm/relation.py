@@ -56,8 +56,16 @@ def lead(df: DataFrame, other: DataFrame) -> None:
 
 
 def cached_below(df: DataFrame) -> list[Any]:
-    """Return what the script has cached and *df* reads, as Spark's ``InMemoryRelation``."""
-    plan, found = df._jdf.queryExecution().withCachedData(), list[Any]()
+    """Return what the script has cached and *df* reads, as Spark's ``InMemoryRelation``.
+
+    The frame itself is not asked: its query would hold on to what is cached now, or is not cached yet.
+    """
+    return cached_in(renewed(df)._jdf.queryExecution())
+
+
+def cached_in(execution: Any) -> list[Any]:
+    """Return the same of a query, which holds on to it."""
+    plan, found = execution.withCachedData(), list[Any]()
     pending = [plan, *items(plan.subqueriesAll())]
     while pending:
         node = pending.pop()
@@ -68,12 +76,8 @@ def cached_below(df: DataFrame) -> list[Any]:
 
 
 def cached_as(df: DataFrame) -> Any:
-    """Return the ``InMemoryRelation`` as which all of *df* is cached; ``None`` if it is not.
-
-    The frame itself is not asked: it would hold on to what is cached now.
-    """
-    spark: Any = df.sparkSession
-    plan = dataset(spark, df._jdf.queryExecution().analyzed())._jdf.queryExecution().withCachedData()
+    """Return the ``InMemoryRelation`` as which all of *df* is cached; ``None`` if it is not."""
+    plan = renewed(df)._jdf.queryExecution().withCachedData()
     return plan if plan.getClass().getSimpleName() == "InMemoryRelation" else None
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from airflow_provider.core.causes import one_line
 from airflow_provider.core.errors import RecoveryError
-from airflow_provider.spark.jvm.relation import cached_below, dataset, renewed
+from airflow_provider.spark.jvm.relation import cached_below, dataset
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -30,7 +30,7 @@ def fill_caches(context: RecoveryContext, frame: Callable[[], DataFrame], purpos
     """
     try:
         df = frame()
-        for cached in cached_below(renewed(df)):  # the script's own frame would hold on to what is cached now
+        for cached in cached_below(df):
             if not cached.cacheBuilder().isCachedColumnBuffersLoaded():
                 with context.purposes.serving(purpose):
                     dataset(df.sparkSession, cached).count()
