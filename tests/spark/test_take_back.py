@@ -8,6 +8,7 @@ import shutil
 import threading
 import time
 import uuid
+from collections.abc import Callable
 from contextlib import nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
@@ -248,6 +249,34 @@ def test_rows_of_one_run_are_there_once(
             output.prepare(spark)
             script()
         assert sorted(row.id for row in spark.read.parquet(str(target)).collect()) == list(range(20))
+
+
+@each_value(parts=[(), ("part",)], reads=["read", "table", "SQL"])
+def test_a_frame_that_was_made_before_is_read_without_what_is_taken_back(
+    spark: SparkSession, attempts: Attempts, target: Path, parts: tuple[str, ...], reads: str
+) -> None:
+    """A script that looks behind its append at what was there before finds that, as without a kill."""
+    name = "looked_at_before"
+    rows = spark.range(20).select("id", (F.col("id") % 3).alias("part"), F.lit(0.5).alias("mark"))
+    rows.where("id < 5").write.partitionBy(*parts).parquet(str(target))
+    if not parts:
+        spark.sql(f"CREATE TABLE {name} USING parquet LOCATION '{target}'")
+    made: dict[str, Callable[[], DataFrame]] = {
+        "read": lambda: spark.read.parquet(str(target)),
+        "table": lambda: spark.table(name),
+        "SQL": lambda: spark.sql(f"SELECT * FROM {name} WHERE mark > 0"),
+    }
+    try:
+        for _ in range(3):
+            with attempts.writes() as (_, output):
+                output.prepare(spark)
+                before = made["read" if parts else reads]()
+                new = rows.where("id >= 5").withColumn("mark", F.rand())
+                new.write.mode("append").partitionBy(*parts).parquet(str(target))
+                assert sorted(row.id for row in before.collect()) == [0, 1, 2, 3, 4]
+                assert spark.read.parquet(str(target)).count() == 20
+    finally:
+        spark.sql(f"DROP TABLE IF EXISTS {name}")
 
 
 def test_what_others_have_added_stays(spark: SparkSession, attempts: Attempts, target: Path) -> None:

@@ -48,6 +48,7 @@ from airflow_provider.core.unfinished_write import (
 )
 from airflow_provider.spark.calls import Call, Kind, Proceed, Stages
 from airflow_provider.spark.jvm.kept_output import KeptOutput, can_keep, discard_kept
+from airflow_provider.spark.jvm.listings import Listings
 from airflow_provider.spark.jvm.output import drop_table, output_files, table_exists
 from airflow_provider.spark.jvm.pending_output import PendingOutput, set_application_attempt
 
@@ -70,6 +71,7 @@ class OutputAttempt:
         self._looked = False
         self._failed: dict[str, str] = {}
         self._stays: set[str] = set()
+        self._listings = Listings()
         self.number = 1 + secrets.randbelow(2**31 - 2)
 
     def stages(self) -> Stages:
@@ -81,7 +83,10 @@ class OutputAttempt:
 
         def looks(call: Call, proceed: Proceed) -> Any:
             self._last_time(getattr(call.owner, "_spark", call.owner))
-            return proceed()
+            frame = proceed()
+            if self._made_again_of(dict(self._master.graph.coordinators)):
+                self._listings.note(frame)
+            return frame
 
         return {Kind.SESSION: session, Kind.READ: looks, Kind.SQL: looks}
 
@@ -180,6 +185,7 @@ class OutputAttempt:
             )
             return
         removed = target.remove_files(own)
+        self._listings.forget(spark, own)
         if rows.table and own == files and table_exists(spark, rows.table):
             drop_table(spark, rows.table)
         if rows.created:
