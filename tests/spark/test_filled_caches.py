@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +13,9 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from airflow_provider.spark import checkpoint
+from airflow_provider.spark.identity.functions import FunctionReader
+from airflow_provider.spark.identity.functions.removals import removal_in
+from airflow_provider.spark.jvm.relation import cached_below
 from tests.spark.attempts import Attempts
 from tests.support.parameters import each_value
 
@@ -19,6 +23,23 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = pytest.mark.spark
+
+
+REMOVES = "import shutil\nshutil.rmtree('stage')\n"
+
+
+@pytest.fixture
+def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """What this attempt's script is: its code removes nothing, unless a test writes another one."""
+    path = tmp_path / "script.py"
+    path.write_text("print('no file is removed')\n")
+    monkeypatch.setattr(sys.modules["__main__"], "__file__", str(path))
+    return path
+
+
+def is_filled(cached: DataFrame) -> bool:
+    (relation,) = cached_below(cached)
+    return bool(relation.cacheBuilder().isCachedColumnBuffersLoaded())
 
 
 def in_a_subquery(cached: DataFrame) -> DataFrame:
@@ -68,12 +89,14 @@ def test_a_frame_that_is_cached_outlives_its_source(
     spark: SparkSession,
     attempts: Attempts,
     tmp_path: Path,
+    script: Path,
     writes: Callable[[DataFrame, list[Path]], None],
     reads: str,
 ) -> None:
     """A script stages rows, writes outputs of a cached frame, and removes what it has staged: the retry, which leaves
     the outputs out, finds the rows in the cache, as each attempt of plain Spark does.
     """
+    script.write_text(REMOVES)
     stage, targets = tmp_path / "stage", [tmp_path / "a", tmp_path / "b"]
     try:
         for _ in range(3):
@@ -89,6 +112,45 @@ def test_a_frame_that_is_cached_outlives_its_source(
     finally:
         for number in range(2):
             spark.sql(f"DROP TABLE IF EXISTS filled_{number}")
+
+
+def test_a_frame_that_is_cached_is_not_computed_for_nothing(
+    spark: SparkSession, attempts: Attempts, tmp_path: Path, script: Path
+) -> None:
+    """A script that removes no file fills its cache where it reads it: a retry that leaves out the only output that is
+    made of it computes nothing.
+    """
+    for written in (True, False):
+        with attempts.script():
+            cached = spark.range(5).cache()
+            cached.write.mode("overwrite").parquet(str(tmp_path / "out"))
+            assert is_filled(cached) is written
+            assert cached.count() == 5
+            cached.unpersist()
+
+
+SCRIPTS = {
+    "the script": ({"script.py": REMOVES}, True),
+    "a function of it": ({"script.py": "import os\ndef clean(path):\n    os.unlink(path)\n"}, True),
+    "Hadoop's file system": ({"script.py": "fs.delete(path, True)\n"}, True),
+    "another program": ({"script.py": "import subprocess as sub\nsub.run(['hdfs', 'dfs', '-rm', path])\n"}, True),
+    "a module beside it": ({"script.py": "from housekeeping import clean\n", "housekeeping.py": REMOVES}, True),
+    "a module that a module imports": (
+        {"script.py": "import first\n", "first.py": "import housekeeping\n", "housekeeping.py": REMOVES},
+        True,
+    ),
+    "nothing": ({"script.py": "df.replace('a', 'b').drop('c').write.parquet('out')\n"}, False),
+    "a module that it does not import": ({"script.py": "print()\n", "housekeeping.py": REMOVES}, False),
+}
+
+
+@pytest.mark.parametrize("what", SCRIPTS)
+def test_what_may_remove_files_is_seen(module_folder: Path, what: str) -> None:
+    """By the words of the script, and of the user's own modules that it reaches."""
+    files, removes = SCRIPTS[what]
+    for name, text in files.items():
+        (module_folder / name).write_text(text)
+    assert bool(removal_in(FunctionReader({}).words_of(module_folder / "script.py"))) is removes
 
 
 def newest(df: DataFrame) -> DataFrame:

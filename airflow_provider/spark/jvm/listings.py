@@ -11,6 +11,7 @@ from collections.abc import Collection
 from typing import Any
 
 from airflow_provider.core.causes import one_line
+from airflow_provider.spark.jvm.names import jvm_of
 from airflow_provider.spark.jvm.queries import analyzed, is_classic
 from airflow_provider.spark.jvm.reflection import field_of, private_field
 from airflow_provider.spark.jvm.scala import items
@@ -30,7 +31,7 @@ class Listings:
         if not is_classic(df):
             return
         try:
-            held = df.sparkSession._jvm.java.lang.ref.WeakReference
+            held = jvm_of(df.sparkSession).java.lang.ref.WeakReference
             found = [held(index) for leaf in items(analyzed(df).collectLeaves()) if (index := _index_of(leaf))]
         except Exception as error:  # noqa: BLE001 - the frame itself says what is wrong with it
             log.debug("What a frame has listed is not known: %s", one_line(error))
@@ -44,7 +45,7 @@ class Listings:
             alive = [index for held in self._indexes if (index := held.get()) is not None]
         try:
             for index in alive:
-                _forget(spark._jvm, spark.sparkContext._gateway, index, paths)
+                _forget(jvm_of(spark), spark.sparkContext._gateway, index, paths)
         except Exception as error:  # noqa: BLE001 - the frame fails when it is read, and a retry reads it anew
             log.info("A frame that has listed files which are removed cannot do without them: %s", one_line(error))
 

@@ -1,17 +1,21 @@
 """Fill what the script has cached, where a retry leaves out the query that would have filled it.
 
-A script may remove or replace what a cached frame was made of, once a query has filled it. Left empty, the cache would
-be filled of what is there by then, or fail.
+A script may remove what a cached frame was made of, once a query has filled it: left empty, the cache would fail then.
+Where a script's code removes nothing, the cache is filled by what reads it: nothing is computed that nobody reads.
 """
 
 from __future__ import annotations
 
+import functools
 import logging
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from airflow_provider.core.causes import one_line
 from airflow_provider.core.errors import RecoveryError
+from airflow_provider.spark.identity.functions.removals import removal_in
 from airflow_provider.spark.jvm.relation import cached_below, dataset
 
 if TYPE_CHECKING:
@@ -22,19 +26,37 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-def fill_caches(context: RecoveryContext, frame: Callable[[], DataFrame], purpose: str) -> None:
-    """Run what fills the empty caches that a frame reads, as a ``count()`` of the script does: with what survived.
+class FilledCaches:
+    """Fills caches for one attempt."""
 
-    :param frame: returns it
-    :param purpose: what it would have been computed for
-    """
-    try:
-        df = frame()
-        for cached in cached_below(df):
-            if not cached.cacheBuilder().isCachedColumnBuffersLoaded():
-                with context.purposes.serving(purpose):
+    def __init__(self, context: RecoveryContext) -> None:
+        self._context = context
+
+    def fill(self, frame: Callable[[], DataFrame], purpose: str) -> None:
+        """Run what fills the empty caches that a frame reads, as a ``count()`` of the script does: with what survived.
+
+        :param frame: returns it
+        :param purpose: what it would have been computed for
+        """
+        try:
+            df = frame()
+            empty = [one for one in cached_below(df) if not one.cacheBuilder().isCachedColumnBuffersLoaded()]
+            if not empty or not self._removal:
+                return
+            log.info("Filling what the script has cached: it may remove what that is made of (%s).", self._removal)
+            for cached in empty:
+                with self._context.purposes.serving(purpose):
                     dataset(df.sparkSession, cached).count()
-    except RecoveryError:
-        raise
-    except Exception as error:  # noqa: BLE001 - then whatever reads it first fills it, and says what is wrong
-        log.info("What the script has cached could not be filled: %s", one_line(error))
+        except RecoveryError:
+            raise
+        except Exception as error:  # noqa: BLE001 - then whatever reads it first fills it, and says what is wrong
+            log.info("What the script has cached could not be filled: %s", one_line(error))
+
+    @functools.cached_property
+    def _removal(self) -> str:
+        """By which word of its code the script may remove files; empty text if there is none."""
+        try:
+            script = Path(str(sys.modules["__main__"].__file__))
+            return removal_in(self._context.application.functions.words_of(script))
+        except OSError as error:
+            return f"its code cannot be read: {one_line(error)}"

@@ -30,7 +30,7 @@ from airflow_provider.spark.jvm.output import add_partitions
 from airflow_provider.spark.jvm.pending_output import PendingOutput
 from airflow_provider.spark.jvm.sql_commands import WritingCommand, changed_in_place
 from airflow_provider.spark.jvm.writer_commands import no_rows
-from airflow_provider.spark.points.filled_caches import fill_caches
+from airflow_provider.spark.points.filled_caches import FilledCaches
 from airflow_provider.spark.points.releasing import given_out
 from airflow_provider.spark.points.restarted_actions import with_restarts
 from airflow_provider.spark.sinks.begun_write import begin_write
@@ -57,6 +57,7 @@ class SinksOnce:
         self._context = context
         self._output = output
         self._unknown = UnknownSinks(context.master)
+        self._caches = FilledCaches(context)
         self._identity = SinkIdentity(context)
         self._results = OwnResults(context.master)
         self._unmet = UnmetWrites(context.master, self._results)
@@ -216,7 +217,7 @@ class SinksOnce:
             if written:
                 if sink.place.table:
                     add_partitions(spark, sink.place.table, (path for path, _, _ in written.own(before)))
-                fill_caches(self._context, rows.frame, sink.coordinator)
+                self._caches.fill(rows.frame, sink.coordinator)
                 return left_out(spark)
         if sink.repeated:
             self._guarded(lambda: self._say_repeated(sink))

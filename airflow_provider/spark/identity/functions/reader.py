@@ -12,6 +12,7 @@ from typing import Any
 
 from airflow_provider.core.digest import digest
 from airflow_provider.spark.identity.functions.bytecode import Looks, look
+from airflow_provider.spark.identity.functions.function_source import read_source
 from airflow_provider.spark.identity.functions.modules import Modules, Reached
 from airflow_provider.spark.identity.functions.object_graph import Digester, Looked, Opaque
 from airflow_provider.spark.identity.functions.outside import Outside
@@ -89,6 +90,15 @@ class FunctionReader:
         except (Opaque, Unreadable, OSError) as error:
             identity = FunctionIdentity(hashlib.sha256(command).hexdigest(), opaque=(str(error),))
         return replace(identity, draws=tuple(sorted(outside.draws)), reads=tuple(sorted(outside.reads)))
+
+    def words_of(self, script: Path) -> frozenset[str]:
+        """Return all names that a script uses, and the user's own modules that it reaches.
+
+        :raises OSError: a source cannot be read
+        """
+        source = read_source(script.read_bytes())
+        reached = self._modules.reach(self._modules.imported(source.imports, ""), everything=source.computed)
+        return source.words.union(*(module.words for module in reached.own.values()))
 
     def _identity(self, pickled: Pickled, contents: Mapping[int, Pickled], led_to: Set[str]) -> FunctionIdentity:
         looks = Looks()
