@@ -84,13 +84,21 @@ def by_several_inserts(df: DataFrame, targets: list[Path]) -> None:
     df.sparkSession.sql(f"FROM cached_rows{inserts}")
 
 
-@each_value(writes=[by_writer, by_statement, by_statement_with_parameters, by_several_inserts], reads=[*PARTS])
+WRITES: dict[str, Callable[[DataFrame, list[Path]], None]] = {
+    "a writer": by_writer,
+    "a statement": by_statement,
+    "a statement with parameters": by_statement_with_parameters,
+    "several inserts": by_several_inserts,
+}
+
+
+@each_value(writes=[*WRITES], reads=[*PARTS])
 def test_a_frame_that_is_cached_outlives_its_source(
     spark: SparkSession,
     attempts: Attempts,
     tmp_path: Path,
     script: Path,
-    writes: Callable[[DataFrame, list[Path]], None],
+    writes: str,
     reads: str,
 ) -> None:
     """A script stages rows, writes outputs of a cached frame, and removes what it has staged: the retry, which leaves
@@ -103,7 +111,7 @@ def test_a_frame_that_is_cached_outlives_its_source(
             with attempts.script():
                 spark.range(5).write.mode("overwrite").parquet(str(stage))
                 cached = spark.read.parquet(str(stage)).cache()
-                writes(PARTS[reads](cached), targets)
+                WRITES[writes](PARTS[reads](cached), targets)
                 shutil.rmtree(stage)
                 assert sorted(row.id for row in cached.collect()) == [0, 1, 2, 3, 4]
                 cached.unpersist()
