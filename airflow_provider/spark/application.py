@@ -22,13 +22,14 @@ if TYPE_CHECKING:
     from airflow_provider.spark.identity.recovery_point import PinnedSource, RecoveryPoint
     from airflow_provider.spark.jvm.commit_gate import CommitGate
     from airflow_provider.spark.jvm.plan_walk import ClassShape
+    from airflow_provider.spark.jvm.sources import LocalRows
 
 
 @dataclass
 class ApplicationState:
     """One application's.
 
-    :ivar local_data: RDD id → digest of rows given to ``createDataFrame``
+    :ivar local_data: RDD id → rows given to ``createDataFrame``
     :ivar broadcasts: broadcast id → where its pickled value is
     :ivar ranges: expression ids of ranges whose number of slices the script left open
     :ivar shapes: class of the JVM → what it holds
@@ -52,7 +53,7 @@ class ApplicationState:
     :ivar functions: tells Python functions apart
     """
 
-    local_data: dict[int, str] = field(default_factory=dict)
+    local_data: dict[int, LocalRows] = field(default_factory=dict)
     broadcasts: dict[int, Any] = field(default_factory=dict)
     ranges: set[int] = field(default_factory=set)
     shapes: dict[str, ClassShape] = field(default_factory=dict)

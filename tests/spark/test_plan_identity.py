@@ -15,7 +15,7 @@ import pytest
 from pyspark import SparkConf
 
 from airflow_provider.spark.identity.fingerprint import _has_meaning, _names_of_files
-from airflow_provider.spark.identity.notes import content_digest
+from airflow_provider.spark.identity.local_rows import content_digest
 from airflow_provider.spark.identity.plan_identity import PlanDescription, read_plan
 from airflow_provider.spark.jvm.determinism import NOT_DETERMINISTIC
 from airflow_provider.spark.jvm.known_classes import OPAQUE

@@ -85,6 +85,7 @@ class Fingerprint:
     :ivar not_deterministic: what makes its rows vary from run to run; empty if nothing does
     :ivar cached: whether it reads what the script has cached
     :ivar literals: texts and numbers in the plan's expressions
+    :ivar marked: by what rows given to ``createDataFrame`` are marked as this attempt's; empty text if they are not
     :ivar of_each_run: the digest without what marks this attempt alone; empty text if nothing does, or nobody asks
     :ivar call: the digest without what marks this attempt alone, and without what its sources hold
     """
@@ -99,6 +100,7 @@ class Fingerprint:
     unversioned: tuple[str, ...] = ()
     reads: bool = False
     of_each_run: str = ""
+    marked: str = ""
     call: str = ""
 
 
@@ -202,11 +204,11 @@ def _fingerprint(
         **named,
     }
 
-    def of(plan: str, names: Iterable[str], sources: Iterable[Source]) -> str:
+    def of(plan: str, names: Iterable[str], sources: Iterable[str]) -> str:
         return digest(
             plan,
             *_list(*(function.identity.digest for function in described.functions)),
-            *_list(*(source.identity for source in sources)),
+            *_list(*sources),
             *_list(*(fingerprint_of(token) for token in described.upstream)),
             *_list(*(text for name in sorted(names) for text in (name, named[name]))),
         )
@@ -214,8 +216,8 @@ def _fingerprint(
     run = described.of_each_run  # a column without a name is called after its value
     lasting = [name for name in named if not run or name != _COLUMNS]
     return Fingerprint(
-        digest=of(described.plan, named, described.sources),
-        of_each_run=of(run, lasting, described.sources) if run else "",
+        digest=of(described.plan, named, (source.identity for source in described.sources)),
+        of_each_run=of(run, lasting, (source.lasting for source in described.sources)) if run else "",
         call=of(run or described.plan, lasting, ()),
         parts=parts,
         upstream=tuple(dict.fromkeys(described.upstream)),
@@ -223,6 +225,7 @@ def _fingerprint(
         not_deterministic=tuple(dict.fromkeys(described.not_deterministic)),
         cached=described.cached,
         literals=described.literals,
+        marked=next((source.marked for source in described.sources if source.marked), ""),
         unversioned=_unversioned(described),
         reads=reads,
     )

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from airflow_provider.spark.identity.functions import FunctionReader
     from airflow_provider.spark.jvm.plan_walk import ClassShape
+    from airflow_provider.spark.jvm.sources import LocalRows
 
 SMALLEST = 2**32
 """A seed nearer to zero was given by the script: of those drawn from 64 bits, one in two billion is."""
@@ -65,14 +66,14 @@ class Draws:
 class KnownOfApplication(Protocol):
     """What goes by numbers that each Spark application counts from 0.
 
-    :ivar local_data: RDD id → digest of rows given to ``createDataFrame``
+    :ivar local_data: RDD id → rows given to ``createDataFrame``
     :ivar broadcasts: broadcast id → where its pickled value is
     :ivar ranges: expression ids of ranges whose number of slices the script left open
     :ivar shapes: class of the JVM → what it holds
     :ivar functions: tells Python functions apart
     """
 
-    local_data: dict[int, str]
+    local_data: dict[int, LocalRows]
     broadcasts: dict[int, Any]
     ranges: set[int]
     shapes: dict[str, ClassShape]

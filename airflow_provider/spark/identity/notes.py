@@ -7,19 +7,15 @@ where it is still known: in the calls of PySpark that bring it.
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import time
 from collections.abc import Callable
-from datetime import date, datetime, timedelta
-from decimal import Decimal
-from types import NoneType
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider.core.causes import one_line
-from airflow_provider.core.digest import digest
+from airflow_provider.core.run_values import Value, value_of_one_run
 from airflow_provider.spark.calls import Call, Kind, Proceed, Stages
 from airflow_provider.spark.identity.functions.reader import without_hold
+from airflow_provider.spark.identity.local_rows import described
 from airflow_provider.spark.jvm.queries import (
     column_of_range,
     is_classic,
@@ -44,18 +40,15 @@ def notes(application: Callable[[], KnownOfApplication], draws: Draws) -> Stages
     :param application: returns what is known of the application that the script has now
     :param draws: of the whole script
     """
+    began = time.time()
 
     def local_data(call: Call, proceed: Proceed) -> Any:
-        try:
-            content = content_digest(call.argument(0, "data"))
-        except Exception as error:  # noqa: BLE001 - objects of the script's may do anything when they are looked at
-            log.debug("Local data cannot be told apart: %s", one_line(error))
-            content = ""
+        content = described(call.argument(0, "data"), _marks(call.owner, began))
         df = proceed()
-        if content and is_classic(df):
+        if content is not None and is_classic(df):
             rows = local_rows(df)
             if rows is not None:
-                application().local_data[rows] = digest(content, df.schema.json())
+                application().local_data[rows] = content.of(df.schema.json())
         return df
 
     def slices(call: Call, proceed: Proceed) -> Any:
@@ -112,83 +105,15 @@ def broadcasts(known: Callable[[], dict[int, Any]]) -> Callable[[Call, Proceed],
     return broadcast
 
 
+def _marks(session: Any, began: float) -> Callable[[Value], str]:
+    """Return what says why a value marks the rows of this attempt alone."""
+    context = getattr(session, "sparkContext", None)  # a session of Spark Connect has none
+    application = str(context.applicationId) if context is not None else ""
+    return lambda value: value_of_one_run((value,), began, time.time(), application)
+
+
 def _note_sample(df: Any, draws: Draws, *, given: Any = None) -> None:
     """Note the seed of a sample, unless it is the one that the script has given."""
     seed = seed_of_sample(df)
     if seed is not None and (given is None or seed != int(given)):
         draws.note(seed)
-
-
-def content_digest(data: Any) -> str:
-    """Return a digest of plain local data, or empty text for anything else.
-
-    :raises Exception: whatever an object of the script's raises, or Arrow where it has no type for a column
-    """
-    module = type(data).__module__.split(".")[0]
-    if isinstance(data, (list, tuple)):
-        return _rows(data)
-    if module == "pandas" and type(data).__name__ == "DataFrame":
-        import pyarrow as pa
-
-        return _arrow(pa.Table.from_pandas(data)) + _objects(data)
-    if module == "pyarrow" and type(data).__name__ == "Table":
-        return _arrow(data)
-    return ""
-
-
-def _objects(data: Any) -> str:
-    """Return a digest of what Arrow makes equal of a pandas DataFrame's objects, and PySpark without Arrow does not:
-    NaN and ``None``, 1 and 1.0. Empty text if it has no columns of objects.
-    """
-    columns = [data.iloc[:, at] for at in range(data.shape[1]) if data.dtypes.iloc[at].kind == "O"]
-    if not columns:
-        return ""
-    containers = (list, tuple, dict)
-    shown = (
-        repr(value) if _is_plain(value, containers) else type(value).__name__ for column in columns for value in column
-    )
-    return "-" + hashlib.sha256("\0".join(shown).encode("utf-8", "surrogatepass")).hexdigest()
-
-
-_PLAIN = {int, float, str, bool, bytes, bytearray, NoneType, Decimal, date, datetime, timedelta}
-
-
-def _rows(rows: list[Any] | tuple[Any, ...]) -> str:
-    from pyspark.sql import Row
-
-    sha, containers = hashlib.sha256(), (list, tuple, dict, Row)
-    for row in rows:
-        if not _is_plain(row, containers):
-            return ""
-        sha.update(repr((type(row).__name__, row)).encode("utf-8", "surrogatepass"))
-        sha.update(b"\0")
-    if any(_has_local_time(row) for row in rows):  # a time of day is one of this machine's time zone
-        sha.update(repr((time.tzname, time.timezone, time.altzone)).encode())
-    return sha.hexdigest()
-
-
-def _has_local_time(value: Any) -> bool:
-    if type(value) is datetime:
-        return value.tzinfo is None
-    if type(value) is dict:
-        return any(map(_has_local_time, value.values()))
-    return isinstance(value, (list, tuple)) and any(map(_has_local_time, value))
-
-
-def _is_plain(value: Any, containers: tuple[type, ...]) -> bool:
-    """Whether ``repr`` shows all of *value*: built from plain types only, not from classes that are named like them."""
-    kind = type(value)
-    if kind in _PLAIN:
-        return True
-    if kind not in containers:
-        return False
-    return all(_is_plain(item, containers) for item in (value.items() if kind is dict else value))
-
-
-def _arrow(table: Any) -> str:
-    import pyarrow as pa
-
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    return hashlib.sha256(sink.getvalue()).hexdigest()

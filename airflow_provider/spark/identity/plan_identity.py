@@ -84,7 +84,8 @@ class PlanDescription:
     :ivar not_deterministic: what makes the plan's rows vary from run to run; empty if nothing does
     :ivar cached: whether it reads what the script has cached; what was cached is described, too
     :ivar literals: texts and numbers in its expressions
-    :ivar of_each_run: the digest without those that mark this attempt; empty text if none do, or nobody asks
+    :ivar of_each_run: the digest without those that mark this attempt; empty text if none do, or nobody asks. Where the
+        rows of a source do, it is the digest.
     """
 
     plan: str = ""
@@ -151,6 +152,8 @@ class _Reading:
             if of_this_run is not None and any(map(of_this_run, self._values.noted.literals)):
                 unmarked = ValueDigest(self._shape_of, self._seeds_of, of_this_run)
                 found.of_each_run = self._digest(written, values, unmarked)
+            elif of_this_run is not None and any(source.of_each_run for source in found.sources):
+                found.of_each_run = found.plan
         except Unreadable as error:
             found.opaque.append(str(error))
             found.plan = digest("opaque")

@@ -24,7 +24,7 @@ from airflow_provider.spark.jvm.known_classes import (
     PLAN_TYPES,
     SEEN_THROUGH,
 )
-from airflow_provider.spark.jvm.sources import Source, read_files, read_rows, read_scan, read_table
+from airflow_provider.spark.jvm.sources import LocalRows, Source, read_files, read_rows, read_scan, read_table
 
 _CURRIED = {"Alias": ("exprId", "qualifier", "explicitMetadata"), "AttributeReference": ("exprId", "qualifier")}
 _SOURCES = {
@@ -98,7 +98,7 @@ class PlanWalk:
     """What one plan is made of.
 
     :param spark: the session
-    :param local_data: RDD id → digest of the rows that the script gave to ``createDataFrame``
+    :param local_data: RDD id → rows that the script gave to ``createDataFrame``
     :param name_seed: the seed of a sample, ``None`` if there is none yet → what stands for it
     :param described: a source → the same, if it is opaque with an identity that holds in some attempts
     :ivar serialized: what was put aside: a Java list, serialized
@@ -113,7 +113,7 @@ class PlanWalk:
     def __init__(
         self,
         spark: Any,
-        local_data: dict[int, str],
+        local_data: dict[int, LocalRows],
         name_seed: Callable[[int | None], str],
         described: Callable[[Source], Source],
     ) -> None:

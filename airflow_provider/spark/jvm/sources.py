@@ -63,6 +63,32 @@ class Source:
     partitions: tuple[str, ...] = ()
     roots: tuple[str, ...] = ()
     files: Sequence[tuple[str, str, str]] = ()
+    of_each_run: str = ""
+    marked: str = ""
+
+    @property
+    def lasting(self) -> str:
+        """What stands for it in each attempt."""
+        return self.of_each_run or self.identity
+
+
+@dataclass(frozen=True)
+class LocalRows:
+    """Rows that the script has given to ``createDataFrame``.
+
+    :ivar identity: stands for them
+    :ivar of_each_run: the same without values that mark this attempt alone; empty text if there are none
+    :ivar marked: by what they are marked
+    """
+
+    identity: str
+    of_each_run: str = ""
+    marked: str = ""
+
+    def of(self, schema: str) -> LocalRows:
+        """Return what stands for them as rows of a schema."""
+        each = digest(self.of_each_run, schema) if self.of_each_run else ""
+        return replace(self, identity=digest(self.identity, schema), of_each_run=each)
 
 
 def read_files(words: Iterator[str]) -> Source:
@@ -91,7 +117,7 @@ def read_files(words: Iterator[str]) -> Source:
     )
 
 
-def read_table(table: Any, leaf: Any, local_data: dict[int, str]) -> Source:
+def read_table(table: Any, leaf: Any, local_data: dict[int, LocalRows]) -> Source:
     """Return what a table, or a relation of something else than files, reads."""
     if leaf.getClass().getSimpleName() == "DataSourceV2Relation":
         return _table(leaf)
@@ -100,13 +126,15 @@ def read_table(table: Any, leaf: Any, local_data: dict[int, str]) -> Source:
     return _opaque(f"the source {kind} has no version to compare", asked, table)
 
 
-def read_rows(rdd: Any, leaf: Any, local_data: dict[int, str]) -> Source:
+def read_rows(rdd: Any, leaf: Any, local_data: dict[int, LocalRows]) -> Source:
     """Return what an RDD holds: known only of rows that the script gave to ``createDataFrame``."""
     known = local_data.get(int(rdd.id()))
-    return _rows(known) if known else replace(_opaque("an RDD cannot be fingerprinted"), made=rdd)
+    if known is None:
+        return replace(_opaque("an RDD cannot be fingerprinted"), made=rdd)
+    return replace(_rows(known.identity), of_each_run=known.of_each_run, marked=known.marked)
 
 
-def read_scan(scan: Any, leaf: Any, local_data: dict[int, str]) -> Source:
+def read_scan(scan: Any, leaf: Any, local_data: dict[int, LocalRows]) -> Source:
     """Return what a scan of Spark's second data source interface reads."""
     name = scan.getClass().getSimpleName()
     return _opaque(f"the scan {name} of a table cannot be fingerprinted")

@@ -140,7 +140,7 @@ class _Sources:
             self.varying |= dict.fromkeys(own.varying)
             self.at_a_moment |= own.at_a_moment
         name = digest(*source.how, *source.places) if source.places else ""
-        self.read.append(SourceRead(name, source.identity, own.writes if own is not None else ()))
+        self.read.append(SourceRead(name, source.lasting, own.writes if own is not None else ()))
         return source
 
 
@@ -262,7 +262,7 @@ class SinkIdentity:
         rows = unspread(df) if not_deterministic else df  # coalesce(1) before a write does not change its rows
         if rows is not df:
             not_deterministic = fingerprint(rows, self._context).not_deterministic
-        marked = (of_this_run(*identity.literals),) if identity.of_each_run else ()
+        marked = (of_this_run(*identity.literals) or identity.marked,) if identity.of_each_run else ()
         settled = self._settled(rows, not_deterministic)
         batch = micro_batch(spark)
         read = ("functions read something by themselves",) if batch and identity.reads else ()
