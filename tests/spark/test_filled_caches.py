@@ -33,7 +33,7 @@ def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """What this attempt's script is: its code removes nothing, unless a test writes another one."""
     path = tmp_path / "script.py"
     path.write_text("print('no file is removed')\n")
-    monkeypatch.setattr(sys.modules["__main__"], "__file__", str(path))
+    monkeypatch.setattr(sys.modules["__main__"], "__file__", str(path), raising=False)
     return path
 
 
@@ -134,6 +134,19 @@ def test_a_frame_that_is_cached_is_not_computed_for_nothing(
             cached.write.mode("overwrite").parquet(str(tmp_path / "out"))
             assert is_filled(cached) is written
             assert cached.count() == 5
+            cached.unpersist()
+
+
+def test_a_script_that_cannot_be_read_may_remove_files(
+    spark: SparkSession, attempts: Attempts, tmp_path: Path, script: Path
+) -> None:
+    """Its caches are filled."""
+    script.unlink()
+    for _ in range(2):
+        with attempts.script():
+            cached = spark.range(5).cache()
+            cached.write.mode("overwrite").parquet(str(tmp_path / "out"))
+            assert is_filled(cached)
             cached.unpersist()
 
 

@@ -58,5 +58,5 @@ class FilledCaches:
         try:
             script = Path(str(sys.modules["__main__"].__file__))
             return removal_in(self._context.application.functions.words_of(script))
-        except OSError as error:
+        except (AttributeError, OSError) as error:  # of what is no file there is nothing to read
             return f"its code cannot be read: {one_line(error)}"
