@@ -170,8 +170,7 @@ def test_executors_get_the_package_where_only_the_script_names_the_master(
     tmp_path: Path, cluster: StandaloneCluster, machines: dict[str, str], orders: Path, moto: S3Server
 ) -> None:
     """``spark-recovery run`` learns of the cluster from the session; map outputs are stored on S3 all the same."""
-    given = settings(cluster) | {"spark.master": "local"}
-    driver = DriverHarness(tmp_path, "", environment=machines, settings=given, workers={})
+    driver = DriverHarness(tmp_path, "", environment=machines, settings=settings(cluster) | {"spark.master": "local"})
     arguments = [str(orders), str(tmp_path / "out"), str(tmp_path / "gate"), cluster.url]
     done = on_s3(driver, moto).run(
         JOBS / "no_packages.py", *arguments, fault=f"{faults.AFTER_PARTITION_EVENT}@1", options=AUTO

@@ -81,7 +81,6 @@ def test_shuffles_of_a_killed_driver_are_put_back(
         f"file://{tmp_path}/store",
         environment={"PYSPARK_PYTHON": bare_python},
         settings={**settings(cluster), **service, **where},
-        workers={},
     )
     job = killed_and_retried(driver, orders)
     assert job.put_back in job.second.log

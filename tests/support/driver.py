@@ -50,7 +50,6 @@ class DriverHarness:
     :param folder: a folder of its own for outputs and Spark's event logs
     :param settings: Spark settings beside those of all tests
     :ivar python: of another environment, with another Spark
-    :ivar workers: settings of Spark's Python workers; a cluster's machines have nothing that starts them quickly
     """
 
     folder: Path
@@ -61,7 +60,6 @@ class DriverHarness:
     settings: Mapping[str, str] = field(default_factory=dict)
     attempts: int = 0
     python: str = sys.executable
-    workers: Mapping[str, str] = field(default_factory=lambda: QUICK_WORKERS)
 
     def command(self, script: str | Path, *arguments: str, options: Mapping[str, str] | None = None) -> list[str]:
         """The command line of an attempt; an option with an empty value is a flag."""
@@ -75,7 +73,9 @@ class DriverHarness:
         logs.mkdir(parents=True, exist_ok=True)
         recording = {"spark.eventLog.enabled": "true", "spark.eventLog.dir": f"file://{logs}"}
         quick = {"spark.driver.extraJavaOptions": f"-Dlog4j2.level=warn {quick_jvm(spark_of(self.python))}"}
-        settings = {**SPARK_SETTINGS, **self.workers, **quick, **recording, **self.settings}
+        own_workers = {**self.environment, **extra}.get("PYSPARK_PYTHON", self.python) == self.python
+        workers = QUICK_WORKERS if own_workers else {}
+        settings = {**SPARK_SETTINGS, **workers, **quick, **recording, **self.settings}
         flags = " ".join(f'--conf "{name}={value}"' for name, value in settings.items())
         env = {
             **os.environ,
