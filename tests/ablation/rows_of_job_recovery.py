@@ -372,8 +372,8 @@ JOB_RECOVERY = (
                 (
                     Edit(
                         "spark/jvm/sources.py",
-                        'return _rows(known) if known else replace(_opaque("an RDD cannot be fingerprinted"), made=rdd)',
-                        'return _rows(known or "any")',
+                        'return replace(_opaque("an RDD cannot be fingerprinted"), made=rdd)',
+                        'return _rows("any")',
                     ),
                 ),
                 ("spark/test_checkpoint.py::test_an_rdd_is_never_reused",),

@@ -56,8 +56,9 @@ def test_an_audit_that_the_retry_does_not_make_stays(spark: SparkSession, attemp
             output.prepare(spark)
             for name in names:
                 rows = [(name, datetime.now(UTC))]
-                spark.createDataFrame(rows, "name string, at timestamp").write.mode("append").parquet(str(tmp_path))
-    names_there = [row.name for row in spark.read.parquet(str(tmp_path / "*.parquet")).collect()]
+                audit = spark.createDataFrame(rows, "name string, at timestamp")
+                audit.write.mode("append").parquet(str(tmp_path / "audit"))
+    names_there = [row.name for row in spark.read.parquet(str(tmp_path / "audit")).collect()]
     assert sorted(names_there) == ["customers", "items", "orders"]
 
 
