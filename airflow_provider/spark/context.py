@@ -21,7 +21,7 @@ from airflow_provider.core.rounds import Rounds
 from airflow_provider.core.vertex_token import vertex_identity
 from airflow_provider.spark.application import ApplicationState, CurrentApplication
 from airflow_provider.spark.calls import WRITES, Call, Kind, Proceed
-from airflow_provider.spark.identity.known import Draws
+from airflow_provider.spark.identity.known import Draws, RunMarks
 from airflow_provider.spark.identity.notes import notes
 from airflow_provider.spark.jvm.commit_gate import CommitGate, commit_gate
 from airflow_provider.spark.jvm.occurrences import Occurrences
@@ -57,6 +57,7 @@ class RecoveryContext:
     """What the checkpoints of one driver share.
 
     :ivar draws: draws that the script left to Spark
+    :ivar run_marks: values that mark the rows of this attempt
     :ivar names: fingerprints seen under the name of each step, in order
     :ivar called: vertex → how this attempt calls it, for what it has come to and for what is hidden by that
     :ivar done: vertex → its partitions, for vertices that this attempt has already come to
@@ -74,6 +75,7 @@ class RecoveryContext:
     master: JobMaster
     hadoop_root: str
     draws: Draws = field(default_factory=Draws)
+    run_marks: RunMarks = field(default_factory=RunMarks)
     names: dict[str, list[str]] = field(default_factory=dict)
     called: dict[str, str] = field(default_factory=dict)
     done: dict[str, dict[int, StoredPartition]] = field(default_factory=dict)
@@ -131,7 +133,7 @@ class RecoveryContext:
 
     def notes(self) -> Stages:
         """Note what the script's DataFrames do not tell, and that the script looks at rows, or writes some."""
-        return {**notes(lambda: self.application, self.draws), **dict.fromkeys(_LOOKS, self._look)}
+        return {**notes(lambda: self.application, self.draws, self.run_marks), **dict.fromkeys(_LOOKS, self._look)}
 
     def _look(self, call: Call, proceed: Proceed) -> Any:
         if call.kind is not Kind.SQL or not _is_query(call.argument(0, "sqlQuery")):

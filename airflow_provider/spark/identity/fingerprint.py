@@ -276,9 +276,8 @@ def _settings(spark: SparkSession, described: PlanDescription, settings: Mapping
 
 
 def _has_meaning(setting: str) -> bool:
-    if of_readers(setting):
-        return True
-    return setting.startswith("spark.sql.") and not setting.startswith(_NO_MEANING) and not names_a_secret(setting)
+    of_sql = setting.startswith("spark.sql.") and not setting.startswith(_NO_MEANING) and not names_a_secret(setting)
+    return of_sql or of_readers(setting)
 
 
 def _shown(value: str) -> str:

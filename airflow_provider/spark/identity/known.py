@@ -8,12 +8,15 @@ when a fingerprint first meets them, which for explicit recovery points is the o
 
 from __future__ import annotations
 
+import functools
+import time
 from typing import TYPE_CHECKING, Any, Protocol
 
+from airflow_provider.core.run_values import Value, value_of_one_run
 from airflow_provider.spark.jvm.scala import Numbers
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection
 
     from airflow_provider.spark.identity.functions import FunctionReader
     from airflow_provider.spark.jvm.plan_walk import ClassShape
@@ -61,6 +64,29 @@ class Draws:
         """Return what stands for a draw whose seed Spark has not drawn yet."""
         self._unnamed += 1
         return f"draw {self._unnamed} of the planner"
+
+
+class RunMarks:
+    """The values by which a script marks the rows of one attempt, which began when this was made."""
+
+    def __init__(self) -> None:
+        self._began = time.time()
+
+    def of(self, session: Any) -> Callable[..., str]:
+        """Return what says which of some values marks this attempt alone; empty text if none does.
+
+        :param session: whose application's id is a mark
+        """
+
+        @functools.cache
+        def application() -> str:
+            context = getattr(session, "sparkContext", None)  # a session of Spark Connect has none
+            return str(context.applicationId) if context is not None else ""
+
+        def mark(*values: Value) -> str:
+            return value_of_one_run(values, self._began, time.time(), application())
+
+        return mark
 
 
 class KnownOfApplication(Protocol):

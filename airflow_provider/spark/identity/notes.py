@@ -7,12 +7,9 @@ where it is still known: in the calls of PySpark that bring it.
 
 from __future__ import annotations
 
-import logging
-import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider.core.run_values import Value, value_of_one_run
 from airflow_provider.spark.calls import Call, Kind, Proceed, Stages
 from airflow_provider.spark.identity.functions.reader import without_hold
 from airflow_provider.spark.identity.local_rows import described
@@ -26,24 +23,22 @@ from airflow_provider.spark.jvm.queries import (
 )
 
 if TYPE_CHECKING:
-    from airflow_provider.spark.identity.known import Draws, KnownOfApplication
-
-log = logging.getLogger(__name__)
+    from airflow_provider.spark.identity.known import Draws, KnownOfApplication, RunMarks
 
 _BEFORE_SEED = {"rand": 0, "randn": 0, "random": 0, "uuid": 0, "shuffle": 1, "randstr": 1, "uniform": 2}
 """PySpark's functions that take a seed, with the number of arguments before it."""
 
 
-def notes(application: Callable[[], KnownOfApplication], draws: Draws) -> Stages:
+def notes(application: Callable[[], KnownOfApplication], draws: Draws, marks: RunMarks) -> Stages:
     """Note what the script's DataFrames do not tell; PySpark and Spark make and draw everything as they do anyway.
 
     :param application: returns what is known of the application that the script has now
     :param draws: of the whole script
+    :param marks: of this attempt
     """
-    began = time.time()
 
     def local_data(call: Call, proceed: Proceed) -> Any:
-        content = described(call.argument(0, "data"), _marks(call.owner, began))
+        content = described(call.argument(0, "data"), marks.of(call.owner))
         df = proceed()
         if content is not None and is_classic(df):
             rows = local_rows(df)
@@ -103,13 +98,6 @@ def broadcasts(known: Callable[[], dict[int, Any]]) -> Callable[[Call, Proceed],
         return variable
 
     return broadcast
-
-
-def _marks(session: Any, began: float) -> Callable[[Value], str]:
-    """Return what says why a value marks the rows of this attempt alone."""
-    context = getattr(session, "sparkContext", None)  # a session of Spark Connect has none
-    application = str(context.applicationId) if context is not None else ""
-    return lambda value: value_of_one_run((value,), began, time.time(), application)
 
 
 def _note_sample(df: Any, draws: Draws, *, given: Any = None) -> None:

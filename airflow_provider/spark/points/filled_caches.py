@@ -39,11 +39,12 @@ class FilledCaches:
         :param purpose: what it would have been computed for
         """
         try:
+            if not self._removal:
+                return
             df = frame()
             empty = [one for one in cached_below(df) if not one.cacheBuilder().isCachedColumnBuffersLoaded()]
-            if not empty or not self._removal:
-                return
-            log.info("Filling what the script has cached: it may remove what that is made of (%s).", self._removal)
+            if empty:
+                log.info("Filling what the script has cached: it may remove what that is made of (%s).", self._removal)
             for cached in empty:
                 with self._context.purposes.serving(purpose):
                     dataset(df.sparkSession, cached).count()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import heapq
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -12,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider.core.digest import digest
 from airflow_provider.core.outputs_read import SourceRead, outputs_read
-from airflow_provider.core.run_values import value_of_one_run
 from airflow_provider.core.unfinished_write import CALL, MADE, MOMENT, SINK, SOURCES, output_state
 from airflow_provider.core.vertex_token import vertex_of
 from airflow_provider.spark.identity.fingerprint import fingerprint, not_deterministic_in_cache
@@ -152,7 +150,6 @@ class SinkIdentity:
         self._lock = threading.Lock()
         self._occurrences: Counter[str] = Counter()
         self._failed: dict[str, list[int]] = {}
-        self._began = time.time()
 
     def of_writer(
         self, writer: Any, made: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -251,11 +248,7 @@ class SinkIdentity:
         """
         spark = df.sparkSession
         sources = _Sources(dict(self._context.master.graph.coordinators))
-        application = str(spark.sparkContext.applicationId)
-
-        def of_this_run(*values: str | int | float) -> str:
-            return value_of_one_run(values, self._began, time.time(), application)
-
+        of_this_run = self._context.run_marks.of(spark)
         asked = None if mode == "overwrite" else lambda value: bool(of_this_run(value))
         identity = fingerprint(df, self._context, of_this_run=asked, read_as=sources.read_as)
         not_deterministic = identity.not_deterministic

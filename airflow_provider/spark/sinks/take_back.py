@@ -20,6 +20,7 @@ rows a second time that it had written before, and the fence ends it.
 
 from __future__ import annotations
 
+import functools
 import logging
 import secrets
 import threading
@@ -84,7 +85,7 @@ class OutputAttempt:
         def looks(call: Call, proceed: Proceed) -> Any:
             self._last_time(getattr(call.owner, "_spark", call.owner))
             frame = proceed()
-            if self._made_again_of(dict(self._master.graph.coordinators)):
+            if self._has_rows_to_remove:
                 self._listings.note(frame)
             return frame
 
@@ -145,6 +146,11 @@ class OutputAttempt:
                 together = rows.location if rows.first else ""
                 own = {each: one for each, one in added.items() if each == name or one.location == together}
                 self._take_back_all(spark, own)
+
+    @functools.cached_property
+    def _has_rows_to_remove(self) -> bool:
+        """Whether earlier attempts have added what this one may add again. Nothing is added to that while it runs."""
+        return bool(self._made_again_of(dict(self._master.graph.coordinators)))
 
     def _made_again_of(self, known: dict[str, Any]) -> dict[str, AddedRows]:
         return rows_made_again(known, self._master.epoch, self._master.moment)

@@ -41,6 +41,11 @@ class Reached:
     needed: dict[str, str] = field(default_factory=dict)
     absent: set[str] = field(default_factory=set)
 
+    @property
+    def versions(self) -> dict[str, str]:
+        """Of all distributions, by name."""
+        return self.needed | self.packages
+
 
 @dataclass(frozen=True)
 class _Kind:

@@ -125,7 +125,7 @@ class FunctionReader:
         return FunctionIdentity(
             digest=_joined(graph, modules, reached),
             modules=modules,
-            packages=dict(sorted((reached.needed | reached.packages).items())),
+            packages=dict(sorted(reached.versions.items())),
         )
 
     # -- broadcast variables ---------------------------------------------------------------------------------------
@@ -185,7 +185,7 @@ def _looked(words: set[str], reached: Reached) -> Looked:
 
 def _joined(graph: bytes, modules: dict[str, str], reached: Reached) -> str:
     texts = [graph.hex()]
-    for part in (modules, reached.needed | reached.packages, dict.fromkeys(reached.absent, "")):
+    for part in (modules, reached.versions, dict.fromkeys(reached.absent, "")):
         texts += [str(len(part)), *itertools.chain.from_iterable(sorted(part.items()))]
     return digest(*texts)
 
