@@ -59,6 +59,7 @@ def to_dict(verdicts: Sequence[Verdict]) -> dict[str, object]:
             "idle": round(verdict.idle, 3),
             "action": verdict.action,
             "reason": verdict.reason,
+            "beside_outputs": list(verdict.beside),
         }
         for verdict in verdicts
     ]
@@ -84,8 +85,12 @@ def table(verdicts: Sequence[Verdict]) -> str:
     lines = aligned([header, *rows], left=(0, len(header) - 1))
     chosen = [verdict for verdict in verdicts if verdict.action != "keep"]
     size = f"{sum(verdict.job.bytes for verdict in chosen) / 2**20:,.1f} MiB"
+    beside = [folder for verdict in chosen for folder in verdict.beside]
+    if beside:
+        lines += ["Killed writes of these jobs have left beside their targets:", *(f"  {folder}" for folder in beside)]
     if any(verdict.action == "deleted" for verdict in chosen):
-        return "\n".join([*lines, f"Deleted {len(chosen):,} of {len(verdicts):,} jobs, {size}."])
+        remedy = " Delete those folders, which are not on a file system of this machine." if beside else ""
+        return "\n".join([*lines, f"Deleted {len(chosen):,} of {len(verdicts):,} jobs, {size}.{remedy}"])
     hint = " Nothing was deleted; --delete does." if chosen else ""
     return "\n".join([*lines, f"{len(chosen):,} of {len(verdicts):,} jobs are garbage, {size}.{hint}"])
 

@@ -15,6 +15,9 @@ from typing import Any, Self
 _FOLDER = re.compile(r"task_\d+_\d+_m_(\d+)")
 _FILE = re.compile(r"part-(\d+)-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})[-.][^/]*")
 
+_KEPT = ".spark-recovery-"
+_KEPT_FOLDER = re.compile(re.escape(_KEPT) + r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
 Ranges = tuple[tuple[tuple[int, int], ...], ...]
 """Of each shuffle that the tasks read, the reducers ``[start, end)`` of each task."""
 
@@ -82,3 +85,17 @@ def partition_of(folder: str) -> int | None:
     """Return the partition that a task's folder is named for; ``None`` if it is no task's."""
     name = _FOLDER.fullmatch(folder.rpartition("/")[2])
     return int(name[1]) if name is not None else None
+
+
+def kept_beside(location: str, write: str) -> str:
+    """Return the folder that keeps what tasks of a killed write have committed, until a retry commits it.
+
+    :param location: the folder to which the write goes
+    :param write: Spark's name of it, a UUID
+    """
+    return f"{location.rstrip('/').rpartition('/')[0]}/{_KEPT}{write}"
+
+
+def is_kept_folder(path: str) -> bool:
+    """Whether a path is one of :func:`kept_beside`, by its name."""
+    return _KEPT_FOLDER.fullmatch(path.rpartition("/")[2]) is not None

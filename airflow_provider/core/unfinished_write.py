@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Self
 
-from airflow_provider.core.task_output import Cut
+from airflow_provider.core.task_output import Cut, kept_beside
 
 WRITING = "WRITING"
 """The status of a write that has begun and not returned."""
@@ -201,6 +201,13 @@ def unfinished_writes(coordinators: Mapping[str, object], epoch: int) -> dict[st
     """Return the writes that attempts before *epoch* have begun and not ended, by coordinator."""
     found = {name: UnfinishedWrite.from_state(state) for name, state in coordinators.items() if name.startswith(SINK)}
     return {name: write for name, write in found.items() if write is not None and write.attempt < epoch}
+
+
+def folders_beside_outputs(coordinators: Mapping[str, object]) -> list[str]:
+    """Return the folders that retries keep beside the targets of writes that have not been committed."""
+    writes = (UnfinishedWrite.from_state(state) for state in coordinators.values())
+    kept = (write for write in writes if write is not None and write.kept)
+    return [kept_beside(write.location, name) for write in kept for name in write.writes]
 
 
 @dataclass(frozen=True)

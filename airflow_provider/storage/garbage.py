@@ -10,15 +10,20 @@ is one.
 from __future__ import annotations
 
 import itertools
+import shutil
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
-from airflow_provider.core.errors import Fenced
+from airflow_provider.core.errors import Fenced, RecoveryError
 from airflow_provider.core.job import JOB_FOLDER
 from airflow_provider.core.options import RecoveryOptions
+from airflow_provider.core.task_output import is_kept_folder
+from airflow_provider.core.unfinished_write import folders_beside_outputs
 from airflow_provider.storage.claims import Claims
+from airflow_provider.storage.event_log import JobEventLog
 from airflow_provider.storage.heartbeat import Heartbeat, heartbeat_key
 from airflow_provider.storage.keys import number_of
 from airflow_provider.storage.liveness import Life, Liveness
@@ -64,12 +69,15 @@ class Verdict:
     :ivar idle: seconds since its last change
     :ivar action: ``delete`` or ``keep``; ``deleted`` when it is done
     :ivar reason: why it is kept; empty text otherwise
+    :ivar beside: folders that the job keeps beside its outputs, which nobody needs once it is deleted; of one that was
+        deleted those that could not be
     """
 
     job: StoredJob
     idle: float
     action: str
     reason: str = ""
+    beside: tuple[str, ...] = ()
 
 
 def stored_jobs(store: ObjectStore) -> Iterator[StoredJob]:
@@ -110,7 +118,7 @@ def judge(store: ObjectStore, job: StoredJob, now: float, older_than: float, tim
     recent = claim is not None and not claim.cancels and idle < max(_RECENT, claim.terms.silence)
     if claim is not None and recent and Liveness(store, job.prefix, claim, timeout).wait() is Life.ALIVE:
         return Verdict(job, idle, "keep", "its driver is at work")
-    return Verdict(job, idle, "delete")
+    return Verdict(job, idle, "delete", beside=_beside_outputs(store, job))
 
 
 def remove_job(store: ObjectStore, job: StoredJob, options: RecoveryOptions) -> bool:
@@ -166,13 +174,30 @@ def collect(
         if delete and verdict.action == "delete":
             gone = remove_job(store, job, options)
             verdict = (
-                Verdict(job, verdict.idle, "deleted")
+                Verdict(job, verdict.idle, "deleted", beside=tuple(filter(_stays, verdict.beside)))
                 if gone
                 else Verdict(job, verdict.idle, "keep", "somebody has just taken it up")
             )
         verdicts.append(verdict)
     progress(len(jobs), len(jobs))
     return verdicts
+
+
+def _beside_outputs(store: ObjectStore, job: StoredJob) -> tuple[str, ...]:
+    """Return the folders that a job keeps beside its outputs, as far as its events can be read."""
+    try:
+        return tuple(folders_beside_outputs(JobEventLog(store, job.prefix).replay().graph.coordinators))
+    except RecoveryError:
+        return ()
+
+
+def _stays(folder: str) -> bool:
+    """Remove a folder beside an output, if it is on a file system of this machine; whether it may still be there."""
+    scheme, _, path = folder.partition(":")
+    if scheme != "file" or not is_kept_folder(path):
+        return True
+    shutil.rmtree(path, ignore_errors=True)
+    return Path(path).exists()
 
 
 def _job(prefix: str, found: Sequence[ObjectInfo]) -> StoredJob:

@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from airflow_provider.cli import main as cli
-from airflow_provider.core.events import AttemptStarted
+from airflow_provider.core.events import AttemptStarted, CoordinatorSnapshot
 from airflow_provider.core.options import RecoveryOptions
+from airflow_provider.core.task_output import kept_beside
+from airflow_provider.core.unfinished_write import UnfinishedWrite
 from airflow_provider.storage.claims import Claims
 from airflow_provider.storage.event_writer import JobEventWriter
 from airflow_provider.storage.files import FileObjectStore
@@ -25,13 +27,17 @@ OPTIONS = RecoveryOptions(previous_worker_recovery_timeout=0.3)
 WEEK = 7 * 86400.0
 
 
-def make_job(store: ObjectStore, name: str, *, ended: bool = True) -> str:
+def make_job(
+    store: ObjectStore, name: str, *, ended: bool = True, outputs: dict[str, UnfinishedWrite] | None = None
+) -> str:
     """A job with one attempt, as a driver leaves it: claim, heartbeat, block, partition, acknowledgement."""
     prefix = f"jobs/{name}/@job"
     claims = Claims(store, prefix)
     claim = claims.claim(OPTIONS.lease)
     writer = JobEventWriter(store, prefix, claim, OPTIONS, on_fenced=lambda _: None, on_broken=lambda _: None)
     writer.begin(lambda graph: AttemptStarted(epoch=claim.epoch))
+    for name, write in (outputs or {}).items():
+        writer.append(CoordinatorSnapshot(epoch=claim.epoch, coordinator=name, state=write.to_state()))
     writer.close()
     beat = Heartbeat(store, prefix, claim, 3600, lambda _: None)
     beat.stop("FINISHED" if ended else "ALIVE")
@@ -74,6 +80,39 @@ def test_only_what_is_older_than_the_retention_goes(files: FileObjectStore) -> N
     assert [info.key for info in files.list("")] == before
     assert actions(collect(files, older_than=WEEK, delete=True, options=OPTIONS)) == {"old": "deleted", "young": "keep"}
     assert [info.key for info in files.list("")] == [key for key in before if key.startswith(young)]
+
+
+def test_what_killed_writes_left_beside_their_targets_goes_too(
+    files: FileObjectStore, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The folder of committed tasks that a retry has moved out of its target goes with its job. One on a file system
+    that this machine does not have is named, and so is nothing that was not moved, nor a name that Spark never draws.
+    """
+    write, lake = "0f8fad5b-d9cb-469f-a165-70867728950e", tmp_path / "lake"
+
+    def to(location: str, name: str = write, *, kept: bool = True) -> UnfinishedWrite:
+        return UnfinishedWrite(
+            location, 1, 7, location, existed=True, before="", mode="append", writes=(name,), kept=kept
+        )
+
+    here, far = f"file:{lake}/daily", "hdfs://lake/daily"
+    strange = to(f"file:{lake}/strange", "..")
+    outputs = {"sink/a": to(here), "sink/b": to(far), "sink/c": to(f"file:{lake}/x", kept=False), "sink/d": strange}
+    for folder in ("daily", f".spark-recovery-{write}/7/task_1", ".spark-recovery-.."):
+        (lake / folder).mkdir(parents=True)
+    store = FileObjectStore(tmp_path / "store")
+    age(store, make_job(store, "old", outputs=outputs), WEEK + 60)
+    command = ["gc", "--event-store", f"file://{tmp_path}/store", "--older-than", "7d"]
+    assert cli.main(command) == 0
+    assert f"  {kept_beside(here, write)}\n  {kept_beside(far, write)}" in capsys.readouterr().out
+    assert (lake / f".spark-recovery-{write}").exists()
+    assert cli.main([*command, "--delete", "--json"]) == 0
+    (job,) = json.loads(capsys.readouterr().out)["jobs"]
+    assert (job["action"], job["beside_outputs"]) == (
+        "deleted",
+        [kept_beside(far, write), f"file:{lake}/.spark-recovery-.."],
+    )
+    assert sorted(path.name for path in lake.iterdir()) == [".spark-recovery-..", "daily"]
 
 
 def test_one_young_object_keeps_the_whole_job(files: FileObjectStore) -> None:

@@ -15,11 +15,10 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Mapping
 from typing import Any
 
-from airflow_provider.core.task_output import TaskFolder, committed_tasks, partition_of
+from airflow_provider.core.task_output import TaskFolder, committed_tasks, kept_beside, partition_of
 from airflow_provider.spark.jvm.compiled import compiled, fetched
 from airflow_provider.spark.jvm.names import jvm_of
 
-_HIDDEN = ".spark-recovery-"
 _REMOVED = "-removed"
 _PENDING = "_temporary"
 _COMMITS = "committing"
@@ -139,7 +138,7 @@ def discard_kept(location: str, write: str) -> None:
 
 
 def _folder_of(path: Any, location: str, write: str) -> Any:
-    return path(path(location).getParent(), f"{_HIDDEN}{write}")
+    return path(kept_beside(path(location).toString(), write))
 
 
 def _discard(system: Any, path: Any, folder: Any) -> None:
