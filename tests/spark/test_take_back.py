@@ -339,6 +339,25 @@ def test_rows_of_a_write_that_is_not_made_again(
     assert spark.read.parquet(str(target)).count() == (22 if changed else 16)
 
 
+def test_a_script_that_adds_what_is_missing_is_not_warned_of(
+    spark: SparkSession, attempts: Attempts, target: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An anti join with what is there, as scripts add each row once, adds none in a retry: nothing is in doubt."""
+    for _ in range(2):
+        with attempts.attempt() as context:
+            sinks = SinksOnce(context, OutputAttempt(context.master))
+            with intercepted(sinks.stages()):
+                for rows in (5, 8):
+                    new = spark.range(rows)
+                    if target.exists():
+                        new = new.join(spark.read.parquet(str(target)), "id", "left_anti")
+                    new.write.mode("append").parquet(str(target))
+                sinks.unmet()
+            assert not doubts(context.master.graph.coordinators)
+    assert "there twice" not in caplog.text
+    assert sorted(row.id for row in spark.read.parquet(str(target)).collect()) == list(range(8))
+
+
 STATEMENTS = {
     "parameters": ("INSERT INTO one_of_two SELECT id, 'ü𝄞' FROM range(9) WHERE id < :most", {"most": 5}),
     "markers": ("INSERT INTO one_of_two SELECT id, s FROM VALUES (?, 'a'), (?, 'b') AS t(id, s)", [1, 2]),

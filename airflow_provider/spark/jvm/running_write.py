@@ -7,7 +7,7 @@ others keep their numbers, by which Spark names their files, and functions that 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -20,6 +20,15 @@ from airflow_provider.spark.jvm.names import jvm_of
 from airflow_provider.spark.jvm.session_settings import active_session
 
 _EXECUTION = "spark.sql.execution.id"
+
+
+def count_rows(spark: Any, execution: int) -> Callable[[], int] | None:
+    """Return what tells, when a running write has returned, how many rows it has written; ``None`` if Spark does not.
+
+    :param execution: Spark's number of the execution
+    """
+    count = compiled(spark, "RunningWrite", str).rows(execution)
+    return None if count is None else lambda: int(count.value())
 
 
 class RunningWrite:

@@ -22,15 +22,15 @@ from airflow_provider.core.task_output import Cut
 from airflow_provider.core.unfinished_write import UnfinishedWrite
 from airflow_provider.spark.jvm.kept_output import KeptOutput, can_keep
 from airflow_provider.spark.jvm.pending_output import PendingOutput
-from airflow_provider.spark.jvm.running_write import RunningWrite
+from airflow_provider.spark.jvm.running_write import RunningWrite, count_rows
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from contextlib import ExitStack
 
     from airflow_provider.job.job_master import JobMaster
     from airflow_provider.spark.context import RecoveryContext
     from airflow_provider.spark.jvm.commit_gate import Watched
-    from airflow_provider.spark.sinks.sink_identity import Sink
     from airflow_provider.spark.sinks.tries import Tries
 
 log = logging.getLogger(__name__)
@@ -74,22 +74,24 @@ def begin_write(context: RecoveryContext, tries: Tries, stack: ExitStack) -> Wat
         return None
     if earlier is None:  # else what is remembered holds
         master.note(sink.coordinator, write.to_state())
-    return stack.enter_context(gate.following(location, BegunWrite(master, spark, sink, write, earlier)))
+    return stack.enter_context(gate.following(location, BegunWrite(master, tries, write, earlier)))
 
 
 class BegunWrite:
     """The steps of a write, see :class:`.commit_gate.WriteSteps`.
 
+    :param tries: of which this is the last one
     :param write: what is known of it before it begins
     :param earlier: the write of earlier attempts whose tasks are kept; ``None`` if none are
     """
 
     def __init__(
-        self, master: JobMaster, spark: Any, sink: Sink, write: UnfinishedWrite, earlier: UnfinishedWrite | None
+        self, master: JobMaster, tries: Tries, write: UnfinishedWrite, earlier: UnfinishedWrite | None
     ) -> None:
         self._master = master
-        self._spark = spark
-        self._sink = sink
+        self._tries = tries
+        self._spark: Any = tries.spark
+        self._sink = tries.sink
         self._write = write
         self._earlier = earlier
         self._kept: KeptOutput | None = None
@@ -98,6 +100,7 @@ class BegunWrite:
     def begins(self, name: str, execution: int | None) -> str:
         """Store its name and its cut; returns the name of the earlier write that it goes on with."""
         earlier, self._earlier = self._earlier, None
+        self._tries.count = None if execution is None or earlier is not None else self._counting(execution)
         if earlier is not None:
             (known,) = earlier.writes
             self._kept = KeptOutput(self._spark, earlier.location, known)
@@ -187,6 +190,12 @@ class BegunWrite:
             log.info("sink %s: the tasks that were kept cannot be removed: %s", self._sink.title, one_line(error))
             return False
         return True
+
+    def _counting(self, execution: int) -> Callable[[], int] | None:
+        try:
+            return count_rows(self._spark, execution)
+        except Exception:  # noqa: BLE001 - then it counts as one that has written rows
+            return None
 
     def _cut(self, execution: int) -> Cut:
         if self._write.repeated or self._write.of_a_batch:

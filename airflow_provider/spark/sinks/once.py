@@ -367,7 +367,8 @@ class SinksOnce:
                 self._remember(sink, UNKNOWN, {})
             return
         now = tries.without_late_files(files_there(spark, sink.place))
-        self._unmet.makes(sink, now)
+        if tries.count is None or tries.count():
+            self._unmet.makes(sink, now)
         write = UnfinishedWrite.from_state(self._context.master.coordinator(sink.coordinator))
         commit: Commit | None
         if write is not None and len(write.writes) == 1:

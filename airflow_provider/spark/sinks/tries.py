@@ -68,6 +68,7 @@ class Tries:
     :ivar before: the files that were there before the last try; ``None`` if that is not known
     :ivar watched: how far the last one has come; ``None`` if nobody watches it
     :ivar failed: Spark's names of those that have failed
+    :ivar count: returns how many rows the last one has written, once it has returned; ``None`` if Spark does not tell
     """
 
     context: RecoveryContext
@@ -78,6 +79,7 @@ class Tries:
     before: list[OutputFile] | None
     watched: Watched | None = None
     failed: tuple[str, ...] = ()
+    count: Callable[[], int] | None = None
 
     def action(self) -> Action:
         """Return the write as an action that may run again."""
@@ -114,7 +116,7 @@ class Tries:
             self.failed = (*write.failed, *write.writes)
             self.output.discard_kept(self.spark, write)
             self.output.remove_failed(self.spark, write)
-        self.before, self.watched = files_there(self.spark, self.sink.place), None
+        self.before, self.watched, self.count = files_there(self.spark, self.sink.place), None, None
 
     def _renew(self) -> None:
         self.begin_again()

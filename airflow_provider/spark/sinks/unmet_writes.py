@@ -25,7 +25,7 @@ class UnmetWrites:
         self._added_to: dict[str, list[OutputFile]] = {}
 
     def makes(self, sink: Sink, now: list[OutputFile]) -> None:
-        """Note that the script has made a write.
+        """Note that the script has made a write that has added rows.
 
         :param now: what is there
         """

@@ -25,13 +25,24 @@ public final class RunningWrite {
 
     /** The node of an execution that writes, below which all shuffles have run; null if there is none. */
     public Object find(long execution) throws Exception {
+        Object node = writing(execution, "WriteFilesExec");
+        boolean ran = node != null && !Members.kind(Members.call(node, "child")).equals("AdaptiveSparkPlanExec");
+        return ran ? node : null;
+    }
+
+    /** Spark's count of the rows that an execution writes, which is whole when the write has returned; null if none. */
+    public Object rows(long execution) throws Exception {
+        Object node = writing(execution, "DataWritingCommandExec");
+        scala.collection.Map counts = node == null ? null : (scala.collection.Map) Members.call(node, "metrics");
+        return counts == null || !counts.contains("numOutputRows") ? null : counts.apply("numOutputRows");
+    }
+
+    private static Object writing(long execution, String wanted) throws Exception {
         Object query = SQLExecution.getQueryExecution(execution);
         Object node = query == null ? null : Members.call(query, "executedPlan");
-        while (node != null) {
+        while (node != null && !Members.kind(node).equals(wanted)) {
             String kind = Members.kind(node);
-            if (kind.equals("WriteFilesExec")) {
-                return Members.kind(Members.call(node, "child")).equals("AdaptiveSparkPlanExec") ? null : node;
-            } else if (kind.equals("AdaptiveSparkPlanExec")) {
+            if (kind.equals("AdaptiveSparkPlanExec")) {
                 node = Members.call(node, "executedPlan");
             } else if (kind.equals("ResultQueryStageExec")) {
                 node = Members.call(node, "plan");
@@ -39,7 +50,7 @@ public final class RunningWrite {
                 node = kind.equals("DataWritingCommandExec") ? Members.call(node, "child") : null;
             }
         }
-        return null;
+        return node;
     }
 
     /**
