@@ -1,7 +1,7 @@
-"""The Spark driver's side: ``checkpoint`` and its kin for scripts, the runner around them.
+"""The Spark driver's side: ``checkpoint`` and the other functions for scripts, and the runner around the script.
 
-Never imports Airflow. Importing this package costs nothing but the standard library, so a script that uses
-``checkpoint`` still runs where recovery is not set up.
+Never imports Airflow. Importing this package needs only the standard library, so a script that uses ``checkpoint``
+still runs where recovery is not set up.
 """
 
 from airflow_provider.core.failure import UnrecoverableError

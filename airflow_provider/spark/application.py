@@ -1,8 +1,7 @@
-"""What is known of one Spark application: all that goes by numbers which the next one counts from 0 again.
+"""The state of one Spark application: everything keyed by numbers that the next application counts from 0 again.
 
-A script may stop its application and make another, in a loop over days, say. An id of the first then stands for
-something else, so everything that is kept by RDD, broadcast variable, expression or DataFrame has one owner, which is
-dropped whole.
+A script may stop its application and start another, in a loop over days, say. An id of the first then means something
+else, so everything keyed by RDD, broadcast variable, expression or DataFrame has one owner, which is dropped whole.
 """
 
 from __future__ import annotations
@@ -27,29 +26,30 @@ if TYPE_CHECKING:
 
 @dataclass
 class ApplicationState:
-    """One application's.
+    """What is known of one application.
 
     :ivar local_data: RDD id → rows given to ``createDataFrame``
     :ivar broadcasts: broadcast id → where its pickled value is
-    :ivar ranges: expression ids of ranges whose number of slices the script left open
-    :ivar shapes: class of the JVM → what it holds
+    :ivar ranges: expression ids of ranges for which the script left the number of slices open
+    :ivar shapes: JVM class → what it holds
     :ivar cached: number of a cached frame's plan → what stands for the frame in all attempts
     :ivar points: vertex → the recovery point as the script reached it
     :ivar plans: the frames that read stored vertices
-    :ivar left: vertices that are lost in part, or released, and are completed as soon as another one that reads them is
+    :ivar left: vertices that were partly lost, or released; completed as soon as another one that reads them is
         computed
     :ivar refused: vertex → the failure after which it is not restarted, for all threads that wait for it
-    :ivar recomputed: vertices that a failover has computed again, so that older DataFrames read what is gone
-    :ivar sources: pinned sources that the script has come to, by the name of their coordinator
+    :ivar recomputed: vertices that a failover has computed again, so that older DataFrames read partitions that are
+        gone
+    :ivar sources: the pinned sources that the script has reached, by coordinator name
     :ivar resets: how often sources were pinned anew in the middle of the attempt
-    :ivar outdated: vertices that have read files which were pinned before that
-    :ivar again: vertex → comes to its recovery point once more, as the script did
-    :ivar renewed: outdated vertex → token of the one that has taken its place
-    :ivar looks: how often the script has looked at rows of DataFrames, or has written some
-    :ivar lacks: through Arrow or not → what it lacks to store partitions, empty text for nothing
-    :ivar writes_to_s3: whether what Spark writes to an event store on S3 is there; ``None`` while nobody asked
-    :ivar gates: the gate before the commits of its file writes; ``None`` if there can be none; empty while nobody asked
-    :ivar shuffles: Spark's shuffle id → the vertex that it is, also where another one's map outputs are kept
+    :ivar outdated: vertices that read files before such a reset
+    :ivar again: vertex → function that reaches its recovery point once more, as the script did
+    :ivar renewed: outdated vertex → token of the one that has replaced it
+    :ivar looks: how often the script has looked at rows of DataFrames or written some
+    :ivar lacks: through Arrow or not → what it lacks to store partitions; empty text for nothing
+    :ivar writes_to_s3: whether Spark's own writes to an event store on S3 arrive; ``None`` until asked
+    :ivar gates: the gate before the commits of its file writes; ``None`` if there can be none; empty until asked
+    :ivar shuffles: Spark's shuffle id → its vertex, even if another shuffle's map outputs are kept
     :ivar functions: tells Python functions apart
     """
 
@@ -79,7 +79,7 @@ class ApplicationState:
 
 
 class CurrentApplication:
-    """The application that the script has now; it ends when PySpark has another ``SparkContext``, or none."""
+    """The script's current application; it ends when PySpark has another ``SparkContext``, or none."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -87,7 +87,7 @@ class CurrentApplication:
         self._state = ApplicationState()
 
     def state(self) -> ApplicationState:
-        """Return what is known of it."""
+        """Return the state of the current application."""
         from pyspark import SparkContext
 
         now = SparkContext._active_spark_context

@@ -1,4 +1,4 @@
-"""A call of PySpark that recovery has something to do with, as one value, and the stages that it passes."""
+"""An intercepted call of PySpark as one value (:class:`Call`), and the stages that handle it."""
 
 from __future__ import annotations
 
@@ -9,51 +9,51 @@ from typing import Any, TypeAlias
 
 
 class Kind(enum.Enum):
-    """What a method does that recovery has something to do with."""
+    """What an intercepted method does."""
 
     SESSION = enum.auto()
-    """A session is made."""
+    """Makes a session."""
     LOCAL_DATA = enum.auto()
-    """Rows of the driver become a DataFrame."""
+    """Makes a DataFrame of the driver's rows."""
     BROADCAST = enum.auto()
     RANGE = enum.auto()
     DRAW = enum.auto()
-    """A function of ``pyspark.sql.functions`` that draws by chance."""
+    """Calls a random function of ``pyspark.sql.functions``."""
     SAMPLE = enum.auto()
     SPLIT = enum.auto()
     QUERY = enum.auto()
-    """A DataFrame's own query runs. All methods that return rows come to one of these."""
+    """Runs a DataFrame's own query. All methods that return rows end in one of these."""
     COUNT = enum.auto()
     SHOW = enum.auto()
-    """A DataFrame tells something of its rows by a query that nobody can see."""
+    """Shows something about a DataFrame's rows through a query that nothing can observe."""
     TO_RDD = enum.auto()
     CACHE = enum.auto()
-    """A DataFrame is marked to be cached."""
+    """Marks a DataFrame to be cached."""
     SQL = enum.auto()
     READ = enum.auto()
-    """Files or a table become a DataFrame."""
+    """Makes a DataFrame of files or a table."""
     SETTING = enum.auto()
-    """``df.write`` is set up."""
+    """Sets up ``df.write``."""
     WRITE = enum.auto()
-    """``df.write`` writes."""
+    """Writes with ``df.write``."""
     TABLE = enum.auto()
-    """``df.writeTo`` or ``df.mergeInto`` names its table."""
+    """Names the table of ``df.writeTo`` or ``df.mergeInto``."""
     ADD_TO_TABLE = enum.auto()
-    """``df.writeTo`` adds rows, or ``df.mergeInto`` merges them."""
+    """Adds rows with ``df.writeTo``, or merges them with ``df.mergeInto``."""
     REPLACE_TABLE = enum.auto()
-    """``df.writeTo`` makes a table or replaces rows of it."""
+    """Creates a table, or replaces rows of one, with ``df.writeTo``."""
     SAVE_RDD = enum.auto()
-    """An RDD writes to the folder that is its first argument."""
+    """Writes an RDD to the folder that is its first argument."""
     SAVE_RDD_BY_CONFIGURATION = enum.auto()
-    """An RDD writes where only a Hadoop configuration says."""
+    """Writes an RDD where only a Hadoop configuration says."""
     STREAM = enum.auto()
-    """A streaming query starts."""
+    """Starts a streaming query."""
     SAVE_MODEL = enum.auto()
-    """MLlib writes a model, a pipeline or another of its objects."""
+    """Writes a model, a pipeline or another object of MLlib."""
     CATALOG = enum.auto()
-    """``spark.catalog`` makes, changes or drops something of the catalog."""
+    """Creates, changes or drops something in the catalog by ``spark.catalog``."""
     FOREACH = enum.auto()
-    """A function of the script's runs on executors for what it does there."""
+    """Runs a function of the script on executors for its side effects."""
 
 
 WRITES = frozenset(
@@ -69,15 +69,16 @@ WRITES = frozenset(
         Kind.FOREACH,
     }
 )
-"""What leaves something outside of the event store; SQL may."""
+"""The kinds that leave something outside the event store. SQL may, too."""
 
 
 @dataclass(frozen=True)
 class Call:
-    """A script's call of a method.
+    """One call that the script makes.
 
-    :ivar owner: what the method belongs to: a session, a DataFrame, a writer, an RDD, a model; ``None`` for a function
-    :ivar name: of the method
+    :ivar owner: the object that the method belongs to: a session, DataFrame, writer, RDD or model; ``None`` for a
+        function
+    :ivar name: the method's
     """
 
     kind: Kind
@@ -87,7 +88,7 @@ class Call:
     kwargs: Mapping[str, Any] = field(default_factory=dict)
 
     def argument(self, position: int, name: str) -> Any:
-        """Return an argument that may be given by its position or its name; ``None`` if it is not given."""
+        """Return an argument given by position or by name; ``None`` if it is not given."""
         return self.args[position] if len(self.args) > position else self.kwargs.get(name)
 
     @property
@@ -98,5 +99,5 @@ class Call:
 
 Proceed: TypeAlias = Callable[[], Any]
 Stage: TypeAlias = Callable[[Call, Proceed], Any]
-"""Does its part of a call and returns what the script gets; usually what *proceed* returns."""
+"""Does its part of a call and returns what the script gets, usually what *proceed* returns."""
 Stages: TypeAlias = Mapping[Kind, Stage]

@@ -1,6 +1,6 @@
-"""The recovery context: set by the runner, absent everywhere else.
+"""The recovery context of one driver: the runner sets it; nothing else does.
 
-Without it ``checkpoint`` hands its DataFrame back unchanged, so that a script runs the same in a notebook or a test.
+Without it ``checkpoint`` returns its DataFrame unchanged, so a script runs the same in a notebook or a test.
 """
 
 from __future__ import annotations
@@ -37,36 +37,36 @@ log = logging.getLogger(__name__)
 
 
 class KeptShuffles(Protocol):
-    """What auto mode does where something is restarted inside the application."""
+    """What auto mode does when something is restarted inside the application."""
 
     def failed(self, execution: Any) -> None:
-        """A query of this thread has failed, and is about to run again.
+        """A query of this thread has failed and is about to run again.
 
         :param execution: its ``QueryExecution``; ``None`` if it is not known
         """
 
     def give_up(self, vertices: Collection[str]) -> None:
-        """Put none of these shuffles back any more that were kept until now."""
+        """Stop putting back these shuffles, which were kept until now."""
 
     def restoring(self) -> AbstractContextManager[None]:
-        """Let the query that this thread runs inside begin with what this attempt has kept until now, too."""
+        """Let the query that this thread runs inside start from what this attempt has kept so far, too."""
 
 
 @dataclass
 class RecoveryContext:
-    """What the checkpoints of one driver share.
+    """The state that all recovery in one driver shares.
 
-    :ivar draws: draws that the script left to Spark
+    :ivar draws: random draws that the script left to Spark
     :ivar run_marks: values that mark the rows of this attempt
     :ivar names: fingerprints seen under the name of each step, in order
-    :ivar called: vertex → how this attempt calls it, for what it has come to and for what is hidden by that
-    :ivar done: vertex → its partitions, for vertices that this attempt has already come to
+    :ivar called: vertex → its name in this attempt, for vertices that it has reached and those hidden by them
+    :ivar done: vertex → its partitions, for vertices that this attempt has reached
     :ivar executions: the state and version of each vertex's execution
     :ivar purposes: what the queries of the script's threads are for
     :ivar cached: fingerprint of a frame that calls functions, and what it was cached for → how often the script has
-        cached it; ``None`` if that is not known any more
-    :ivar given_out: vertices that a retry reads whatever is committed, because an action has given rows of them
-    :ivar rounds: of the thread that lets go what is needed no more
+        cached it; ``None`` once that is unknown
+    :ivar given_out: vertices that a retry reads whatever is committed, because an action has returned rows of them
+    :ivar rounds: of the thread that releases what is no longer needed
     :ivar failing_over: held by the thread that handles a failure
     :ivar shuffles: what auto mode keeps; ``None`` without it
     :ivar hadoop_root: the event store's root as Hadoop's file systems write it
@@ -96,13 +96,13 @@ class RecoveryContext:
 
     @property
     def source_version(self) -> str:
-        """The version that the job's options give for all sources that tell none; empty text if they give none."""
+        """The version that the job's options give to all sources without one; empty if they give none."""
         return self.master.request.options.source_version
 
     def state_read(self, what: Collection[str]) -> str:
-        """Return the word that automatic retries of each other have in common, for the state of what functions read.
+        """Return a token for the state of what functions read; Airflow's own retries have the same one.
 
-        :param what: they read; for people, who are told once if an earlier attempt may have read another state
+        :param what: what they read, in words; logged once if an earlier attempt may have read another state
         """
         master = self.master
         with self.lock:
@@ -120,7 +120,7 @@ class RecoveryContext:
 
     @property
     def application(self) -> ApplicationState:
-        """What is known of the Spark application that the script has now."""
+        """The state of the script's current Spark application."""
         return self._application.state()
 
     def commit_gate(self, spark: Any) -> CommitGate | None:
@@ -132,7 +132,7 @@ class RecoveryContext:
             return gates[0]
 
     def notes(self) -> Stages:
-        """Note what the script's DataFrames do not tell, and that the script looks at rows, or writes some."""
+        """Return the stages that record what DataFrames do not show, and each look at rows and each write."""
         return {**notes(lambda: self.application, self.draws, self.run_marks), **dict.fromkeys(_LOOKS, self._look)}
 
     def _look(self, call: Call, proceed: Proceed) -> Any:
@@ -141,15 +141,15 @@ class RecoveryContext:
         return proceed()
 
     def purpose(self, cached: int | None = None) -> str | None:
-        """Return what a query of this thread is for, or what stands for a cached frame: it may be read for several
-        outputs, of which a retry leaves some out. ``None`` if nobody knows the frame.
+        """Return the purpose of this thread's queries, or of a cached frame. A cached frame has one of its own, because
+        several outputs may read it, of which a retry leaves some out. ``None`` if the frame is unknown.
 
-        :param cached: the number of its plan
+        :param cached: the number of the frame's plan
         """
         return self.purposes.own if cached is None else self.application.cached.get(cached)
 
     def unique_name(self, name: str, fingerprint: str) -> str:
-        """Return *name*, or ``name#2`` and so on where it was already used for something else in this attempt."""
+        """Return *name*, or ``name#2`` and so on if this attempt has used it for something else."""
         with self.lock:
             seen = self.names.setdefault(name, [])
             if fingerprint not in seen:
@@ -158,11 +158,11 @@ class RecoveryContext:
         return numbered(name, position + 1)
 
     def identify(self, name: str, fingerprint: str) -> tuple[str, str]:
-        """Return what the vertex of a name and a fingerprint is called in this attempt, and its identity.
+        """Return a vertex's name in this attempt, and its identity.
 
-        Several that differ may have one name; people tell them apart by a number. It is no part of the identity: what
-        is complete hides what is below it, so the next attempt may come to others first. A vertex that an earlier
-        attempt has left keeps its number if it can.
+        Several vertices may share a name; a number tells them apart for people. The number is not part of the identity:
+        a complete vertex hides those below it, so the next attempt may reach others first. A vertex of an earlier
+        attempt keeps its number if possible.
         """
         vertex = vertex_identity(name, fingerprint)
         known = self.master.vertex(vertex)
@@ -175,11 +175,11 @@ class RecoveryContext:
             return self.called[vertex], vertex
 
     def incarnations(self, vertices: Collection[str]) -> dict[str, str]:
-        """Return what each of some vertices is made of now that this attempt has come to."""
+        """Return the current incarnation of each vertex; this attempt must have reached them."""
         return {each: incarnation(stored.key for stored in self.done[each].values()) for each in tuple(vertices)}
 
     def hide(self, vertex: str) -> None:
-        """Take the names of what a complete vertex was made of, which this attempt does not look at."""
+        """Reserve the names of the vertices below a complete one, which this attempt does not visit."""
         pending = [vertex]
         while pending:
             known = self.master.vertex(pending.pop())
@@ -198,7 +198,7 @@ def _is_query(text: object) -> bool:
 
 
 def numbered(name: str, position: int) -> str:
-    """Return how the *position*-th of several like-named things is called, counted from 1."""
+    """Return the name of the *position*-th of several things with the same name, counted from 1."""
     return name if position == 1 else f"{name}#{position}"
 
 
@@ -206,17 +206,17 @@ _active: RecoveryContext | None = None
 
 
 def active() -> RecoveryContext | None:
-    """Return the context of this driver, if it has one."""
+    """Return this driver's context, if it has one."""
     return _active
 
 
 def recording() -> RecoveryContext | None:
-    """Return the context of this driver, if it has one and recovery is enabled."""
+    """Return this driver's context, if it has one and recovery is enabled."""
     return _active if _active is not None and _active.master.request.options.enabled else None
 
 
 def require_name(function: str, name: object) -> None:
-    """Refuse a name that names nothing.
+    """Refuse an empty name.
 
     :raises ConfigurationError: it is no text, or an empty one
     """
@@ -226,7 +226,7 @@ def require_name(function: str, name: object) -> None:
 
 @contextmanager
 def recovering(context: RecoveryContext) -> Iterator[None]:
-    """Let the checkpoints inside use *context*."""
+    """Make *context* the active one inside the block."""
     global _active
     _active = context
     try:

@@ -1,4 +1,4 @@
-"""What an application's machines need to have installed, and how the package reaches its executors."""
+"""Prepare executors: ship this package to them, and check that they have what storing partitions needs."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from airflow_provider.spark.context import RecoveryContext
 
 _FOR_ARROW = ("pyarrow", "pandas")
-"""What storing and reading partitions through Arrow needs beside PySpark; nothing else of recovery does."""
+"""Packages that reading and writing partitions through Arrow needs besides PySpark; nothing else in recovery does."""
 
 
 def executors_ready(context: RecoveryContext, spark: SparkSession, *, through_arrow: bool) -> str:
-    """Return what this application lacks to store partitions, or empty text; asks its executors once for each way.
+    """Return what this application lacks to store partitions, or empty text. Asks the executors once for each way.
 
-    :param through_arrow: whether Python stores them, not Spark's own writer
+    :param through_arrow: whether Python stores them rather than Spark's own writer
     """
     lacks = context.application.lacks
     with context.lock:
@@ -42,7 +42,7 @@ def executors_ready(context: RecoveryContext, spark: SparkSession, *, through_ar
 
 
 def ship_package(spark: SparkSession) -> None:
-    """Give the executors this package, unless it came with ``--py-files``; again is harmless."""
+    """Ship this package to the executors, unless it came with ``--py-files``. Safe to repeat."""
     if not is_local(spark) and not _is_shipped():
         spark.sparkContext.addPyFile(str(build_package()))
 
@@ -60,7 +60,7 @@ def _lack(context: RecoveryContext, spark: SparkSession, packages: Sequence[str]
     if packages and (names := _asked(spark, missing)):
         return f"the executors lack {_to_install(names)}"
     if not packages and not isinstance(context.master.store, FileObjectStore):
-        return ""  # only the JVM reaches for it
+        return ""  # only the JVM accesses it
     return _ask_for_the_store(context, spark)
 
 
@@ -70,7 +70,7 @@ def _to_install(names: Sequence[str]) -> str:
 
 
 def _same_python(spark: SparkSession) -> bool:
-    """Whether the executors run the driver's own Python; then nothing has to be started to ask it."""
+    """Whether the executors run the driver's own Python, so that no task is needed to ask them."""
     found = shutil.which(spark.sparkContext.pythonExec)
     if not is_local(spark) or found is None:
         return False
@@ -79,15 +79,15 @@ def _same_python(spark: SparkSession) -> bool:
 
 
 def _is_shipped() -> bool:
-    """Whether this process itself runs from a zip that came with ``--py-files``, which executors have too."""
+    """Whether this process itself runs from a zip that came with ``--py-files``, which executors then have, too."""
     return ".zip/" in str(airflow_provider.__file__)
 
 
 def _ask_for_the_store(context: RecoveryContext, spark: SparkSession) -> str:
-    """Return why executors on other machines do not reach the store, or do not mean the same one.
+    """Return why executors on other machines cannot use the store: out of reach, or not the driver's.
 
     They look for this attempt's claim: one small request each, with the permission that reading partitions needs. A
-    store that does not answer is no reason to give up; it may, by the time something is to be stored.
+    store that does not answer is not reported: it may answer by the time something is stored.
     """
     request, prefix = context.master.request, context.master.prefix
     event_store, options = request.event_store, request.storage.to_mapping()
@@ -122,7 +122,7 @@ def _ask_for_the_store(context: RecoveryContext, spark: SparkSession) -> str:
 
 
 def _asked(spark: SparkSession, probe: Callable[[Iterable[int]], Iterable[str]]) -> list[str]:
-    """Run *probe* on as many cores as there are, up to 64; return its different answers."""
+    """Run *probe* on all cores, up to 64; return its distinct answers."""
     context = spark.sparkContext
     spread = max(1, min(context.defaultParallelism, 64))
     return sorted(set(context.parallelize(range(spread), spread).mapPartitions(probe).collect()))

@@ -1,7 +1,7 @@
-"""The only place where PySpark is patched: each of its methods once, from one table, while a script runs.
+"""The only place where PySpark is patched: each method once, from one table, while a script runs.
 
-A call of a method of the table becomes one :class:`Call` and passes the stages that are there for its kind, from the
-first to the last; what the last one proceeds to is PySpark's own method. A method without a stage is not patched.
+An intercepted call becomes a :class:`Call` and passes the stages for its kind in order; after the last one comes
+PySpark's own method. A method without a stage is not patched.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ class _Methods(NamedTuple):
 
     module: str
     owner: str
-    """The class; empty text for functions of the module."""
+    """The class; empty for functions of the module."""
     names: tuple[str, ...]
     kind: Kind
     late: bool = False
-    """Whether its methods are patched when the script imports the module, which takes seconds."""
+    """Whether to patch its methods only when the script imports the module, which takes seconds."""
 
 
 _FRAME = "pyspark.sql.classic.dataframe"
 _OLDER = {_FRAME: "pyspark.sql.dataframe"}
-"""Spark 3.5 has no other DataFrames than those with a JVM behind them."""
+"""All DataFrames of Spark 3.5 have a JVM behind them."""
 _READWRITER = "pyspark.sql.readwriter"
 _DRAWS = ("rand", "randn", "random", "uuid", "shuffle", "randstr", "uniform")
 _TABLE = (
@@ -81,7 +81,7 @@ _TABLE = (
         Kind.SAVE_RDD,
     ),
     _Methods("pyspark", "RDD", ("saveAsHadoopDataset", "saveAsNewAPIHadoopDataset"), Kind.SAVE_RDD_BY_CONFIGURATION),
-    _Methods("pyspark", "RDD", ("foreach", "foreachPartition"), Kind.FOREACH),  # DataFrames' come to these
+    _Methods("pyspark", "RDD", ("foreach", "foreachPartition"), Kind.FOREACH),  # those of DataFrames end in these
     _Methods("pyspark.sql.streaming.readwriter", "DataStreamWriter", ("start", "toTable"), Kind.STREAM),
     _Methods(
         "pyspark.sql.catalog",
@@ -115,8 +115,8 @@ _TABLE = (
 
 @contextmanager
 def intercepted(*parts: Stages) -> Iterator[None]:
-    """Let the calls inside pass the stages of *parts*, those of the first part first."""
-    wrappers: dict[int, Any] = {}  # a function of chance stands in two modules, and is one
+    """Let calls inside the block pass the stages of *parts*, those of the first part first."""
+    wrappers: dict[int, Any] = {}  # a random function is in two modules, but is one object
     with ExitStack() as stack:
 
         def patch(row: _Methods, owner: Any) -> None:
@@ -149,21 +149,21 @@ def _owner(module: str, name: str) -> Any:
 
 
 def _put_in_place(owner: Any, name: str, replacement: Any) -> Callable[[], None]:
-    """Set a member of a class or module; returns the way back."""
+    """Set a member of a class or module; return a function that undoes it."""
     own, original = name in vars(owner), vars(owner).get(name)
     setattr(owner, name, replacement)
 
     def restore() -> None:
         if own:
             setattr(owner, name, original)
-        else:  # it was inherited
+        else:  # inherited
             delattr(owner, name)
 
     return restore
 
 
 class _Busy(threading.local):
-    """The writers that a thread's calls are in: what PySpark calls on them itself passes no stage."""
+    """The writers whose calls a thread is inside: calls that PySpark itself makes on them pass no stage."""
 
     def __init__(self) -> None:
         self.writers: list[Any] = []

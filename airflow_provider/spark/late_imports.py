@@ -1,4 +1,4 @@
-"""Do something to a module when somebody imports it, and not before: MLlib takes seconds to import, and needs NumPy."""
+"""Patch a module when it is imported, not before: MLlib takes seconds to import, and needs NumPy."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from typing import Any
 
 @contextmanager
 def when_imported(then: Mapping[str, Callable[[ModuleType], None]]) -> Iterator[None]:
-    """Call a module's function as soon as the module is imported inside; at once if it is already.
+    """Within the block, call a module's function as soon as the module is imported; at once if it already is.
 
-    :param then: name of a module → what to do with it, before anybody else sees it
+    :param then: name of a module → what to do with it before anyone else sees it
     """
     finder = _Finder(then)
     sys.meta_path.insert(0, finder)
@@ -29,7 +29,7 @@ def when_imported(then: Mapping[str, Callable[[ModuleType], None]]) -> Iterator[
 
 
 class _Finder(MetaPathFinder):
-    """Finds the modules in question as the others do, and lets them pass its own loader."""
+    """Finds the modules in question through the other finders, and gives them a loader of its own."""
 
     def __init__(self, then: Mapping[str, Callable[[ModuleType], None]]) -> None:
         self._then = then
@@ -48,7 +48,7 @@ class _Finder(MetaPathFinder):
 
 
 class _Loader(Loader):
-    """Stands for a module's loader until the module is loaded."""
+    """Wraps a module's loader until the module is loaded."""
 
     def __init__(self, loader: Loader, then: Callable[[ModuleType], None]) -> None:
         self._loader = loader

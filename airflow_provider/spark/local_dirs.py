@@ -1,4 +1,4 @@
-"""Spark's own local directories: how an executor's files are named in them, and room for a file of ours on its way."""
+"""Spark's local directories: where an executor's block manager puts a file, and scratch space on the same disks."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from pathlib import Path
 from airflow_provider.core.quantities import bytes_text
 
 LOCAL_DIRS = "SPARK_LOCAL_DIRS"
-"""Environment variable in which Spark tells its Python workers the block manager's directories."""
+"""Environment variable in which Spark gives its Python workers the block manager's directories."""
 
 
 _SPARE = 2**30
-"""Bytes that are left free on a local disk; of a small one a tenth."""
+"""Bytes to leave free on a local disk; on a small disk, a tenth of it."""
 
 
 @dataclass(frozen=True)
 class LocalDirs:
-    """The local directories of an executor, as its block manager names files in them.
+    """The local directories of an executor, with its block manager's rule for where a file goes.
 
     :ivar paths: the directories
     :ivar fanout: folders in each (``spark.diskStore.subDirectories``)
@@ -33,25 +33,25 @@ class LocalDirs:
     fanout: int = 64
 
     def file(self, name: str) -> Path:
-        """Return where a block's file lies: a folder by the hash of its name."""
+        """Return the path of a block's file: the hash of its name chooses the folder."""
         folder = _java_hash(name) // len(self.paths) % self.fanout
         return Path(self.directory(name), f"{folder:02x}", name)
 
     def directory(self, name: str) -> Path:
-        """Return which of the directories a block's file lies in."""
+        """Return the directory that holds a block's file."""
         return Path(self.paths[_java_hash(name) % len(self.paths)])
 
 
 class NoRoom(OSError):
-    """The local disk does not take a file; nothing is wrong with the job itself."""
+    """The local disk has no room for a file; the job itself is fine."""
 
 
 @contextmanager
 def scratch_folder(place: str | None = None) -> Iterator[Path]:
-    """Make a folder that goes with its block.
+    """Make a folder that is removed when the block ends.
 
-    :param place: where; by default on the executor's local disk that has most room, and on the driver, where Spark
-        names none, in the folder for temporary files (``TMPDIR``)
+    :param place: where; by default the executor's local disk with the most room. On the driver, where Spark names no
+        disk, the folder for temporary files (``TMPDIR``)
 
     :raises NoRoom: it cannot be made
     """
@@ -66,7 +66,7 @@ def scratch_folder(place: str | None = None) -> Iterator[Path]:
 
 
 def leave_room(folder: Path, size: int) -> None:
-    """Make sure that *size* bytes more leave the job's own tasks some room on the disk of *folder*.
+    """Make sure that *size* more bytes leave enough room for the job's own tasks on the disk of *folder*.
 
     :raises NoRoom: they would not
     """
@@ -81,7 +81,7 @@ def _roomiest() -> str | None:
 
 
 def _java_hash(text: str) -> int:
-    """Return Java's hash code of an ASCII text, never negative, as Spark's block manager takes it."""
+    """Return Java's hash code of an ASCII text, made non-negative as Spark's block manager does."""
     value = 0
     for character in text:
         value = (31 * value + ord(character)) & 0xFFFFFFFF

@@ -1,6 +1,6 @@
-"""The runner: the user's script inside a recovery context.
+"""Run the user's script inside a recovery context.
 
-``spark-submit`` starts it in the place of the script (the operator does that), ``spark-recovery run`` starts it
+``spark-submit`` starts this instead of the script (the operator arranges that); ``spark-recovery run`` starts it
 directly. It claims the job, reconciles, runs the script from the top as ``__main__``, and records how it ended.
 """
 
@@ -43,11 +43,11 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _DISCONNECTED = {"Py4JError", "Py4JNetworkError", "ConnectionError"}
-"""What calls of a JVM may fail with that has just ended."""
+"""Errors that calls fail with when their JVM has just ended."""
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the job that the command line describes; return the process's exit code."""
+    """Run the job that the command line describes; return the exit code."""
     try:
         return run(parse_run_arguments(arguments))
     except RecoveryError as error:
@@ -56,7 +56,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def run(request: RunRequest) -> int:
-    """Run one attempt; return the process's exit code.
+    """Run one attempt; return the exit code.
 
     :returns: 0 on success, ``EXIT_FAILED`` if the script failed (a retry may help), ``EXIT_CONFIGURATION`` if nothing
         could be started, ``EXIT_FENCED`` if a newer attempt took over
@@ -68,7 +68,7 @@ def run(request: RunRequest) -> int:
 
     try:
         application = find_application(request.application)
-        for own in (application, Path(__file__).parents[2]):  # the script, and the zip from which this runs
+        for own in (application, Path(__file__).parents[2]):  # the script, and the zip that contains this module
             hold_if_private(own)
         os.environ.update(with_py_file(os.environ, build_package))
         conf = submitted_conf()
@@ -82,9 +82,9 @@ def run(request: RunRequest) -> int:
 
 
 def set_up_logging() -> None:
-    """Send the package's log to standard output, one line each, where ``spark-submit`` and Airflow pick it up.
+    """Send the package's log to standard output, one line per record, where ``spark-submit`` and Airflow pick it up.
 
-    Errors go to standard error, as those of any command.
+    Errors go to standard error.
     """
     logger = logging.getLogger("airflow_provider")
     if logger.handlers:
@@ -173,7 +173,7 @@ def _run(request: RunRequest, application: Path, conf: Mapping[str, str]) -> int
 
 @contextmanager
 def recovered(context: RecoveryContext) -> Iterator[SinksOnce]:
-    """Let the calls of the script that runs inside pass everything that recovery does about them."""
+    """Intercept the calls of the script that runs inside the block, with every stage of recovery."""
     from airflow_provider.spark.auto.mode import auto_mode
     from airflow_provider.spark.context import recovering
     from airflow_provider.spark.interception import intercepted
@@ -186,8 +186,9 @@ def recovered(context: RecoveryContext) -> Iterator[SinksOnce]:
 
     master, output = context.master, OutputAttempt(context.master)
     sinks, again = SinksOnce(context, output), restarted_actions(context)
-    # First, because sinks are looked at, and remains are removed, by the owner, and the script goes on when the end of
-    # its write is recorded; last, because restoring takes time. What runs again is restored again.
+    # Ownership is confirmed twice. First, because only the owner may look at sinks and remove remains, and because
+    # the script goes on only when the end of its write is recorded; then last, because restoring takes time. What runs
+    # again is restored again.
     owned, owning = confirmed(master.check_now, master.check_after), confirmed(master.check_now)
     commits = confirmed_commits(context)
     with (
@@ -217,7 +218,7 @@ def recovered(context: RecoveryContext) -> Iterator[SinksOnce]:
 
 
 def _counted(overhead: Overhead, parts: Sequence[Stages]) -> Iterator[Stages]:
-    """Yield *parts* between stages that count what recovery takes of the script's time, without what Spark does."""
+    """Yield *parts* between stages that measure how long recovery holds up the script, without Spark's own time."""
     kinds = {kind for part in parts for kind in part}
 
     def ours(_: Call, proceed: Proceed) -> Any:
@@ -234,9 +235,9 @@ def _counted(overhead: Overhead, parts: Sequence[Stages]) -> Iterator[Stages]:
 
 
 def run_script(application: Path, arguments: Sequence[str], check: Callable[[], None]) -> BaseException | None:
-    """Run the script as ``__main__``; return what it failed with.
+    """Run the script as ``__main__``; return the error that it failed with.
 
-    :param check: raises Fenced if this attempt has to stop, which is then why the script failed
+    :param check: raises Fenced if this attempt must stop, which is then why the script failed
     """
     sys.argv = [str(application), *arguments]
     sys.path.insert(0, str(application.parent))
@@ -259,9 +260,9 @@ def run_script(application: Path, arguments: Sequence[str], check: Callable[[], 
 
 
 def _wait_for_threads(before: set[threading.Thread]) -> None:
-    """Wait for the threads that a script has left behind, as Python does at its end: they may still write.
+    """Wait for the threads that a script has left running, as Python does when it exits: they may still write.
 
-    :param before: those that are not the script's. Nor are a pool's waited for, which may have nothing to do.
+    :param before: threads that are not the script's. Threads of a pool are not waited for, either: they may be idle.
     """
     pools = getattr(concurrent.futures.thread, "_threads_queues", {})
     while left := [t for t in threading.enumerate() if t not in before and t not in pools and not t.daemon]:
@@ -270,7 +271,7 @@ def _wait_for_threads(before: set[threading.Thread]) -> None:
 
 
 def _show(error: BaseException) -> None:
-    """Print what a script failed with, as Python itself does."""
+    """Print the script's error as Python itself does."""
     if not isinstance(error, SystemExit):
         traceback.print_exception(_without_runner(error))
     elif isinstance(error.code, str):
@@ -278,7 +279,7 @@ def _show(error: BaseException) -> None:
 
 
 def _without_runner(error: BaseException) -> BaseException:
-    """Return the error with a traceback that begins in the user's script."""
+    """Return the error with a traceback that starts in the user's script."""
     frames = error.__traceback__
     while frames is not None and frames.tb_frame.f_code.co_filename in (__file__, runpy.__file__, "<frozen runpy>"):
         frames = frames.tb_next
@@ -302,18 +303,18 @@ _stopping = threading.Lock()
 
 
 def _stop_without_jvm(master: object, lost: JvmLost, ended: bool) -> None:
-    """End this process, whose JVM has ended or hangs, and record why.
+    """End this process, because its JVM has ended or hangs, and record why.
 
-    One that hangs could go on, and commit: the record lets a successor begin, so it is made when the JVM has certainly
-    ended. Without it a successor waits for the lease.
+    A hanging JVM could still resume and commit. The record lets a successor start, so it is written only when the JVM
+    has certainly ended. Without it a successor waits for the lease.
 
-    :param ended: whether it has
+    :param ended: whether the JVM has ended
     """
     from airflow_provider.job.job_master import JobMaster
     from airflow_provider.spark.jvm.driver_jvm import driver_jvm, end_jvm, say_through_jvm
 
     assert isinstance(master, JobMaster)  # noqa: S101 - typed loosely to keep the import lazy
-    _stopping.acquire()  # a fenced driver ends its JVM itself, and says why
+    _stopping.acquire()  # a fenced driver ends its JVM itself, and reports it
     try:
         say_through_jvm(f"ERROR spark-recovery: {lost}")
         is_known = ended or driver_jvm() is not None
@@ -327,12 +328,12 @@ def _stop_without_jvm(master: object, lost: JvmLost, ended: bool) -> None:
 
 
 def _stop_fenced(master: object, newer: int = 0) -> None:
-    """End this process and its JVM at once: nothing of a fenced attempt may be committed.
+    """End this process and its JVM at once: a fenced attempt may commit nothing.
 
-    The script's thread may come here, and one that learns of the newer attempt; the first one ends the process, and
-    takes the other with it. The script's does not return. The other one does, when it is late: it may be the
-    heartbeat's, whose end is waited for. The last word lets the successor begin, so it is said only when the JVM has
-    certainly ended.
+    The script's thread may call this, and so may a thread that learns of the newer attempt. The first to do so ends the
+    process, and the other one with it. The script's thread never returns from here. The other one returns if it comes
+    second: it may be the heartbeat's thread, which is joined. Marking the heartbeat FENCED lets the successor start, so
+    that happens only when the JVM has certainly ended.
 
     :param newer: the attempt that a thread has learnt of; 0 for the script's thread
     """
@@ -342,7 +343,7 @@ def _stop_fenced(master: object, newer: int = 0) -> None:
     assert isinstance(master, JobMaster)  # noqa: S101 - typed loosely to keep the import lazy
     if not _stopping.acquire(blocking=not newer):  # never released
         return
-    # Whatever waits for the JVM breaks now; its stack traces would hide the one line that says why.
+    # Calls that wait for the JVM fail now; their stack traces would hide the one line that says why.
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
     if newer:
         say_through_jvm(f"ERROR spark-recovery: Attempt {master.epoch} is fenced: attempt {newer} owns the job now.")

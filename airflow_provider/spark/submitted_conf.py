@@ -1,4 +1,4 @@
-"""The configuration that a driver was submitted with, before there is a session."""
+"""Spark's configuration as the driver was submitted with it, before there is a session."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from pathlib import Path
 def submitted_conf() -> dict[str, str]:
     """Return Spark's properties as they were submitted.
 
-    Under ``spark-submit`` they are asked of the JVM that started this process, so ``--conf``, ``--properties-file`` and
-    ``spark-defaults.conf`` count. Without it (``spark-recovery run``) the JVM comes later, with what is in
-    ``PYSPARK_SUBMIT_ARGS``; its ``--conf`` arguments are read, and no JVM is started for that.
+    Under ``spark-submit`` the JVM that started this process has them, so ``--conf``, ``--properties-file`` and
+    ``spark-defaults.conf`` count. Without it (``spark-recovery run``) the JVM starts later, with the arguments in
+    ``PYSPARK_SUBMIT_ARGS``: only their ``--conf`` values are read, and no JVM is started for that.
     """
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         from pyspark import SparkConf, SparkContext
@@ -25,13 +25,13 @@ def submitted_conf() -> dict[str, str]:
 
 
 def with_py_file(environment: Mapping[str, str], make: Callable[[], Path]) -> dict[str, str]:
-    """Return what to change in *environment* so that the JVM that is started from it hands a Python file to executors.
+    """Return the changes to *environment* that make the JVM started from it ship a Python file to executors.
 
-    Nothing under ``spark-submit``, where the JVM is there already, and nothing for a local master, or one that only the
-    script will name. Python functions know only those files that were there when they were made, so it has to come
-    before the session.
+    Empty under ``spark-submit``, where the JVM already runs, and for a local master or one that only the script will
+    name. Python functions know only the files that were there when they were made, so this must come before the
+    session.
 
-    :param make: called if it is needed; returns the path
+    :param make: called only if the file is needed; returns its path
     """
     if "PYSPARK_GATEWAY_PORT" in environment:
         return {}
@@ -39,7 +39,7 @@ def with_py_file(environment: Mapping[str, str], make: Callable[[], Path]) -> di
     master = "".join(_values(words, "--master")[-1:]) or conf.get("spark.master", "")
     if not master or master.partition("[")[0] == "local":
         return {}
-    # The flag replaces the property, and of two flags the last one counts: its files must be in ours.
+    # The flag replaces the property, and the last flag wins: our list must contain its files.
     files = "".join(_values(words, "--py-files")[-1:]) or conf.get("spark.submit.pyFiles", "")
     end = words.index("pyspark-shell") if "pyspark-shell" in words else len(words)
     flag = ["--py-files", ",".join([*([files] if files else []), str(make())])]
@@ -53,7 +53,7 @@ def conf_arguments(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def _words(environment: Mapping[str, str]) -> list[str]:
-    """Return the words of ``PYSPARK_SUBMIT_ARGS``; what cannot be read there is Spark's to refuse."""
+    """Return the words of ``PYSPARK_SUBMIT_ARGS``; leave it to Spark to refuse what cannot be read."""
     try:
         return shlex.split(environment.get("PYSPARK_SUBMIT_ARGS", ""))
     except ValueError:
@@ -61,7 +61,7 @@ def _words(environment: Mapping[str, str]) -> list[str]:
 
 
 def _values(words: Sequence[str], name: str, *short: str) -> list[str]:
-    """Return the values of a flag in their order, be they words of their own or joined to the flag by ``=``."""
+    """Return a flag's values in order, whether separate words or joined to it by ``=``."""
     found = []
     for word, following in itertools.zip_longest(words, words[1:], fillvalue=""):
         if word in (name, *short):

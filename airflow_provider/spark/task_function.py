@@ -1,8 +1,8 @@
-"""The driver's part of ``@task.spark_recovery``: calls the function and keeps what it returns for the worker.
+"""The driver's part of ``@task.spark_recovery``: call the function and store its result for the worker.
 
-What it returns goes into the job's events, where every later try finds it, also one whose worker never saw the driver.
-Where they cannot be written, or nothing is recorded, it goes into a file beside the script instead: a worker on the
-same machine finds that.
+The result goes into the job's events, where every later try finds it, even if its worker never saw the driver. If
+events cannot be written, or nothing is recorded, it goes into a file beside the script, for a worker on the same
+machine.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ log = logging.getLogger(__name__)
 
 
 def run_task_function(function: Callable[..., Any], filled: Sequence[str], arguments: str) -> None:
-    """Call the function with the Spark session and its arguments; keep what it returns.
+    """Call the function with the Spark session and its arguments; store its result.
 
-    :param filled: parameters that want the session (``spark``) or its context (``sc``)
+    :param filled: parameters that take the session (``spark``) or its context (``sc``)
     :param arguments: the others, as a JSON object
-    :raises ConfigurationError: what it returns is no JSON, or too large
+    :raises ConfigurationError: the result is no JSON, or too large
     """
     from pyspark.sql import SparkSession
 

@@ -1,12 +1,12 @@
-"""What each column type is stored as.
+"""The type that each column type is stored as.
 
-A type is stored as its *carrier*: a type that Arrow and Parquet hold exactly. Nearly all carriers lie in Spark's memory
-bit for bit like the type they stand for (a year-month interval is its number of months, a user-defined type its
-``sqlType``), so that putting one in the place of the other changes nothing. A calendar interval alone goes through its
-text. A type that is not known here is refused, never assumed.
+A column is stored as its *carrier*: a type that Arrow and Parquet hold exactly. Nearly every carrier has the same
+bits in Spark's memory as the type it stands for (a year-month interval is a number of months, a user-defined type its
+``sqlType``), so swapping the two changes nothing. Only calendar intervals are stored as text. An unknown type is
+refused, never assumed.
 
-Types are taken and given in Spark's JSON form, which the JVM tells in full: what a user-defined type looks like in
-memory is asked of the JVM that holds it, and no class of the user's is loaded for it.
+Types are in Spark's JSON form, which the JVM writes in full: the JVM that holds a user-defined type says how it looks
+in memory, and no user class is loaded for it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _AS_THEY_ARE = {
     "variant",
     CALENDAR_INTERVAL,
 }
-_DECIMAL = re.compile(r"decimal\(\d+,\s*\d+\)")  # none of negative scale, which Parquet cannot say
+_DECIMAL = re.compile(r"decimal\(\d+,\s*\d+\)")  # no negative scale, which Parquet cannot express
 _SAME_IN_MEMORY = (
     (re.compile(r"string( collate \w+)?|(var)?char\(\d+\)"), "string"),
     (re.compile(r"interval (year|month|year to month)"), "integer"),  # months
@@ -46,7 +46,7 @@ _SAME_IN_MEMORY = (
     (re.compile(r"time\(\d\)"), "long"),  # nanoseconds
     (re.compile(r"void"), "long"),  # always NULL; also the width of its elements in an array
 )
-"""Types that Spark's ``PhysicalDataType`` says are the same in memory."""
+"""Types that have the same form in memory according to Spark's ``PhysicalDataType``."""
 
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PLACEHOLDER = {"name": "c0", "type": "boolean", "nullable": True, "metadata": {}}
@@ -54,11 +54,11 @@ _PLACEHOLDER = {"name": "c0", "type": "boolean", "nullable": True, "metadata": {
 
 
 class UnstorableType(Exception):
-    """A type has no exact carrier; the text names it. It never leaves this package: the log says it."""
+    """A type has no exact carrier; the text names it. Never leaves this package: the log reports it."""
 
 
 def refusal(schema: TypeJson) -> str:
-    """Return why a schema cannot be stored exactly, naming column, type and remedy; empty text if it can.
+    """Return why a schema cannot be stored exactly, with column, type and remedy; empty if it can.
 
     :param schema: as the JVM writes it
     """
@@ -74,9 +74,10 @@ def refusal(schema: TypeJson) -> str:
 
 
 def bare(data_type: TypeJson) -> TypeJson:
-    """Return the plain type whose values lie in memory exactly as those of *data_type* do.
+    """Return the plain type whose values have exactly the same form in memory as those of *data_type*.
 
-    Fields of structs lose their metadata, and their names where these repeat or are odd: neither reaches a file.
+    Struct fields lose their metadata, and their names if these repeat or are no plain identifiers: neither reaches a
+    file.
 
     :raises UnstorableType: there is none
     """
@@ -126,7 +127,7 @@ def _bare_struct(fields: list[dict[str, Any]]) -> TypeJson:
 
 
 def carrier(data_type: TypeJson) -> TypeJson:
-    """Return the type that *data_type* is stored as: :func:`bare`, with text in the place of calendar intervals.
+    """Return the type that *data_type* is stored as: :func:`bare`, with text instead of calendar intervals.
 
     :raises UnstorableType: there is none
     """
@@ -145,7 +146,7 @@ def _intervals_as_text(data_type: TypeJson) -> TypeJson:
 
 
 def with_nulls(data_type: TypeJson) -> TypeJson:
-    """Return a plain type with NULL allowed at every depth, which is what Spark says of a cast from text."""
+    """Return a plain type with NULL allowed at every depth, which is the type that Spark gives to a cast from text."""
     if isinstance(data_type, str):
         return data_type
     if data_type["type"] == "array":
@@ -171,9 +172,9 @@ def carrier_schema(schema: TypeJson) -> StructType:
 
 
 def natively_readable(schema: StructType) -> bool:
-    """Whether Spark's own Parquet reader gives every column of a :func:`carrier_schema` back exactly.
+    """Whether Spark's own Parquet reader returns every column of a :func:`carrier_schema` exactly.
 
-    A variant's two parts are read through Arrow only, because Spark's optimizer rewrites scans of variants.
+    Variants are read through Arrow only, because Spark's optimizer rewrites scans of variants.
     """
     return "variant" not in _atoms(schema.jsonValue())
 

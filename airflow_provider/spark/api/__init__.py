@@ -1,1 +1,1 @@
-"""What scripts import from ``airflow_provider.spark``. Cheap to import."""
+"""The functions that scripts import from ``airflow_provider.spark``. Cheap to import."""

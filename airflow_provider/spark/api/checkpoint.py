@@ -1,4 +1,4 @@
-"""``checkpoint(df, name)`` makes a DataFrame a recovery point. Cheap to import; does nothing by itself."""
+"""``checkpoint(df, name)`` makes a DataFrame a recovery point. Cheap to import: the work is done elsewhere."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ def checkpoint(df: DataFrame, name: str, *, version: str = "", deterministic: bo
     """Make *df* a recovery point called *name*; also ``df.transform(checkpoint, "sessions")``.
 
     Returns a DataFrame with the same rows, schema and column identities (``df["id"]`` still resolves). Runs the plan
-    when called, like ``DataFrame.checkpoint(eager=True)``; without a recovery context (a notebook, a unit test, a plain
+    when called, like ``DataFrame.checkpoint(eager=True)``. Without a recovery context (a notebook, a unit test, a plain
     ``spark-submit``) it returns *df* itself and costs nothing.
 
-    :param name: a name for people and for the report; the same name may be used again for another DataFrame
-    :param version: says which state a source is in that has no version of its own (JDBC, an RDD): a retry reuses what
-        was stored only where the text is the same. Without it such a DataFrame is computed again
-    :param deterministic: ``False``: keep it whole or not at all, because a function in it gives other results each
-        time, which cannot be seen; ``True``: keep single partitions although the plan looks as if it depended on the
-        order of rows (``row_number`` over a unique key, say)
+    :param name: a name for people and for the report; another DataFrame may use the same name
+    :param version: states the version of a source that has none of its own (JDBC, an RDD): a retry reuses what was
+        stored only under the same text. Without it such a DataFrame is computed again
+    :param deterministic: ``False``: reuse it whole or not at all, because a function in it returns different results
+        each time in a way that cannot be detected; ``True``: reuse single partitions although the plan seems to depend
+        on the order of rows (``row_number`` over a unique key, say)
     :raises ConfigurationError: the name is empty, or *df* is no DataFrame of a classic Spark session
     :raises Fenced: a newer attempt owns the job
     """

@@ -1,4 +1,4 @@
-"""``source(name, df)`` pins the listing of a file source at first sight. Cheap to import."""
+"""``source(name, df)`` pins the file listing of a source when a job first reads it. Cheap to import."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ log = logging.getLogger(__name__)
 
 
 def source(name: str, df: DataFrame, *, on_reset: Callable[[str, str], object] | None = None) -> DataFrame:
-    """Return *df* so that a retry reads the files that the first attempt saw, though new ones have arrived since.
+    """Return *df* so that a retry reads the files that the first attempt saw, even if new ones have arrived since.
 
-    Without it a file that arrives between two attempts changes the input, and all that reads it is computed again. A
-    pinned file that is gone or was changed cannot be read as it was: then the listing is pinned anew, with a warning,
-    and what reads it starts over. If a :func:`checkpoint` finds that out, in the middle of an attempt, the DataFrame
-    reads the new listing from then on, and so does all that is made of it. The next run of the DAG is another job and
-    sees everything. Without a recovery context it returns *df* itself.
+    Without it, a file that arrives between two attempts changes the input, and everything that reads it is computed
+    again. If a pinned file is gone or has changed, the listing is pinned anew with a warning, and what reads it starts
+    over. If a :func:`checkpoint` finds that out in the middle of an attempt, the DataFrame, and everything derived from
+    it, reads the new listing from then on. The next run of the DAG is another job and sees all files. Without a
+    recovery context it returns *df* itself.
 
-    :param name: says which source it is; one name for one source
-    :param df: reads one file source, as ``spark.read.parquet(…)`` gives it; columns may be chosen and renamed
-    :param on_reset: called with *name* and the reason whenever the listing was pinned anew in the middle of an attempt:
-        what the script has derived from the old one elsewhere (counts that it has collected, rows that it has written)
-        is its own. Whatever it raises ends the attempt. Without it the listing is not pinned anew in the middle of an
-        attempt that has looked at rows, or written some, since it came here: then the next attempt does that, as it
-        does in auto mode (``recovery_points``)
+    :param name: identifies the source; one name for one source
+    :param df: reads one file source, as ``spark.read.parquet(…)`` returns it; columns may be selected and renamed
+    :param on_reset: called with *name* and the reason when the listing was pinned anew in the middle of an attempt, so
+        that the script can update what it has derived from the old one elsewhere (counts that it collected, rows that
+        it wrote). Whatever it raises ends the attempt. Without it, an attempt that has looked at rows or written some
+        since it reached this call does not pin the listing anew: the next attempt does, as in auto mode
+        (``recovery_points``)
     :raises ConfigurationError: *df* reads no files, or more than one source
     :raises Fenced: a newer attempt owns the job
 
@@ -66,7 +66,7 @@ def source(name: str, df: DataFrame, *, on_reset: Callable[[str, str], object] |
     if shared is not None:
         shared.on_reset = on_reset or shared.on_reset
     elif index is not None:
-        if known is not None:  # one name for two sources: both are watched, under names of their own
+        if known is not None:  # one name for two sources: watch both, under different names
             application.sources[f"{coordinator} ({known.source.place})"] = known
         looks = application.looks
         application.sources[coordinator] = PinnedSource(coordinator, files, index, pinned, on_reset, looks)
@@ -74,7 +74,7 @@ def source(name: str, df: DataFrame, *, on_reset: Callable[[str, str], object] |
 
 
 def _pinned(context: RecoveryContext, name: str, place: str, listed: list[PinnedFile]) -> list[PinnedFile] | None:
-    """Return the files that an earlier attempt pinned, ``None`` if they have to be pinned now."""
+    """Return the files that an earlier attempt pinned; ``None`` if they must be pinned now."""
     from airflow_provider.spark.identity.recovery_point import what_is_gone
     from airflow_provider.spark.points.pinned_sources import read_pin
 

@@ -1,4 +1,4 @@
-"""``step(name, fn, *args)`` runs a function of the driver once per job. Cheap to import."""
+"""``step(name, fn, *args)`` runs a function on the driver once per job. Cheap to import."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ def step(
     save: Callable[[T, Path], None] | None = None,
     load: Callable[[Path], T] | None = None,
 ) -> T:
-    """Run ``fn(*args)`` once per job and return its result; a retry returns the result that is kept.
+    """Run ``fn(*args)`` once per job and return its result; a retry returns the stored result.
 
-    For what a driver does beside DataFrames: training a model, a ``collect`` that decides how to go on, a side effect
-    that must not be repeated. "Once" means: once that its end is in the event store; a driver that dies before runs it
-    again. It runs again, too, if *fn*, what it reaches, or *args* have changed. DataFrames may be among *args*: they
-    count with their plan and inputs, as for :func:`airflow_provider.spark.checkpoint`. Without a recovery context it
-    simply runs.
+    For what a driver does besides DataFrames: training a model, a ``collect`` that decides how to go on, a side effect
+    that must not be repeated. A step counts as done once its end is in the event store; if the driver dies before that,
+    it runs again. It also runs again if *fn*, what it reaches, or *args* have changed. DataFrames may be among *args*:
+    they count by their plan and inputs, as for :func:`airflow_provider.spark.checkpoint`. Without a recovery context
+    the function simply runs.
 
-    :param name: a name for people; the same name may be used again for another function or other arguments
-    :param version: stands for function and arguments: the step is the same wherever the text is
+    :param name: a name for people; another function or other arguments may use the same name
+    :param version: replaces the comparison of function and arguments: the step is the same while this text is
     :param save: writes a result that is no JSON into an empty local folder; goes with *load*
     :param load: reads what *save* wrote
-    :returns: the result; if it is kept as JSON, then as JSON gives it back (tuples are lists)
+    :returns: the result; if it is stored as JSON, then as JSON returns it (tuples are lists)
     :raises ConfigurationError: the result is no JSON and there is no *save*, or only one of *save* and *load* is given
     :raises Fenced: a newer attempt owns the job
 
@@ -57,7 +57,7 @@ def step(
 
 
 class _Step:
-    """One step of one driver."""
+    """One step in one driver."""
 
     def __init__(self, context: RecoveryContext, name: str, version: str) -> None:
         self._context = context
@@ -112,9 +112,9 @@ class _Step:
             return load(folder)
 
     def _keep(self, value: T, identity: str, save: Callable[[T, Path], None] | None, again: str) -> T:
-        """Remember the result.
+        """Store the result.
 
-        :param again: why a retry runs the step again all the same; empty text if it does not
+        :param again: why a retry runs the step again all the same; empty if it does not
         """
         master = self._context.master
         state: dict[str, Any] = {"identity": identity, "attempt": master.epoch, **({AGAIN: again} if again else {})}

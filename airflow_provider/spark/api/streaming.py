@@ -1,4 +1,4 @@
-"""``streaming(name, start)`` runs a Structured Streaming query that ends, once per job. Cheap to import."""
+"""``streaming(name, start)`` runs a Structured Streaming query to its end, once per job. Cheap to import."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _POLL = 1
-"""Seconds between two looks at whether this attempt still owns the job."""
+"""Seconds between two checks that this attempt still owns the job."""
 
 
 def streaming(name: str, start: Callable[[str], StreamingQuery], *, version: str = "") -> dict[str, Any]:
     """Run a streaming query to its end, with a checkpoint location that belongs to the job.
 
-    A query that has finished is not started again by a retry, unless *start* or what it reaches has changed: then it
-    runs from the beginning, with a new checkpoint location. One that was running goes on from its own checkpoint,
-    changed or not, so that with a sink that Spark calls idempotent every row arrives once. Where it cannot be told
-    whether *start* has changed it counts as the same, and the log says so. Without a recovery context the location is
-    a new local folder, which goes when the query has ended.
+    A retry does not start a finished query again, unless *start* or what it reaches has changed: then the query runs
+    from the beginning, with a new checkpoint location. A query that was running goes on from its own checkpoint,
+    changed or not, so every row arrives once if Spark calls the sink idempotent. If it is not certain whether *start*
+    has changed, it counts as the same, and the log says so. Without a recovery context the location is a new local
+    folder, which is removed when the query has ended.
 
-    :param name: says which query it is; one name for one query
+    :param name: identifies the query; one name for one query
     :param start: gets the checkpoint location, starts the query with it and a trigger that ends, and returns it:
         ``writer.option("checkpointLocation", location).trigger(availableNow=True).start(path)``
-    :param version: stands for *start* and what it reaches: the query is the same wherever the text is
+    :param version: replaces the comparison of *start* and what it reaches: the query is the same while this text is
     :returns: ``id`` and ``batches`` (number of micro-batches so far, over all attempts), plain JSON
     :raises ConfigurationError: *start* returned no query, or Spark cannot reach the event store
     :raises StreamingQueryException: the query failed
@@ -86,13 +86,13 @@ def streaming(name: str, start: Callable[[str], StreamingQuery], *, version: str
 
 
 def _another_place(place: str, identity: str) -> str:
-    """Return what tells a checkpoint location from those of all earlier runs, and is the same if a record is lost."""
+    """Return a suffix that no earlier run's checkpoint location has, and that is the same again if a record is lost."""
     runs = place.partition("-")[0]
     return f"{int(runs) + 1 if runs.isdecimal() else 2}-{identity[:16]}"
 
 
 def _location(context: RecoveryContext, coordinator: str) -> str:
-    """Return the checkpoint location: the same for all attempts that resume each other."""
+    """Return the checkpoint location, which all attempts that resume each other share."""
     from pyspark.sql import SparkSession
 
     from airflow_provider.spark.jvm.relation import readable_by_jvm

@@ -1,5 +1,5 @@
-"""Auto mode: the shuffles of scripts that name no recovery points outlive their application.
+"""Auto mode: keep the shuffles of scripts that name no recovery points, and put them back in a retry.
 
-``watching`` looks on while the script's own plans run, ``keeping`` copies what their map tasks have written, and
-``restoring`` puts it back into the plans of a retry. ``mode`` enters all of it; no plan is rewritten.
+``watching`` observes the script's own plans while they run, ``keeping`` copies what their map tasks have written, and
+``restoring`` puts it back into the plans of a retry. ``mode`` ties them together. No plan is rewritten.
 """

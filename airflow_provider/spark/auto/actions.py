@@ -1,8 +1,8 @@
-"""The actions of a script into whose plans a retry puts what survived.
+"""Intercept the actions of a retry, and put what survived into their plans before they run.
 
-Actions that run a DataFrame's own query (``collect`` and its like, ``rdd``) only get their plan filled first. ``count``
-and the writes of ``df.write`` make a query of their own inside the JVM; it is made here as Spark makes it, filled, and
-run. What makes its query where nobody can see it (``show``, ``isEmpty``, MLlib) runs as it is.
+Actions that run a DataFrame's own query (``collect`` and similar, ``rdd``) run as they are once their plan is filled.
+``count`` and the writes of ``df.write`` make a query of their own inside the JVM: here the same query is made as Spark
+makes it, filled, and run. Actions whose query cannot be observed (``show``, ``isEmpty``, MLlib) run as they are.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 
 
 def restored_actions(restorer: Restorer) -> Stages:
-    """Let actions begin with what survived; where nothing has, they go straight on."""
+    """Let actions start from what survived; without survivors they go straight to Spark."""
 
     def before_writing(spark: Any, execution: Any) -> bool:
         if not restorer.before(spark, execution):
@@ -53,14 +53,14 @@ def restored_actions(restorer: Restorer) -> Stages:
         return proceed()
 
     def count(call: Call, proceed: Proceed) -> int:
-        """``count()`` runs an aggregate of its own; it is the one that ``groupBy().count()`` makes."""
+        """Run the aggregate that ``count()`` runs: the one that ``groupBy().count()`` makes."""
         counted = call.owner.groupBy().count()
         if not restorer.before(call.owner.sparkSession, query_of(counted)):
             return int(proceed())
         return int(counted.collect()[0][0])
 
     def sql(call: Call, proceed: Proceed) -> Any:
-        """SQL that writes the rows of a query runs as soon as ``sql()`` is called."""
+        """Run SQL that writes the rows of a query, which Spark does as soon as ``sql()`` is called."""
         spark, text = call.owner, call.argument(0, "sqlQuery")
         plain = isinstance(text, str) and call.text_alone and is_classic_session(spark)
         command = WritingCommand.parse(spark, text) if plain else None
@@ -71,7 +71,7 @@ def restored_actions(restorer: Restorer) -> Stages:
         return no_rows(spark)
 
     def write(call: Call, proceed: Proceed) -> Any:
-        """Let the JVM's writer make its command, and run it with a plan that begins with what survived."""
+        """Let the JVM's writer make its command, and run it with a plan that starts from what survived."""
         spark = call.owner._df.sparkSession
         with written_through(call.owner, functools.partial(before_writing, spark)):
             return proceed()
@@ -86,17 +86,17 @@ def restored_actions(restorer: Restorer) -> Stages:
 def noted_rdds(watcher: Watcher) -> Stages:
     """Let *watcher* see the queries of frames that become RDDs.
 
-    Adaptive execution runs all shuffles in the call, with the settings of then. Those of a plan without it, or of a
-    cached frame, run in whatever job asks for them, so nobody can tell with which settings.
+    With adaptive execution, all shuffles run during the call, with the settings in force then. Without it, or below a
+    cached frame, they run in whichever later job needs them, so their settings are unknown.
     """
 
     def note(call: Call, proceed: Proceed) -> Any:
         application = watcher.application()
         runs: AbstractContextManager[None] = nullcontext()
         if application is not None:
-            with suppress(Exception):  # the frame itself says what is wrong with it
+            with suppress(Exception):  # leave it to the frame to report what is wrong with it
                 spark, execution = call.owner.sparkSession, query_of(call.owner)
-                plan = execution.executedPlan()  # what follows asks for it first thing, in this thread
+                plan = execution.executedPlan()  # the call itself asks for this first, in the same thread
                 inside = in_execution(spark)
                 if runs_later(plan) or cached_in(execution):
                     application.leave_alone("rdd", "its shuffles run in a later job, with settings that are not known")
@@ -111,11 +111,11 @@ def noted_rdds(watcher: Watcher) -> Stages:
 
 
 def noted_caches(context: RecoveryContext) -> Stages:
-    """Note which frame is cached; what is not noted here (SQL's ``CACHE TABLE``) nobody can tell from another.
+    """Give each cached frame an identity; frames not noted here (SQL's ``CACHE TABLE``) cannot be told apart.
 
-    A frame that is cached has one value, for all outputs that read it; a retry leaves some of these out. So the
-    shuffles below it that call functions are counted for the frame, and the frame by what it holds and by which time
-    the script has cached that, in the order of the script, or of the step that caches it.
+    A cached frame has one value for all outputs that read it, and a retry leaves some of these out. So the shuffles
+    below it that call functions are counted per frame. A frame is identified by what it holds and by how many times the
+    script has cached that so far, counted in the order of the script, or of the step that caches it.
     """
 
     def cache(call: Call, proceed: Proceed) -> Any:
@@ -132,7 +132,7 @@ def noted_caches(context: RecoveryContext) -> Stages:
 
 def _note(context: RecoveryContext, df: Any) -> None:
     if not is_classic(df) or not calls_python(df):
-        return  # its shuffles need not be counted
+        return  # its shuffles need no counting
     relation, known = cached_as(df), context.application.cached
     if relation is None:
         return

@@ -1,7 +1,7 @@
-"""Run stages of a query before its action does, because what survived above them is only found once they are there.
+"""Run stages of a query ahead of its action, because survivors above them can be found only once these have run.
 
-Adaptive execution plans what stands above a stage when it knows the stage's rows and bytes: which join becomes a
-broadcast, which partitions are coalesced. A shuffle that was too cheap to keep has to run again for that. The action
+Adaptive execution plans what is above a stage when the stage's rows and bytes are known: which join becomes a
+broadcast, which partitions are coalesced. So a shuffle that was too cheap to keep must run again first. The action
 needs it in any case, and finds it in the plan's stage cache.
 """
 
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
     from threading import Condition
 
 _SIDE_BY_SIDE = 64 * 2**20
-"""Bytes, as Spark estimates them, up to which shuffles run together. Of larger ones only the smallest runs: what comes
-above it may be there already, and need none of the others.
+"""Bytes, as Spark estimates them, up to which shuffles run together. Of larger ones only the smallest runs: a survivor
+above it may make the others unnecessary.
 """
 _WAIT = 0.02
-"""Seconds between two looks at stages that run."""
+"""Seconds between two checks of running stages."""
 
 
 class StagesAhead:
     """The stages of one adaptive plan that run ahead of its action.
 
-    :param told: lets the tasks of jobs that are started inside know what those of the action will know
-    :param waits: is let go of while stages run, so that the actions of other threads can begin
+    :param told: gives the tasks of jobs that start inside the same settings as the action's tasks
+    :param waits: is released while stages run, so that actions of other threads can start
     """
 
     def __init__(self, told: Callable[[], AbstractContextManager[None]], waits: Condition) -> None:
@@ -38,9 +38,9 @@ class StagesAhead:
         self._running: dict[int, Any] = {}
 
     def run(self, stages: Sequence[Any]) -> dict[int, Any]:
-        """Run some of the stages until at least one has ended; return by place in *stages* their results.
+        """Run some of the stages until at least one has ended; return their results by position in *stages*.
 
-        Nothing if one fails, or none can run: the action will say why.
+        Empty if one fails, or none can run: the action will report why.
         """
         places = {int(stage.id()): place for place, stage in enumerate(stages)}
         if not self._running.keys() & places.keys():
@@ -57,12 +57,12 @@ class StagesAhead:
         return {places[number]: value.get() for number, value in values.items()}
 
     def runs(self, stage: Any) -> bool:
-        """Whether a stage was begun and has not been seen to end."""
+        """Whether a stage was started and has not been seen to end."""
         return int(stage.id()) in self._running
 
 
 def _first(stages: Sequence[Any]) -> list[Any]:
-    """Return which stages run next: all broadcasts, and the small shuffles."""
+    """Return the stages to run next: all broadcasts, and the small shuffles."""
     broadcasts = [stage for stage in stages if kind(stage) == BROADCAST_STAGE]
     sizes = [(_estimated_size(stage), stage) for stage in stages if kind(stage) == SHUFFLE_STAGE]
     most = max(_SIDE_BY_SIDE, min((size for size, _ in sizes), default=0))
@@ -70,7 +70,7 @@ def _first(stages: Sequence[Any]) -> list[Any]:
 
 
 def _estimated_size(stage: Any) -> float:
-    """Return the bytes that Spark believes a shuffle's rows to have."""
+    """Return Spark's estimate of a shuffle's bytes."""
     node = stage.plan()
     while True:
         link = node.logicalLink()

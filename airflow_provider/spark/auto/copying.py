@@ -1,4 +1,4 @@
-"""Copy map outputs into the store, each by an executor that has its files, or can read them."""
+"""Copy map outputs into the store, each on an executor that has its files or can read them."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _BACK_OFF = 10.0
-"""Seconds for which the store is left alone when it has refused something."""
+"""Seconds without copying after the store has refused something."""
 _REFUSED = -1
-"""In the place of a size: the store did not take it."""
+"""Takes the place of a size if the store refused the output."""
 _Work = tuple[Place, MapOutput, Written, "LocalDirs | None"]
-"""How a map output is to be named, which it is, what Spark says of it, and where it lies, if that is elsewhere."""
+"""A map output's name in the store, the output, Spark's counts of it, and its directories if it lies elsewhere."""
 
 _Answer = tuple[int, str, int, float]
 """Index of a map output, key, bytes, and the seconds that storing it took."""
@@ -41,10 +41,11 @@ _Answer = tuple[int, str, int, float]
 
 @dataclass
 class Tools:
-    """What all kept shuffles of an application share.
+    """The tools that all kept shuffles of an application share.
 
     :ivar cores: of a local master; ``None`` on a cluster
-    :ivar make_room: for so many bytes of a vertex, each of which saves so many task seconds; whether they fit
+    :ivar make_room: makes room for a number of bytes of a vertex, given the task seconds that each byte saves; returns
+        whether they fit
     """
 
     tracker: MapOutputTracker
@@ -57,7 +58,7 @@ class Tools:
 
     @property
     def backing_off(self) -> bool:
-        """Whether the store is left alone."""
+        """Whether copying pauses after a refusal."""
         return time.monotonic() < self._again
 
     def copy(
@@ -68,11 +69,11 @@ class Tools:
         written: Sequence[tuple[MapStatus, Written]],
         seconds: float,
     ) -> list[int]:
-        """Copy map outputs of a vertex that somebody can read; returns the indexes of those that were not whole.
+        """Copy those map outputs of a vertex that an executor can read; return the indexes of incomplete ones.
 
-        If the store refuses something, it is left alone for a while.
+        If the store refuses something, copying pauses for a while.
 
-        :param seconds: that one of its tasks has taken
+        :param seconds: task time of one of its tasks
         """
         readers = self.readers.of({status.writer for status, _ in written})
         written = [(status, counts) for status, counts in written if status.writer in readers]
@@ -98,14 +99,14 @@ class Tools:
             elif stored == _REFUSED:
                 self._again = time.monotonic() + _BACK_OFF
             elif executor == readers[statuses[index].writer].executor[0]:
-                missed.append(index)  # else its executor had no core free, and another one was asked
+                missed.append(index)  # else its own executor had no free core, and another one was asked
         return missed
 
 
 def _store_here(place: StoreLocation, dirs: LocalDirs, wanted: Sequence[_Work], seconds: float) -> list[_Answer]:
-    """Store map outputs of this executor, or of one of its machine that has gone.
+    """Store map outputs of this executor, or of a lost executor on the same machine.
 
-    Without a key where the files are not here, or not whole; with :data:`_REFUSED` where the store does not take it.
+    The key is empty if the files are not here or incomplete; the size is :data:`_REFUSED` if the store refuses them.
     """
     store, done = place.open(), list[_Answer]()
     for number, (named, output, written, left) in enumerate(wanted):

@@ -1,7 +1,7 @@
-"""Whether keeping a shuffle is worth its cost. Seconds of task time, bytes of files; as measured, not as estimated.
+"""Decide whether keeping a shuffle is worth its cost, from measured task seconds and file bytes, not estimates.
 
-What a map task really took is known when it has ended, and so is the size of what it wrote. A shuffle is kept where
-copying costs little against computing, and copying keeps within that share while it goes on.
+When a map task has ended, its time and the size of its output are known. A shuffle is kept if copying costs little
+compared with computing, and all copying stays within that share.
 """
 
 from __future__ import annotations
@@ -11,23 +11,23 @@ from dataclasses import dataclass
 from airflow_provider.core.quantities import bytes_text
 
 COPY_RATE = 200 * 2**20
-"""Bytes that are copied into an object store in a second, as long as that has not been measured."""
+"""Bytes per second that are assumed for copying into an object store until the rate is measured."""
 LINK_RATE = 2**30
 """The same for a store of files, where copying may be a hard link."""
 FIXED_COST = 0.15
-"""Seconds that a shuffle costs beside copying: to find it, its identity, its events."""
+"""Seconds that a shuffle costs besides copying: to find it, identify it, and record its events."""
 _ENOUGH = 20 * 2**20
-"""Bytes that tell how fast copying is."""
+"""Bytes to copy before the measured rate counts."""
 
 
 @dataclass
 class CopyingCost:
-    """What copying has cost in one application, and what it may cost.
+    """What copying has cost in one application, and may cost.
 
     :ivar budget: seconds of keeping for one second of computing
-    :ivar assumed: bytes per second, as long as that has not been measured
-    :ivar bytes: that were copied so far
-    :ivar seconds: that this took, of all executors together
+    :ivar assumed: bytes per second until the rate is measured
+    :ivar bytes: copied so far
+    :ivar seconds: spent copying them, over all executors
     """
 
     budget: float
@@ -36,7 +36,7 @@ class CopyingCost:
     seconds: float = 0.0
 
     def copied(self, size: int, seconds: float) -> None:
-        """Take into account that *size* bytes were copied in *seconds*."""
+        """Add *size* bytes copied in *seconds* to the measurement."""
         self.bytes += size
         self.seconds += seconds
 
@@ -59,7 +59,7 @@ class CopyingCost:
         return FIXED_COST + size / self.rate
 
     def too_high(self, computing: float, size: float) -> str:
-        """Say why *size* bytes that took *computing* seconds of task time are not kept; empty text if they are."""
+        """Return why *size* bytes that took *computing* seconds of task time are not kept; empty if they are."""
         cost = self._cost(size)
         if cost <= computing * self.budget:
             return ""

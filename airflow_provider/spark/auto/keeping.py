@@ -1,7 +1,7 @@
-"""Decide which map outputs of a running shuffle are kept, while the job goes on, and have them copied.
+"""Decide, while the job runs, which map outputs of a shuffle are kept, and have them copied.
 
-A shuffle is kept once its tasks have taken long enough for what they wrote. What is kept is what reducers read: if
-Spark runs a map task again, its new output takes the place of the old one, and the vertex is sealed only when the
+A shuffle is kept once its tasks have taken long enough for what they wrote. The kept outputs are those that reducers
+read: if Spark runs a map task again, its new output replaces the old one, and the vertex is sealed only when the
 tracker and the store agree on every map id.
 """
 
@@ -43,20 +43,20 @@ log = logging.getLogger(__name__)
 
 _BYTES = "shuffleBytesWritten"
 _TRIES = 3
-"""How often a map output is looked for on its executor, or a look at a shuffle fails, before it is left alone."""
+"""How often to look for a map output on its executor, or let looks at a shuffle fail, before giving up."""
 _WORTH_SAYING = 1.0
-"""Seconds of task time from which on a shuffle that is left alone for its cost is recorded: there may be thousands."""
+"""Seconds of task time from which on a shuffle skipped for its cost is recorded: there may be thousands."""
 _PATIENCE = 20
-"""How often the listeners' counts of a task that has ended are waited for."""
+"""How often to wait for the listeners' counts of a task that has ended."""
 
 
 class KeptShuffle:
-    """One shuffle of the application, looked at again and again until it is in the store, or is left alone.
+    """One shuffle of the application, looked at again and again until it is stored or skipped.
 
     :ivar number: Spark's shuffle id
-    :ivar over: whether there is nothing more to do
-    :ivar worth: seconds of task time for a byte of its files, as last measured
-    :ivar failures: looks in a row that have failed
+    :ivar over: whether nothing is left to do
+    :ivar worth: seconds of task time per byte of its files, as last measured
+    :ivar failures: failed looks in a row
     """
 
     def __init__(
@@ -82,11 +82,11 @@ class KeptShuffle:
         self._what: ShuffleIdentity | None = None
         self._kind: Kind | None = None
         self._counted = purpose.cached or turn is None
-        """Whether there is nothing to count, or it was counted."""
+        """Whether it is counted already, or needs no counting."""
         self._refused = ""
-        """Why it has no identity, or none of its time."""
+        """Why it has no identity, or its occurrence no number."""
         self._waits = ""
-        """Why it cannot be told yet which time it is."""
+        """Why its occurrence number is not known yet."""
         self._counts = running.exchange.metrics()
         self._rdd = int(running.dependency.rdd().id())
         self._maps = int(running.dependency.rdd().getNumPartitions())
@@ -100,16 +100,16 @@ class KeptShuffle:
         self._seconds = 0.0
         self.failures = 0
         self._too_high_for = 0
-        """So many map outputs were there when all of them together cost too much."""
+        """The number of map outputs there when all of them together cost too much."""
         self._worth_after = 0.0
         """The moment before which its tasks cannot have taken long enough."""
         self.worth = 0.0
         self.over = self._vertex is not None and self._vertex.sealed
 
     def look(self, available: int) -> None:
-        """Copy what is new and worth it.
+        """Copy new map outputs if they are worth it.
 
-        :param available: so many map outputs are there
+        :param available: number of map outputs that exist
         """
         stored = len(self._vertex.stored) if self._vertex is not None else 0
         if self.over or available == 0 or self._tools.backing_off:
@@ -146,7 +146,7 @@ class KeptShuffle:
         self._seal(maps)
 
     def _has_room(self, size: int) -> bool:
-        """Whether the job may hold so many bytes of it; others go for it that save less."""
+        """Whether the job may hold *size* bytes of it; shuffles that save less may be removed for that."""
         vertex = self._vertex
         assert vertex is not None  # noqa: S101 - identified before
         stored = sum(partition.bytes for partition in vertex.stored.values())
@@ -160,18 +160,18 @@ class KeptShuffle:
 
     @property
     def _for_written_output(self) -> bool:
-        """Whether the output that it is for is written, so that a retry leaves out its query."""
+        """Whether the output that it serves is written, so that a retry leaves out its query."""
         return bool(self._purpose.recorded) and is_written(self._context.master.coordinator(self._purpose.recorded))
 
     def failed(self, error: Exception) -> None:
-        """A look has failed: Spark may be busy, or have forgotten the stage, whose tasks it then knows no more."""
+        """Count a failed look: Spark may be busy, or has forgotten the stage and with it the tasks."""
         self.failures += 1
         log.debug("A look at %s failed", self._title, exc_info=error)
         if self.failures >= _TRIES:
             self._leave_alone(f"it cannot be looked at: {one_line(error)}")
 
     def _measured(self, maps: int) -> StageMetrics:
-        """Ask the listeners, and remember what they say of single tasks: it is gone when the query is over."""
+        """Ask the listeners, and remember their counts of single tasks, which are gone when the query is over."""
         metrics, stage = self._tools.metrics, self._stage or 0
         measured = metrics.read(stage, maps, (self._metrics[ROWS], self._metrics[SIZE]))
         if self._origin.query is None and not measured.values:
@@ -181,9 +181,9 @@ class KeptShuffle:
         return measured
 
     def _shares(self, records: dict[int, int]) -> dict[int, dict[int, int]]:
-        """Return what tasks have counted that no query counts, as :attr:`.StageMetrics.values`; empty if nothing.
+        """Return counts of tasks that belong to no query, as :attr:`.StageMetrics.values`; empty if there are none.
 
-        A task's share of the bytes is taken to be that of its records: Spark plans by them, no more.
+        Bytes are distributed in proportion to records: Spark uses them for planning only.
         """
         if not records:
             return {}
@@ -198,7 +198,7 @@ class KeptShuffle:
             self._context.master.vertex_skipped(self._title, reason)
 
     def _identified(self) -> bool:
-        """Learn what the shuffle is; whether it may be kept."""
+        """Identify the shuffle; return whether it may be kept."""
         exchange, dependency = self._shuffle.exchange(), self._shuffle.dependency()
         canonical = self._shuffle.canonical()
         if exchange is None or dependency is None or canonical is None:  # the script has dropped it
@@ -232,10 +232,10 @@ class KeptShuffle:
         return True
 
     def _identity(self, exchange: Any, canonical: Any) -> ShuffleIdentity:
-        """Return what the shuffle is, and count it.
+        """Return the shuffle's identity, and count it.
 
-        :raises NotKept: it has no identity that is certain
-        :raises NotYet: which time of it this is cannot be told now
+        :raises NotKept: it has no certain identity
+        :raises NotYet: its occurrence number is not known yet
         """
         with self._context.occurrences.lock:
             if self._refused:
@@ -265,11 +265,11 @@ class KeptShuffle:
         return occurrences.take(numbered, self._spark.sparkContext.applicationId, self.number)
 
     def count(self) -> None:
-        """Count the shuffle, kept or not, if its tasks call functions: a later one is not to be taken for it.
+        """Count the shuffle, kept or not, if its tasks call functions.
 
-        A retry may look for this one, and would find the later one's rows.
+        Otherwise a later one would get its number, and a retry that looks for this one would find the later one's rows.
 
-        :raises NotYet: which time of it this is cannot be told now
+        :raises NotYet: its occurrence number is not known yet
         """
         if self._counted or self._refused:
             return
@@ -286,7 +286,7 @@ class KeptShuffle:
             self._counted = True
 
     def forgotten(self) -> None:
-        """Spark has no use for the shuffle any more; if only its time was not known, that is why it is not kept."""
+        """Note that Spark has dropped the shuffle; if it only lacked an occurrence number, record this reason."""
         if not self.over and self._waits:
             self._leave_alone(self._waits)
 
@@ -306,7 +306,7 @@ class KeptShuffle:
         self._seconds += time.monotonic() - began
 
     def _counts_of(self, status: MapStatus, measured: StageMetrics) -> Written | None:
-        """Return what Spark has counted of a task; ``None`` if it may still come."""
+        """Return Spark's counts for a task; ``None`` if they may still come."""
         written = self._written.get(status.index)
         if written is not None:
             return replace(written, checksum=status.checksum)

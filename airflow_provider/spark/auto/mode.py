@@ -1,8 +1,8 @@
-"""Enter auto mode: look on while the script runs, and in a retry put back what survived before its actions run.
+"""Switch auto mode on: observe while the script runs and, in a retry, put back what survived before its actions run.
 
-An attempt with nothing to put back is plain Spark. Only ``DataFrame.rdd`` is looked at then, to note the query, whose
-shuffles Spark runs without announcing them, and ``DataFrame.cache``, to tell the cached frames apart. An action that
-has failed, and runs again in the same attempt, is a retry as well.
+An attempt with nothing to put back is plain Spark. Only two calls are intercepted then: ``DataFrame.rdd``, to note the
+query, whose shuffles Spark runs without announcing them, and ``DataFrame.cache``, to tell cached frames apart. An
+action that failed and runs again in the same attempt counts as a retry, too.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def auto_mode(context: RecoveryContext) -> Iterator[Sequence[Stages]]:
-    """Keep the shuffles of the script that runs inside, if the job's options say so; what its calls are to pass."""
+    """Keep the shuffles of the script that runs inside, if the job's options say so; yield the stages for its calls."""
     options = context.master.request.options
     if not options.enabled or options.recovery_points != "auto":
         yield ()
@@ -41,26 +41,26 @@ def auto_mode(context: RecoveryContext) -> Iterator[Sequence[Stages]]:
 
 @dataclass(frozen=True)
 class Shuffles:
-    """What is done about kept shuffles where something is restarted inside the application."""
+    """What happens to kept shuffles when something is restarted inside the application."""
 
     context: RecoveryContext
     watcher: Watcher
     restorer: Restorer
 
     def failed(self, execution: Any) -> None:
-        """Keep what a query has shuffled that has failed and runs again; its next try is the time that this one was."""
+        """Keep what a failed query has shuffled; when it runs again, that counts as the same occurrence."""
         if not self._everything:
             self.watcher.catch_up()
         self.context.occurrences.failed(execution)
 
     def give_up(self, vertices: Collection[str]) -> None:
-        """Put none of these back any more that were kept until now."""
+        """Stop putting back these shuffles, which were kept until now."""
         application = self.watcher.application()
         if application is not None:
             application.give_up(vertices)
 
     def restoring(self) -> AbstractContextManager[None]:
-        """Let this thread's query inside begin with what this attempt has kept, too, unless all is to run again."""
+        """Let this thread's query inside start from what this attempt has kept, too, unless all is to run again."""
         return nullcontext() if self._everything else self.restorer.with_kept()
 
     @property

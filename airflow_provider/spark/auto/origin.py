@@ -1,7 +1,7 @@
-"""Where a shuffle comes from: the query that ran it, and the settings that this began with.
+"""The query that ran a shuffle, and the settings that it started with.
 
-A look may come when the query is over and the script has changed a setting for the next one. What is asked of a plan
-then is answered with the settings of now, so these must still be the same.
+By the time of a look, the query may be over and the script may have changed a setting for the next one. A plan answers
+questions with the current settings, so these must still be the same.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
     from airflow_provider.spark.jvm.exchanges import QueryRecord
 
 _HIDDEN = "*********(redacted)"
-"""What Spark records in the place of a value that looks like a secret."""
+"""Recorded by Spark instead of a value that looks like a secret."""
 
 
 @dataclass(frozen=True)
 class Origin:
     """The query that a shuffle was found in.
 
-    :ivar settings: what the query began with
-    :ivar query: Spark's record of it; ``None`` if it has none, then the shuffle cannot be older than the query
-    :ivar fills: the cached frames that it fills itself, see :func:`.exchanges.cached_plan`; those of others an earlier
-        query may have shuffled. ``None`` where this is not known, and shown by the record.
+    :ivar settings: those that the query started with
+    :ivar query: Spark's record of it; ``None`` without one: then the shuffle cannot be older than the query
+    :ivar fills: the cached frames that it fills itself, see :func:`.exchanges.cached_plan`; an earlier query may have
+        run the shuffles of other frames. ``None`` if unknown; then the record decides.
     """
 
     settings: QuerySettings
@@ -36,27 +36,27 @@ class Origin:
     fills: Set[int] | None = None
 
     def holds_for(self, cached: int | None) -> bool:
-        """Whether a shuffle of the query's plan may be of the query.
+        """Whether a shuffle in the query's plan may have been run by the query.
 
-        :param cached: the cached frame in which it stands; ``None`` if in none
+        :param cached: the cached frame that contains it; ``None`` if none does
         """
         return cached is None or self.fills is None or cached in self.fills
 
     @classmethod
     def of(cls, query: QueryRecord, application: Mapping[str, str]) -> Origin | None:
-        """Return the origin that a query is; ``None`` if Spark has not recorded its settings yet.
+        """Return a query as an origin; ``None`` if Spark has not recorded its settings yet.
 
-        :param application: the settings with which the application's sessions begin
+        :param application: the settings with which the application's sessions start
         """
         modified = query.modified
         return None if modified is None else cls(QuerySettings({**application, **modified}), query)
 
     def check(self, stage: int, now: Mapping[str, str]) -> QuerySettings:
-        """Return what the tasks of a shuffle ran with.
+        """Return the settings that a shuffle's tasks ran with.
 
         :param stage: Spark's stage id of its map tasks
         :param now: all settings of the session
-        :raises NotKept: that is not known, or not what the session has now
+        :raises NotKept: they are unknown, or differ from the session's current ones
         """
         if self.query is not None and not self.query.ran(stage):
             raise NotKept("it ran before the query in which it was found, with settings that are not known")

@@ -1,12 +1,12 @@
 """Put what survived back into the plan of an action, before it runs.
 
-The plan stays the user's own. Its query stages are made ahead, as adaptive execution makes them; where the store has
-the map outputs of a shuffle, they are laid into the executors' directories and registered with Spark's tracker, with
-the rows and bytes that Spark counted when they were written. Spark then finds the shuffle complete, or runs the map
-tasks that are missing. Each shuffle has its true child, so an output that is lost again is computed again.
+The plan stays the user's own. Its query stages are made in advance, as adaptive execution makes them. If the store has
+map outputs of a shuffle, they are put into the executors' directories and registered with Spark's tracker, with the
+rows and bytes that Spark counted when they were written. Spark then finds the shuffle complete, or runs the missing map
+tasks. Each shuffle keeps its true child, so Spark can recompute an output that is lost again.
 
-A shuffle is put back only if all that its map tasks read is cut as it was (the layout), because Spark may run any of
-them again.
+A shuffle is put back only if everything that its map tasks read is split as before (the layout), because Spark may run
+any of them again.
 """
 
 from __future__ import annotations
@@ -52,17 +52,17 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _FIRST_TASK = 2**40
-"""Map ids of what is put back begin here; those of tasks count from 0."""
+"""Map ids of restored outputs start here; those of tasks count from 0."""
 
 
 class _Thread(threading.local):
-    """What a thread's queries may begin with, beside what has survived from earlier attempts."""
+    """What a thread's queries may start from besides survivors of earlier attempts."""
 
     kept: Set[str] = frozenset()
 
 
 def restorable(context: RecoveryContext) -> set[str]:
-    """Return the vertices of shuffles of which map outputs have survived."""
+    """Return the vertices of shuffles that have surviving map outputs."""
     return {
         identity
         for identity, vertex in context.master.graph.vertices.items()
@@ -73,7 +73,7 @@ def restorable(context: RecoveryContext) -> set[str]:
 class Restorer:
     """Puts shuffles back into the plans of one driver's actions.
 
-    :param watcher: knows the Spark application that runs
+    :param watcher: knows the running Spark application
     :param wanted: the vertices that have survived, as :func:`restorable` returns them
     """
 
@@ -88,14 +88,14 @@ class Restorer:
 
     @property
     def wanted(self) -> Set[str]:
-        """The vertices of which this thread's queries may begin with what is stored, and still is."""
+        """The vertices whose stored outputs this thread's queries may start from; released ones are left out."""
         known = ((identity, self._context.master.vertex(identity)) for identity in self._survived)
         there = {identity for identity, vertex in known if vertex is not None and not vertex.released}
         return there | self._thread.kept
 
     @contextmanager
     def with_kept(self) -> Iterator[None]:
-        """Let this thread's queries inside begin with what this attempt has kept until now, too."""
+        """Let this thread's queries inside start from what this attempt has kept so far, too."""
         self._thread.kept = restorable(self._context)
         try:
             yield
@@ -103,10 +103,10 @@ class Restorer:
             self._thread.kept = frozenset()
 
     def before(self, spark: Any, execution: Any, *, in_tasks: bool = True) -> bool:
-        """Put back what survived into the plan of a query that has not begun; whether the plan has begun by that.
+        """Put what survived into the plan of a query that has not started; return whether the plan has started by that.
 
-        Then it is the plan that has to run, and no other one of the same query: stages of it may have run ahead.
-        Whatever goes wrong, the query runs as it would have.
+        If so, run this plan, not another one of the same query: stages of it may have run ahead. Whatever goes wrong
+        here, the query runs as it would have.
 
         :param spark: the session
         :param execution: the ``QueryExecution`` that the action is about to run
@@ -136,7 +136,7 @@ class Restorer:
         return plan is not None and plan.begun
 
     def _restore(self, plan: _Plan, spark: Any, execution: Any) -> None:
-        """Let threads wait for each other where they share a plan: that of a frame, or of a cached one below it."""
+        """Restore, but first wait for other threads that restore the same plan: a frame's, or a cached one below it."""
         adaptive = list(adaptive_plans(execution.executedPlan(), spark))
         own = {hash_of(spark, owner) for owner in (execution, *(plan for plan, _ in adaptive))}
         self._wait_for(own)
@@ -159,7 +159,7 @@ class Restorer:
 
 
 class _Plan:
-    """One query's plan.
+    """The plan of one query.
 
     :ivar begun: whether anything was put back, or has run ahead
     """
@@ -212,40 +212,40 @@ class _Plan:
                     if kind(stage) == BROADCAST_STAGE and not ahead.runs(stage):
                         adaptive.forget(stage)
         if not self._settings.in_tasks:
-            return  # without adaptive execution, the shuffles of an RDD run when it is asked for, with settings of then
+            return  # without adaptive execution, an RDD's shuffles run when it is used, with the settings in force then
         for exchange in list(static_shuffles(execution.executedPlan())):
             self._shuffle(Purpose(self._context.purpose()), exchange, exchange.canonicalized())
 
     def _told(self) -> AbstractContextManager[None]:
-        """Let the tasks of jobs that this thread starts know the settings that those of the action will know."""
+        """Give the tasks of jobs that this thread starts the same settings as the action's tasks."""
         return settings_of_tasks(self._spark) if self._settings.in_tasks else nullcontext()
 
     def _ready(self, purpose: Purpose, stage: Any) -> Any:
-        """Return the result that a new stage has without running, ``None`` if it has to run."""
+        """Return the result that a new stage has without running; ``None`` if it must run."""
         if kind(stage) != SHUFFLE_STAGE or kind(stage.plan()) != SHUFFLE_EXCHANGE:
             return None
         return self._shuffle(purpose, stage.plan(), stage._canonicalized())
 
     def _run(self, execution: Any, ahead: StagesAhead, stages: Sequence[Any]) -> dict[int, Any]:
-        """Run what the query needs in any case, if a shuffle above it may have survived."""
+        """Run stages that the query needs in any case, if a shuffle above them may have survived."""
         if not self._more_to_come():
             return {}
         self._begins()
         return ahead.run(stages)
 
     def _begins(self) -> None:
-        """Have the rest of the query looked at from now on.
+        """Have the rest of the query observed from now on.
 
-        Spark does not announce it yet, and may lose its record later: the scheduler says twice that a stage has ended
-        which was there already, and the listener takes the query for ended.
+        Spark has not announced it yet, and may lose its record later: the scheduler reports the end of a stage that was
+        there already twice, and the listener takes the query for ended.
         """
         if not self.begun:
             self.begun = True
             self._application.note(self._execution, self._settings, self._fills)
 
     def _more_to_come(self) -> bool:
-        """Whether something has survived that this query may come to: it shuffles by the same, or what it was made of
-        has been found.
+        """Whether this query may still reach a survivor: it has a shuffle by the same columns, or what a survivor was
+        made of has been found.
         """
         left, known = self._wanted - self._found, self._context.master.graph.vertices
         below = (set(known[vertex].initialized.upstream) & self._wanted for vertex in left)
@@ -254,15 +254,15 @@ class _Plan:
 
     @functools.cached_property
     def _names(self) -> set[str]:
-        """The names of the vertices that the shuffles of the query may be, whatever joins they turn out to be over."""
+        """The possible vertex names of the query's shuffles, whatever joins they turn out to be over."""
         exchanges = itertools.chain.from_iterable(plan.shuffles() for plan in self._plans)
         return {name_of(vertex_identity(title_of(exchange), "")) for exchange in exchanges}
 
     @functools.cached_property
     def _turn(self) -> Turn:
-        """Where the query stands among others, all of which have been counted as far as they have ended.
+        """The query's turn. All queries that have ended are counted first.
 
-        :raises NotKept: that cannot be told
+        :raises NotKept: it cannot be determined
         """
         if micro_batch(self._spark):
             raise NotKept("it calls a Python function, and a retry may begin with another batch of the stream")
@@ -283,7 +283,7 @@ class _Plan:
         return self._context.occurrences.take(self._numbered(purpose, exchange, what), application, number)
 
     def _shuffle(self, purpose: Purpose, exchange: Any, canonical: Any) -> Any:
-        """Put back what survived of a shuffle; returns Spark's statistics of it if that is all of it."""
+        """Put back what survived of a shuffle; return Spark's statistics of it if that is all of it."""
         try:
             any_time = ShuffleIdentity.of(self._context, self._spark, exchange, canonical, self._settings)
             identity = any_time.occurrence(purpose, functools.partial(self._next, purpose, exchange))
@@ -338,7 +338,7 @@ class _Plan:
         survivors: dict[int, StoredPartition],
         totals: tuple[int, int] | None,
     ) -> None:
-        """Let Spark know of what was put back."""
+        """Register the restored outputs with Spark."""
         reducers, places = vertex.reducers, self._tracker.places()
         for (executor, _), output in there.values():
             if len(output.sizes) != reducers or executor not in places:
@@ -347,7 +347,7 @@ class _Plan:
             holders = {executor: _FIRST_TASK + index for index, ((executor, _), _) in there.items()}
             for executor, task in holders.items():
                 report_shuffle_file(self._spark, places[executor], vertex.number, task)
-        # Counted before Spark knows of them: adaptive execution takes a stage without rows for an empty relation, and
+        # Count before Spark knows of them: adaptive execution takes a stage without rows for an empty relation, and
         # drops limits that it cannot reach. Too many rows do no harm.
         rows, size = totals or (
             sum(output.written.rows for _, output in there.values()),

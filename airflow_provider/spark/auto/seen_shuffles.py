@@ -1,7 +1,7 @@
-"""The shuffles of one Spark application, seen from outside: which ones run, and which of them are kept.
+"""Observe the shuffles of one Spark application: find those that run, and decide which are kept.
 
-A look asks nothing that would be made by asking, starts no Spark job with a local master, and looks at plans only when
-the tracker of map outputs knows a shuffle that it has not seen, and that may have run for long enough to be worth it.
+A look computes nothing by asking, and starts no Spark job with a local master. It examines plans only if the map
+output tracker knows a shuffle that is new here and may have run long enough to be worth keeping.
 """
 
 from __future__ import annotations
@@ -45,17 +45,17 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _LOOKS = 32
-"""After so many looks a shuffle that no plan has shown counts as one without a plan, an RDD's."""
+"""Looks after which a shuffle that no plan has shown counts as an RDD's, without a plan."""
 _NOTED = 16
-"""So many queries that became RDDs are looked at, the newest ones."""
+"""How many queries that became RDDs are observed, the newest ones."""
 
 
 @dataclass
 class _Unseen:
-    """A shuffle that the tracker of map outputs knows, and that no plan has shown.
+    """A shuffle that the map output tracker knows, but that no plan has shown.
 
-    :ivar since: a moment before it began, on the monotonic clock
-    :ivar queries: that ran when it was seen first; empty if none did
+    :ivar since: a moment before it started, on the monotonic clock
+    :ivar queries: those that ran when it was first seen; empty if none did
     :ivar looks: how often it was looked for
     """
 
@@ -65,11 +65,11 @@ class _Unseen:
 
     @property
     def due(self) -> bool:
-        """Whether the plans are searched for it: each time after twice as many looks."""
+        """Whether to search the plans for it now: the number of looks in between doubles each time."""
         return self.looks < _LOOKS and self.looks & (self.looks - 1) == 0
 
     def may_be_of(self, running: frozenset[int]) -> bool:
-        """Whether a query that runs now can be its own."""
+        """Whether it may belong to a query that runs now."""
         return not self.queries or bool(self.queries & running)
 
 
@@ -77,7 +77,7 @@ class _Unseen:
 class _Noted:
     """A query that Spark does not announce, or not yet.
 
-    :ivar held: its ``QueryExecution``, weakly
+    :ivar held: weak reference to its ``QueryExecution``
     """
 
     held: Any
@@ -87,12 +87,12 @@ class _Noted:
 
 
 class SeenShuffles:
-    """The shuffles of one Spark application, seen from outside.
+    """The shuffles of one Spark application, as observed from outside.
 
-    :ivar registry: what is known of them, which the actions of a retry share
+    :ivar registry: what is known of them, shared with the actions of a retry
 
-    With a local master all of its cores have to work for a while before a shuffle can be worth keeping; nothing is
-    looked for before that. On a cluster tasks run elsewhere, and cores come and go: the driver looks at once.
+    With a local master, a shuffle can be worth keeping only after all cores have worked for a while; plans are not
+    searched before that. On a cluster, tasks run elsewhere and cores come and go: the driver looks at once.
     """
 
     def __init__(self, context: RecoveryContext, spark: Any) -> None:
@@ -126,15 +126,15 @@ class SeenShuffles:
         context.occurrences.attach(spark)
 
     def seconds_in_jvm(self) -> float:
-        """Return the seconds of CPU that the JVM has spent on this thread's requests."""
+        """Return the CPU seconds that the JVM has spent on this thread's requests."""
         return self._tools.tracker.own_time()
 
     def begins(self, execution: Any) -> int:
-        """Count the actions of a query, from 1; the caller sees to it that threads come one after the other."""
+        """Return the number of the current action of a query, from 1; the caller serialises threads."""
         return self._actions.add(execution)
 
     def note(self, execution: Any, settings: QuerySettings, fills: Set[int] | None = None) -> None:
-        """Look at the plan of a query of this thread that Spark does not announce, as long as the script holds it.
+        """Observe the plan of a query of this thread that Spark does not announce, as long as the script holds it.
 
         :param execution: its ``QueryExecution``, of which nothing has run yet
         :param settings: what it runs with
@@ -145,7 +145,7 @@ class SeenShuffles:
             self._noted.append(_Noted(held, Origin(settings, fills=fills), self._context.purposes.own, turn))
 
     def turn(self, execution: Any) -> Turn | None:
-        """Return where a query of this thread stands that is about to begin; ``None`` if nobody knows."""
+        """Return the turn of a query of this thread that is about to start; ``None`` if it is unknown."""
         try:
             turn = self._context.occurrences.turn(execution)
         except Uncertain:
@@ -158,14 +158,14 @@ class SeenShuffles:
         return self._context.occurrences.unannounced(execution)
 
     def settle(self, *, wait: bool = False) -> None:
-        """Count the shuffles of queries that have ended and were not looked at, where their functions are called.
+        """Count the shuffles that call functions, of queries that have ended and were not observed.
 
-        :param wait: for Spark to tell of all that have ended
+        :param wait: until Spark has reported all that have ended
         """
         self._context.occurrences.settle(self._count, wait=wait)
 
     def look(self) -> None:
-        """See what is new, and keep what is worth it."""
+        """Find new shuffles, and keep those that are worth it."""
         self.settle()
         available = self._tools.tracker.shuffles()
         numbers = available.keys()
@@ -188,7 +188,7 @@ class SeenShuffles:
         self._looked = now
         with self._context.occurrences.lock:
             pending = [kept for kept in self._kept.values() if not kept.over]
-        for kept in sorted(pending, key=lambda kept: (-kept.worth, kept.number)):  # first what others read
+        for kept in sorted(pending, key=lambda kept: (-kept.worth, kept.number)):  # ties: first what others read
             try:
                 kept.look(available.get(kept.number, 0))
                 kept.failures = 0
@@ -199,9 +199,9 @@ class SeenShuffles:
         self._release()
 
     def _make_room(self, vertex: ShuffleVertex, size: int, worth: float) -> bool:
-        """Whether the job may hold so many bytes more of a shuffle, for which others may have to go.
+        """Whether the job may hold *size* more bytes of a shuffle; others may be removed for that.
 
-        One that reads a shuffle that has gone for others could not be put back.
+        A shuffle that reads one removed for others could not be put back.
         """
         read = self.registry.upstream(vertex.number)
         if not self._gone_for_others.isdisjoint(read):
@@ -213,7 +213,7 @@ class SeenShuffles:
         return going is not None
 
     def _release(self) -> None:
-        """Let go what was kept for outputs that are written now."""
+        """Release what was kept for outputs that are written now."""
         released = self._context.master.release_shuffles()
         if released:
             self.give_up(released)
@@ -227,7 +227,7 @@ class SeenShuffles:
             self._add(execution, origin, own, turn)
 
     def _add(self, execution: Any, origin: Origin, own: str | None, turn: Turn | None) -> None:
-        """Know the shuffles of a query from now on."""
+        """Start observing the shuffles of a query."""
         spark = session_of(self._spark, execution.sparkSession())
         with self._context.occurrences.lock, active_session(spark):
             for running in shuffles_of(execution.executedPlan(), spark, set(self._kept)):
@@ -284,9 +284,9 @@ class SeenShuffles:
             return None
 
     def _noted_queries(self) -> list[tuple[Any, Origin, str | None, Turn | None]]:
-        """Return the queries that were noted, and forget those that the script has dropped.
+        """Return the noted queries; forget those that the script has dropped.
 
-        They come before those that Spark has announced: a query may have begun ahead of its action.
+        They come before those that Spark has announced: a query may have started ahead of its action.
         """
         held: list[tuple[Any, Origin, str | None, Turn | None]] = []
         with self._noting:
@@ -299,20 +299,20 @@ class SeenShuffles:
         return held
 
     def give_up(self, vertices: Collection[str]) -> None:
-        """Have nothing to do any more with shuffles of which all that is stored was given up, or is released."""
+        """Stop handling shuffles whose stored outputs were all given up or released."""
         with self._context.occurrences.lock:
             for number in self.registry.give_up(vertices):
                 if number in self._kept:
                     self._kept[number].over = True
 
     def leave_alone(self, name: str, reason: str) -> None:
-        """Record, once, why a kind of query is not looked at."""
+        """Record, once, why a kind of query is not observed."""
         if name not in self._left_alone:
             self._left_alone.add(name)
             self._context.master.vertex_skipped(name, reason)
 
     def _forget(self, numbers: Set[int]) -> None:
-        """Spark has no use for a shuffle any more: neither have we, and what was put back for it is deleted."""
+        """Forget shuffles that Spark has dropped, and delete the files that were put back for them."""
         with self._context.occurrences.lock:
             for number in self._kept.keys() - numbers:
                 self._kept.pop(number).forgotten()
@@ -323,7 +323,7 @@ class SeenShuffles:
             files = [pair for number in gone for pair in self.registry.put_back.pop(number)]
         if not files:
             return
-        there = executors(self._spark)  # files of others went with them, or go with the application
+        there = executors(self._spark)  # files of other executors are gone with these, or go with the application
         work: dict[tuple[str, str], list[MapOutput]] = defaultdict(list)
         for place, output in files:
             if place in there:

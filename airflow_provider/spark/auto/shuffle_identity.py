@@ -1,6 +1,6 @@
-"""What a shuffle is, whichever attempt runs it: everything that decides its rows, and which time of them it is.
+"""The identity of a shuffle across attempts: everything that decides its rows, and which occurrence of it this is.
 
-Its identity is that of the physical plan below the exchange, so the rest of the query, and of the script, may change.
+It covers the physical plan below the exchange, so the rest of the query, and of the script, may change.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ _PARTITIONINGS = {"HashPartitioning", "SinglePartition"}
 
 
 class NotKept(Exception):
-    """A shuffle cannot be kept, or put back; says why."""
+    """A shuffle cannot be kept, or put back; the text says why."""
 
 
 @dataclass(frozen=True)
 class Purpose:
     """What a shuffle is for.
 
-    :ivar name: an output, a step, or a cached frame; ``None`` if that cannot be told
-    :ivar cached: whether it stands in a cached frame
+    :ivar name: an output, a step, or a cached frame; ``None`` if unknown
+    :ivar cached: whether it is inside a cached frame
     """
 
     name: str | None
@@ -45,13 +45,13 @@ class Purpose:
 
     @property
     def recorded(self) -> str:
-        """The output that it is for alone, by the name of its coordinator; empty text if a retry may need it beside."""
+        """The coordinator name of the only output that it serves; empty if a retry may need it otherwise."""
         return "" if self.cached or self.name is None else self.name
 
 
 @dataclass(frozen=True)
 class ShuffleIdentity:
-    """What a shuffle is, whichever attempt runs it.
+    """The identity of a shuffle across attempts.
 
     :ivar title: for people: by what it shuffles
     :ivar fingerprint: over everything that decides its rows
@@ -66,9 +66,9 @@ class ShuffleIdentity:
     ) -> ShuffleIdentity:
         """Return the identity of an exchange.
 
-        :param canonical: the form under which adaptive execution knows it
-        :param settings: what its query runs with, or ran
-        :raises NotKept: it has none that is certain
+        :param canonical: the form by which adaptive execution knows it
+        :param settings: those that its query runs, or ran, with
+        :raises NotKept: it has no certain identity
         """
         partitioning = exchange.outputPartitioning()
         spread = kind(partitioning).rstrip("$")
@@ -86,20 +86,20 @@ class ShuffleIdentity:
 
     @property
     def calls_functions(self) -> bool:
-        """Whether Python functions have a part in it; they may ask something that Spark does not see."""
+        """Whether it involves Python functions, which may read something that Spark does not see."""
         return any(part.startswith(explain.FUNCTION) for part in self.fingerprint.parts)
 
     def occurrence(self, purpose: Purpose, time: Callable[[str], str]) -> ShuffleIdentity:
-        """Return the identity of this time of the shuffle.
+        """Return the identity of one occurrence of the shuffle.
 
-        What calls Python functions may give other rows each time that the script runs it, in a loop that waits for
-        something, say: so each time of an attempt has a vertex of its own, whichever application the script has then.
-        They are counted for each output by itself: a retry leaves out outputs that are written, and their queries. A
-        cached frame has its shuffles once. Anything else gives the same rows each time.
+        A shuffle that calls Python functions may give other rows each time that the script runs it, in a loop that
+        waits for something, say. So each occurrence in an attempt has a vertex of its own, across all applications of
+        the script. Occurrences are counted per output, because a retry leaves out written outputs and their queries. A
+        cached frame runs its shuffles once. All other shuffles give the same rows each time.
 
-        :param time: given what the shuffle is, returns which time this is
-        :raises NotKept: it calls functions, and what it is for, or which time this is, cannot be told
-        :raises NotYet: which time this is cannot be told now
+        :param time: given the shuffle's identity, returns the occurrence
+        :raises NotKept: it calls functions, and its purpose or occurrence number is unknown
+        :raises NotYet: its occurrence number is not known yet
         """
         if not self.calls_functions:
             return self
@@ -121,10 +121,10 @@ class ShuffleIdentity:
 
 
 def _chosen_by_tasks(context: RecoveryContext, spark: Any, canonical: Any, fingerprint: Fingerprint) -> bool:
-    """Whether its rows vary only in which of those that a map task reads this task takes, or in which order.
+    """Whether its rows vary only in which of its input rows each map task takes, or in which order.
 
-    Each task chooses by itself, so outputs of two attempts fit together as those of two tries of a task do. What reads
-    the shuffle takes what is there; made of an earlier choice, it is not kept.
+    Each task chooses by itself, so outputs of two attempts fit together like those of two tries of a task. Whatever
+    reads the shuffle takes the rows that are there; results of an earlier choice are not kept.
     """
     if fingerprint.opaque or any(map(varies, fingerprint.not_deterministic)):
         return False
@@ -133,7 +133,7 @@ def _chosen_by_tasks(context: RecoveryContext, spark: Any, canonical: Any, finge
 
 
 def title_of(exchange: Any) -> str:
-    """Return what the log calls a shuffle, by what it shuffles."""
+    """Return the shuffle's name in the log, by what it shuffles."""
     partitioning = exchange.outputPartitioning()
     hashed = kind(partitioning) == "HashPartitioning"
     names = ", ".join(_name_of(key) for key in items(partitioning.expressions())) if hashed else ""

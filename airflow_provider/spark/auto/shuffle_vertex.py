@@ -1,7 +1,6 @@
 """A shuffle as a vertex of the execution graph: its partitions are the outputs of its map tasks.
 
-Flink keeps result partitions, and so does this: what a map task has written is a result, whatever becomes of the
-query.
+As in Flink, what is kept are result partitions: a map task's output is a result, whatever becomes of the query.
 """
 
 from __future__ import annotations
@@ -32,14 +31,14 @@ ROWS = "shuffleRecordsWritten"
 SIZE = "dataSize"
 """The metrics of an exchange by which adaptive execution decides."""
 _TOTALS = "shuffle/"
-"""Begins the name under which the totals of a complete shuffle are remembered."""
+"""Prefix of the name under which the totals of a complete shuffle are stored."""
 
 
 @dataclass
 class ShuffleVertex:
-    """One shuffle of this application, and the vertex that it is.
+    """One shuffle of this application, with its vertex.
 
-    Holds nothing of its plan, so that Spark may clean up after it.
+    Holds nothing of the shuffle's plan, so that Spark may clean up after it.
 
     :ivar metrics: of its exchange, by name
     :ivar schema: of its rows, as JSON
@@ -48,9 +47,9 @@ class ShuffleVertex:
     :ivar number: Spark's shuffle id
     :ivar maps: number of map tasks
     :ivar reducers: number of reducers
-    :ivar layout: what each of them reads
-    :ivar stored: index → what is in the store
-    :ivar tasks: index → the map id that wrote what is in the store, as this application counts them
+    :ivar layout: what each map task reads
+    :ivar stored: index → stored partition
+    :ivar tasks: index → this application's map id of the stored output
     :ivar sealed: whether all of it is in the store, and the store has confirmed that
     """
 
@@ -70,7 +69,7 @@ class ShuffleVertex:
     tasks: dict[int, int] = field(default_factory=dict)
     sealed: bool = False
     _recorded: tuple[tuple[str, ...], tuple[str, ...]] | None = None
-    """The vertices that it reads, and what it is for, as recorded; ``None`` if it is not recorded."""
+    """The vertices that it reads, and its purposes, as recorded; ``None`` if not recorded."""
 
     @classmethod
     def of(
@@ -86,8 +85,8 @@ class ShuffleVertex:
         """Return the vertex of a shuffle whose tasks are planned.
 
         :param registry: learns what it is
-        :param purpose: what this query of it is for
-        :raises NotKept: what its map tasks read cannot be told apart
+        :param purpose: what this query runs it for
+        :raises NotKept: the inputs of its map tasks cannot be told apart
         """
         rdd = dependency.rdd()
         maps, reducers = int(rdd.getNumPartitions()), int(dependency.partitioner().numPartitions())
@@ -113,12 +112,12 @@ class ShuffleVertex:
         return cls(context, spark, metrics, schema, identity, name, vertex, number, maps, reducers, cut, registry)
 
     def record(self) -> None:
-        """Let the next attempt know the vertex, before anything of it is stored."""
+        """Record the vertex for the next attempt, before any of its outputs is stored."""
         if self._recorded is None:
             self._record(self._told())
 
     def record_more(self) -> None:
-        """Record what it reads and what it is for, if more of that is known now."""
+        """Record what it reads and its purposes again, if more is known now."""
         if self._recorded is not None and (told := self._told()) != self._recorded:
             self._record(told)
 
@@ -126,7 +125,7 @@ class ShuffleVertex:
         return self._upstream(), self.registry.purposes(self.vertex)
 
     def _upstream(self) -> tuple[str, ...]:
-        """Return the vertices that it reads, and those that it is known to have read when it was stored."""
+        """Return the vertices that it reads, including those recorded when it was stored."""
         known = self.context.master.vertex(self.vertex)
         before = known.initialized.upstream if known is not None else ()
         return tuple(dict.fromkeys((*before, *self.registry.upstream(self.number))))
@@ -153,7 +152,7 @@ class ShuffleVertex:
         )
 
     def take(self, partition: StoredPartition, task: int) -> None:
-        """A map output is in the store.
+        """Record a map output that is in the store.
 
         :param task: its map id in this application
         """
@@ -163,7 +162,7 @@ class ShuffleVertex:
         self.tasks[partition.index] = task
 
     def forget(self, indexes: Iterable[int]) -> None:
-        """Map outputs were computed anew; what is in the store is not what reducers read."""
+        """Forget map outputs that were computed again: the stored ones are not what reducers read."""
         again = tuple(sorted(indexes))
         self.context.master.partitions_recomputed(self.vertex, again, "Spark has run these map tasks again")
         for index in again:
@@ -171,13 +170,13 @@ class ShuffleVertex:
             self.tasks.pop(index, None)
 
     def seal(self, copying_seconds: float) -> None:
-        """All map outputs are in the store, and Spark has counted their rows: the vertex is finished."""
+        """Finish the vertex: all map outputs are in the store, and Spark has counted their rows."""
         rows, size = int(self.metrics.apply(ROWS).value()), int(self.metrics.apply(SIZE).value())
         self.context.master.remember(_TOTALS + self.vertex, {"layout": self.layout, "rows": rows, "bytes": size})
         self.sealed = self.context.master.vertex_finished(self.vertex, copying_seconds)
 
     def totals(self) -> tuple[int, int] | None:
-        """Return rows and bytes that Spark counted when the shuffle was complete; ``None`` if that is not known."""
+        """Return the rows and bytes that Spark counted when the shuffle was complete; ``None`` if unknown."""
         known = self.context.master.coordinator(_TOTALS + self.vertex)
         if known is None or known.get("layout") != self.layout:
             return None
@@ -186,12 +185,12 @@ class ShuffleVertex:
 
 @dataclass
 class ShuffleRegistry:
-    """The shuffles of one application, under the numbers that Spark counts from 0 in each; it ends with that.
+    """The shuffles of one application, under Spark's numbers, which start from 0 in each application.
 
     :ivar vertices: Spark's shuffle id → the vertex whose map outputs it has
-    :ivar put_back: Spark's shuffle id → map outputs that were put back, by executor; Spark does not delete their files
-    :ivar identities: Spark's shuffle id → the vertex that it is, also where another one's map outputs are kept
-    :ivar named: vertex of a shuffle → the recovery points of the script that are read below
+    :ivar put_back: Spark's shuffle id → its restored map outputs, by executor; Spark does not delete their files
+    :ivar identities: Spark's shuffle id → its vertex, even if another shuffle's map outputs are kept
+    :ivar named: vertex of a shuffle → the script's recovery points that are read below
     :ivar reads: Spark's shuffle id → those that its tasks read
     :ivar serves: vertex → what its queries are for, see :attr:`Purpose.recorded`
     """
@@ -215,9 +214,9 @@ class ShuffleRegistry:
                 pending += [each for number, each in below.items() if number not in self.identities]
 
     def learn(self, number: int, vertex: str, named: tuple[str, ...]) -> None:
-        """Learn which vertex a shuffle is.
+        """Learn the vertex of a shuffle.
 
-        :param named: the recovery points of the script that are read below, by the shuffle's tasks or further down
+        :param named: the script's recovery points that the shuffle's tasks, or those further down, read
         """
         with self.lock:
             self.named[vertex] = named
@@ -227,7 +226,7 @@ class ShuffleRegistry:
             above.record_more()
 
     def serve(self, vertex: str, purposes: Iterable[str]) -> None:
-        """Learn what queries of a shuffle are for, whichever of them is kept."""
+        """Learn what queries run a shuffle for, whichever of them is kept."""
         with self.lock:
             self.serves.setdefault(vertex, {}).update(dict.fromkeys(purposes))
 
@@ -237,7 +236,7 @@ class ShuffleRegistry:
             return tuple(self.serves.get(vertex, ()))
 
     def give_up(self, given_up: Collection[str]) -> list[int]:
-        """Forget that shuffles are kept; return Spark's ids of them."""
+        """Forget that shuffles are kept; return their Spark ids."""
         with self.lock:
             numbers = [number for number, kept in self.vertices.items() if kept.vertex in given_up]
             for number in numbers:
@@ -245,7 +244,7 @@ class ShuffleRegistry:
             return numbers
 
     def leave_out(self, number: int) -> None:
-        """A shuffle is no vertex after all: nothing of it is kept."""
+        """Treat a shuffle as no vertex after all: nothing of it is kept."""
         with self.lock:
             self.vertices.pop(number, None)
             self.identities.pop(number, None)
@@ -257,7 +256,7 @@ class ShuffleRegistry:
                 self.serves.pop(vertex, None)
 
     def upstream(self, number: int) -> tuple[str, ...]:
-        """Return the vertices that a shuffle reads, through shuffles that are none; nothing if nobody has looked."""
+        """Return the vertices that a shuffle reads, looking through shuffles that are none; empty if not examined."""
         if number not in self.reads:
             return ()
         pending, found = list(self.reads[number]), dict[str, None]()

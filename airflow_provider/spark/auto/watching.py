@@ -1,4 +1,4 @@
-"""Look on while the script runs: a thread of its own looks at the Spark application that the script has."""
+"""The watcher thread of auto mode: it looks at the script's current Spark application at intervals."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ log = logging.getLogger(__name__)
 _PAUSE = 0.5
 """Seconds between two looks."""
 _FAILURES = 5
-"""Looks in a row that may fail before an application is left alone: a busy JVM answers again."""
+"""Failed looks in a row before an application is left alone: a busy JVM answers again."""
 _CATCH_UP = 10.0
-"""Seconds for which a restart waits, at most, until what is there was looked at."""
+"""Most seconds that a restart waits until what is there has been looked at."""
 _LOOKS_TO_CATCH_UP = 2
-"""What the first of these finds, Spark may not have counted yet."""
+"""Spark may not have counted yet what the first of these finds."""
 _COUNT_EVERY = 30.0
-"""Most seconds between two questions what the JVM has spent on looking."""
+"""Most seconds between two questions how much CPU the JVM has spent on looks."""
 _TELL_EVERY = 300.0
-"""Seconds between two records of what recovery has cost."""
+"""Seconds between two records of the cost of recovery."""
 _SHARE = 5
-"""A look that takes long is followed by a pause so many times as long, so that looking costs little of a core."""
+"""After a long look the pause is this many times as long, so that looks take little of a core."""
 
 
 class Watcher:
-    """Looks at whatever Spark application the script has, as long as the script runs."""
+    """Looks at the script's current Spark application, whichever it is, until the script ends."""
 
     def __init__(self, context: RecoveryContext) -> None:
         self._context = context
@@ -62,12 +62,12 @@ class Watcher:
             self._context.occurrences.detach()
 
     def catch_up(self) -> None:
-        """Return when all that is there now was looked at, or soon: copying it may take long."""
+        """Return once everything that exists now was looked at, or soon: copying may take long."""
         for _ in range(_LOOKS_TO_CATCH_UP):
             self._rounds.wait(self._rounds.ask(), _CATCH_UP / _LOOKS_TO_CATCH_UP)
 
     def application(self) -> SeenShuffles | None:
-        """Return what is known of the application that runs now; ``None`` if none does, or it cannot be watched."""
+        """Return the state of the running application; ``None`` if none runs, or it cannot be watched."""
         from pyspark import SparkContext
         from pyspark.sql import SparkSession
 
@@ -86,7 +86,7 @@ class Watcher:
             return self._application
 
     def _look(self) -> float | None:
-        """Look once; returns the pause until the next look, ``None`` if this attempt does not own the job any more."""
+        """Look once; return the pause until the next look, ``None`` if this attempt no longer owns the job."""
         began = time.monotonic()
         try:
             with self._context.master.overhead.on(LOOKING):
@@ -107,7 +107,7 @@ class Watcher:
         return max(_PAUSE, _SHARE * (time.monotonic() - began))
 
     def _tell_overhead(self, application: SeenShuffles) -> None:
-        """Count what the JVM takes, now and then, and more seldom let a page know of all of it."""
+        """Add the JVM's CPU time to the overhead at intervals, and record the overhead for the page less often."""
         now, overhead = time.monotonic(), self._context.master.overhead
         if now >= self._count_next:
             overhead.set(IN_JVM, application.seconds_in_jvm(), 0.0)

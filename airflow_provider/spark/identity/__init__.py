@@ -1,1 +1,1 @@
-"""What is certain to be the same: plans, functions, steps, draws, rows of the driver."""
+"""Identities: what is certain to be the same, for plans, functions, steps, random draws and rows of the driver."""

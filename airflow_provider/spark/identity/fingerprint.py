@@ -1,8 +1,8 @@
-"""The fingerprint of a recovery point: equal only if its rows are certain to be equal.
+"""The fingerprint of a recovery point or shuffle: equal only if its rows are certain to be equal.
 
-Made of named parts, so that a retry can say what has changed: the plan, its sources, its Python functions and the
-modules that these reach, the session's settings, versions, and the recovery points further up. When in doubt a part
-differs, and the vertex is computed again. What counts and what does not is told in docs/reuse.md.
+It has named parts, so that a retry can say what has changed: the plan, its sources, its Python functions and the
+modules that these reach, the session's settings, versions, and the recovery points upstream. When in doubt a part
+differs, and the vertex is computed again. docs/reuse.md says what counts and what does not.
 """
 
 from __future__ import annotations
@@ -62,31 +62,31 @@ _NO_MEANING = (
     "spark.sql.streaming.",
     "spark.sql.codegen.",
 )
-"""Settings that change how a result is computed, shown, or cut (the layout tells that), but not its rows."""
+"""Settings that change how a result is computed, shown or split (the layout covers that), but not its rows."""
 _ARCHIVES = ("spark.archives", "spark.yarn.dist.archives")
-"""Settings that bring along the executors' environment of Python."""
+"""Settings that ship the executors' Python environment."""
 
 _TIME_ZONE = "spark.sql.session.timeZone"
 _SHOWN = re.compile(r"[\w ./:,+-]{0,100}")
-"""Values that are kept as they are; of others only a digest is."""
+"""Values that are recorded as they are; of others, only a digest."""
 
 
 @dataclass(frozen=True)
 class Fingerprint:
-    """What a recovery point is.
+    """The identity of a recovery point or a shuffle.
 
     :ivar digest: over everything that decides its rows
     :ivar parts: named parts, to say later what has changed (see :mod:`airflow_provider.core.explain`)
     :ivar upstream: tokens of the recovery points that it reads
     :ivar opaque: why it has no fingerprint; empty if it has
-    :ivar reads: whether functions, here or in a recovery point further up, read something by themselves, for which the
-        moment of the attempt stands
-    :ivar unversioned: those of the reasons that are sources which tell no version, where all else is the same
+    :ivar reads: whether functions, here or in a recovery point upstream, read something by themselves; the moment of
+        the attempt represents its state
+    :ivar unversioned: the reasons in *opaque* that are sources without a version, if all of these can be described
     :ivar not_deterministic: what makes its rows vary from run to run; empty if nothing does
     :ivar cached: whether it reads what the script has cached
     :ivar literals: texts and numbers in the plan's expressions
-    :ivar marked: by what rows given to ``createDataFrame`` are marked as this attempt's; empty text if they are not
-    :ivar of_each_run: the digest without what marks this attempt alone; empty text if nothing does, or nobody asks
+    :ivar marked: what marks rows given to ``createDataFrame`` as this attempt's; empty if nothing does
+    :ivar of_each_run: the digest without what marks this attempt alone; empty if nothing does, or nothing was asked
     :ivar call: the digest without what marks this attempt alone, and without what its sources hold
     """
 
@@ -113,10 +113,10 @@ def fingerprint(
 ) -> Fingerprint:
     """Return the fingerprint of *df* in its session.
 
-    :param version: stands for all that has no fingerprint of its own: the user vouches that its rows are equal wherever
-        the text is
-    :param of_this_run: whether a text or a number of the plan marks this attempt alone; ``None`` if nobody asks
-    :param read_as: says what stands for a source; ``None`` for what it reads
+    :param version: replaces everything that has no fingerprint of its own: the user vouches that the rows are equal
+        while this text is
+    :param of_this_run: whether a text or a number in the plan marks this attempt alone; ``None`` if not needed
+    :param read_as: returns what represents a source; by default the source as it is
     """
     spark = df.sparkSession
     with active_session(spark):
@@ -132,16 +132,16 @@ def fingerprint(
 
 
 def drawn_in_cache(df: DataFrame, known: Known) -> tuple[str, ...]:
-    """Say what makes the frames that the script has cached, and that *df* reads, vary from run to run.
+    """Return what makes the cached frames that *df* reads vary from run to run.
 
-    The script may use such a frame beside *df*, and expects the same rows there. Only what draws, reads the clock, or
-    depends on how rows are spread counts: of the rest the rows are nearly always the same.
+    The script may use such a frame besides *df*, and expects the same rows there. Only random draws, the clock, and
+    dependence on how rows are distributed count: otherwise the rows are nearly always the same.
     """
     return tuple(reason for reason in not_deterministic_in_cache(df, known) if varies(reason))
 
 
 def not_deterministic_in_cache(df: DataFrame, known: Known) -> tuple[str, ...]:
-    """Say what is not deterministic in the frames that the script has cached, and that *df* reads."""
+    """Return what is not deterministic in the cached frames that *df* reads."""
     spark = df.sparkSession
     with active_session(spark):
         plans = [relation.cacheBuilder().cachedPlan() for relation in cached_below(df)]
@@ -152,16 +152,16 @@ def not_deterministic_in_cache(df: DataFrame, known: Known) -> tuple[str, ...]:
 def exchange_fingerprint(
     spark: SparkSession, known: Known, canonical_exchange: Any, settings: QuerySettings
 ) -> Fingerprint:
-    """Return the fingerprint of what a shuffle writes: equal only if every row that it may hold is equal.
+    """Return the fingerprint of a shuffle's output: equal only if every row that it may hold is equal.
 
     It covers the whole physical plan below, subqueries included, and how map outputs are written.
 
-    :param canonical_exchange: the exchange of a plan, or its query stage; its canonical form counts, which Spark itself
-        takes for equal work
-    :param settings: what its query runs with, or ran
+    :param canonical_exchange: an exchange in a plan, or its query stage. Its canonical form counts, by which Spark
+        itself recognises equal work
+    :param settings: those that its query runs, or ran, with
     """
     with active_session(spark):
-        # A canonical form made again has new expressions, which use up ids of the script's next plans.
+        # Making a canonical form again makes new expressions, which use up ids of the script's next plans.
         made = canonical_exchange.isCanonicalizedPlan()
         exchange = canonical_exchange if made else canonical_exchange.canonicalized()
         described = read_plan(spark, known, exchange)
@@ -172,14 +172,14 @@ def exchange_fingerprint(
 
 
 def deterministic(spark: SparkSession, known: Known, plan: Any) -> bool:
-    """Whether the rows of a plan, as it is or canonical, are described and do not vary from run to run."""
+    """Whether the rows of a plan, canonical or not, are described and do not vary from run to run."""
     with active_session(spark):
         described = read_plan(spark, known, plan)
     return not described.opaque and not described.not_deterministic
 
 
 def changed_settings(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
-    """Return which settings that may change rows are not the same; one without a value is not one at its default."""
+    """Return the settings that differ and may change rows; an unset one differs from one set to its default."""
     names = before.keys() | after.keys()
     return sorted(name for name in names if before.get(name) != after.get(name) and _has_meaning(name))
 
@@ -213,7 +213,7 @@ def _fingerprint(
             *_list(*(text for name in sorted(names) for text in (name, named[name]))),
         )
 
-    run = described.of_each_run  # a column without a name is called after its value
+    run = described.of_each_run  # an unnamed column is called after its value
     lasting = [name for name in named if not run or name != _COLUMNS]
     return Fingerprint(
         digest=of(described.plan, named, (source.identity for source in described.sources)),
@@ -232,13 +232,13 @@ def _fingerprint(
 
 
 def _unversioned(described: PlanDescription) -> tuple[str, ...]:
-    """Return why sources are opaque that could be described, if all could that are."""
+    """Return why sources are opaque, if all opaque ones could be described; else nothing."""
     opaque = [source for source in described.sources if source.opaque]
     return tuple(dict.fromkeys(source.opaque for source in opaque)) if all(source.asked for source in opaque) else ()
 
 
 def _label_functions(functions: list[PythonFunction]) -> dict[str, str]:
-    """Return fingerprint parts that name *functions*; a name that stands for several is numbered."""
+    """Return fingerprint parts that name *functions*; if several share a name, it is numbered."""
     parts: dict[str, str] = {}
     for function in functions:
         name, number = f"{explain.FUNCTION} {function.name}", 1
@@ -249,9 +249,9 @@ def _label_functions(functions: list[PythonFunction]) -> dict[str, str]:
 
 
 def _read_by_functions(known: Known, described: PlanDescription) -> dict[str, str]:
-    """Return what stands for the state of all that functions may read by themselves, and what they are seen to read.
+    """Return parts for the state of what functions read by themselves, one for each thing that they are seen to read.
 
-    A version that is given for it counts for every function: it may read something in a way that nobody sees.
+    A given version counts for every function, because a function may read something in a way that cannot be seen.
     """
     if known.source_version:
         return {f"{explain.SETTING} source_version": _shown(known.source_version)} if described.functions else {}
@@ -264,9 +264,9 @@ def _list(*texts: str) -> tuple[str, ...]:
 
 
 def _settings(spark: SparkSession, described: PlanDescription, settings: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings that were given a value of their own and may change rows.
+    """Return the settings that are set explicitly and may change rows.
 
-    An expression keeps the modes that were in force when it was made, and its plan shows them: the settings are for
+    An expression keeps the modes that were in force when it was made, and its plan shows them: the settings matter for
     what is decided while it runs.
     """
     given = {name: value for name, value in settings_set(spark, settings, "spark.sql.").items() if _has_meaning(name)}
@@ -293,7 +293,7 @@ def _versions(spark: SparkSession, described: PlanDescription) -> dict[str, str]
 
 
 def _names_of_files(spark: SparkSession, setting: str) -> str:
-    """Return the names of the files that a setting lists, without folders: some cluster managers make one for each
+    """Return the names of the files that a setting lists, without folders: some cluster managers make a folder for each
     application.
     """
     listed = spark.sparkContext.getConf().get(setting, "") or ""

@@ -1,9 +1,9 @@
-"""What identities need to know of a script beside its plans; above all the draws of chance that it leaves to Spark.
+"""What identities need to know of a script besides its plans; above all, the random draws that it leaves to Spark.
 
-Each draw is told from all others, and found again by the next attempt. An unseeded ``rand()`` or ``sample()`` gets its
-seed from PySpark, from the JVM, or from Spark's analyzer, another one in each attempt. What stays is which draw of the
-script it is. Seeds that are known when the script makes the draw are noted then, in the order of the script; the others
-when a fingerprint first meets them, which for explicit recovery points is the order of the script as well.
+Each draw has its own identity, which the next attempt finds again. An unseeded ``rand()`` or ``sample()`` gets its seed
+from PySpark, the JVM, or Spark's analyzer, and a different one in each attempt. What stays the same is the draw's
+position in the script. Seeds that are known when the script makes the draw are noted then, in the order of the script;
+the others when a fingerprint first meets them, which for explicit recovery points is the order of the script, too.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from airflow_provider.spark.jvm.sources import LocalRows
 
 SMALLEST = 2**32
-"""A seed nearer to zero was given by the script: of those drawn from 64 bits, one in two billion is."""
+"""A seed nearer to zero was given by the script: among seeds of 64 random bits, one in two billion is."""
 
 
 class Draws:
-    """The draws of one script, in one attempt; and its sources that tell no version, which are asked once each."""
+    """The draws of one script in one attempt, and its sources without a version, which are asked once each."""
 
     def __init__(self) -> None:
         self._places: dict[str, Numbers] = {}
@@ -41,7 +41,7 @@ class Draws:
             self._noted.setdefault(seed, len(self._noted))
 
     def name(self, seed: int, *, left_open: bool) -> str:
-        """Return what stands for *seed* in an identity: the draw, or the seed itself if the script gave it.
+        """Return what represents *seed* in an identity: the draw, or the seed itself if the script gave it.
 
         :param left_open: whether the plan shows that the script gave no seed, or cannot show that it gave one
         """
@@ -52,28 +52,28 @@ class Draws:
         return f"seed {seed}"
 
     def place(self, spark: Any, asked: str, made: Any) -> int:
-        """Return which source it is, in the order of the script, of those that ask for the same.
+        """Return a source's position, in the order of the script, among those that ask for the same.
 
-        :param made: the JVM's object that stands for it
+        :param made: the JVM's object that represents it
         """
         if asked not in self._places:
             self._places[asked] = Numbers(spark)
         return self._places[asked].of(made)
 
     def unnamed(self) -> str:
-        """Return what stands for a draw whose seed Spark has not drawn yet."""
+        """Return what represents a draw whose seed Spark has not drawn yet."""
         self._unnamed += 1
         return f"draw {self._unnamed} of the planner"
 
 
 class RunMarks:
-    """The values by which a script marks the rows of one attempt, which began when this was made."""
+    """The values by which a script marks the rows of one attempt. Make it when the attempt starts."""
 
     def __init__(self) -> None:
         self._began = time.time()
 
     def of(self, session: Any) -> Callable[..., str]:
-        """Return what says which of some values marks this attempt alone; empty text if none does.
+        """Return a function that says which of some values marks this attempt alone; empty if none does.
 
         :param session: whose application's id is a mark
         """
@@ -90,12 +90,12 @@ class RunMarks:
 
 
 class KnownOfApplication(Protocol):
-    """What goes by numbers that each Spark application counts from 0.
+    """Facts keyed by numbers that each Spark application counts from 0.
 
     :ivar local_data: RDD id → rows given to ``createDataFrame``
     :ivar broadcasts: broadcast id → where its pickled value is
-    :ivar ranges: expression ids of ranges whose number of slices the script left open
-    :ivar shapes: class of the JVM → what it holds
+    :ivar ranges: expression ids of ranges for which the script left the number of slices open
+    :ivar shapes: JVM class → what it holds
     :ivar functions: tells Python functions apart
     """
 
@@ -107,20 +107,20 @@ class KnownOfApplication(Protocol):
 
 
 class Known(Protocol):
-    """What was learnt of the script beside its plans: a recovery context has it.
+    """Facts about the script besides its plans; a recovery context has them.
 
-    :ivar draws: draws that the script left to Spark
+    :ivar draws: random draws that the script left to Spark
     """
 
     draws: Draws
 
     @property
     def source_version(self) -> str:
-        """The version that is given for all sources that tell none; empty text if none is."""
+        """The version that is given for all sources without one; empty if none is."""
 
     def state_read(self, what: Collection[str]) -> str:
-        """Return what stands for the state of *what* Python functions read by themselves, if no version is given."""
+        """Return what represents the state of *what* Python functions read by themselves, if no version is given."""
 
     @property
     def application(self) -> KnownOfApplication:
-        """What is known of the Spark application that the script has now."""
+        """The facts about the script's current Spark application."""

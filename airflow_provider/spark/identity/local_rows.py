@@ -1,7 +1,7 @@
-"""Rows that the script gives to ``createDataFrame``: a digest of what they hold, and of what they hold in each attempt.
+"""Digest rows that the script gives to ``createDataFrame``: all of them, and without what differs between attempts.
 
-Tables of audits and logs get rows with the moment, or with the id of the run. Such rows are others in each attempt, and
-yet those of the same write.
+Tables of audits and logs get rows with the current time, or with the id of the run. Such rows differ between attempts,
+but belong to the same write.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from airflow_provider.spark.jvm.sources import LocalRows
 log = logging.getLogger(__name__)
 
 _MOST_MARKED = 1000
-"""Rows of a list: more of them are data, and looking at each value takes long."""
+"""Most rows of a list that are searched for marks: larger lists are data, and looking at each value takes long."""
 
 
 def described(data: Any, mark: Callable[[Value], str]) -> LocalRows | None:
-    """Return what tells rows apart, whatever their schema; ``None`` if they are not plain data.
+    """Return the digests of rows, whatever their schema; ``None`` if they are not plain data.
 
-    :param mark: says why a value marks the rows of this attempt alone; empty text if it does not
+    :param mark: returns why a value marks the rows of this attempt alone; empty if it does not
     """
     try:
         identity = content_digest(data)
@@ -44,7 +44,7 @@ def described(data: Any, mark: Callable[[Value], str]) -> LocalRows | None:
 
 
 def _unmarked(value: Any, mark: Callable[[Value], str], marks: list[str]) -> Any:
-    """Return a value without what marks this attempt, and add to *marks* why it does."""
+    """Return a value without what marks this attempt; add the reasons to *marks*."""
     kind = type(value)
     if kind in (str, int, float) or isinstance(value, datetime):
         why = _why(value, mark)
@@ -67,9 +67,9 @@ def _why(value: Any, mark: Callable[[Value], str]) -> str:
 
 
 def content_digest(data: Any) -> str:
-    """Return a digest of plain local data, or empty text for anything else.
+    """Return a digest of plain local data; empty for anything else.
 
-    :raises Exception: whatever an object of the script's raises, or Arrow where it has no type for a column
+    :raises Exception: whatever an object of the script's raises, or Arrow if it has no type for a column
     """
     module = type(data).__module__.split(".")[0]
     if isinstance(data, (list, tuple)):
@@ -84,8 +84,8 @@ def content_digest(data: Any) -> str:
 
 
 def _objects(data: Any) -> str:
-    """Return a digest of what Arrow makes equal of a pandas DataFrame's objects, and PySpark without Arrow does not:
-    NaN and ``None``, 1 and 1.0. Empty text if it has no columns of objects.
+    """Return a digest of a pandas DataFrame's object columns, for values that Arrow makes equal, but PySpark without
+    Arrow does not: NaN and ``None``, 1 and 1.0. Empty if it has no such columns.
     """
     columns = [data.iloc[:, at] for at in range(data.shape[1]) if data.dtypes.iloc[at].kind == "O"]
     if not columns:
@@ -109,7 +109,7 @@ def _rows(rows: list[Any] | tuple[Any, ...]) -> str:
             return ""
         sha.update(repr((type(row).__name__, row)).encode("utf-8", "surrogatepass"))
         sha.update(b"\0")
-    if any(_has_local_time(row) for row in rows):  # a time of day is one of this machine's time zone
+    if any(_has_local_time(row) for row in rows):  # a time of day depends on this machine's time zone
         sha.update(repr((time.tzname, time.timezone, time.altzone)).encode())
     return sha.hexdigest()
 
@@ -123,7 +123,7 @@ def _has_local_time(value: Any) -> bool:
 
 
 def _is_plain(value: Any, containers: tuple[type, ...]) -> bool:
-    """Whether ``repr`` shows all of *value*: built from plain types only, not from classes that are named like them."""
+    """Whether ``repr`` shows all of *value*: it is built from plain types only, not from classes with their names."""
     kind = type(value)
     if kind in _PLAIN:
         return True

@@ -1,8 +1,8 @@
-"""Note what a plan does not tell, while the script makes it.
+"""Note, while the script builds its DataFrames, what their plans will not show.
 
 Some of what decides a DataFrame's rows is lost on the way into Spark: rows given to ``createDataFrame``, values of
-broadcast variables, and whether a seed or a number of slices was chosen by the script or drawn for it. It is noted
-where it is still known: in the calls of PySpark that bring it.
+broadcast variables, and whether the script chose a seed or a number of slices itself. It is noted in the PySpark calls
+where it is still known.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _BEFORE_SEED = {"rand": 0, "randn": 0, "random": 0, "uuid": 0, "shuffle": 1, "ra
 
 
 def notes(application: Callable[[], KnownOfApplication], draws: Draws, marks: RunMarks) -> Stages:
-    """Note what the script's DataFrames do not tell; PySpark and Spark make and draw everything as they do anyway.
+    """Return the stages that take these notes; PySpark and Spark make and draw everything as usual.
 
-    :param application: returns what is known of the application that the script has now
+    :param application: returns the state of the script's current application
     :param draws: of the whole script
     :param marks: of this attempt
     """
@@ -47,7 +47,7 @@ def notes(application: Callable[[], KnownOfApplication], draws: Draws, marks: Ru
         return df
 
     def slices(call: Call, proceed: Proceed) -> Any:
-        """Note a range whose number of slices the script leaves open: explicit recovery points pin how it is cut."""
+        """Note a range whose number of slices the script leaves open: explicit recovery points pin its splits."""
         df = proceed()
         if call.argument(3, "numPartitions") is None and is_classic(df):
             application().ranges.add(column_of_range(df))
@@ -88,8 +88,8 @@ def notes(application: Callable[[], KnownOfApplication], draws: Draws, marks: Ru
 def broadcasts(known: Callable[[], dict[int, Any]]) -> Callable[[Call, Proceed], Any]:
     """Note in *known()* (id → where its value is) what is broadcast: a command names it only by its id.
 
-    PySpark broadcasts the commands of large functions by the same method. The variables themselves are not held; their
-    values lie in files of PySpark's until the application ends or they are destroyed, and are read when asked for.
+    PySpark broadcasts the commands of large functions by the same method. The variables themselves are not held: their
+    values stay in PySpark's files until the application ends or they are destroyed, and are read when needed.
     """
 
     def broadcast(_: Call, proceed: Proceed) -> Any:
@@ -101,7 +101,7 @@ def broadcasts(known: Callable[[], dict[int, Any]]) -> Callable[[Call, Proceed],
 
 
 def _note_sample(df: Any, draws: Draws, *, given: Any = None) -> None:
-    """Note the seed of a sample, unless it is the one that the script has given."""
+    """Note the seed of a sample, unless the script has given it."""
     seed = seed_of_sample(df)
     if seed is not None and (given is None or seed != int(given)):
         draws.note(seed)

@@ -1,14 +1,14 @@
-"""The identity of a plan, read from the JVM's objects: two plans have one only if they mean the same.
+"""The identity of a plan, read from the JVM's objects: two plans share one only if they mean the same.
 
-A plan is walked node by node; plans inside of expressions are walked, too. What else a node holds is serialized by
+A plan is walked node by node, including plans inside expressions. Everything else that a node holds is serialized by
 Java, in one call for the whole plan, and read and digested here (:mod:`airflow_provider.spark.jvm.value_digest`), so
-that everything that is data counts. What a leaf reads (:mod:`airflow_provider.spark.jvm.sources`) and what a Python
-function does (:mod:`airflow_provider.spark.identity.functions`) have identities of their own. A recovery point further
-down stands for itself: below it nothing is looked at.
+that all data counts. What a leaf reads (:mod:`airflow_provider.spark.jvm.sources`) and what a Python function does
+(:mod:`airflow_provider.spark.identity.functions`) have identities of their own. A recovery point in the plan represents
+itself: nothing below it is examined.
 
-A plan may be given as it is, then expression ids are numbered in the order in which they appear; or canonical, as
-adaptive execution keeps it, then ids are positions and count. The two are never equal. Nothing is computed, and the
-session is not touched.
+In a plan as it is, expression ids are numbered in the order in which they appear. In a canonical plan, as adaptive
+execution keeps it, ids are positions and count. The two are never equal. Nothing is computed, and the session is not
+touched.
 """
 
 from __future__ import annotations
@@ -55,14 +55,14 @@ _SEEDS = {
     "Shuffle": "randomSeed",
     "Uuid": "randomSeed",
 }
-"""Expressions that draw → the field that holds their seed."""
+"""Random expressions → the field that holds their seed."""
 
 
 @dataclass(frozen=True)
 class PythonFunction:
     """A Python function in a plan, under the name that Spark shows.
 
-    :ivar deterministic: whether it is neither marked as not deterministic nor reaches a source of chance
+    :ivar deterministic: whether it is not marked as not deterministic and reaches no source of chance
     """
 
     name: str
@@ -72,11 +72,11 @@ class PythonFunction:
 
 @dataclass
 class PlanDescription:
-    """What is known of a plan.
+    """Everything known of a plan.
 
     :ivar plan: digest of its structure, without the following
-    :ivar functions: its Python functions, in the order of the plan; behind them the user's own types, by which Python
-        makes values for these
+    :ivar functions: its Python functions, in the order of the plan; then the user's own types, by which Python makes
+        values for these
     :ivar sources: what its leaves read, in the order of the plan
     :ivar upstream: tokens of the recovery points that it reads, in the order of the plan
     :ivar session: facts of the session that its expressions ask for, such as the current user
@@ -84,8 +84,8 @@ class PlanDescription:
     :ivar not_deterministic: what makes the plan's rows vary from run to run; empty if nothing does
     :ivar cached: whether it reads what the script has cached; what was cached is described, too
     :ivar literals: texts and numbers in its expressions
-    :ivar of_each_run: the digest without those that mark this attempt; empty text if none do, or nobody asks. Where the
-        rows of a source do, it is the digest.
+    :ivar of_each_run: the digest without literals that mark this attempt; empty if none do, or nothing was asked. If
+        only the rows of a source do, it is the full digest.
     """
 
     plan: str = ""
@@ -108,14 +108,14 @@ def read_plan(
     name_draws: bool = False,
     of_this_run: Callable[[str | int | float], bool] | None = None,
 ) -> PlanDescription:
-    """Return the description of a logical or physical plan, as it is or canonical.
+    """Return the description of a logical or physical plan, canonical or not.
 
-    The caller sees to it that the session is active in this thread.
+    The session must be active in this thread.
 
     :param known: what was learnt of the script
-    :param name_draws: whether a draw that the script left to Spark counts as which draw of the script it is, and not
-        with its seed. Then plans have to be read in the order of the script.
-    :param of_this_run: whether a text or a number of the plan marks this attempt alone; ``None`` if nobody asks
+    :param name_draws: whether a draw that the script left to Spark counts by its position in the script instead of its
+        seed. Plans must then be read in the order of the script.
+    :param of_this_run: whether a text or a number in the plan marks this attempt alone; ``None`` if not needed
     """
     return _Reading(spark, known, name_draws).read(plan, of_this_run)
 
@@ -163,7 +163,7 @@ class _Reading:
     # -- the values ------------------------------------------------------------------------------------------------
 
     def _serialized(self) -> list[Value]:
-        """Return what the plan's nodes hold, in the order in which it was put aside."""
+        """Return the contents of the plan's nodes, in the order in which they were set aside."""
         (read,) = read_stream(self._plan.serialized, self._classes)
         if not isinstance(read, JavaObject) or len(read.parts[-1].extra) != self._plan.count + 1:
             raise Unreadable("the plan's values cannot be read")
@@ -193,7 +193,7 @@ class _Reading:
         return digest(*stack[0][1])
 
     def _shape_of(self, name: str) -> ClassShape:
-        """Return what the JVM says of a class, asked once, with all others of Spark's that the plan holds."""
+        """Return what the JVM says of a class; asked once, with all other Spark classes in the plan."""
         shapes = self._application.shapes
         if name not in shapes:
             of_spark = {each.name for each in self._classes if each.name.startswith("org.apache.spark.")}
@@ -201,14 +201,14 @@ class _Reading:
         return shapes[name]
 
     def _name_seed(self, seed: int | None) -> str:
-        """Return what stands for the seed of a sample."""
+        """Return what represents the seed of a sample."""
         draws = self._known.draws
         if seed is None:
             return draws.unnamed()
         return draws.name(seed, left_open=False) if self._name_draws else f"seed {seed}"
 
     def _seeds_of(self, value: JavaObject) -> dict[str, str]:
-        """Return the field of an expression that holds a drawn seed, with what stands for it."""
+        """Return the field of an expression that holds a drawn seed, with what represents it."""
         holder = _SEEDS.get(value.type.name.removeprefix(_EXPRESSIONS))
         if holder is None or not self._name_draws:
             return {}
@@ -220,8 +220,8 @@ class _Reading:
         return {holder: self._known.draws.name(seed, left_open=left_open)}
 
     def _described(self, source: Source) -> Source:
-        """Return what a source is that tells no version: the version that is given for all of them stands for it, or
-        its place in the script does, among those that ask for the same.
+        """Return a source without a version with an identity: the version given for all of them, or its position in the
+        script among those that ask for the same.
         """
         if not source.opaque:
             return source
@@ -235,7 +235,7 @@ class _Reading:
         return replace(source, asked="")
 
     def _asked_of_rdd(self, rdd: Any) -> str:
-        """Return what an RDD is made of; empty text if that cannot be told."""
+        """Return what an RDD is made of; empty if that is unknown."""
         try:
             made = lineage(self._spark, rdd) if rdd is not None else None
         except Exception as error:
@@ -252,7 +252,7 @@ class _Reading:
     # -- what follows ----------------------------------------------------------------------------------------------
 
     def _judge(self, found: PlanDescription) -> None:
-        """Say of every class in the plan whether it is known and deterministic."""
+        """Classify every class in the plan: whether it is known, and whether it is deterministic."""
         noted = self._values.noted
         found.opaque += noted.unknown
         found.literals = frozenset(noted.literals)

@@ -1,4 +1,4 @@
-"""A recovery point, and a pinned source, as the script reached it: before anything is known of stored partitions."""
+"""A recovery point, or a pinned source, as the script reached it: before anything is known of stored partitions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class RecoveryPoint:
 
     :ivar name: as the user gave it, made unique within the attempt
     :ivar vertex: identity of the vertex, ``<encoded name>-<fingerprint>``
-    :ivar unversioned: sources that tell no version, so that it is kept whole, for automatic retries alone
+    :ivar unversioned: its sources without a version, because of which it is kept whole, for automatic retries alone
     :ivar resets: how often sources had been pinned anew when it got its identity
     :ivar natively: whether Spark's own writer stores it
     :ivar not_deterministic: why it can only be kept whole; empty if single partitions may be kept
@@ -47,20 +47,20 @@ class RecoveryPoint:
 
     @property
     def title(self) -> str:
-        """What the log calls it."""
+        """Its name in the log."""
         return f"checkpoint {self.name!r}"
 
 
 @dataclass
 class PinnedSource:
-    """A source that the script has come to.
+    """A source that the script has reached.
 
     :ivar name: of its coordinator
     :ivar source: what the script gave
     :ivar files: what all DataFrames over it read
     :ivar pinned: these files
-    :ivar on_reset: the script's own, which is told
-    :ivar looks: how often the script had looked at rows, or written some, when it came here
+    :ivar on_reset: the script's callback
+    :ivar looks: how often the script had looked at rows, or written some, when it reached the source
     """
 
     name: str
@@ -71,8 +71,8 @@ class PinnedSource:
     looks: int
 
     def gone(self) -> tuple[Listing, str] | None:
-        """Return what is there now, and what has become of pinned files; ``None`` if all of them are still there, or
-        nothing can be put in their place.
+        """Return the current listing, and what has become of pinned files; ``None`` if all of them are still there, or
+        nothing can replace them.
         """
         listing = self.source.listed_anew()
         said = listing and what_is_gone(self.pinned, listing.files)
@@ -80,6 +80,6 @@ class PinnedSource:
 
 
 def what_is_gone(pinned: list[PinnedFile], listed: list[PinnedFile]) -> str:
-    """Say which pinned files are not there any more as they were; empty text if all are."""
+    """Return what has become of pinned files that are gone or changed; empty if all are unchanged."""
     gone = sorted(set(pinned) - set(listed))
     return f"{len(gone)} of its {len(pinned)} files are gone or were changed, {gone[0][0]} first" if gone else ""

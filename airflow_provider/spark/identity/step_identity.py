@@ -1,4 +1,4 @@
-"""What makes a step the same step: its function, what that reaches, and its arguments."""
+"""The identity of a step: its function, what that reaches, and its arguments."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 def step_identity(
     known: Known, fn: Callable[..., Any], args: tuple[Any, ...], version: str
 ) -> tuple[str, tuple[str, ...]]:
-    """Return a digest, and why it cannot be told (empty if it can).
+    """Return a digest, and why the step has no certain identity (empty if it has).
 
-    :param version: stands for everything else
+    :param version: replaces everything else
     """
     if version:
         return digest("version", version), ()
@@ -29,7 +29,7 @@ def step_identity(
     opaque: list[str] = []
 
     class Pickler(cloudpickle.CloudPickler):
-        """Puts what stands for them in the place of DataFrames and of the session."""
+        """Pickles stand-ins instead of DataFrames and the session."""
 
         def reducer_override(self, obj: Any) -> Any:
             if isinstance(obj, DataFrame):
@@ -50,5 +50,5 @@ def step_identity(
 
 
 def stand_in(*words: str) -> tuple[str, ...]:
-    """Stand for an object in a pickle that is only looked at."""
+    """Stand in for an object, in a pickle that is only examined."""
     return words

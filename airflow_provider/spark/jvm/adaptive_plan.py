@@ -1,9 +1,9 @@
-"""An adaptive plan, planned ahead: its query stages are made as adaptive execution makes them, before it does.
+"""Make the query stages of an adaptive plan before its action does.
 
 ``AdaptiveSparkPlanExec`` turns a plan into query stages from the bottom up, and looks into its stage cache first. The
-stages made here stay in that cache, so the action that follows takes them as its own. The steps are Spark's own
+stages made here stay in that cache, so the action that follows uses them. The steps are Spark's own
 (``createQueryStages``, ``replaceWithQueryStagesInLogicalPlan``, ``reOptimize``), in the order of
-``getFinalPhysicalPlan``; no step runs a task, except for what the caller chooses to run.
+``getFinalPhysicalPlan``. No step runs a task, except for stages that the caller chooses to run.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _ROUNDS = 1000
 
 
 class AdaptivePlan:
-    """The adaptive plan of a query that has not begun.
+    """The adaptive plan of a query that has not started.
 
     :param spark: the session
     :param plan: an ``AdaptiveSparkPlanExec``
@@ -34,18 +34,18 @@ class AdaptivePlan:
 
     @property
     def holds_shuffle(self) -> bool:
-        """Whether a shuffle stands in the plan as it was before it began."""
+        """Whether the initial plan contains a shuffle."""
         return any(True for _ in self.shuffles())
 
     def shuffles(self) -> Iterator[Any]:
-        """Yield the shuffles of the plan as it was before it began."""
+        """Yield the shuffles of the initial plan."""
         return (node for node in _nodes(self._plan.initialPlan()) if kind(node) == SHUFFLE_EXCHANGE)
 
     @property
     def observes(self) -> bool:
-        """Whether somebody waits for metrics of its rows.
+        """Whether something waits for metrics of its rows.
 
-        Spark looks for them in the plan when it has run, but not below a stage that stood in the cache before.
+        Spark looks for them in the plan after it has run, but not below a stage that came from the cache.
         """
         return any(kind(node) == "CollectMetricsExec" for node in _nodes(self._plan.initialPlan()))
 
@@ -60,17 +60,18 @@ class AdaptivePlan:
         return bool(self._plan.isFinalPlan()) or not self._plan.context().stageCache().isEmpty()
 
     def go_ahead(self, ready: Callable[[Any], Any], run: Callable[[Sequence[Any]], Mapping[int, Any]]) -> list[Any]:
-        """Make stages from the bottom up, as far as what they need is there.
+        """Make stages from the bottom up, as far as their inputs are available.
 
-        :param ready: given a new stage, returns its result, or ``None`` if it has to run
-        :param run: given the stages that have to run before others can be made, runs some of them, and returns by their
-            places the results of those that have ended; nothing to go no further
+        :param ready: given a new stage, returns its result, or ``None`` if it must run
+        :param run: given the stages that must run before others can be made, runs some of them and returns the results
+            of those that have ended, by position; empty to stop
         :returns: the stages that were made and have no result yet
         """
-        # Of a copy: the action sets the metrics of the plan itself to 0 before it runs, those of its stages not.
+        # Use a copy: the action resets the metrics of the plan itself to 0 before it runs, but not those of its
+        # stages.
         current, made = self._plan.initialPlan().clone(), list[Any]()
         logical = self._plan.inputPlan().logicalLink().get()
-        # With a state of its own, but the same stage cache.
+        # It has a state of its own, but the same stage cache.
         plan = self._plan.copy(*(self._plan.productElement(place) for place in range(self._plan.productArity())))
         results: list[tuple[Any, Any]] = []
         waiting: list[Any] = []
@@ -99,7 +100,7 @@ class AdaptivePlan:
                 results += there
                 current, logical, made = self._optimized(plan, current, logical, made)
         finally:
-            # Adaptive execution goes on only from stages that complete under its eyes.
+            # Adaptive execution goes on only from stages that it sees complete.
             for stage, _ in results:
                 stage.resultOption().set(jvm_of(self._spark).scala.Option.empty())
 
@@ -110,7 +111,7 @@ class AdaptivePlan:
         self._plan.context().stageCache().remove(stage.plan().canonicalized())
 
     def _optimized(self, plan: Any, current: Any, logical: Any, made: list[Any]) -> tuple[Any, Any, list[Any]]:
-        """Plan anew with what is known of the stages that are there, if that costs no more."""
+        """Plan again with what is known of the available stages, if the new plan costs no more."""
         jvm = jvm_of(self._spark)
         stages = to_seq(jvm, made)
         replaced = private_method(jvm, plan, "replaceWithQueryStagesInLogicalPlan", logical, stages)
@@ -130,8 +131,8 @@ class AdaptivePlan:
 
 
 def adaptive_plans(plan: Any, spark: Any, cached: int | None = None) -> Iterator[tuple[Any, int | None]]:
-    """Yield the adaptive plans in a physical plan that has not begun, subqueries and cached frames first; each with the
-    number of the cached frame's plan that it stands in.
+    """Yield the adaptive plans in a physical plan that has not started, subqueries and cached frames first; each with
+    the number of the cached frame's plan that contains it.
     """
     subqueries = jvm_of(spark).org.apache.spark.sql.catalyst.trees.TreePattern.PLAN_EXPRESSION()
     for node in _nodes(plan):
@@ -149,7 +150,7 @@ def adaptive_plans(plan: Any, spark: Any, cached: int | None = None) -> Iterator
 
 
 def runs_later(plan: Any) -> bool:
-    """Whether shuffles of a plan run in the job that asks for its rows, and not as soon as the plan is made an RDD."""
+    """Whether a plan's shuffles run in the job that asks for its rows, not as soon as the plan becomes an RDD."""
     return kind(plan) != ADAPTIVE and any(True for _ in static_shuffles(plan))
 
 
@@ -165,7 +166,7 @@ def _nodes(plan: Any) -> Iterator[Any]:
 
 
 def static_shuffles(plan: Any) -> Iterator[Any]:
-    """Yield the shuffles of a plan without adaptive execution, those further down first; none of a cached frame's."""
+    """Yield the shuffles of a plan without adaptive execution, lower ones first; none of a cached frame's."""
     for child in items(plan.children()):
         yield from static_shuffles(child)
     if kind(plan) == SHUFFLE_EXCHANGE:

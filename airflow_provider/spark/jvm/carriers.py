@@ -1,8 +1,8 @@
-"""Put the columns of a frame on their carriers before they are stored, and back after they are read.
+"""Convert a frame's columns to their carrier types before they are stored, and back after they are read.
 
-``PreciseTimestampConversion`` is the expression of Spark's that gives its input's bits another type and does nothing
-else; time windows are made with it. Its name is narrower than what it does. Where even the bits have to change, which
-is a calendar interval and its text, a ``Cast`` stands beside it. Both work at any depth.
+``PreciseTimestampConversion`` is Spark's expression that gives its input's bits another type and does nothing else;
+Spark uses it for time windows, hence its narrow name. Only a calendar interval and its text have different bits: for
+them a ``Cast`` is used. Both work at any depth.
 """
 
 from __future__ import annotations
@@ -112,5 +112,5 @@ class _Builder:
         return self._expressions.PreciseTimestampConversion(expression, before, after)
 
     def _cast(self, expression: Any, data_type: Any) -> Any:
-        legacy = self._expressions.EvalMode.LEGACY()  # whatever the session's ANSI mode: nothing here can fail to cast
+        legacy = self._expressions.EvalMode.LEGACY()  # whatever the session's ANSI mode: no cast here can fail
         return self._expressions.Cast(expression, data_type, self._jvm.scala.Option.empty(), legacy)

@@ -1,12 +1,13 @@
-"""A file write begins when Spark's name of it is known, and commits when this attempt still owns the job.
+"""Gate Spark's file writes: a write starts once its name is stored, and commits only while this attempt owns the job.
 
-Spark draws a UUID for each write, names its files after it, and tells it to the write's commit protocol before anything
-is written. The class ``CommitGate`` stands before that protocol in the driver's JVM, whichever it is, and asks twice:
-before the write begins, so that its name can be stored, and before it commits. What a killed driver has left of it can
-then always be told from what others have written. Executors get Spark's own protocol, and no setting changes.
+Spark draws a UUID for each write, names its files after it, and passes it to the write's commit protocol before
+anything is written. The class ``CommitGate`` wraps that protocol, whichever it is, in the driver's JVM and asks twice:
+before the write starts, so that its name can be stored, and before it commits. So whatever a killed driver leaves of
+the write can always be told apart from what others have written. Executors get Spark's own protocol, and no setting
+changes.
 
-Tasks whose committer moves files to their place at once do so only as long as the lease lasts: they ask the driver's
-JVM, where ``LeasedCommits`` stands before Spark's coordinator.
+Tasks whose committer moves files into place at once may do so only while the lease lasts: they ask the driver's JVM,
+where ``LeasedCommits`` wraps Spark's coordinator.
 """
 
 from __future__ import annotations
@@ -30,31 +31,31 @@ _NANO = 1e-9
 
 
 class WriteSteps(Protocol):
-    """What is done before each step of a write, in another thread. What is raised lets the write fail."""
+    """Callbacks before each step of a write, in another thread. If one raises, the write fails."""
 
     def begins(self, name: str, execution: int | None) -> str:
-        """Return under which name of an earlier attempt's write it goes on; empty text if it begins anew.
+        """Return the name of an earlier attempt's write that this one continues; empty if it starts anew.
 
-        :param name: Spark's name of it, of which nothing is there yet
+        :param name: Spark's name of this write, which has left nothing yet
         :param execution: the number of the execution whose plan it is; ``None`` if that is not certain
         """
 
     def resumes(self, execution: int, *, pending: bool) -> object:
-        """Called when a write that goes on is set up, before its tasks run.
+        """Called when a continued write is set up, before its tasks run.
 
         :param pending: whether its tasks' files stay in folders of their own until the job commits
         """
 
     def commits(self) -> object:
-        """Called before all of it is moved to its place."""
+        """Called before all of it is moved into place."""
 
     def aborts(self) -> object:
-        """Called before one that failed clears away what is pending in the folder, of whomever."""
+        """Called before a failed write removes everything pending in the folder, whoever wrote it."""
 
 
 @dataclass(frozen=True)
 class _New:
-    """The steps of a write that goes on with no earlier one."""
+    """The steps of a write that continues no earlier one."""
 
     began: Callable[[str], object]
     commits: Callable[[], object]
@@ -64,7 +65,7 @@ class _New:
         return ""
 
     def resumes(self, execution: int, *, pending: bool) -> None:
-        """Is not asked."""
+        """Never called."""
 
     def aborts(self) -> None:
         self.commits()
@@ -72,22 +73,22 @@ class _New:
 
 @dataclass
 class Watched:
-    """A write, as far as it has come.
+    """The progress of one write.
 
-    :ivar commits: whether it has asked to commit: something of it may be there
+    :ivar commits: whether it has asked to commit, so that part of it may be in place
     """
 
     commits: bool = False
 
 
 class CommitGate:
-    """The gate of one application, which is open for all writes that nobody watches."""
+    """The gate of one application. It is open for all writes that are not watched."""
 
     def __init__(self, spark: Any, owned_for: Callable[[], float]) -> None:
-        """Set it up.
+        """Install the gate.
 
         :param owned_for: returns how many seconds the lease still lasts
-        :raises Exception: this Spark has no place for it
+        :raises Exception: this version of Spark has no place for it
         """
         self._context = spark._jsc.sc()
         self._thread = threading.local()
@@ -101,7 +102,7 @@ class CommitGate:
 
     @property
     def watches(self) -> bool:
-        """Whether this thread makes a write that is watched."""
+        """Whether this thread runs a watched write."""
         return bool(getattr(self._thread, "watched", 0))
 
     def watching(
@@ -109,16 +110,16 @@ class CommitGate:
     ) -> AbstractContextManager[Watched]:
         """Watch a write as :meth:`following` does.
 
-        :param began: gets Spark's name of the write, before anything of it is there
-        :param commits: called before it commits, or has failed and clears away
+        :param began: gets Spark's name of the write, before the write leaves anything
+        :param commits: called before it commits, or before it cleans up after a failure
         """
         return self.following(location, _New(began, commits))
 
     @contextmanager
     def following(self, location: str, steps: WriteSteps) -> Iterator[Watched]:
-        """Watch the write to a folder that this thread makes inside, or all of its writes where that is an empty text.
+        """Watch the write to a folder that this thread makes inside, or all of its writes if *location* is empty.
 
-        Another thread takes the steps. What they raise lets the write fail, and is raised here.
+        Another thread runs the steps. If one raises, the write fails with that error, which is also raised here.
         """
         watched, failures = Watched(), list[BaseException]()
         write = self._java.serve(location, self._context)
@@ -162,7 +163,7 @@ class CommitGate:
 
     @contextmanager
     def holding(self) -> Iterator[None]:
-        """Let all tasks commit only while the lease lasts, as long as the block runs: for what asks nothing else."""
+        """Inside the block, let all tasks commit only while the lease lasts: for writes that nothing else watches."""
         self._tell_lease()
         self._lease.count(1)
         try:
@@ -173,16 +174,16 @@ class CommitGate:
                 self._lease.count(-1)
 
     def _tell_lease(self) -> None:
-        """Tell the JVM how long the lease lasts, on its own clock; a pause on the way makes that shorter."""
+        """Tell the JVM how long the lease lasts, on the JVM's own clock; a delay in between shortens it."""
         moment = int(self._lease.now())
         self._lease.lasts(moment + int(self._owned_for() / _NANO))
 
 
 def _take(steps: WriteSteps, step: str, write: Any, name: str, execution: str) -> None:
-    """Take a step of a write.
+    """Run one step of a write.
 
-    :param write: what the JVM knows of it
-    :param execution: the number of its execution; empty text if that is not certain
+    :param write: the JVM's object for it
+    :param execution: the number of its execution; empty if that is not certain
     """
     if step == _BEGIN:
         write.goOnAs(steps.begins(name, int(execution) if execution else None))
@@ -195,7 +196,7 @@ def _take(steps: WriteSteps, step: str, write: Any, name: str, execution: str) -
 
 
 def commit_gate(spark: Any, owned_for: Callable[[], float]) -> CommitGate | None:
-    """Return the gate of an application; ``None`` where there can be none, which is said in the log."""
+    """Return the gate of an application; ``None``, with a line in the log, if there can be none."""
     from py4j.clientserver import ClientServer
 
     if not isinstance(spark.sparkContext._gateway, ClientServer):

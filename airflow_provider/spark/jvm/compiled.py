@@ -1,11 +1,11 @@
-"""Java's side of what looks at plans: compiled in the driver's JVM by the Janino with which Spark generates code.
+"""Compile the Java side of what looks at plans, in the driver's JVM, by the Janino with which Spark generates code.
 
-One call of a compiled class takes the place of hundreds of requests from Python, each of which costs a fraction of a
-millisecond of both processes, and compiler time of the JVM's on top. The sources lie in ``java``, a file for each
-class, and use no generics and no lambdas, which Janino does not know. Executors see none of it.
+One call of a compiled class replaces hundreds of requests from Python, each of which costs both processes a fraction of
+a millisecond, and the JVM compiler time as well. The sources are in ``java``, a file for each class; they use no
+generics and no lambdas, which Janino does not support. Executors see none of it.
 
-What was compiled is kept in this user's own folder of the machine, for the next drivers: compiling takes more than a
-second of a JVM that has just begun. It is kept for these sources, this Java and these jars, and for nothing else.
+Compiled classes are cached in the user's private folder on this machine for later drivers, because compiling takes more
+than a second in a fresh JVM. A cached class is valid for the same sources, Java version and jars only.
 """
 
 from __future__ import annotations
@@ -32,15 +32,16 @@ _FOLDER = "folder"
 _SHARED = ("Members", "Answer", "HeardEvents")
 """Classes that the others use."""
 _ONE_ANSWER = 6000
-"""Bytes that py4j hands over in one piece. Of more, the second piece waits some 40 ms for TCP's delayed acknowledgement
-of the first."""
+"""Bytes that py4j transfers in one piece. With more, the second piece waits some 40 ms for TCP's delayed
+acknowledgement of the first.
+"""
 _compiling = threading.Lock()
 
 
 def compiled(spark: Any, name: str, argument: Callable[[], str]) -> Any:
-    """Return the one instance of a class in this JVM.
+    """Return the only instance of a class in this JVM.
 
-    It belongs to the gateway, and ends with it. One of a kind, because py4j finds methods by the name of a class.
+    It belongs to the gateway, and ends with it. There is only one because py4j finds methods by the class's name.
 
     :param argument: returns what the constructor gets
     :raises Py4JJavaError: this version of Spark has other classes than the source expects
@@ -53,11 +54,11 @@ def compiled(spark: Any, name: str, argument: Callable[[], str]) -> Any:
 
 
 def named_class(spark: Any, name: str, **types: str) -> Any:
-    """Return a class that Spark itself finds by its name, in the driver's JVM: its static members can be called.
+    """Return a class that Spark itself finds by name in the driver's JVM, to call its static members.
 
-    It stays as long as the JVM.
+    It stays until the JVM ends.
 
-    :param types: word of the source → the type that stands there on this version of Spark
+    :param types: word in the source → the type that replaces it on this version of Spark
     :raises OSError: this machine has no folder for it
     :raises Py4JJavaError: this version of Spark has other classes than the source expects
     """
@@ -89,7 +90,7 @@ def _context_loader(jvm: Any) -> Any:
 
 
 def _loader(jvm: Any, made: dict[str, Any], name: str, parent: Any) -> Any:
-    """Return a loader that has a class, and what *parent* has."""
+    """Return a loader that has a class, and everything that *parent* has."""
     from py4j.protocol import Py4JError
 
     try:
@@ -106,7 +107,7 @@ def _url(jvm: Any, archive: Path) -> Any:
 
 
 def _archive(jvm: Any, made: dict[str, Any], name: str, loader: Any, types: dict[str, str]) -> Path:
-    """Return the archive with a compiled class, which the first driver makes that needs it.
+    """Return the archive with a compiled class; the first driver that needs it makes it.
 
     :param loader: has the classes that its source names
     """
@@ -114,7 +115,7 @@ def _archive(jvm: Any, made: dict[str, Any], name: str, loader: Any, types: dict
         made[_FOLDER] = hold(private_folder() / _surroundings(jvm))
     source = _source(name, types)
     archive: Path = made[_FOLDER] / f"{name}-{digest(source)[:16]}.jar"
-    if not zipfile.is_zipfile(archive):  # nor one that a machine without power has cut short
+    if not zipfile.is_zipfile(archive):  # nor one that a power failure has truncated
         codes = _cooked(jvm, source, loader).getBytecodes()
         content = io.BytesIO()
         with zipfile.ZipFile(content, "w") as written:
@@ -125,7 +126,7 @@ def _archive(jvm: Any, made: dict[str, Any], name: str, loader: Any, types: dict
 
 
 def _surroundings(jvm: Any) -> str:
-    """Return a digest over all that decides what is compiled, beside the source."""
+    """Return a digest over everything besides the source that decides the compiled class."""
     version, path = (str(jvm.System.getProperty(name)) for name in ("java.version", "java.class.path"))
     jars = [_stamp(file) for file in path.split(os.pathsep)]
     loaded = str(jvm.scala.runtime.ScalaRunTime.stringOf(_context_loader(jvm).getURLs()))
@@ -158,7 +159,7 @@ def _cooked(jvm: Any, source: str, loader: Any) -> Any:
 
 
 def fetched(answer: Any) -> tuple[list[str], bytes]:
-    """Return the words of an ``Answer``, and the bytes behind them."""
+    """Return the words of an ``Answer``, and the bytes after them."""
     size = int(answer.size())
     read = b"".join(bytes(answer.next(_ONE_ANSWER)) for _ in range(0, size, _ONE_ANSWER))
     words: list[str] = []

@@ -1,6 +1,6 @@
 """What makes a plan's rows, or their order within a partition, differ from one run to the next.
 
-A vertex that holds one of these is reused whole or not at all, and what was derived from a lost incarnation of it is
+A vertex that contains one of these is reused whole or not at all, and what was derived from a lost incarnation of it is
 computed again. docs/reuse.md shows the same table with a reason for each row; a test keeps the two equal.
 """
 
@@ -96,34 +96,35 @@ OF_PHYSICAL_PLANS: dict[str, str] = {
     "CollectTail": ORDER,
     "TakeOrderedAndProject": ORDER,
 }
-"""The same of nodes and partitionings that only physical plans have, the nodes without ``Exec`` behind their names."""
+"""The same for nodes and partitionings that only physical plans have; nodes without their suffix ``Exec``."""
 
 IN_ORDER = f"SpecifiedWindowFrame: {ORDER}"
-"""Said of a window whose frame counts rows, for all functions but ranks."""
+"""The reason for a window whose frame counts rows, for all functions but ranks."""
 
 NO_ORDER = f"WindowSpecDefinition: no column orders its rows, and {ORDER}"
-"""Said of a window over rows that are all equal in its order."""
+"""The reason for a window over rows that are all equal in its order."""
 
 _AMONG_EQUALS = {"RowNumber", "NTile", "Lag", "Lead", "NthValue", "MaxBy", "MinBy", "SpecifiedWindowFrame"}
-"""What goes by an order that the script gives, so that only rows vary that are equal in it."""
+"""What depends on an order that the script gives, so that only rows vary that are equal in it."""
 
 CLOCK_TEXT = re.compile(r"\s*(now|today|tomorrow|yesterday)(\s+\S{1,40})?\s*", re.IGNORECASE)
 """A text, perhaps with a time zone, that Spark casts to the time of the query, as in ``WHERE day >= 'today'``. A rule
-of the optimizer (``SpecialDatetimeValues``) reads the clock, and an analyzed plan has nothing else that shows it."""
+of the optimizer (``SpecialDatetimeValues``) reads the clock; nothing else in an analyzed plan shows it.
+"""
 READS_CLOCK = f"SpecialDatetimeValues: {CLOCK}"
 
 OF_FUNCTIONS = "function"
-"""Begins what is said of a Python function that draws."""
+"""Prefix of the reason for a random Python function."""
 
 
 def varies(reason: str) -> bool:
-    """Return whether what a reason names gives other rows in nearly every run, and not only in another order."""
+    """Return whether what a reason names gives other rows in nearly every run, not just another order."""
     name = reason.split(":")[0]
     return NOT_DETERMINISTIC.get(name, ORDER) != ORDER or reason.startswith(OF_FUNCTIONS)
 
 
 def among_equals(reason: str) -> bool:
-    """Return whether what a reason names only leaves open which one of several rows is taken that are equal in the
-    order that the script gives.
+    """Return whether what a reason names only leaves open which of several rows is taken, all equal in the order that
+    the script gives.
     """
     return reason.split(":")[0] in _AMONG_EQUALS

@@ -1,4 +1,4 @@
-"""The driver's JVM as a process: which one it is, and how it is ended."""
+"""The driver's JVM as a process: find it, and end it."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from airflow_provider.storage.processes import Process, jvm_above, process
 
 
 def driver_jvm() -> Process | None:
-    """Return the JVM that this driver has started, or that has started it; ``None`` while there is none.
+    """Return the JVM that this driver has started, or that has started it; ``None`` if there is none.
 
-    Imports nothing: the heartbeat's thread asks while the driver may be importing PySpark, which does not bear that.
+    Imports nothing: the heartbeat's thread calls it while the driver may be importing PySpark, which tolerates
+    no other import at that moment.
     """
     context = getattr(sys.modules.get("pyspark"), "SparkContext", None)
     started = getattr(getattr(context, "_gateway", None), "proc", None)
@@ -36,15 +37,15 @@ def end_jvm(patience: float = 10.0) -> bool:
 
 
 def say_through_jvm(line: str) -> None:
-    """Write a line where ``spark-submit`` writes to, if that has started this driver.
+    """Write a line where ``spark-submit`` writes, if that has started this driver.
 
-    What this process prints passes through that JVM, and is lost when it is ended at once, or is paused.
+    What this process prints passes through that JVM, and is lost when the JVM is killed or paused.
     """
     parent = driver_jvm() if is_submitted() else None
     if parent is None:
         return
     with suppress(OSError):
-        output = os.open(f"/proc/{parent.pid}/fd/2", os.O_WRONLY | os.O_NONBLOCK)  # nobody may read on
+        output = os.open(f"/proc/{parent.pid}/fd/2", os.O_WRONLY | os.O_NONBLOCK)  # possibly nothing reads it any more
         try:
             os.write(output, f"{line}\n".encode())
         finally:

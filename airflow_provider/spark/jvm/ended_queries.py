@@ -1,8 +1,8 @@
-"""The queries of a JVM that have ended or run, as far as they have shuffles whose tasks call Python functions.
+"""The queries of a JVM, running or ended, that have shuffles whose tasks call Python functions.
 
-Spark numbers its queries, and posts an event when one ends, with its plan. The class ``EndedQueries`` hears it in the
+Spark numbers its queries, and posts an event with the plan when one ends. The class ``EndedQueries`` receives it in the
 driver's JVM, in the query's thread and before the action returns, and notes what Python asks for later; of a query that
-calls no function it notes nothing. It is no listener: a script finds no other ones than without us.
+calls no function it notes nothing. It is not a listener, so a script finds no listeners but its own.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from airflow_provider.spark.jvm.exchanges import search_of
 from airflow_provider.spark.jvm.reflection import private_field
 
 HELD = 16
-"""So many of the queries that ended last are held until they are looked at, and Spark's shuffle files with them."""
+"""How many ended queries are held until they are looked at, and Spark's shuffle files with them: the last ones."""
 _UNKNOWN = "?"
 _ANY_KEY = "*"
 _OF_STREAM = "stream"
@@ -24,17 +24,17 @@ _LOST = "!"
 
 @dataclass(frozen=True)
 class Kind:
-    """What a shuffle that calls functions may be taken for: equal ones are of one kind.
+    """What identifies a shuffle that calls functions before its full identity is known.
 
-    :ivar key: digest over what it is spread by, its functions and files; empty if only the title is known
-    :ivar title: digest over what it is spread by; empty if nothing is known
+    :ivar key: digest over its partitioning, functions and files; empty if only the title is known
+    :ivar title: digest over its partitioning; empty if nothing is known
     """
 
     key: str
     title: str
 
     def may_be(self, other: Kind) -> bool:
-        """Whether a shuffle of one kind may be one of another."""
+        """Whether shuffles of these two kinds may be the same shuffle."""
         if not self.title or not other.title:
             return True
         return self.title == other.title and (not self.key or not other.key or self.key == other.key)
@@ -47,8 +47,8 @@ class NotedQuery:
     :ivar position: its place among all queries of the JVM
     :ivar token: a number that no other query has; several executions of one frame may be one query
     :ivar application: Spark's id
-    :ivar of_stream: whether a batch of a stream has run it, or that cannot be told
-    :ivar shuffles: each that may call functions, and its number if it has one
+    :ivar of_stream: whether a batch of a stream has run it, or may have
+    :ivar shuffles: each one that may call functions, with its number if it has one
     """
 
     position: float
@@ -70,12 +70,12 @@ class EndedQueries:
         return self._java is compiled(spark, "EndedQueries", lambda: str(HELD))
 
     def attach(self, spark: Any) -> None:
-        """Hear of the queries of an application."""
+        """Start to listen for the queries of an application."""
         store = spark._jsparkSession.sharedState().statusStore()
         self._java.attach(spark._jsc.sc(), search_of(spark), store)
 
     def detach(self) -> None:
-        """Hear of no more queries, and forget those that were noted."""
+        """Stop listening, and forget the noted queries."""
         self._java.detach()
 
     def next(self) -> int:
@@ -104,30 +104,30 @@ class EndedQueries:
         self._java.ended(execution, str(position))
 
     def noted(self) -> tuple[list[NotedQuery], bool]:
-        """Return the queries that have ended since this was asked last, and whether some of them were lost.
+        """Return the queries that have ended since the last call, and whether some of them were lost.
 
-        Those are lost that had ended before this listened, or were too many.
+        Queries are lost if they ended before this listened, or were too many.
         """
         lines = str(self._java.reports()).splitlines()
         return [_noted(line) for line in lines if line != _LOST], _LOST in lines
 
     def running(self, spark: Any) -> list[NotedQuery]:
-        """Return the queries that run, and may have shuffles that call functions."""
+        """Return the running queries that may have shuffles that call functions."""
         listener = spark._jsparkSession.sharedState().statusStore().listener().get()
         return [
             _noted(line) for line in str(self._java.running(private_field(listener, "liveExecutions"))).splitlines()
         ]
 
     def plan(self, query: NotedQuery) -> Any:
-        """Return the ``QueryExecution`` of a query that has ended; ``None`` if it is not held any more."""
+        """Return the ``QueryExecution`` of a query that has ended; ``None`` if it is no longer held."""
         return self._java.plan(str(query.token))
 
     def release(self, query: NotedQuery) -> None:
-        """Hold a query that has ended no longer."""
+        """Stop holding a query that has ended."""
         self._java.release(str(query.token))
 
     def all_known(self, first: int, end: int, seconds: float = 0.0) -> bool:
-        """Wait until each query from *first* to *end*, that excluded, runs or has ended; whether that is known."""
+        """Wait until every query from *first* to before *end* is known to run or to have ended; return success."""
         return bool(self._java.allKnown(first, end, int(1000 * seconds)))
 
 

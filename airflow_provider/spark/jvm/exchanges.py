@@ -1,8 +1,8 @@
-"""The shuffles of physical plans, looked at without a trace.
+"""Find the shuffles of physical plans without changing anything.
 
-To ask a plan that is about to run for its ``shuffleDependency``, ``inputRDD`` or ``executedPlan`` may make these, in
-our thread and with our session's settings: Spark's lazy values belong to whoever asks first. So only what exists is
-read: fields, not methods.
+Asking a plan that is about to run for its ``shuffleDependency``, ``inputRDD`` or ``executedPlan`` may create these in
+our thread, with our session's settings: Spark's lazy values are computed by whoever asks first. So only existing state
+is read: fields, not methods.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ _GROUPS = {
     "FlatMapGroupsInPandasExec",
     "WindowInPandasExec",
 }
-"""Nodes whose Python functions are given the rows of a group, or of a window."""
+"""Nodes whose Python functions get the rows of a group, or of a window."""
 _EVALUATED = {"ArrowEvalPythonExec"}
 _CHOOSING = {"HashAggregateExec", "ObjectHashAggregateExec", "SortAggregateExec", "WindowGroupLimitExec"}
 _OF_ITERATORS = {204, 251}
-"""Kinds of Python functions that are given an iterator of a whole partition: pandas, Arrow."""
+"""Kinds of Python functions that get an iterator over a whole partition: pandas, Arrow."""
 _WRAPPED = {
     "AdaptiveSparkPlanExec": "initialPlan",
     "ReusedSubqueryExec": "child",
@@ -49,10 +49,10 @@ _EXCHANGE, _DEPENDENCY, _CANONICAL = range(3)
 
 
 class RunningShuffle:
-    """A shuffle that Spark has planned the tasks of.
+    """A shuffle whose tasks Spark has planned.
 
     :ivar number: Spark's shuffle id
-    :ivar cached: the number of the cached frame's plan that it stands in, see :func:`cached_plan`; ``None`` if in none
+    :ivar cached: the number of the cached frame's plan that contains it, see :func:`cached_plan`; ``None`` if none does
     """
 
     def __init__(self, found: Any, place: int, number: int, cached: int | None) -> None:
@@ -63,7 +63,7 @@ class RunningShuffle:
 
     @cached_property
     def exchange(self) -> Any:
-        """Its ``ShuffleExchangeExec``, over what its tasks run."""
+        """Its ``ShuffleExchangeExec``, over the plan that its tasks run."""
         return self._found.part(self._place, _EXCHANGE)
 
     @cached_property
@@ -73,7 +73,7 @@ class RunningShuffle:
 
     @cached_property
     def canonical(self) -> Any:
-        """The form under which adaptive execution knows it; of a plan without, the canonical form of the exchange."""
+        """The form by which adaptive execution knows it; without adaptive execution, the exchange's canonical form."""
         return self._found.part(self._place, _CANONICAL)
 
     def held(self) -> Any:
@@ -90,9 +90,9 @@ def kind(plan: Any) -> str:
 
 
 def shuffles_of(plan: Any, spark: Any, known: set[int]) -> list[RunningShuffle]:
-    """Return the shuffles of a plan that is running.
+    """Return the shuffles of a running plan.
 
-    What is below one in *known* is left out: it was returned before, because Spark plans from the bottom up.
+    Those below one in *known* are left out: they were returned before, because Spark plans from the bottom up.
 
     :param plan: a physical plan; its adaptive parts are seen as they are now
     """
@@ -105,7 +105,7 @@ def shuffles_of(plan: Any, spark: Any, known: set[int]) -> list[RunningShuffle]:
 
 
 def calls_functions(canonical: Any, spark: Any) -> bool:
-    """Whether Python functions have a part in the canonical form of an exchange."""
+    """Whether the canonical form of an exchange involves Python functions."""
     return bool(search_of(spark).callsFunctions(canonical))
 
 
@@ -115,7 +115,7 @@ def search_of(spark: Any) -> Any:
 
 
 def cached_plan(relation: Any) -> int:
-    """Return the number of a cached frame's plan, which no other one of the application has.
+    """Return the number of a cached frame's plan, unique within the application.
 
     :param relation: an ``InMemoryRelation``
     """
@@ -123,10 +123,10 @@ def cached_plan(relation: Any) -> int:
 
 
 def functions_of_several_rows(canonical: Any) -> str:
-    """Say why a Python function that is given several rows may be given others in a retry; empty text if none may.
+    """Return why a Python function that gets several rows may get others in a retry; empty if none may.
 
-    Below another exchange it may be given partitions that are cut anew. Above another one it is given rows in the order
-    in which they were fetched: it may number them, say, or take the first one.
+    Below another exchange, partitions may be cut differently. Above another one, the function gets rows in the order in
+    which they were fetched: it may number them, say, or take the first one.
 
     :param canonical: the canonical form of an exchange
     """
@@ -151,8 +151,9 @@ def functions_of_several_rows(canonical: Any) -> str:
 
 
 def rows_to_choose_from(canonical: Any) -> Any:
-    """Return the plan of the rows among which an exchange's tasks choose, each of them by itself: for the first ones of
-    each window, where later ones are filtered out, or for an aggregate; ``None`` if they do not.
+    """Return the plan of the rows among which each of an exchange's tasks chooses by itself; ``None`` if they do not.
+
+    A task chooses for an aggregate, or the first rows of each window, where later ones are filtered out.
 
     :param canonical: the canonical form of an exchange
     """
@@ -167,19 +168,19 @@ def is_of_a_stream(execution: Any) -> bool:
 
 @dataclass(frozen=True)
 class QueryRecord:
-    """What Spark has recorded of a SQL execution. Holds nothing of its plan, so that Spark may clean up after it."""
+    """Spark's record of a SQL execution. Holds nothing of the plan, so that Spark may clean up after it."""
 
     _record: Any
 
     @property
     def outermost(self) -> int:
-        """The number of the query inside of which it runs; its own if in none."""
+        """The number of the query inside which it runs; its own if in none."""
         return int(self._record.rootExecutionId())
 
     @property
     def modified(self) -> dict[str, str] | None:
-        """The settings that its session had when it began, where they are not its application's; ``None`` if Spark has
-        not recorded them yet. Spark hides values that look like secrets.
+        """The settings that its session had when it started, where they differ from its application's; ``None`` if
+        Spark has not recorded them yet. Spark hides values that look like secrets.
         """
         settings = self._record.modifiedConfigs()
         return None if settings is None else pairs_of(settings)
@@ -191,7 +192,7 @@ class QueryRecord:
 
 @dataclass(frozen=True)
 class RunningQuery:
-    """A SQL execution that is under way. Whoever holds it holds all that it has broadcast and shuffled.
+    """A running SQL execution. Holding it keeps everything that it has broadcast and shuffled.
 
     :ivar execution: its ``QueryExecution``
     """
@@ -201,7 +202,7 @@ class RunningQuery:
 
 
 class RunningQueries:
-    """The SQL executions of one application that are under way."""
+    """The running SQL executions of one application."""
 
     def __init__(self, spark: Any) -> None:
         self._spark = spark
@@ -218,11 +219,11 @@ class RunningQueries:
         return _numbers(self._live.keySet())
 
     def numbers(self) -> frozenset[int]:
-        """Return the numbers of those that Spark has begun and not ended."""
+        """Return the numbers of those that Spark has started and not ended."""
         return _numbers(self._by_id.keySet())
 
     def is_in_a_stream(self, number: int, query: RunningQuery) -> bool:
-        """Whether a query runs inside of a batch of a stream, or may do so."""
+        """Whether a query runs inside a batch of a stream, or may do so."""
         if query.record.outermost == number:
             return False
         outermost = self._executions.getQueryExecution(query.record.outermost)
@@ -234,8 +235,8 @@ class RunningQueries:
         return QueryRecord(found.get()) if found is not None and found.isDefined() else None
 
     def started(self) -> dict[int, RunningQuery]:
-        """Return each by its number, the oldest first, once Spark has announced it: its plan exists then."""
-        # A Long of Java's cannot be passed as a key.
+        """Return the executions that Spark has announced by number, the oldest first: their plans exist."""
+        # A Java Long cannot be passed as a key.
         records = {int(entry.getKey()): entry for entry in self._live.entrySet().toArray()}
         found = {int(entry.getKey()): entry for entry in self._by_id.entrySet().toArray()}
         announced = sorted(found.keys() & records.keys())

@@ -1,6 +1,6 @@
 """Run chosen partitions of a plan, and nothing else.
 
-``PythonRDD.runJob`` takes a list of partitions, so a retry computes only what is missing. With adaptive execution the
+``PythonRDD.runJob`` takes a list of partitions, so a retry computes only the missing ones. With adaptive execution the
 number of partitions is known only after the shuffle stages have run; :class:`PreparedJob` runs them first.
 """
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 _DESCRIPTION = "spark.job.description"
 _AROUND = {"AdaptiveSparkPlanExec": "executedPlan", "ResultQueryStageExec": "plan"}
-"""Nodes around the last stage of a plan that adaptive execution has run, and how they give it."""
+"""Nodes around the last stage of a plan that adaptive execution has run, and the member that returns it."""
 _LEAF_PARALLELISM = "spark.sql.leafNodeDefaultParallelism"
 
 
 class PreparedJob:
-    """A plan whose shuffle stages have run and whose last stage waits for a choice of partitions."""
+    """A plan whose shuffle stages have run, and whose last stage waits for a choice of partitions."""
 
     def __init__(self, df: Any) -> None:
         self._df = df
@@ -36,7 +36,7 @@ class PreparedJob:
         self._pinned = False
 
     def pin(self, reads: list[list[tuple[int, int]]]) -> bool:
-        """Cut the last stage as an earlier attempt did; ``False`` if that cannot be had, then nothing has changed."""
+        """Split the last stage as an earlier attempt did; if that is impossible, change nothing, return ``False``."""
         if self.layout.whole_only or len(reads) != len(self.layout.reads):
             return False
         if reads == self.layout.reads:
@@ -57,14 +57,14 @@ class PreparedJob:
         return plan
 
     def _rows(self) -> Any:
-        """Return the rows as an RDD of what Python reads."""
+        """Return the rows as an RDD that Python can read."""
         if not self._pinned:
             return self._df._jdf.javaToPython()
         struct = jvm_of(self._spark).org.apache.spark.sql.types.DataType.fromJson(self._df.schema.json())
         return self._spark._jsparkSession.internalCreateDataFrame(self.plan.execute(), struct, False).javaToPython()
 
     def run(self, partitions: Sequence[int]) -> list[Any]:
-        """Run the chosen partitions and return their rows, small ones, one or a few per partition."""
+        """Run the chosen partitions and return their rows: small ones, one or a few per partition."""
         from pyspark.serializers import BatchedSerializer, CPickleSerializer
 
         try:
@@ -88,13 +88,13 @@ def in_execution(spark: Any) -> bool:
 
 
 def tries_of_a_task(spark_context: Any) -> int:
-    """Return how often Spark runs a task that fails: ``spark.task.maxFailures``, but once with a local master."""
+    """Return how often Spark runs a failing task: ``spark.task.maxFailures``, but once with a local master."""
     return int(spark_context._jsc.sc().taskScheduler().maxTaskFailures())
 
 
 def micro_batch(spark: Any) -> tuple[str, ...]:
-    """Return the id of the streaming query, which its checkpoint keeps, and the number of the batch that this thread
-    works on; nothing outside of ``foreachBatch``.
+    """Return the streaming query's id, which its checkpoint keeps, and the number of the batch that this thread works
+    on; empty outside ``foreachBatch``.
     """
     context = spark._jsc.sc()
     found = (context.getLocalProperty("sql.streaming.queryId"), context.getLocalProperty("streaming.sql.batchId"))
@@ -103,7 +103,7 @@ def micro_batch(spark: Any) -> tuple[str, ...]:
 
 @contextmanager
 def job_properties(context: Any, properties: dict[str, str], *, description: str, tag: str) -> Iterator[None]:
-    """Set local properties, description and tag of the jobs started inside; put the old ones back afterwards."""
+    """Set local properties, description and tag of the jobs started inside; restore the old ones afterwards."""
     with local_properties(context, {**properties, _DESCRIPTION: description}):
         context.addJobTag(tag)
         try:
@@ -114,7 +114,7 @@ def job_properties(context: Any, properties: dict[str, str], *, description: str
 
 @contextmanager
 def local_properties(context: Any, values: Mapping[str, str]) -> Iterator[None]:
-    """Set local properties of the jobs started inside; put the old ones back afterwards."""
+    """Set local properties of the jobs started inside; restore the old ones afterwards."""
     before = {name: context.getLocalProperty(name) for name in values}
     for name, value in values.items():
         context.setLocalProperty(name, value)
@@ -126,11 +126,11 @@ def local_properties(context: Any, values: Mapping[str, str]) -> Iterator[None]:
 
 
 def cut_for(df: DataFrame, cores: int) -> tuple[DataFrame, int]:
-    """Return *df* so that its plan is cut as on a cluster of *cores* cores, 0 for this one, and the number in force.
+    """Return *df* with its plan split as on a cluster of *cores* cores (0: this one), and the number in force.
 
-    A scan without a minimum number of partitions, a range, a local relation: all are cut by this one number, which they
-    ask their session for. So the plan goes to a copy of the session: a setting of the session itself would be seen by
-    all threads of the script. What the script itself has set stays.
+    Scans without a minimum number of partitions, ranges and local relations are all split by this number, which they
+    ask their session for. So the plan moves to a copy of the session: all threads of the script would see a change to
+    the session itself. Settings of the script's own stay.
     """
     spark: Any = df.sparkSession
     current = int(spark._jsparkSession.leafNodeDefaultParallelism())
@@ -142,7 +142,7 @@ def cut_for(df: DataFrame, cores: int) -> tuple[DataFrame, int]:
 
 
 def trace_of(error: BaseException) -> str:
-    """Return the JVM's stack trace of an error, with those of its causes; empty text if it does not come from there."""
+    """Return the JVM's stack trace of an error, with those of its causes; empty if it does not come from the JVM."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors.exceptions.captured import CapturedException
 

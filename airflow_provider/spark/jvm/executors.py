@@ -1,7 +1,7 @@
-"""The executors of an application, tasks that have to run on a certain one, and tasks that may run on any.
+"""The executors of an application, and tasks that run on a certain executor, or on any.
 
-Spark has no tasks of the first kind; a preference for an executor is nearly always met while that executor lives.
-Where a task ran is known afterwards.
+Spark cannot pin a task to an executor, but a preference for a living executor is nearly always met. Where a task ran is
+known afterwards.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from airflow_provider.spark.local_dirs import LOCAL_DIRS, LocalDirs
 log = logging.getLogger(__name__)
 
 DRIVER = "driver"
-"""The id of the one executor of a local master."""
+"""The id of the only executor of a local master."""
 
 _ALL = 2**31 - 1
 _PAUSE = 0.1
-"""Seconds between two looks whether executors have come."""
+"""Seconds between two checks for new executors."""
 _WORTH_SAYING = 1.0
 """Seconds from which on a wait for executors is logged."""
 
@@ -38,17 +38,16 @@ Answer = TypeVar("Answer")
 
 
 def is_local(spark: Any) -> bool:
-    """Whether the driver is the only executor, as it is not with ``local-cluster[…]``."""
+    """Whether the driver is the only executor; with ``local-cluster[…]`` it is not."""
     return str(spark.sparkContext.master).partition("[")[0] == "local"
 
 
 def shuffle_servers(spark: Any) -> dict[str, Any]:
-    """Return by executor what serves the map outputs in its directories, as its own tasks would say: it is
-    ``BlockManager.shuffleServerId`` there.
+    """Return, by executor, what serves the map outputs in its directories: its own ``BlockManager.shuffleServerId``.
 
-    That is the executor's block manager, or the external shuffle service of its machine, which asks for the executor
-    whose directories they are; of a local master it is the driver's, asked for directly, because Spark forgets it for a
-    moment when a shuffle file is lost.
+    That is the executor's block manager, or the external shuffle service of its machine, which is told whose
+    directories to serve. With a local master it is the driver's block manager, asked for directly, because Spark
+    forgets it for a moment when a shuffle file is lost.
     """
     manager = block_manager(spark)
     if is_local(spark):
@@ -63,9 +62,9 @@ def shuffle_servers(spark: Any) -> dict[str, Any]:
 
 
 def has_shuffle_service(spark: Any) -> bool:
-    """Whether an external shuffle service serves what executors have written, also when these have gone.
+    """Whether an external shuffle service serves the files of executors, even after these have gone.
 
-    It is part of YARN's node managers or of standalone workers, the same for all executors of a machine
+    It is part of YARN's node managers or of standalone workers, and serves all executors of a machine
     (``spark.shuffle.service.enabled``).
     """
     return not is_local(spark) and bool(block_manager(spark).externalShuffleServiceEnabled())
@@ -79,7 +78,7 @@ def executors(spark: Any) -> list[tuple[str, str]]:
 def wait_for_executors(spark: Any, seconds: float) -> int:
     """Wait for the executors that the application asks for at its start; return how many there are, or may still come.
 
-    Spark waits for them on YARN and Kubernetes, for so many and so long as two settings say
+    On YARN and Kubernetes, Spark itself waits for as many and as long as two settings say
     (``CoarseGrainedSchedulerBackend.isReady``). Here their values hold for any cluster.
 
     :param seconds: how long at most, even if Spark would wait longer
@@ -101,7 +100,7 @@ def wait_for_executors(spark: Any, seconds: float) -> int:
 
 
 def _asked_for(spark: Any) -> int:
-    """Return how many executors an application asks for at its start; 0 where it leaves that to the cluster."""
+    """Return how many executors an application asks for at its start; 0 if it leaves that to the cluster."""
     conf, master = spark._jsc.sc().conf(), str(spark.sparkContext.master)
     if master.startswith("spark:") and not allocates_dynamically(spark):
         return int(conf.getInt("spark.cores.max", 0) // conf.getInt("spark.executor.cores", _ALL))
@@ -111,20 +110,20 @@ def _asked_for(spark: Any) -> int:
 
 
 def _registered(context: Any) -> int:
-    """Return the number of executors; the driver is in Spark's list, too."""
+    """Return the number of executors; Spark's list also has the driver."""
     return int(context.getExecutorMemoryStatus().size()) - 1
 
 
 def allocates_dynamically(spark: Any) -> bool:
-    """Whether Spark asks for executors, and lets them go, as it has tasks for them."""
+    """Whether Spark requests and releases executors as it has tasks for them."""
     return bool(spark._jsc.sc().conf().getBoolean("spark.dynamicAllocation.enabled", False)) and not is_local(spark)
 
 
 def report_shuffle_file(spark: Any, place: Any, shuffle: int, task: int) -> None:
-    """Let dynamic allocation know that an executor holds a file of a shuffle, so that it is not let go as idle.
+    """Tell dynamic allocation that an executor holds a shuffle file, so that it is not released as idle.
 
-    It learns of shuffles from map tasks that end, and from what an executor reports to which a decommissioned one has
-    handed a file (``IndexShuffleBlockResolver.putShuffleBlockAsStream``): this is that report.
+    Dynamic allocation learns of shuffles from map tasks that end, and from an executor's report that it received a file
+    from a decommissioned one (``IndexShuffleBlockResolver.putShuffleBlockAsStream``): this is that report.
 
     :param place: the block manager of the executor
     """
@@ -140,7 +139,7 @@ def on_executors(
 ) -> list[tuple[str, Answer]]:
     """Do each executor's work there; return its answers with the id of the executor that gave them.
 
-    :param work: id and host of an executor to what it is to do
+    :param work: id and host of an executor → its work
     :param do: called with the local directories of an executor; picklable
     """
     return _run(spark, [(own, [f"executor_{host}_{executor}"]) for (executor, host), own in work.items()], do)
@@ -149,10 +148,9 @@ def on_executors(
 def on_any_executors(
     spark: Any, parts: Iterable[Sequence[Work]], do: Callable[[LocalDirs, Sequence[Work]], Iterable[Answer]]
 ) -> list[tuple[str, Answer]]:
-    """Do *parts* wherever Spark's scheduler has a core for them, also on executors that come meanwhile.
+    """Do *parts* wherever Spark's scheduler has a free core, also on executors that come meanwhile.
 
-    Where no executor is there it waits for the first, which dynamic allocation asks for. Otherwise as
-    :func:`on_executors`.
+    Without any executor, it waits for the first, which dynamic allocation asks for. Otherwise as :func:`on_executors`.
     """
     return _run(spark, [(own, []) for own in parts], do)
 
@@ -194,7 +192,7 @@ def fanout_of(spark: Any) -> int:
 
 
 def _located(spark: Any, parts: Sequence[tuple[Sequence[Any], list[str]]]) -> Any:
-    """Return an RDD with a partition for each part, and the places that it prefers."""
+    """Return an RDD with one partition for each part, and the places that it prefers."""
     from pyspark import RDD
     from pyspark.serializers import CPickleSerializer
 
@@ -214,9 +212,9 @@ def block_manager(spark: Any) -> Any:
 
 
 def _where(spark: Any, stages: set[int]) -> dict[int, str]:
-    """Return on which executor each task of *stages* ran, as far as that is known."""
+    """Return the executor on which each task of *stages* ran, as far as known."""
     context = spark._jsc.sc()
-    with suppress(Exception):  # listeners that are far behind: what they have not seen yet is not known
+    with suppress(Exception):  # the listeners are far behind: what they have not seen yet is unknown
         context.listenerBus().waitUntilEmpty()
     attempts = itertools.product(stages, range(4))
     tasks = (

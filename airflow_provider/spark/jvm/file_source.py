@@ -1,4 +1,4 @@
-"""The one file source that a DataFrame reads: list its files, read only some of them, and others later."""
+"""The only file source that a DataFrame reads: list its files, and make the DataFrame read a chosen set of them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Listing:
-    """What is there at one time.
+    """The files of a source at one time.
 
     :ivar files: in the order of their paths
     :ivar partitions: Spark's ``PartitionSpec``
@@ -47,7 +47,7 @@ class FileSource:
 
     @classmethod
     def of(cls, df: DataFrame) -> FileSource | None:
-        """Return the file source of *df*, ``None`` if it reads anything else or more than one."""
+        """Return the file source of *df*; ``None`` if it reads anything else, or more than one."""
         leaves = list(items(df._jdf.queryExecution().analyzed().collectLeaves()))
         if len(leaves) != 1 or leaves[0].getClass().getSimpleName() != "LogicalRelation":
             return None
@@ -64,12 +64,12 @@ class FileSource:
         return f"{relation.fileFormat().getClass().getSimpleName()} {roots}"
 
     def listing(self) -> Listing:
-        """Return the files that Spark has found when the DataFrame was made."""
+        """Return the files that Spark found when the DataFrame was made."""
         return _listing(self._leaf.relation().location())
 
     def listed_anew(self) -> Listing | None:
-        """Return the files that are there now; ``None`` if there are none, or partitions of other columns, or files
-        that cannot be listed again below the same folders.
+        """Return the current files; ``None`` if there are none, or partitions of other columns, or files that cannot be
+        listed again below the same folders.
         """
         relation = self._leaf.relation()
         if relation.location().getClass().getSimpleName() != "InMemoryFileIndex":
@@ -87,8 +87,9 @@ class FileSource:
     def restricted_to(
         self, listing: Listing, pinned: PinnedFiles | None = None
     ) -> tuple[DataFrame, PinnedFiles | None]:
-        """Return the DataFrame reading only these files, with the same columns and partition values, and what lets it
-        read others; ``None`` if this Spark has no place for that.
+        """Return a DataFrame that reads only these files, with the same columns and partition values, and an index
+        through which it can be made to read others; ``None`` for the index if this version of Spark has no place for
+        that.
 
         :param pinned: of the same source, as another DataFrame reads it
         """
@@ -134,9 +135,9 @@ class FileSource:
 class PinnedFiles:
     """The files that all DataFrames over a pinned source read.
 
-    :param source: which it is
+    :param source: the source
     :param files: an index of its first files
-    :ivar index: what takes the place of an index in Spark's plans
+    :ivar index: replaces an index in Spark's plans
     """
 
     def __init__(self, source: FileSource, files: Any) -> None:
@@ -145,7 +146,7 @@ class PinnedFiles:
         self.index = named_class(spark, "PinnedFiles", SEQ=sequence_type(spark))(files)
 
     def pin(self, listing: Listing) -> None:
-        """Let all plans that are made from now on read these files."""
+        """Make all plans that are made from now on read these files."""
         self.index.pin(self._source.index_of(listing))
 
     def read_by(self, df: DataFrame) -> bool:

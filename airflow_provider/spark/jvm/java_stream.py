@@ -1,10 +1,10 @@
 """Read what ``java.io.ObjectOutputStream`` writes, strictly, into plain Python values.
 
-The grammar is public (Java Object Serialization Specification, chapter 6). Nothing is run and no class is looked up:
-an object is the names and values that the stream gives. Whatever the grammar allows but Spark's values do not need
-(proxies, resets, exceptions, annotated classes) is an error, and an error means "cannot be read", never "left out".
+The grammar is public (Java Object Serialization Specification, chapter 6). Nothing is run and no class is looked up: an
+object is the names and values in the stream. Whatever the grammar allows but Spark's values do not need (proxies,
+resets, exceptions, annotated classes) is an error, and an error means "cannot be read", never "left out".
 
-Primitive values stay the bytes that were written, so that NaN, -0.0 and the like are told apart exactly.
+Primitive values stay the bytes that were written, so that NaN, -0.0 and the like are distinguished exactly.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SIZES = {"B": 1, "C": 2, "D": 8, "F": 4, "I": 4, "J": 8, "S": 2, "Z": 1}
 
 
 class Unreadable(ValueError):
-    """The bytes are not what this reader knows."""
+    """The bytes are not in the form that this reader knows."""
 
 
 @dataclass(eq=False, slots=True)
@@ -52,7 +52,7 @@ class JavaClass:
 
 @dataclass(eq=False, slots=True)
 class Part:
-    """What one class of an object's chain has written.
+    """What one class in an object's chain has written.
 
     :ivar values: one for each of the class's fields
     :ivar extra: what the class's own ``writeObject`` or ``writeExternal`` added: bytes, and values
@@ -65,7 +65,7 @@ class Part:
 
 @dataclass(eq=False, slots=True)
 class JavaObject:
-    """An object: the class, and what each class of its chain wrote."""
+    """An object: its class, and what each class in its chain has written."""
 
     type: JavaClass
     parts: list[Part] = field(default_factory=list)
@@ -111,10 +111,10 @@ Value: TypeAlias = "str | bytes | JavaObject | JavaArray | JavaEnum | JavaType |
 
 
 def read_stream(data: bytes, classes: list[JavaClass] | None = None) -> list[Value]:
-    """Return what was written to the stream, in its order.
+    """Return the values that were written to the stream, in order.
 
-    :param classes: is given each class that the stream describes
-    :raises Unreadable: it is not such a stream, it ends early, or it holds what this reader does not know
+    :param classes: gets each class that the stream describes
+    :raises Unreadable: it is no such stream, it ends early, or it holds what this reader does not know
     """
     try:
         return _Reader(data, classes if classes is not None else []).read()
@@ -123,7 +123,7 @@ def read_stream(data: bytes, classes: list[JavaClass] | None = None) -> list[Val
 
 
 class _Reader:
-    """Reads one stream; a stack of generators stands for the nesting, so that depth costs no recursion."""
+    """Reads one stream; a stack of generators represents the nesting, so that depth costs no recursion."""
 
     def __init__(self, data: bytes, classes: list[JavaClass]) -> None:
         self._data = data
@@ -143,7 +143,7 @@ class _Reader:
         return found
 
     def _fill(self, into: list[Value]) -> None:
-        """Read one value and all that it holds, and append it to *into*."""
+        """Read one value and everything that it holds, and append it to *into*."""
         first = self._value(into)
         stack = [first] if first is not None else []
         while stack:
@@ -156,7 +156,7 @@ class _Reader:
                 stack.pop()
 
     def _value(self, into: list[Value]) -> Iterator[list[Value]] | None:
-        """Append the next value to *into*; return what reads the rest of it, if it has a rest."""
+        """Append the next value to *into*; return a generator that reads the rest of it, if it has a rest."""
         tag = self._byte()
         if tag == _NULL:
             into.append(None)
@@ -266,7 +266,7 @@ class _Reader:
 
     def _new_class(self) -> JavaClass:
         new = JavaClass(self._text(self._number(2)))
-        self._take(8)  # the version of the class: Spark's own stands for it
+        self._take(8)  # the class's version: Spark's own version represents it
         self._handles.append(new)
         self._classes.append(new)
         new.flags = self._byte()
@@ -308,7 +308,7 @@ class _Reader:
         return taken
 
     def _text(self, size: int) -> str:
-        """Read Java's modified UTF-8: NUL is two bytes, what lies beyond 16 bits is a pair of surrogates."""
+        """Read Java's modified UTF-8: NUL is two bytes, and a character beyond 16 bits is a pair of surrogates."""
         raw = self._take(size)
         if raw.isascii():
             return raw.decode("ascii")

@@ -1,13 +1,13 @@
-"""What tasks of killed attempts have committed of one write, kept beside its target until a retry commits it.
+"""Keep the committed tasks of a write's killed attempts beside its target until a retry commits them.
 
-Hadoop's ``FileOutputCommitter`` (algorithm 1) leaves it in ``<target>/_temporary/<application attempt>/task_*``, and
-can take over what an earlier application attempt has left (``recoverTask``), which Spark never asks it to. The target
-itself has to look as before the write: a script may ask whether it is there, Spark refuses to write where something
-is, and an overwrite deletes all of it. So the attempt's folder is moved out of it, whole and in one step, to a hidden
-folder named after the write: ``<parent of the target>/.spark-recovery-<Spark's name>/<application attempt>``.
+Hadoop's ``FileOutputCommitter`` (algorithm 1) leaves them in ``<target>/_temporary/<application attempt>/task_*``, and
+can take over those of an earlier application attempt (``recoverTask``), but Spark never asks it to. The target itself
+must look as before the write: a script may check whether it exists, Spark refuses to write where something is, and an
+overwrite deletes all of it. So the attempt's folder is moved, whole and in one step, to a hidden folder named after the
+write: ``<parent of the target>/.spark-recovery-<Spark's name>/<application attempt>``.
 
-A folder whose job had begun to commit has lost some of its files to the target, and is never kept: before a job
-commits, a folder inside of it says so.
+A folder whose job had started to commit has lost some of its files to the target, and is never kept. Before a job
+commits, it makes a folder inside that says so.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _RENAMING = frozenset({"file", "hdfs"})
 
 
 def can_keep(spark: Any, location: str) -> bool:
-    """Whether a folder's file system moves what is pending there in one step, and has a place beside it."""
+    """Whether a folder's file system moves its pending output in one step, and the folder has a place beside it."""
     path = jvm_of(spark).org.apache.hadoop.fs.Path(location)
     system = path.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())
     return path.getParent() is not None and str(system.getUri().getScheme()) in _RENAMING
 
 
 class KeptOutput:
-    """What is kept of one write.
+    """The kept tasks of one write.
 
     :param location: the folder that it writes to, see :func:`can_keep`
     :param write: Spark's name of it
@@ -49,26 +49,26 @@ class KeptOutput:
         self._folder = _folder_of(self._path, location, write)
 
     def take(self, number: int, *, went_on: bool) -> None:
-        """Move here what an application attempt has pending in the target, if there is anything.
+        """Move an application attempt's pending output from the target to here, if there is any.
 
-        :param went_on: whether that attempt may have left out tasks itself. For its first one Spark's
-            ``FileFormatWriter`` has written a file of no rows then, as if the task had computed it. It goes.
-        :raises Exception: it cannot be moved in one step, or what must not be kept cannot be removed; nothing that is
-            here may be kept then
+        :param went_on: whether that attempt may have left out tasks itself. If so, Spark's ``FileFormatWriter`` has
+            written an empty file for partition 0 as if its task had computed it; that file is removed.
+        :raises Exception: it cannot be moved in one step, or what must not be kept cannot be removed; then nothing here
+            may be kept
         """
         kept = self._path(self._folder, str(number))
-        if not self._system.exists(kept):  # else a task that nobody waits for has made the other one anew
+        if not self._system.exists(kept):  # else an orphaned task has made the pending folder again
             self._tasks.move(self._system, self._pending(number), kept)
         if went_on:
             self._remove(self._folder, number, {0})
 
     def tasks(self) -> dict[int, str]:
-        """Return the folders of the tasks that are kept, by partition; none if a job had begun to commit them."""
+        """Return the folders of the kept tasks, by partition; empty if a job had started to commit them."""
         commits, found = self._look(self._folder)
         return {} if commits else committed_tasks((TaskFolder(*task) for task in found), self._write)
 
     def _look(self, folder: Any) -> tuple[bool, list[tuple[str, bool, tuple[str, ...]]]]:
-        """Return whether a job had begun to commit what is in the folders of application attempts, and the fields of
+        """Return whether a job had started to commit what is in the folders of application attempts, and the fields of
         its tasks' folders.
         """
         words = iter(fetched(self._tasks.look(self._system, folder, _COMMITS))[0])
@@ -83,19 +83,19 @@ class KeptOutput:
         return commits, [(path, whole, tuple(files)) for path, whole, files in found]
 
     def mark_commit(self, number: int) -> None:
-        """Say in an application attempt's pending folder that its job begins to commit."""
+        """Mark an application attempt's pending folder: its job starts to commit."""
         folder = self._pending(number)
         if self._system.exists(folder):
             self._system.mkdirs(self._path(self._path(folder, _PENDING), _COMMITS))
 
     def give(self, tasks: Mapping[int, str], number: int, given: Callable[[], object]) -> None:
-        """Move tasks' folders to where Hadoop commits them with those of an application attempt.
+        """Move tasks' folders to where Hadoop commits them together with those of an application attempt.
 
-        That attempt's own tasks had nothing to write for these partitions; for the first one Spark writes an empty
-        file all the same, which goes.
+        That attempt's own tasks had nothing to write for these partitions; but Spark writes an empty file for partition
+        0 all the same, which is removed.
 
         :param given: called after each of them
-        :raises Exception: one is not there any more, or cannot be moved, or an empty one cannot be removed
+        :raises Exception: one is gone or cannot be moved, or an empty one cannot be removed
         """
         folder = self._pending(number)
         self._remove(folder.getParent(), number, tasks)
@@ -108,7 +108,7 @@ class KeptOutput:
     def _remove(self, folder: Any, number: int, partitions: Container[int]) -> None:
         """Remove what the tasks of some partitions have committed in an application attempt.
 
-        :param folder: which has the folders of application attempts
+        :param folder: contains the folders of application attempts
         :raises OSError: it is still there
         """
         for path, _, _ in self._look(folder)[1]:
@@ -118,7 +118,7 @@ class KeptOutput:
                     raise OSError(f"{path} cannot be removed, which has no rows")
 
     def discard(self) -> None:
-        """Remove all that is kept."""
+        """Remove everything that is kept."""
         _discard(self._system, self._path, self._folder)
 
     def _pending(self, number: int) -> Any:
@@ -126,7 +126,7 @@ class KeptOutput:
 
 
 def discard_kept(location: str, write: str) -> None:
-    """Remove all that is kept of a write, also when the script has stopped its session.
+    """Remove everything that is kept of a write, even if the script has stopped its session.
 
     :raises Exception: the file system does not answer, or there is no JVM
     """
@@ -142,7 +142,7 @@ def _folder_of(path: Any, location: str, write: str) -> Any:
 
 
 def _discard(system: Any, path: Any, folder: Any) -> None:
-    """Remove a folder in one step, as far as anybody can see who looks for it."""
+    """Remove a folder in what looks like one step to anyone who lists it."""
     removed = path(f"{folder.toString()}{_REMOVED}")
     system.delete(removed, True)
     if system.exists(folder) and system.rename(folder, removed):

@@ -1,6 +1,6 @@
 """The lists by which plans are identified: what is known, what is left out and why, what is seen through.
 
-Whatever stands on none of these lists counts, and a class from outside of the known packages has no identity.
+Whatever is on none of these lists counts. A class outside the known packages has no identity.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ KNOWN_PACKAGES = (
     "org.apache.spark.unsafe.types.",
     "org.apache.spark.util.collection.BitSet",
 )
-"""Packages whose values mean what they hold: Spark's version is part of every identity."""
+"""Packages whose values are fully described by their fields: Spark's version is part of every identity."""
 
 UNKNOWN_PACKAGES = (
     "org.apache.spark.sql.execution.streaming.",
@@ -62,7 +62,8 @@ OPAQUE: dict[str, str] = {
     "TransformWithStateInPySpark": "a function with state",
     "TransformWithStateInPandas": "a function with state",
 }
-"""Short class names of what a plan shows by name only → what it is. A physical node has ``Exec`` behind its name."""
+"""Short class names of nodes that a plan shows by name only → what they are. Physical nodes have the suffix ``Exec``.
+"""
 
 LEFT_OUT_CLASSES: dict[str, str] = {
     "org.apache.spark.sql.catalyst.trees.TreeNode": "origin, tags and caches: where in the script a node was made",
@@ -70,7 +71,7 @@ LEFT_OUT_CLASSES: dict[str, str] = {
     "org.apache.spark.util.TransientBestEffortLazyVal": "a cache",
     "org.apache.spark.util.TransientLazy": "a cache",
 }
-"""Classes of the JVM none of whose own fields count → why."""
+"""JVM classes none of whose own fields count → why."""
 
 LEFT_OUT_FIELDS: dict[str, str] = {
     "queryContext": "where in the script an expression was made, for error messages",
@@ -150,7 +151,7 @@ SEEN_THROUGH: dict[str, str] = {
 """Nodes that change how rows are computed or read, not which: only what is below counts, under this name."""
 
 PLAN_TYPES = (".SparkPlan", ".LogicalPlan", ".QueryPlan", ".BaseSubqueryExec", ".Exchange", ".logical.Range")
-"""Ends of declared types of fields that hold a plan."""
+"""Suffixes of the declared types of fields that hold a plan."""
 
 PLAN_SEQUENCES = {("Union", "children"), ("UnionExec", "children"), ("WithCTE", "cteDefs")}
 """Parameters that hold several plans."""
@@ -161,7 +162,7 @@ NUMBERED = {
     ("UnionLoop", "id"),
     ("UnionLoopRef", "loopId"),
 }
-"""Parameters that hold a number which Spark counts up: the order of appearance stands for it."""
+"""Parameters that hold a number which Spark counts up: the order of appearance replaces it."""
 
 COMMUTATIVE = {
     "Add": ("left", "right"),
@@ -175,7 +176,7 @@ COMMUTATIVE = {
     "Or": ("left", "right"),
     "MultiCommutativeOp": ("operands",),
 }
-"""Expressions whose operands a canonical plan has in the order of hash codes, which a JVM makes anew → their fields."""
+"""Expressions whose operands a canonical plan sorts by hash codes, which differ in each JVM → their fields."""
 
 MIRRORED = {"GreaterThan": "LessThan", "GreaterThanOrEqual": "LessThanOrEqual"}
-"""Comparisons that a canonical plan turns around by hash codes."""
+"""Comparisons that a canonical plan mirrors by hash codes."""

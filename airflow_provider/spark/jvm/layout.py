@@ -1,9 +1,9 @@
-"""What each partition of a physical plan covers.
+"""The layout of a physical plan: what each of its partitions covers.
 
-Partitions of two attempts may be mixed only if partition *i* holds the same rows in both. That follows from how the
-last stage is cut: the files and ranges of each scan partition, or the reducers that each shuffle partition reads
-(``AQEShuffleReadExec.partitionSpecs``). Where it cannot be told, or depends on chance (sampled range boundaries, round
-robin, skew splits, locality), the vertex is kept whole or not at all.
+Partitions of two attempts may be mixed only if partition *i* holds the same rows in both. That depends on how the last
+stage is split: the files and ranges of each scan partition, or the reducers that each shuffle partition reads
+(``AQEShuffleReadExec.partitionSpecs``). If it is unknown, or depends on chance (sampled range boundaries, round robin,
+skew splits, locality), the vertex is kept whole or not at all.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ CUTTING_SETTINGS = (
     "spark.sql.autoBroadcastJoinThreshold",
     "spark.sql.inMemoryColumnarStorage.",
 )
-"""Settings that change how rows are cut into partitions, and nothing else about them."""
+"""Settings that change how rows are split into partitions, and nothing else about them."""
 
 _COALESCED = re.compile(r"CoalescedPartitionSpec\((\d+),(\d+),")
 _WRAPPERS = {
@@ -49,15 +49,15 @@ _BY_CHANCE = {
     "CartesianProductExec": "it is a cartesian product",
 }
 _OWN_OBJECT = re.compile(r"\.e\d+\.t\d+\.r\d+\.c[0-9a-f]{8}\.ms\d+(?=\.parquet)")
-"""What differs between two objects that hold the same stored partition; its vertex, layout and index stay."""
+"""The part of a name in which two objects of the same stored partition differ; vertex, layout and index stay."""
 _IDS = re.compile(r"#\d+L?|plan_id=\d+")
 
 
 @dataclass
 class Layout:
-    """How a vertex is cut into partitions.
+    """How a vertex is split into partitions.
 
-    :ivar text: description of every partition's cover
+    :ivar text: description of what each partition covers
     :ivar whole_only: why single partitions must not be kept; empty if they may
     :ivar reads: reducer ranges ``[start, end)`` of each shuffle read, in the order of the plan, to pin on a retry
     """
@@ -118,7 +118,7 @@ def _tables() -> str:
 
 
 def _shuffle(layout: Layout, kind: str, reducers: int, shown: str, ranges: list[tuple[int, int]] | None) -> None:
-    """Describe a shuffle and the reducers each partition reads; without *ranges* one each."""
+    """Describe a shuffle and the reducers that each partition reads; without *ranges* one each."""
     layout.text.append(f"{kind} {reducers} {_IDS.sub('', shown)}")
     if kind == "SinglePartition":
         return
@@ -136,7 +136,7 @@ def pin_reads(spark: Any, plan: Any, reads: list[list[tuple[int, int]]]) -> Any:
     """Return *plan* with the reducer ranges of an earlier attempt, or ``None`` if they do not fit.
 
     Adaptive execution coalesces shuffle partitions by their sizes in bytes, which differ a little from run to run. Any
-    contiguous cover of the same reducers is right, so the recorded one is put in place of the new one.
+    contiguous cover of the same reducers is right, so the recorded one replaces the new one.
     """
     remaining = [list(ranges) for ranges in reads]
     execution = jvm_of(spark).org.apache.spark.sql.execution

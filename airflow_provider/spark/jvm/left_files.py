@@ -1,8 +1,8 @@
-"""What executors that have gone have left: where an external shuffle service serves it, it can still be copied.
+"""Find who can read the shuffle files of lost executors: an external shuffle service makes them available for copying.
 
-Under dynamic allocation executors go when they have nothing to do. Their directories stay until the application ends;
-the service, which knows them, is asked for them (``BlockStoreClient.getHostLocalDirs``), and another executor of the
-same machine, which runs as the same user, reads there.
+Dynamic allocation ends executors that have nothing to do. Their directories stay until the application ends. The
+shuffle service knows these directories and is asked for them (``BlockStoreClient.getHostLocalDirs``). Another executor
+on the same machine, which runs as the same user, reads there.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from airflow_provider.spark.local_dirs import LocalDirs
 log = logging.getLogger(__name__)
 
 _PATIENCE = 10
-"""Seconds in which a service answers, or counts as one that does not know the executor."""
+"""Seconds in which a service must answer; otherwise it counts as not knowing the executor."""
 _FAILURES = 3
-"""So many questions may fail before no more are asked: a driver may not reach the services, and each try takes long."""
+"""Failed questions after which no more are asked: a driver may not reach the services, and each try takes long."""
 
 Executor = tuple[str, str]
 """Id and host."""
@@ -29,9 +29,9 @@ Executor = tuple[str, str]
 
 @dataclass(frozen=True)
 class Reader:
-    """Who can read what an executor has written.
+    """An executor that can read what another one, or itself, has written.
 
-    :ivar executor: id and host of an executor that is there: that one itself, or another of its machine
+    :ivar executor: id and host of a running executor: the writer itself, or another one on its machine
     :ivar left: the directories to read in, if they are not its own
     """
 
@@ -46,12 +46,12 @@ class Readers:
         self._spark = spark
         self._served = has_shuffle_service(spark)
         self._left: dict[Executor, LocalDirs | None] = {}
-        """The directories of executors that have gone; ``None`` where the service has not named them."""
+        """The directories of lost executors; ``None`` if the service has not named them."""
         self._failures = 0
 
     def of(self, writers: Iterable[Executor]) -> dict[Executor, Reader]:
-        """Return who can read what each of *writers* has written; nobody may be there who can, now or ever."""
-        if not self._served:  # what has gone has taken its files along, and Spark says of none that it has them
+        """Return a reader for the files of each of *writers*; some may have none, now or ever."""
+        if not self._served:  # lost executors have taken their files along, and Spark names none as their owner
             return {writer: Reader(writer) for writer in writers}
         there = executors(self._spark)
         on_host = {host: (executor, host) for executor, host in there}
@@ -62,7 +62,7 @@ class Readers:
         return found
 
     def _dirs(self, gone: Executor) -> LocalDirs | None:
-        """Return the directories of an executor that has gone; its machine is asked once, whatever it answers."""
+        """Return the directories of a lost executor; its machine is asked only once, whatever it answers."""
         if gone not in self._left and self._failures < _FAILURES:
             self._left[gone] = self._asked(*gone)
             self._failures += self._left[gone] is None

@@ -1,6 +1,6 @@
-"""The files that Spark has listed for frames of the script, which may be removed before these are read.
+"""The file listings that the script's frames hold, whose files may be removed before the frames are read.
 
-A frame keeps the listing of the moment in which it was made. The JVM's garbage collector drops it with the last frame.
+A frame keeps the listing from when it was made. The JVM's garbage collector drops it with the last frame.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 
 class Listings:
-    """Those of the frames that are noted. Threads may share it."""
+    """The listings of noted frames. Threads may share it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -40,7 +40,7 @@ class Listings:
             self._indexes += found
 
     def forget(self, spark: Any, paths: Collection[str]) -> None:
-        """Let noted frames read what they have listed but for the files that are removed."""
+        """Make noted frames read what they have listed, except for the removed files."""
         with self._lock:
             alive = [index for held in self._indexes if (index := held.get()) is not None]
         try:

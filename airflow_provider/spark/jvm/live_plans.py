@@ -1,10 +1,11 @@
-"""Whether the script can still read a vertex, as the garbage collectors of Python and of the JVM know it.
+"""Whether the script can still read a vertex, according to the garbage collectors of Python and the JVM.
 
 Each frame that a recovery point returns has an object of its own in its plan: the name of the alias by which the plan
-shows what it reads. Whatever is made of the frame holds the same object in its own plan: other frames, temporary views,
-what is cached. When the JVM has dropped it, no plan is left that could read those partitions, and none can be made.
+shows what it reads. Everything made of the frame holds the same object in its own plan: other frames, temporary views,
+cached data. When the JVM has dropped the object, no plan is left that could read those partitions, and none can be
+made.
 
-Source: Spark's ``ContextCleaner``, which knows by weak references which shuffles and broadcasts nothing can use.
+Source: Spark's ``ContextCleaner``, which learns by weak references which shuffles and broadcasts are unreachable.
 """
 
 from __future__ import annotations
@@ -24,19 +25,19 @@ from airflow_provider.spark.jvm.queries import analyzed
 
 _ROUNDS = 6
 _PAUSE = 0.15
-"""Seconds after which py4j has told the JVM, in a thread of its own, what Python has dropped."""
+"""Seconds after which py4j, in a thread of its own, has told the JVM what Python has dropped."""
 _NOTICE = 0.02
-"""Seconds after which the JVM has said what its collector has dropped."""
+"""Seconds after which the JVM has reported what its collector has dropped."""
 _TRUSTED = 3
-"""So often a vertex is looked for that is still there, before it is left for a while: a busy machine is late."""
+"""How often to look for a vertex that turns out to be alive before backing off: a busy machine is late."""
 
 
 @dataclass(frozen=True)
 class _Followed:
     """A frame that a recovery point has returned.
 
-    :ivar python: the frame as Python holds it, weakly
-    :ivar java: the name in its plan, weakly
+    :ivar python: weak reference to the Python frame
+    :ivar java: weak reference to the name in its plan
     """
 
     python: weakref.ref[Any]
@@ -57,10 +58,10 @@ class LivePlans:
         self._asked: dict[str, int] = defaultdict(int)
         self._read_now: Counter[str] = Counter()
         self.seconds = 0.0
-        """That looking has taken."""
+        """Time spent looking."""
 
     def follow(self, vertex: str, df: Any) -> None:
-        """From now on *df* reads a vertex: the frame of a recovery point, which stands at the root of its plan."""
+        """Follow *df*, a recovery point's frame with the vertex at the root of its plan."""
         jvm = jvm_of(df.sparkSession)
         with self._lock:
             if self._queue is None:
@@ -71,7 +72,7 @@ class LivePlans:
 
     @contextmanager
     def read(self, vertices: Collection[str]) -> Iterator[None]:
-        """A frame that reads *vertices* is computed inside, so that it is not looked for."""
+        """Do not look for *vertices* while the block computes a frame that reads them."""
         with self._lock:
             self._read_now.update(vertices)
         try:
@@ -89,9 +90,9 @@ class LivePlans:
             return vertex in self._followed and not left
 
     def worth_looking(self, vertices: Iterable[str]) -> list[str]:
-        """Return those that Python has dropped as far as it knows them.
+        """Return the vertices that Python seems to have dropped.
 
-        One that was found still there a few times is left for a while: each time for twice as many questions.
+        After a few looks that found it alive, a vertex is skipped for a number of calls that doubles each time.
         """
         found = []
         with self._lock:
@@ -106,7 +107,7 @@ class LivePlans:
     def collect(self, spark: Any, vertices: Collection[str]) -> None:
         """Let both collectors find out what became of some vertices."""
         began = time.monotonic()
-        gc.collect()  # objects of py4j hold themselves
+        gc.collect()  # py4j objects form cycles
         for _ in range(_ROUNDS):
             time.sleep(_PAUSE)
             jvm_of(spark).System.gc()
@@ -120,6 +121,6 @@ class LivePlans:
         self.seconds += time.monotonic() - began
 
     def forget(self, vertex: str) -> None:
-        """A vertex is released."""
+        """Forget a released vertex."""
         with self._lock:
             self._followed.pop(vertex, None)

@@ -1,7 +1,7 @@
-"""Spark's tracker of map outputs: which task's output lies where.
+"""Spark's map output tracker: which task's output is where.
 
-It is what the scheduler asks before it runs a stage (``DAGScheduler`` registers a shuffle only if the tracker does not
-know it yet, and runs the tasks whose outputs it does not find), and what reducers ask for their blocks.
+The scheduler asks it before it runs a stage (``DAGScheduler`` registers a shuffle only if the tracker does not know it
+yet, and runs the tasks whose outputs it does not find), and reducers ask it for their blocks.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from airflow_provider.spark.jvm.names import jvm_of
 from airflow_provider.spark.jvm.reflection import of_environment
 
 _CHECKSUMS_SINCE = (4, 1)
-"""Since this version of Spark a map status carries a checksum of the task's rows."""
+"""From this version of Spark on, a map status has a checksum of the task's rows."""
 
 
 @dataclass(frozen=True)
@@ -26,9 +26,9 @@ class MapStatus:
 
     :ivar index: of the map task, 0 … number of map tasks - 1
     :ivar task: Spark's map id, which names the files
-    :ivar executor: the id of the executor that has written them; it may have gone where a shuffle service serves them
+    :ivar executor: the id of the executor that wrote them; it may have gone if a shuffle service serves them
     :ivar host: of that executor
-    :ivar checksum: Spark's checksum of the rows; 0 where Spark computes none
+    :ivar checksum: Spark's checksum of the rows; 0 if Spark computes none
     """
 
     index: int
@@ -53,38 +53,38 @@ class MapOutputTracker:
         self._checksums = tuple(int(part) for part in spark.version.split(".")[:2]) >= _CHECKSUMS_SINCE
 
     def shuffles(self) -> dict[int, int]:
-        """Return, by number, how many map outputs are there, of all shuffles that have begun and are not forgotten."""
+        """Return the number of available map outputs by shuffle, for all started shuffles that are not forgotten."""
         lines = str(self._look.shuffles(self._tracker)).splitlines()
         return {int(number): int(available) for number, available in map(str.split, lines)}
 
     def own_time(self) -> float:
-        """Return the seconds of CPU of the JVM's thread that answers this one."""
+        """Return the CPU seconds of the JVM thread that answers this one."""
         return int(self._look.ownTime()) / 1e9
 
     def available(self, shuffle: int) -> int:
-        """Return how many map outputs of *shuffle* are there; 0 if it is not known."""
+        """Return the number of available map outputs of *shuffle*; 0 if it is unknown."""
         return self.shuffles().get(shuffle, 0)
 
     def statuses(self, shuffle: int) -> Iterator[MapStatus]:
-        """Yield the map outputs of *shuffle* that are there."""
+        """Yield the available map outputs of *shuffle*."""
         for line in str(self._look.outputs(self._tracker, shuffle)).splitlines():
             index, task, checksum, host, executor = line.split(" ", 4)
             yield MapStatus(int(index), int(task), executor, host, int(checksum))
 
     def tasks(self, shuffle: int) -> dict[int, int]:
-        """Return, by index, the map ids that the tracker knows now."""
+        """Return the map ids that the tracker knows now, by index."""
         return {status.index: status.task for status in self.statuses(shuffle)}
 
     def places(self) -> dict[str, Any]:
-        """Return by executor the location of map outputs that lie in its directories."""
+        """Return, by executor, the location of map outputs in its directories."""
         return shuffle_servers(self._spark)
 
     def register_shuffle(self, shuffle: int, maps: int, reducers: int) -> None:
-        """Make a shuffle known before the scheduler does."""
+        """Register a shuffle before the scheduler does."""
         self._tracker.registerShuffle(shuffle, maps, reducers)
 
     def register(self, shuffle: int, index: int, task: int, place: Any, sizes: Sequence[int], checksum: int) -> None:
-        """Make a map output known.
+        """Register a map output.
 
         :param place: what serves its files, see :meth:`places`
         :param sizes: bytes for each reducer
@@ -98,12 +98,12 @@ class MapOutputTracker:
         self._tracker.registerMapOutput(shuffle, index, status)
 
     def statistics(self, dependency: Any) -> Any:
-        """Return Spark's ``MapOutputStatistics`` of a shuffle that is complete."""
+        """Return Spark's ``MapOutputStatistics`` of a complete shuffle."""
         return self._tracker.getStatistics(dependency)
 
 
 def not_sparks_own_files(spark: Any) -> str:
-    """Say why the shuffle files of an application cannot be read by another one; empty text if they can."""
+    """Return why another application cannot read this one's shuffle files; empty if it can."""
     conf = spark._jsc.sc().conf()
     if conf.get("spark.shuffle.manager", "sort") not in {"sort", "tungsten-sort"}:
         return "another shuffle manager is in use"

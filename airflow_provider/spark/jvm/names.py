@@ -1,7 +1,7 @@
-"""Names of packages and classes of the JVM, each asked for once.
+"""Cache the names of JVM packages and classes.
 
-Py4J keeps no name: it asks for each part of ``jvm.org.apache.spark`` whenever that is written, and the JVM looks for it
-in every jar, also as a class of each package that PySpark imports. That takes milliseconds, a call a tenth of one.
+Py4J caches none: each use of ``jvm.org.apache.spark`` asks for every part of it, and the JVM searches all jars, also
+for a class of that name in each package that PySpark imports. That takes milliseconds; a call takes a tenth of one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def jvm_of(owner: Any) -> Any:
 
 
 class Names:
-    """Packages and classes inside of one package, or of all that a JVM has."""
+    """Packages and classes inside one package, or in a whole JVM."""
 
     def __init__(self, inside: Any) -> None:
         self._inside = inside

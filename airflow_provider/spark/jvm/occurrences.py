@@ -1,8 +1,8 @@
-"""Which time of a shuffle this is, where its tasks call Python functions: these may ask something outside.
+"""Number the occurrences of shuffles whose tasks call Python functions, because these may read something outside Spark.
 
-A retry puts back the rows of the same time only. So the times must be counted alike in all attempts, and a time that
-went unseen in one must not shift the others: what cannot be told for certain has no number, and with it all that may
-be of the same kind and comes later. The numbers of Spark's queries say whether any went unseen, and their order.
+A retry puts back only the rows of the same occurrence. So occurrences must be counted alike in all attempts, and one
+that went unseen in one attempt must not shift the others: an uncertain occurrence gets no number, nor do later ones
+that may be of the same kind. The numbers of Spark's queries show their order, and whether any query went unseen.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ log = logging.getLogger(__name__)
 
 _MOST_UNSETTLED = 1000
 _PATIENCE = 10.0
-"""Seconds for which an action waits, once, until Spark has records of the queries that ended before they were noted."""
+"""Seconds that an action waits, once, until Spark has records of the queries that ended before they were noted."""
 _MISSED = "an earlier query of its kind was over before it was looked at, or its settings have changed"
 
 
 class Uncertain(Exception):
-    """Which time of a shuffle this is cannot be told; says why."""
+    """An occurrence has no certain number; the text says why."""
 
 
 class NotYet(Uncertain):
-    """It may be told later, when queries that began before are over."""
+    """The number may become known when earlier queries are over."""
 
 
 @dataclass(frozen=True)
 class Turn:
-    """Where a query stands among those of its JVM.
+    """A query's position among those of its JVM.
 
     :ivar position: its number, or one between those of others
     :ivar token: see :class:`NotedQuery`
@@ -57,10 +57,10 @@ class Turn:
 class Numbered:
     """A shuffle to be counted.
 
-    :ivar what: digest over what it is for and all that decides its rows, but for what its functions ask
-    :ivar kind: what it may be taken for
-    :ivar purpose: what its query is for
-    :ivar turn: where its query stands
+    :ivar what: digest over its purpose and everything that decides its rows, except for what its functions read
+    :ivar kind: what it may be mistaken for
+    :ivar purpose: its query's
+    :ivar turn: its query's
     """
 
     what: str
@@ -70,13 +70,13 @@ class Numbered:
 
 
 Count = Callable[[NotedQuery, Any, str], None]
-"""Counts the shuffles of a query that has ended, as far as it can; is given its ``QueryExecution``, ``None`` if that is
-not held any more, and its purpose.
+"""Counts the shuffles of a query that has ended, as far as possible. Gets the query, its ``QueryExecution`` (``None``
+if no longer held), and its purpose.
 """
 
 
 class Occurrences:
-    """The times of one attempt.
+    """The occurrences in one attempt.
 
     :ivar lock: held while something is counted
     """
@@ -87,7 +87,7 @@ class Occurrences:
         self._counts: Counter[tuple[str, Kind]] = Counter()
         self._times: dict[tuple[str, int], str] = {}
         self._counted: dict[int, list[tuple[Numbered, int]]] = defaultdict(list)
-        """By the token of its query, each shuffle that was counted, and its number among those of its kind."""
+        """Token of a query → each of its counted shuffles, with its number among those of its kind."""
         self._repeated: set[int] = set()
         """Tokens of queries that have failed and run again."""
         self._doubts: dict[str, set[Kind]] = defaultdict(set)
@@ -101,7 +101,7 @@ class Occurrences:
         self._first = _next_query()
 
     def attach(self, spark: Any) -> None:
-        """Hear of the queries of an application; if that cannot be, nothing that calls functions has a number."""
+        """Listen for the queries of an application; if that fails, nothing that calls functions gets a number."""
         with self.lock:
             self._spark = spark
             try:
@@ -117,16 +117,16 @@ class Occurrences:
                 self._lost = f"this version of Spark does not say which queries have run: {one_line(error)}"
 
     def detach(self) -> None:
-        """Count nothing more."""
+        """Stop counting."""
         with self.lock:
             self._lost = self._lost or "nobody looks at this application any more"
             with suppress(Exception):  # the JVM has gone
                 self._known().detach()
 
     def turn(self, execution: Any) -> Turn:
-        """Return the turn of a query that is about to begin.
+        """Return the turn of a query that is about to start.
 
-        :raises Uncertain: nobody knows of its JVM's queries
+        :raises Uncertain: the queries of its JVM are unknown
         """
         queries = self._known()
         return Turn(queries.next() - 0.5, queries.token(execution))
@@ -134,31 +134,31 @@ class Occurrences:
     def turn_of(self, number: int, execution: Any) -> Turn:
         """Return the turn of a query that Spark has announced.
 
-        :raises Uncertain: nobody knows of its JVM's queries
+        :raises Uncertain: the queries of its JVM are unknown
         """
         return Turn(number, self._known().token(execution))
 
     def kind(self, exchange: Any) -> Kind:
-        """Return what a shuffle that calls functions may be taken for.
+        """Return what a shuffle that calls functions may be mistaken for.
 
-        :raises Uncertain: nobody knows of its JVM's queries
+        :raises Uncertain: the queries of its JVM are unknown
         """
         return self._known().kind(exchange)
 
     def tell(self, number: int, purpose: str | None) -> None:
-        """A query that Spark has announced is for *purpose*; ``None`` if that cannot be told now."""
+        """Note the purpose of a query that Spark has announced; ``None`` if it is not known now."""
         if purpose is not None:
             with self.lock:
                 self._told[number] = purpose
 
     def tell_own(self, turn: Turn) -> None:
-        """A query of this thread is for what this thread does now."""
+        """Note that a query of this thread has the thread's current purpose."""
         with self.lock:
             self._told_by_token[turn.token] = self._purposes.own
 
     @contextmanager
     def unannounced(self, execution: Any) -> Iterator[None]:
-        """Count a query of this thread that Spark does not announce: it runs inside."""
+        """Count a query that runs inside, in this thread, without being announced."""
         try:
             turn = self.turn(execution)
         except Exception as error:  # noqa: BLE001 - nothing that calls functions has a number then
@@ -181,20 +181,20 @@ class Occurrences:
                     self._lost = f"a query could not be looked at: {one_line(error)}"
 
     def next(self, shuffle: Numbered) -> str:
-        """Return which time it would be if a shuffle were counted now.
+        """Return the occurrence that a shuffle would be if it were counted now.
 
-        :raises Uncertain: that cannot be told
+        :raises Uncertain: it is unknown
         """
         with self.lock:
             self._check(shuffle)
             return f"{shuffle.kind.key} {self._counts[shuffle.what, shuffle.kind] + 1}"
 
     def take(self, shuffle: Numbered, application: str, number: int) -> str:
-        """Count a shuffle, once; return which time it is.
+        """Count a shuffle, once; return which occurrence it is.
 
         :param application: Spark's id
-        :param number: Spark's, of the shuffle
-        :raises Uncertain: that cannot be told
+        :param number: Spark's shuffle id
+        :raises Uncertain: it is unknown
         """
         with self.lock:
             if (application, number) not in self._times:
@@ -206,7 +206,7 @@ class Occurrences:
             return self._times[application, number]
 
     def failed(self, execution: Any) -> None:
-        """A query of this thread has failed, and runs again: the next try is the time that this one was.
+        """A query of this thread has failed and runs again: let its next run count as the same occurrence.
 
         :param execution: its ``QueryExecution``; ``None`` for the last query of this thread
         """
@@ -224,9 +224,9 @@ class Occurrences:
                     self._doubts[shuffle.purpose].add(shuffle.kind)
 
     def settle(self, count: Count, *, wait: bool = False) -> None:
-        """Count the shuffles of queries that have ended; what cannot be counted makes later ones uncertain.
+        """Count the shuffles of queries that have ended; those that cannot be counted make later ones uncertain.
 
-        :param wait: until each query before is known, but not long
+        :param wait: whether to wait a little until all earlier queries are known
         """
         with self.lock:
             if self._queries is None:
@@ -271,7 +271,7 @@ class Occurrences:
         return True
 
     def _left(self, query: NotedQuery) -> list[Kind]:
-        """Return of which kinds it has shuffles that were not counted."""
+        """Return the kinds of its shuffles that were not counted."""
         return [
             kind for kind, number in query.shuffles if number is None or (query.application, number) not in self._times
         ]
@@ -317,4 +317,4 @@ def _next_query() -> int:
     if context is None or context._jsc is None:
         return 0
     module = companion(jvm_of(context).org.apache.spark.sql.execution, "SQLExecution")
-    return int(private_field(module, "_nextExecutionId"))  # py4j hands over a number
+    return int(private_field(module, "_nextExecutionId"))  # py4j returns a number

@@ -1,4 +1,4 @@
-"""Where a writer of PySpark writes, and the files that are there."""
+"""Where a PySpark writer writes, and the files that are there."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SPREADING = frozenset({"Repartition", "RepartitionByExpression", "RebalancePart
 
 
 def unspread(df: DataFrame) -> DataFrame:
-    """Return a DataFrame with the rows of *df*, before they are put in order and spread over files at its very end."""
+    """Return a DataFrame with the rows of *df* before the sort and repartitioning at its very end, meant for files."""
     plan = df._jdf.queryExecution().analyzed()
     inner = plan
     while inner.getClass().getSimpleName() in _SPREADING:
@@ -45,7 +45,7 @@ def path_exists(spark: Any, path: str) -> bool:
 
 
 def table_location(spark: Any, name: str) -> str:
-    """Return where a table of files keeps them; empty text if there is no such table, or it is of another kind."""
+    """Return the location of a table of files; empty if there is no such table, or it is of another kind."""
     catalog = spark._jsparkSession.sessionState().catalog()
     identifier = _identifier(spark, name)
     if identifier is None or not catalog.tableExists(identifier):
@@ -58,7 +58,7 @@ def table_location(spark: Any, name: str) -> str:
 
 
 def new_table_location(spark: Any, name: str) -> str:
-    """Return where Spark puts the files of a new table; empty text in other catalogs than its own."""
+    """Return where Spark puts the files of a new table; empty for catalogs other than its own."""
     identifier = _identifier(spark, name)
     if identifier is None:
         return ""
@@ -72,12 +72,12 @@ def table_exists(spark: Any, name: str) -> bool:
 
 
 def drop_table(spark: Any, name: str) -> None:
-    """Remove a table of Spark's own catalog; of an external one the files stay."""
+    """Drop a table from Spark's own catalog; the files of an external one stay."""
     spark._jsparkSession.sessionState().catalog().dropTable(_identifier(spark, name), True, False)
 
 
 def add_partitions(spark: Any, name: str, files: Iterable[str]) -> None:
-    """Let Spark's own catalog know the partitions of a table that files are in, as Spark does when it has written them.
+    """Add the partitions that contain files to a table of Spark's own catalog, as Spark does after writing them.
 
     :param files: paths below the table's location; others do not count
     """
@@ -97,7 +97,7 @@ def add_partitions(spark: Any, name: str, files: Iterable[str]) -> None:
 
 
 def qualified_table(spark: Any, name: str) -> str:
-    """Return the name of a table with its database; empty text in other catalogs than Spark's own."""
+    """Return the name of a table with its database; empty for catalogs other than Spark's own."""
     identifier = _identifier(spark, name)
     if identifier is None:
         return ""
@@ -107,7 +107,7 @@ def qualified_table(spark: Any, name: str) -> str:
 
 
 def _identifier(spark: Any, name: str) -> Any:
-    """Return a table's identifier; ``None`` in other catalogs than Spark's own."""
+    """Return a table's identifier; ``None`` for catalogs other than Spark's own."""
     identifier = spark._jsparkSession.sessionState().sqlParser().parseTableIdentifier(name)
     catalog = identifier.catalog()
     current = catalog.get() if catalog.isDefined() else spark.catalog.currentCatalog()

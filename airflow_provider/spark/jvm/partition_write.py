@@ -1,9 +1,9 @@
-"""Write chosen partitions of a physical plan with Spark's own Parquet writer, and hear of each as its task ends.
+"""Write chosen partitions of a physical plan with Spark's own Parquet writer, and report each one as its task ends.
 
-The writer is called below Spark SQL: no rule of the optimizer, no extension and no setting of the session comes in
-between, and a task writes one file, whose name holds its partition's index. The committer moves it there when the task
-commits (algorithm 2), so that it stays whatever becomes of the job. Tasks are those of the plan's own RDD, so that
-functions which ask for the number of their partition get the same one in whichever attempt.
+The writer is called below Spark SQL, so no optimizer rule, extension or session setting interferes. Each task writes
+one file, whose name holds its partition's index. The committer moves it into place when the task commits (algorithm 2),
+so it stays whatever becomes of the job. The tasks are those of the plan's own RDD, so functions that ask for the number
+of their partition get the same one in every attempt.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _, _NAME, _COUNT = WRITTEN_FILE.split("-")
-"""Of the write, in the names of its files; what tells writes apart is their folder."""
+"""The write's part in its files' names; their folder tells writes apart."""
 _CODEC = _COUNT.split(".")[1]
 _EMPTY = "_empty.parquet"
 _WRITING = re.compile(
@@ -42,17 +42,17 @@ _SETTINGS = {
     "spark.sql.parquet.int96RebaseModeInWrite": "CORRECTED",
     "spark.sql.files.maxRecordsPerFile": "0",
 }
-"""What the writer asks a session for, in the driver and in tasks."""
+"""What the writer asks a session for, on the driver and in tasks."""
 _HADOOP = {
     "mapreduce.fileoutputcommitter.algorithm.version": "2",
-    # S3A's magic committer would keep what tasks have committed until the job ends, and drop it if that fails.
+    # S3A's magic committer would keep committed tasks until the job ends, and drop them if it fails.
     "mapreduce.outputcommitter.factory.class": "org.apache.hadoop.mapreduce.lib.output.FileOutputCommitterFactory",
     "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
     "mapreduce.fileoutputcommitter.cleanup.skipped": "false",
     "spark.sql.parquet.output.committer.class": "org.apache.parquet.hadoop.ParquetOutputCommitter",
     "parquet.block.size": str(64 * 2**20),
     "parquet.compression.codec.zstd.level": "1",
-    "parquet.enable.dictionary": "false",  # zstd finds what repeats; building dictionaries costs more than it saves
+    "parquet.enable.dictionary": "false",  # zstd finds repetitions; building dictionaries costs more than it saves
     "parquet.column.statistics.enabled": "false",  # bounds in a footer have no checksum, and none is used
     "parquet.size.statistics.enabled": "false",
 }
@@ -65,8 +65,8 @@ class WrittenPartition:
     :ivar index: of its partition
     :ivar task: Spark's task attempt id
     :ivar again: whether Spark has run it before
-    :ivar bytes: of the file; 0 if there is none, as where there are no rows, or if it is not on this machine
-    :ivar checksum: CRC-32 of the file, eight hexadecimal digits; ``-`` where the bytes are 0
+    :ivar bytes: of the file; 0 if there is none (there are no rows), or if it is not on this machine
+    :ivar checksum: CRC-32 of the file, eight hexadecimal digits; ``-`` if the bytes are 0
     """
 
     index: int
@@ -79,11 +79,11 @@ class WrittenPartition:
 
 
 class PartitionWriter:
-    """Writes to one folder, which may not be there yet.
+    """Writes to one folder, which need not exist yet.
 
     :param frame: whose rows are written; its columns have names that Parquet takes
     :param folder: as Hadoop names it
-    :param path: of the folder on this machine; ``None`` where files of this machine are not what is written
+    :param path: of the folder on this machine; ``None`` if the files are not on this machine
     """
 
     def __init__(self, frame: DataFrame, folder: str, path: Path | None) -> None:
@@ -98,7 +98,7 @@ class PartitionWriter:
             session.conf().set(name, value)
         configuration = session.sessionState().newHadoopConf()
         for name in configuration.getPropsWithPrefix("parquet.").keySet():
-            configuration.unset(f"parquet.{name}")  # encryption, bloom filters: the script's outputs are meant
+            configuration.unset(f"parquet.{name}")  # encryption, bloom filters: meant for the script's outputs
         for name, value in _HADOOP.items():
             configuration.set(name, value)
         options = self._jvm.java.util.HashMap()
@@ -114,10 +114,10 @@ class PartitionWriter:
     def write(self, plan: Any, chosen: Sequence[int], take: Callable[[Sequence[WrittenPartition]], object]) -> None:
         """Run the tasks of the chosen partitions of a physical plan.
 
-        The thread's local properties tell tasks what they need to know of the session's settings.
+        The thread's local properties carry the session settings that tasks need.
 
-        :param take: called in another thread with what tasks that have succeeded have written; with the last of it
-            before this returns
+        :param take: called in another thread with what successful tasks have written; for the last time before this
+            returns
         """
         context = self._spark.sparkContext
         heard = compiled(self._spark, "PartitionWrite", str).hear(
@@ -139,7 +139,7 @@ class PartitionWriter:
             thread.join()
 
     def path_of(self, index: int) -> Path:
-        """Return where the file of a partition lies."""
+        """Return the path of a partition's file."""
         return self._here() / f"part-{index:05d}{WRITTEN_FILE}"
 
     def write_empty(self) -> Path:
@@ -192,8 +192,8 @@ class PartitionWriter:
 
 
 def failed_to_write(error: Exception) -> bool:
-    """Whether a write failed with what Parquet's writer or the committer met, or for lack of what this version of Spark
-    was expected to have; not with what computing the rows met.
+    """Whether a write failed in Parquet's writer or the committer, or because this version of Spark lacks what was
+    expected, rather than while computing the rows.
     """
     from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 

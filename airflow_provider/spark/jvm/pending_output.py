@@ -1,9 +1,9 @@
-"""What Hadoop's file committers have not brought to its place yet, and how it is removed.
+"""The pending output of Hadoop's file committers, not yet moved into place, and how to remove it.
 
-``FileOutputCommitter`` works in ``<target>/_temporary/<application attempt>``, where the number of the attempt is a
-setting of Hadoop's that Spark leaves at 0. So tasks that a killed driver had committed lie where the next driver's
-commit takes them for its own, unless each driver has a number of its own. A dynamic overwrite works in the same way
-below ``<target>/.spark-staging-<write>``.
+``FileOutputCommitter`` works in ``<target>/_temporary/<application attempt>``, where the attempt's number is a Hadoop
+setting that Spark leaves at 0. So the next driver's commit would include tasks that a killed driver has committed,
+unless each driver has a number of its own. A dynamic overwrite works the same way below
+``<target>/.spark-staging-<write>``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _MARKERS = frozenset({"_SUCCESS"})
 
 
 def set_application_attempt(spark: Any, number: int) -> None:
-    """Let this application's file writes work in a folder of their own.
+    """Make this application's file writes work in a folder of their own.
 
     :param number: positive, below 2³¹
     """
@@ -41,7 +41,7 @@ class PendingOutput:
         self._number = str(number)
 
     def exists(self) -> bool:
-        """Whether the target is there."""
+        """Whether the target exists."""
         return bool(self._system.exists(self._target))
 
     def writes(self) -> set[str]:
@@ -49,7 +49,7 @@ class PendingOutput:
         return {write for folder in self._folders() for path in self._files(folder) if (write := write_of(path))}
 
     def _folders(self) -> Iterator[Any]:
-        """Pending tasks' folders that are there."""
+        """The existing folders of pending tasks."""
         for parent in (self._target, *self._staging()):
             folder = self._pending(parent)
             if self._system.exists(folder):
@@ -72,7 +72,7 @@ class PendingOutput:
         return [path for path in paths if str(path.getName()).startswith(_STAGING)]
 
     def remove(self, writes: Iterable[str]) -> bool:
-        """Remove what is pending of this application attempt, and of *writes*; whether there was anything."""
+        """Remove this application attempt's pending output, and that of *writes*; return whether there was any."""
         own = {f"{_STAGING}{write}" for write in writes}
         removed = False
         for staging in self._staging():
@@ -83,7 +83,7 @@ class PendingOutput:
         return removed
 
     def remove_files(self, paths: Iterable[str]) -> int:
-        """Remove files; returns how many were there.
+        """Remove files; return how many there were.
 
         :raises OSError: the file system has left one
         """
@@ -96,7 +96,7 @@ class PendingOutput:
         return removed
 
     def remove_target(self) -> bool:
-        """Remove the target if it holds nothing but empty folders and Spark's mark of success; whether it did."""
+        """Remove the target if it holds only empty folders and Spark's success marker; return whether it did."""
         if not self.exists():
             return False
         folders = self._only_folders(self._target)
@@ -107,7 +107,7 @@ class PendingOutput:
         return all(self._remove_empty(folder) for folder in reversed(folders))
 
     def _only_folders(self, folder: Any) -> list[Any] | None:
-        """Return *folder* and all below it, each before its own; ``None`` if there is a file."""
+        """Return *folder* and all folders below it, parents first; ``None`` if there is a file."""
         found = [folder]
         for status in self._system.listStatus(folder):
             if status.isDirectory():
@@ -120,7 +120,7 @@ class PendingOutput:
         return found
 
     def _remove_empty(self, folder: Any) -> bool:
-        """Remove a folder unless there is something in it; another driver may write there at the same time."""
+        """Remove a folder unless something is in it; another driver may write there at the same time."""
         if not self._system.exists(folder) or len(self._system.listStatus(folder)):
             return False
         return bool(self._system.delete(folder, False))

@@ -1,8 +1,8 @@
-"""What a plan of the JVM is made of, from the top down, and what its nodes hold, serialized.
+"""Walk a plan of the JVM from the top down: its nodes in pieces, everything that they hold serialized.
 
-``PlanWalk.java`` takes nodes apart, and expressions that hold a plan; every other value it hands on whole, serialized
-together with all others. The lists of what is special stand in :mod:`airflow_provider.spark.jvm.known_classes`; what
-its words mean is said here.
+``PlanWalk.java`` takes apart nodes, and expressions that hold a plan; it returns every other value serialized, all of
+them together. Special cases are listed in :mod:`airflow_provider.spark.jvm.known_classes`; this module defines what
+the words of the answer mean.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _CACHED = {("InMemoryTableScanExec", "relation"), ("InMemoryRelation", "cacheBui
 
 
 def _tables() -> str:
-    """Return the lists of what is special, a line for each entry, as ``PlanWalk.java`` reads them."""
+    """Return the lists of special cases, a line for each entry, as ``PlanWalk.java`` reads them."""
     pairs = {
         "plans": PLAN_SEQUENCES,
         "source": _SOURCES,
@@ -63,9 +63,9 @@ def _tables() -> str:
 
 @dataclass(frozen=True)
 class Open:
-    """What follows belongs together, until it is closed.
+    """The following items belong together, until closed.
 
-    :ivar order: ``sorted`` where the order of the parts means nothing, ``turned`` where the first two change places
+    :ivar order: ``sorted`` if the order of the parts means nothing, ``turned`` if the first two are swapped
     """
 
     text: str
@@ -81,7 +81,7 @@ class Number:
 
 @dataclass(frozen=True)
 class Serialized:
-    """One of the values that were put aside.
+    """One of the values that were set aside.
 
     :ivar positional: whether expression ids in it are positions
     """
@@ -95,18 +95,18 @@ Item: TypeAlias = str | Open | Number | Serialized | None
 
 
 class PlanWalk:
-    """What one plan is made of.
+    """The parts of one plan.
 
     :param spark: the session
     :param local_data: RDD id → rows that the script gave to ``createDataFrame``
-    :param name_seed: the seed of a sample, ``None`` if there is none yet → what stands for it
-    :param described: a source → the same, if it is opaque with an identity that holds in some attempts
-    :ivar serialized: what was put aside: a Java list, serialized
-    :ivar count: how many values that are
+    :param name_seed: the seed of a sample (``None`` if there is none yet) → what represents it
+    :param described: a source → the same; if it is opaque, perhaps with an identity that holds in some attempts
+    :ivar serialized: the values that were set aside: a Java list, serialized
+    :ivar count: their number
     :ivar classes: names of all nodes, and of expressions that hold plans
     :ivar sources: what its leaves read, in the order of the plan
     :ivar upstream: tokens of the recovery points that it reads
-    :ivar opaque: why it has no identity, beside what its sources say
+    :ivar opaque: why it has no identity, besides what its sources say
     :ivar cached: whether it reads what the script has cached
     """
 
@@ -130,7 +130,7 @@ class PlanWalk:
         self.cached = False
 
     def walk(self, root: Any) -> list[Item]:
-        """Return what makes the plan, from the top down; nodes and what holds plans are taken apart.
+        """Return the plan's items from the top down; nodes, and values that hold plans, are taken apart.
 
         :raises Py4JJavaError: something in it cannot be serialized
         """
@@ -186,7 +186,7 @@ def walk_of(spark: Any) -> Any:
 
 
 def vertex_token(spark: Any, node: Any) -> str | None:
-    """Return the token of the vertex that a node of a logical plan stands for; ``None`` if it stands for none."""
+    """Return the token of the vertex that a node of a logical plan represents; ``None`` if none."""
     alias = walk_of(spark).vertexBelow(node)
     return None if alias is None else str(alias).removeprefix(VERTEX_ALIAS)
 
@@ -208,7 +208,7 @@ class ClassShape:
     """One class of the JVM.
 
     :ivar name: with its package
-    :ivar lazy: the fields that only keep what was computed from others
+    :ivar lazy: the fields that only cache what was computed from others
     :ivar lost: the fields that are set once and that Java's serialization leaves out
     """
 
@@ -219,12 +219,12 @@ class ClassShape:
 
     @cached_property
     def parameters(self) -> tuple[str, ...]:
-        """Parameters of its constructor, in their order; the first ones are the elements of a case class."""
+        """The parameters of its constructor, in order; the first ones are the elements of a case class."""
         return tuple(str(self._walk.parameters(self.name)).split())
 
 
 def shapes_of(spark: Any, names: Sequence[str]) -> dict[str, ClassShape]:
-    """Return the shapes of classes by their names, in one request; of those that the JVM finds."""
+    """Return the shapes of classes by name, in one request; classes that the JVM does not find are left out."""
     walk = walk_of(spark)
     told = (line.split("|") for line in str(walk.shapes("\n".join(names))).splitlines())
     return {name: ClassShape(name, frozenset(lazy.split()), frozenset(lost.split()), walk) for name, lazy, lost in told}

@@ -1,9 +1,9 @@
-"""What a query is for: the output, or the step, for which a thread of the script runs it.
+"""The purpose of a query: the output, or the step, for which a thread of the script runs it.
 
-A retry leaves out what an earlier attempt has written, and the queries for it. What is counted in the order of the
-script is therefore counted for each output by itself, so that nothing shifts. The thread that looks on finds out by the
-local properties of the script's threads: Spark sets there which execution runs. One of our own says to which purpose
-the time of tasks counts; the others are read, and never changed.
+A retry leaves out what an earlier attempt has written, and the queries for it. So whatever is counted in the order of
+the script is counted per output, so that nothing shifts. The watcher finds purposes by the local properties of the
+script's threads, where Spark sets the running execution. One property of our own says which purpose task time counts
+for; the others are read, never changed.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ class _Begun:
 
 @dataclass(eq=False)
 class _Span:
-    """The queries of a JVM that may be for a purpose.
+    """The queries of a JVM that may have a purpose.
 
-    :ivar first: the number of the first of them
-    :ivar end: the number behind the last of them; infinite as long as there may be more
-    :ivar over: whether nothing is for it any more
+    :ivar first: the number of the first one
+    :ivar end: the number after the last one; infinite while more may come
+    :ivar over: whether the purpose has ended
     """
 
     purpose: str
@@ -69,7 +69,7 @@ class Purposes:
 
     @contextmanager
     def serving(self, purpose: str) -> Iterator[None]:
-        """Queries that this thread runs inside are for *purpose*."""
+        """Give *purpose* to the queries that this thread runs inside."""
         begun, span = _Begun(purpose, _properties()), _Span(purpose, self._now(-math.inf))
         self._thread.purposes.append(purpose)
         with self._lock:
@@ -89,11 +89,11 @@ class Purposes:
 
     @property
     def own(self) -> str:
-        """What queries of this thread are for."""
+        """The purpose of this thread's queries."""
         return self._thread.purposes[-1] if self._thread.purposes else ANY
 
     def count_by(self, next_query: Callable[[], int]) -> None:
-        """Remember from now on which queries may be for what.
+        """Track from now on which queries may have which purpose.
 
         :param next_query: returns the number that the next one gets
         """
@@ -111,15 +111,15 @@ class Purposes:
             return unknown
 
     def possible(self, position: float) -> set[str]:
-        """Return what a query may have been for, by its number, if nobody has seen it."""
+        """Return the purposes that a query may have had, by its number, if it was not observed."""
         with self._lock:
             return {ANY, *(span.purpose for span in self._spans if span.first <= position < span.end)}
 
     def started(self, queries: RunningQueries) -> dict[int, tuple[RunningQuery, str | None]]:
-        """Return, by number, each query under way and what it is for; ``None`` if that cannot be told.
+        """Return, by number, each running query and its purpose; ``None`` if it is unknown.
 
-        What is read at several moments is believed if no thread has begun or ended anything meanwhile, and if the
-        query that seems to be for nothing still runs at the end.
+        The parts are read at different moments. The result is trusted if no thread has started or ended a purpose
+        meanwhile, and if a query that seems to have none still runs at the end.
         """
         found: dict[int, RunningQuery] = {}
         for _ in range(_LOOKS):
@@ -137,21 +137,21 @@ class Purposes:
 
 
 def _properties() -> Any:
-    """Return the local properties of this thread, which Spark changes in place; ``None`` if they may be another's."""
+    """Return this thread's local properties, which Spark changes in place; ``None`` if they may be another thread's."""
     from py4j.clientserver import ClientServer
     from pyspark import SparkContext
 
     context: Any = SparkContext._active_spark_context
-    if context is None or not isinstance(context._gateway, ClientServer):  # threads of Python and Java go in pairs
+    if context is None or not isinstance(context._gateway, ClientServer):  # Python and Java threads are paired
         return None
     return context._jsc.sc().getLocalProperties()
 
 
 @contextmanager
 def _counted_for(purpose: str, properties: Any) -> Iterator[None]:
-    """Let the tasks of jobs that this thread starts inside count to a purpose.
+    """Count the task time of jobs that this thread starts inside towards a purpose.
 
-    :param properties: the thread's; ``None`` if nobody knows them
+    :param properties: the thread's; ``None`` if unknown
     """
     before: dict[str, Any] = {}
     with suppress(Exception):  # the JVM has gone, here and below
@@ -166,9 +166,9 @@ def _counted_for(purpose: str, properties: Any) -> Iterator[None]:
 
 
 def _purpose(number: int, begun: list[_Begun]) -> str | None:
-    """Return what an execution is for.
+    """Return the purpose of an execution.
 
-    :param begun: those inside of others first
+    :param begun: inner ones first
     """
     for one in begun:
         if one.properties is None:
@@ -177,5 +177,5 @@ def _purpose(number: int, begun: list[_Begun]) -> str | None:
         if str(number) in (outermost, innermost):
             return one.purpose
         if outermost and innermost and int(outermost) < number < int(innermost):
-            return None  # one inside of another, or a query of another thread
+            return None  # nested in another one, or a query of another thread
     return ANY

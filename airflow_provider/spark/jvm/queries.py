@@ -1,4 +1,4 @@
-"""What the JVM has behind the objects of PySpark that a script holds: frames, columns, broadcasts, sessions."""
+"""The JVM objects behind the PySpark objects that a script holds: frames, columns, broadcasts, sessions."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _LAST_NUMBER = re.compile(r"(-?\d+)L?\)$")
 
 
 def is_classic(df: Any) -> bool:
-    """Whether a DataFrame has its like in a JVM of this process; Spark Connect's have not."""
+    """Whether a DataFrame has a counterpart in a JVM of this process; those of Spark Connect have none."""
     return hasattr(df, "_jdf")
 
 
 def is_classic_session(spark: Any) -> bool:
-    """Whether a session has its like in a JVM of this process; Spark Connect's have not."""
+    """Whether a session has a counterpart in a JVM of this process; those of Spark Connect have none."""
     return hasattr(spark, "_jsparkSession")
 
 
@@ -33,7 +33,7 @@ def is_stopped(context: Any) -> bool:
 
 
 def query_of(df: Any) -> Any:
-    """Return the ``QueryExecution`` of a frame: that which its own actions run."""
+    """Return the ``QueryExecution`` of a frame: the one that its own actions run."""
     return df._jdf.queryExecution()
 
 
@@ -48,13 +48,13 @@ def schema_of(df: DataFrame) -> TypeJson:
 
 
 def local_rows(df: Any) -> int | None:
-    """Return the id of the RDD that holds what ``createDataFrame`` was given; ``None`` where the plan holds it."""
+    """Return the id of the RDD that holds the rows given to ``createDataFrame``; ``None`` if the plan holds them."""
     plan = analyzed(df)
     return int(plan.rdd().id()) if plan.getClass().getSimpleName() == "LogicalRDD" else None
 
 
 def column_of_range(df: Any) -> int:
-    """Return the id of the one column of ``spark.range``."""
+    """Return the id of the only column of ``spark.range``."""
     return int(analyzed(df).output().head().exprId().id())
 
 
@@ -78,23 +78,23 @@ def number_of_broadcast(variable: Any) -> int:
 
 
 def calls_python(df: Any) -> bool:
-    """Whether a function of Python stands in the plan of a frame."""
+    """Whether the plan of a frame contains a Python function."""
     patterns = jvm_of(df.sparkSession).org.apache.spark.sql.catalyst.trees.TreePattern
     return bool(analyzed(df).containsPattern(patterns.PYTHON_UDF()))
 
 
 def observes(df: Any) -> bool:
-    """Whether somebody waits for metrics of rows of a frame."""
+    """Whether something waits for metrics of a frame's rows."""
     return "CollectMetrics" in str(analyzed(df).toString())
 
 
 def current_user(spark: Any) -> str:
-    """Return the name for which ``current_user()`` stands."""
+    """Return the name that ``current_user()`` returns."""
     return str(jvm_of(spark).org.apache.spark.util.Utils.getCurrentUserName())
 
 
 def session_of(spark: Any, jsession: Any) -> Any:
-    """Return the Python side of a session of the JVM's.
+    """Return the Python side of a JVM session.
 
     Not by the constructor, which makes it the default of this process and of ``RDD.toDF``.
     """
@@ -107,7 +107,7 @@ def session_of(spark: Any, jsession: Any) -> Any:
 
 
 def hash_of(spark: Any, owner: Any) -> int:
-    """Return the number by which an object of the JVM is known there, whichever references to it Python holds."""
+    """Return the number by which the JVM knows an object, whichever references to it Python holds."""
     return int(jvm_of(spark).java.lang.System.identityHashCode(owner))
 
 
@@ -117,7 +117,7 @@ def held_weakly(spark: Any, owner: Any) -> Any:
 
 
 class WeakCounts:
-    """Counts by objects of the JVM, each as long as that lives."""
+    """Counts by JVM objects, each kept while its object lives."""
 
     def __init__(self, spark: Any) -> None:
         self._counts = jvm_of(spark).java.util.WeakHashMap()
@@ -130,5 +130,5 @@ class WeakCounts:
 
 
 def caches_anything(spark: Any) -> bool:
-    """Whether Spark has cached a DataFrame or a table, of whichever session of the application."""
+    """Whether Spark has cached a DataFrame or a table, in any session of the application."""
     return not spark._jsparkSession.sharedState().cacheManager().isEmpty()

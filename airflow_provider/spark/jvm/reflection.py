@@ -1,6 +1,6 @@
-"""Members of JVM objects that Java's access rules, or py4j, keep from us.
+"""Access members of JVM objects that Java's access rules, or py4j, hide.
 
-What is private in Spark may change with any version. Whoever uses this does without where a member is not there.
+Private members of Spark may change with any version: callers must do without a member that is missing.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from airflow_provider.spark.jvm.compiled import compiled
 
 
 class NoSuchMember(LookupError):
-    """A member that the version of Spark at hand does not have."""
+    """A member that this version of Spark does not have."""
 
 
 def private_field(owner: Any, name: str) -> Any:
-    """Return the value of a private field, as it is now: a lazy value that nobody has asked for is ``None``.
+    """Return the current value of a private field: ``None`` for a lazy value that has not been computed.
 
     :raises NoSuchMember: neither the object's class nor one that it extends has such a field
     """
@@ -23,7 +23,7 @@ def private_field(owner: Any, name: str) -> Any:
 
 
 def field_of(owner: Any, name: str) -> Any:
-    """Return a private field of an object's class, which reads it of any object of that class.
+    """Return a private field of an object's class, to read it from any object of that class.
 
     :raises NoSuchMember: neither the class nor one that it extends has such a field
     """
@@ -42,7 +42,7 @@ def field_of(owner: Any, name: str) -> Any:
 
 
 def private_method(jvm: Any, owner: Any, name: str, *arguments: Any) -> Any:
-    """Call a private method that *owner*'s class declares once with so many arguments, and return what it returns.
+    """Call a private method that *owner*'s class declares once with that many arguments; return its result.
 
     :raises NoSuchMember: the class has no such method
     """

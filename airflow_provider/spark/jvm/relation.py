@@ -1,8 +1,8 @@
-"""Put stored partitions in the place of a plan: same schema, same column identities.
+"""Replace a plan by its stored partitions: same schema, same column identities.
 
 ``a["id"]`` taken before a checkpoint must still resolve after it. So the relation that reads the partitions (columns
-``c0``, ``c1``, …) is projected onto aliases that carry the original attributes' names, expression ids, qualifiers and
-metadata. Inside stands a subquery alias with the vertex's token, by which a plan further down is known to read it.
+``c0``, ``c1``, …) is projected onto aliases with the original attributes' names, expression ids, qualifiers and
+metadata. A subquery alias inside carries the vertex's token, which shows a plan built on top what it reads.
 """
 
 from __future__ import annotations
@@ -22,10 +22,12 @@ if TYPE_CHECKING:
 
 COLUMNAR_INPUT = "spark.sql.execution.arrow.pythonUDF.columnarInput.enabled"
 COLUMNAR_INPUT_HANGS = "4.2."
-"""Spark 4.2.0 waits for ever when a Python UDF reads a Parquet scan's columns directly. A script whose UDF read a
-shuffle must not meet that because a checkpoint put a scan in its place, so that scan gives rows."""
+"""Spark 4.2.0 hangs when a Python UDF reads a Parquet scan's columns directly. A script whose UDF read a shuffle must
+not hit that because a checkpoint put a scan there, so that scan returns rows.
+"""
 _BATCHES = "spark.sql.codegen.wholeStage"
-"""Without it, a scan gives rows; it asks the session of its relation, and nothing else of the plan asks that one."""
+"""Without it, a scan returns rows. The scan asks the session of its relation; nothing else in the plan asks that one.
+"""
 
 
 def dataset(spark: Any, plan: Any) -> DataFrame:
@@ -39,32 +41,32 @@ def _datasets(spark: Any) -> Any:
 
 
 def data_frame(spark: Any, java_frame: Any) -> DataFrame:
-    """Return the Python side of a DataFrame of the JVM."""
+    """Return the Python side of a JVM DataFrame."""
     from pyspark.sql import DataFrame
 
     return DataFrame(java_frame, spark)
 
 
 def renewed(df: DataFrame) -> DataFrame:
-    """Return *df* as a query that has not begun: what has failed of an adaptive plan has failed for good."""
+    """Return *df* as a query that has not started: an adaptive plan does not recover from a failure."""
     return dataset(df.sparkSession, df._jdf.queryExecution().analyzed())
 
 
 def lead(df: DataFrame, other: DataFrame) -> None:
-    """Let a frame that the script holds be the query that another one is."""
+    """Replace the query of a frame that the script holds by that of another one."""
     df._jdf = other._jdf
 
 
 def cached_below(df: DataFrame) -> list[Any]:
-    """Return what the script has cached and *df* reads, as Spark's ``InMemoryRelation``.
+    """Return the cached frames that *df* reads, as Spark's ``InMemoryRelation``.
 
-    The frame itself is not asked: its query would hold on to what is cached now, or is not cached yet.
+    The frame itself is not asked: its query would remember what is cached now, or is not cached yet.
     """
     return cached_in(renewed(df)._jdf.queryExecution())
 
 
 def cached_in(execution: Any) -> list[Any]:
-    """Return the same of a query, which holds on to it."""
+    """Return the cached frames that a query reads; the query remembers them."""
     plan, found = execution.withCachedData(), list[Any]()
     pending = [plan, *items(plan.subqueriesAll())]
     while pending:
@@ -76,7 +78,7 @@ def cached_in(execution: Any) -> list[Any]:
 
 
 def cached_as(df: DataFrame) -> Any:
-    """Return the ``InMemoryRelation`` as which all of *df* is cached; ``None`` if it is not."""
+    """Return the ``InMemoryRelation`` that caches all of *df*; ``None`` if there is none."""
     plan = renewed(df)._jdf.queryExecution().withCachedData()
     return plan if plan.getClass().getSimpleName() == "InMemoryRelation" else None
 
@@ -84,7 +86,7 @@ def cached_as(df: DataFrame) -> Any:
 def unsliced(df: DataFrame, ranges: Set[int]) -> DataFrame:
     """Return *df* with the number of slices of its ranges left to Spark's planner, so that a retry can pin it.
 
-    :param ranges: expression ids of the ranges whose number the script did not give
+    :param ranges: expression ids of the ranges for which the script gave no number
     """
     spark: Any = df.sparkSession
     none = jvm_of(spark).scala.Option.empty()
@@ -97,19 +99,19 @@ def unsliced(df: DataFrame, ranges: Set[int]) -> DataFrame:
     plan = df._jdf.queryExecution().analyzed()
     if not ranges or not any(leaf.getClass().getSimpleName() == "Range" for leaf in items(plan.collectLeaves())):
         return df
-    if cached_below(df):  # Spark finds what it has cached by its plan
+    if cached_below(df):  # Spark finds cached frames by their plan
         return df
     try:
         changed = rebuilt(spark, plan, change)
-    except RecursionError:  # a plan of a thousand nodes: it is cut as the script has it
+    except RecursionError:  # a plan of a thousand nodes: keep the script's splits
         return df
     return df if changed is plan else dataset(spark, changed)
 
 
 def rebuilt(spark: Any, node: Any, change: Callable[[Any], Any]) -> Any:
-    """Return a plan with some of its nodes changed; the same object where none is.
+    """Return a plan with some of its nodes changed; the same object if none is.
 
-    :param change: returns what is put in the place of a node and all below it; ``None`` to look further down
+    :param change: returns a replacement for a node and everything below it; ``None`` to look further down
     """
     changed = change(node)
     if changed is not None:
@@ -122,9 +124,10 @@ def rebuilt(spark: Any, node: Any, change: Callable[[Any], Any]) -> Any:
 
 
 def apart(df: DataFrame) -> DataFrame:
-    """Return *df* with a plan that has aliases of its own for the vertices that it reads.
+    """Return *df* with a plan that has its own aliases for the vertices that it reads.
 
-    Whoever holds it does not hold what tells that the script can still use them (see ``live_plans``).
+    Holding this plan does not keep the objects that show that the script can still use the vertices (see
+    ``live_plans``).
     """
     spark: Any = df.sparkSession
     logical, jvm = _logical(spark), jvm_of(spark)
@@ -173,7 +176,7 @@ def in_session(df: DataFrame, session: Any) -> DataFrame:
         rebuilt = [rebuild(child) for child in children]
         if all(new is old for new, old in zip(rebuilt, children, strict=True)):
             return node
-        # withNewChildren would keep the old ones: Spark takes a relation of files for equal in whichever session.
+        # withNewChildren would keep the old ones: to Spark, relations of files are equal in any session.
         copied = node.withNewChildrenInternal(to_seq(jvm_of(spark), rebuilt).toVector())
         copied.copyTagsFrom(node)
         return copied
@@ -201,7 +204,7 @@ def _file_relation(relation: Any, schema: Any, session: Any, files: Any = None) 
 
 
 def _by_rows(session: Any) -> Any:
-    """Return a session for relations of files whose scans give rows, not batches; plans do not belong to it.
+    """Return a session for relations of files whose scans return rows, not batches; plans do not belong to it.
 
     A copy, because a setting of the session itself would be the script's. The scan still reads many values at once.
     """
@@ -215,11 +218,11 @@ def _gives_rows(session: Any) -> bool:
 
 
 def as_vertex(df: Any, source: Any, token: str) -> DataFrame:
-    """Return a DataFrame with the rows of *source* that stands wherever *df* stood.
+    """Return a DataFrame with the rows of *source* that can replace *df* anywhere.
 
     :param df: what the user's script has; gives names, identities, qualifiers, metadata
     :param source: DataFrame with the same columns by position; may be *df* itself (nothing stored, still one vertex)
-    :param token: what a plan further down is fingerprinted with in place of everything below
+    :param token: represents everything below in the fingerprints of plans built on top
     """
     spark = df.sparkSession
     expressions = jvm_of(spark).org.apache.spark.sql.catalyst.expressions
@@ -255,7 +258,7 @@ def vertex_at(df: DataFrame) -> str | None:
 
 
 def vertices_below(df: DataFrame) -> list[str]:
-    """Return the tokens of the vertices that *df* reads, but for those inside of subquery expressions."""
+    """Return the tokens of the vertices that *df* reads, except for those inside subquery expressions."""
     spark: Any = df.sparkSession
     pending, found = [df._jdf.queryExecution().analyzed()], dict[str, None]()
     while pending:
@@ -273,10 +276,10 @@ def with_sources(
 ) -> DataFrame:
     """Return *df* with other sources below the vertices that it reads.
 
-    Vertices inside of subquery expressions keep their source: a plan's expressions are not rebuilt.
+    Vertices inside subquery expressions keep their source: a plan's expressions are not rebuilt.
 
-    :param sources: vertex → makes a DataFrame with the same columns by position, another one at each call
-    :param tokens: vertex → the token of the one that takes its place
+    :param sources: vertex → function that makes a DataFrame with the same columns by position, a new one at each call
+    :param tokens: vertex → the token of the one that replaces it
     """
     spark: Any = df.sparkSession
     logical = _logical(spark)
@@ -310,10 +313,10 @@ def renamed(spark: Any, columns: Any, given: Any) -> Any:
 
 
 def native_relation(spark: Any, folder: str, files: Mapping[str, int], schema: Any) -> DataFrame:
-    """Return a DataFrame that reads Parquet files with Spark's own reader, keeping *schema*'s nullability.
+    """Return a DataFrame that reads Parquet files with Spark's own reader, with the nullability of *schema*.
 
-    Spark lists none of them: of many files it would do so in a job of as many tasks. Options guard against session
-    settings that would skip damaged files or shift old dates.
+    Spark lists none of the files: for many files it would do so in a job of as many tasks. Options guard against
+    session settings that would skip damaged files or shift old dates.
 
     :param files: name below *folder* → bytes
     """
@@ -337,7 +340,7 @@ def native_relation(spark: Any, folder: str, files: Mapping[str, int], schema: A
 
 
 def _index_of(spark: Any, folder: str, files: Mapping[str, int], options: Any) -> Any:
-    """Return Spark's index of files of which all is known."""
+    """Return Spark's index of files of which everything is known."""
     jvm = jvm_of(spark)
     sources, none = jvm.org.apache.spark.sql.execution.datasources, jvm.scala.Option.empty()
     lines = "\n".join(f"{name} {size}" for name, size in files.items())
@@ -348,7 +351,7 @@ def _index_of(spark: Any, folder: str, files: Mapping[str, int], options: Any) -
 
 
 def written_by_jvm(spark: Any, path: str, content: str) -> bool:
-    """Write a small file with the JVM's Hadoop file systems; return whether they have done it."""
+    """Write a small file with the JVM's Hadoop file systems; return whether that worked."""
     try:
         hadoop_path = jvm_of(spark).org.apache.hadoop.fs.Path(path)
         file = hadoop_path.getFileSystem(spark._jsc.hadoopConfiguration()).create(hadoop_path, True)

@@ -1,8 +1,8 @@
-"""A file write that runs, seen right before its tasks do: how its rows are cut into tasks, and which of these compute.
+"""Inspect a file write right before its tasks run: how its rows are split into tasks, and which of these compute.
 
-The plan is the user's own, run by the user's own call. Where an attempt before has committed some of its tasks, the
-node that writes gets the rest of the rows to write: an RDD of as many partitions, of which those are empty. So the
-others keep their numbers, by which Spark names their files, and functions that ask for the number of their partition.
+The plan is the user's own, run by the user's own call. If an earlier attempt has committed some of its tasks, the node
+that writes gets only the remaining rows: an RDD with as many partitions, of which the committed ones are empty. So the
+others keep their numbers, by which Spark names their files and which functions may ask for.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def count_rows(spark: Any, execution: int) -> Callable[[], int] | None:
 
 
 class RunningWrite:
-    """The part of a query that writes files; its shuffles have run.
+    """The node of a query that writes files; its shuffles have run.
 
     :param spark: the session
     :param execution: Spark's number of the execution
@@ -48,15 +48,15 @@ class RunningWrite:
             raise LookupError("its plan does not say what each of its tasks writes")
 
     def cut(self, *, to_table: bool) -> Cut:
-        """Return how its rows are cut into tasks.
+        """Return how its rows are split into tasks.
 
-        :param to_table: whether the catalog may have to hear what each task has written
+        :param to_table: whether the catalog may have to learn what each task has written
         """
         why = self._refused(to_table=to_table)
         return Cut(why=why) if why else self._cut_of(self._write.child())
 
     def plan_cut_as(self, cut: Cut) -> Any:
-        """Return its plan, or another one of the same rows, that is cut as *cut* says; ``None`` if there is none."""
+        """Return its plan, or another one of the same rows, split as *cut* says; ``None`` if there is none."""
         plan = self._write.child()
         if self._cut_of(plan).layout == cut.layout:
             return plan
@@ -65,11 +65,11 @@ class RunningWrite:
         return plan if plan is not None and self._cut_of(plan).layout == cut.layout else None
 
     def leave_out(self, plan: Any, partitions: Collection[int]) -> int:
-        """Let it compute all but some partitions of a plan.
+        """Make it compute all partitions of a plan except for some.
 
         :returns: the number of all partitions
-        :raises LookupError: this version of Spark has no place for that, and all is computed; whatever else is raised,
-            nobody knows
+        :raises LookupError: this version of Spark has no place for that, and everything is computed. After any other
+            error the state is unknown
         """
         left = self._spark.sparkContext._gateway.new_array(jvm_of(self._spark).int, len(partitions))
         for place, index in enumerate(sorted(partitions)):
@@ -83,7 +83,7 @@ class RunningWrite:
     def _cut_of(self, plan: Any) -> Cut:
         with self._in_its_thread():
             layout: Layout = describe_layout(self._spark, plan)
-        identity = layout.identity(0)  # the number of partitions follows from what the layout says
+        identity = layout.identity(0)  # the number of partitions follows from the layout
         if identity == WHOLE:
             return Cut(why="; ".join(dict.fromkeys(layout.whole_only)))
         return Cut(identity, tuple(tuple(one) for one in layout.reads))
@@ -102,7 +102,7 @@ class RunningWrite:
 
     @contextmanager
     def _in_its_thread(self) -> Iterator[None]:
-        """Let this thread count as one of the execution, whose metrics Spark sends where it looks for files."""
+        """Make this thread count as one of the execution, whose metrics Spark sends where it looks for files."""
         properties = {_EXECUTION: str(self._execution)}
         with active_session(self._spark), local_properties(self._spark.sparkContext, properties):
             yield

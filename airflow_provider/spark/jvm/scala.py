@@ -15,17 +15,17 @@ def items(sequence: Any) -> Iterator[Any]:
     if isinstance(sequence, JavaArray):
         yield from sequence
         return
-    for index in range(int(sequence.length())):  # half of the requests that an iterator takes
+    for index in range(int(sequence.length())):  # half as many requests as with an iterator
         yield sequence.apply(index)
 
 
 def has_member(java_object: Any, name: str) -> bool:
-    """Whether an object of the JVM has a method *name*; ``hasattr`` says so of any name."""
+    """Whether a JVM object has a method *name*; ``hasattr`` is true for any name."""
     return name in dir(java_object)
 
 
 class Numbers:
-    """Numbers objects of the JVM in the order in which they are met; one is not another that is equal to it."""
+    """Numbers JVM objects in the order in which they are met, by identity: equal objects get different numbers."""
 
     def __init__(self, spark: Any) -> None:
         self._met = jvm_of(spark).java.util.IdentityHashMap()
@@ -46,18 +46,18 @@ def to_seq(jvm: Any, values: list[Any]) -> Any:
 
 
 def sequence_type(spark: Any) -> str:
-    """Return the type that Scala sources of Spark mean by ``Seq``."""
+    """Return the type that ``Seq`` means in Spark's Scala sources."""
     version = str(jvm_of(spark).scala.util.Properties.versionNumberString())
     return f"scala.collection.{'immutable.Seq' if version.startswith('2.13') else 'Seq'}"
 
 
 def companion(package: Any, name: str) -> Any:
-    """Return the Scala object *name* of a package of the JVM, for methods that Java has no short way to."""
+    """Return the Scala object *name* of a JVM package, for methods without a static forwarder in Java."""
     return getattr(getattr(package, f"{name}$"), "MODULE$")
 
 
 def seed_of(seed: Any) -> int | None:
-    """Return the seed of a ``Sample``: a number, since Spark 4.1 one that need not be there yet."""
+    """Return the seed of a ``Sample``: a number, or since Spark 4.1 one that may not be there yet."""
     if isinstance(seed, int):
         return seed
     return int(seed.get()) if seed.isDefined() else None

@@ -1,4 +1,4 @@
-"""The settings of a session that were given a value of their own, and the session that a thread works in."""
+"""The settings of a session that are set explicitly, and the session that a thread works in."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ _OF_READERS = (
     r"^(?:(?:orc|parquet)\.(?!encryption\.|crypto\.).+"
     r"|io\.compression\.codecs|mapreduce\.input\.linerecordreader\.line\.maxlength)$"
 )
-"""Settings of Hadoop's that decide which rows a file has; keys of encryption do not, and are secret."""
+"""Hadoop settings that decide which rows a file has; encryption keys do not, and are secret."""
 
 
 @dataclass(frozen=True)
 class QuerySettings:
-    """What a query runs with.
+    """The settings that a query runs with.
 
     :ivar values: the settings of its session, each that has a value
-    :ivar in_tasks: whether its tasks know them, too. Those of a frame that becomes an RDD run with Spark's defaults:
-        only an action tells its session's settings to its tasks (``SQLExecution.withSQLConfPropagated``)
+    :ivar in_tasks: whether its tasks know them, too. Tasks of a frame that becomes an RDD run with Spark's defaults:
+        only an action passes its session's settings to its tasks (``SQLExecution.withSQLConfPropagated``)
     """
 
     values: Mapping[str, str]
@@ -35,9 +35,9 @@ class QuerySettings:
 
 @contextmanager
 def active_session(spark: Any) -> Iterator[None]:
-    """Let *spark* be this thread's active session, without which no part of a plan can be built.
+    """Make *spark* this thread's active session; without one, no part of a plan can be built.
 
-    In the thread that made it, it is; a thread that the script has started has none.
+    In the thread that made it, it already is; a thread that the script has started has none.
     """
     sessions = jvm_of(spark).SparkSession
     before = sessions.getActiveSession()
@@ -79,8 +79,8 @@ def settings_set(spark: Any, settings: Mapping[str, str], *prefixes: str) -> dic
 
 
 def reader_settings(spark: Any, settings: Mapping[str, str]) -> dict[str, str]:
-    """Return what tells Hadoop's libraries how to read files: Hadoop's configuration (``spark.hadoop.…``), and over it
-    a session's *settings*.
+    """Return how Hadoop's libraries read files: Hadoop's configuration (``spark.hadoop.…``), overridden by a session's
+    *settings*.
     """
     configured = spark.sparkContext._jsc.hadoopConfiguration().getValByRegex(_OF_READERS)
     found = {str(name): str(value) for name, value in configured.items()} if len(configured) else {}
@@ -89,36 +89,36 @@ def reader_settings(spark: Any, settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def of_readers(name: str) -> bool:
-    """Whether a setting of a session decides how Hadoop's libraries read files."""
+    """Whether a session setting decides how Hadoop's libraries read files."""
     return re.match(_OF_READERS, name) is not None
 
 
 def default_setting(spark: Any, name: str) -> str:
-    """Return what a setting is if nobody sets it; empty text if Spark does not know it."""
+    """Return a setting's default; empty if Spark does not know it."""
     return _default(companion(jvm_of(spark).org.apache.spark.sql.internal, "SQLConf"), name) or ""
 
 
 def all_settings(spark: Any) -> dict[str, str]:
-    """Return all settings that a session has, those of its application among them."""
+    """Return all settings of a session, including those of its application."""
     return pairs_of(spark._jsparkSession.conf().getAll())
 
 
 def application_settings(spark: Any) -> dict[str, str]:
-    """Return the SQL settings with which each session of an application begins."""
+    """Return the SQL settings with which each session of an application starts."""
     pairs = spark._jsparkSession.sharedState().conf().getAllWithPrefix(_SQL)
     return {_SQL + str(pair._1()): str(pair._2()) for pair in pairs}
 
 
 def pairs_of(settings: Any) -> dict[str, str]:
-    """Return what a map of Scala's with texts holds."""
+    """Return the contents of a Scala map of texts."""
     printed = [text.partition(" -> ") for text in str(settings.mkString(_BETWEEN)).split(_BETWEEN)]
     if len(printed) == int(settings.size()) and all(arrow for _, arrow, _ in printed):
         return {name: value for name, _, value in printed}
-    return {str(pair._1()): str(pair._2()) for pair in items(settings.toSeq())}  # a value holds what stands between
+    return {str(pair._1()): str(pair._2()) for pair in items(settings.toSeq())}  # a value may contain the separator
 
 
 def settings_of_script() -> dict[str, str]:
-    """Return all settings of the session that the script has now; none where there is none, or no JVM answers."""
+    """Return all settings of the script's current session; none if there is none, or no JVM answers."""
     try:
         from pyspark.sql import SparkSession
 
@@ -129,7 +129,7 @@ def settings_of_script() -> dict[str, str]:
 
 
 def _default(known: Any, name: str) -> str | None:
-    """Return what a setting is if nobody sets it, ``None`` if Spark does not know it."""
+    """Return a setting's default; ``None`` if Spark does not know it."""
     entry = known.getConfigEntry(name)
     return None if entry is None else str(entry.defaultValueString())
 
@@ -140,7 +140,7 @@ def serves_spark_connect(spark: Any) -> bool:
 
 
 def shuffle_settings(spark: Any) -> dict[str, str]:
-    """Return the settings that decide how map outputs are written, each with the value that is in force."""
+    """Return the settings that decide how map outputs are written, each with the value in force."""
     configured = spark.sparkContext._conf  # getConf() copies it, setting by setting
     entries = companion(jvm_of(spark).org.apache.spark.internal.config, "package")
     declared = (

@@ -1,6 +1,6 @@
-"""What a leaf of a plan reads, and in which version: files, tables, rows. What has no version is opaque.
+"""What a leaf of a plan reads, and in which version: files, tables, rows. A source without a version is opaque.
 
-Some of that can be described all the same: which table of which database is asked what, or by which code an RDD is
+Some opaque sources can still be described: which table of which database is asked for what, or by which code an RDD is
 made. The description says that two leaves ask for the same, not that they get it.
 """
 
@@ -27,29 +27,29 @@ FILE_STATUS = re.compile(
 )
 _PLACE_LENGTH = 200
 _OF_OTHER_FILES = {"avroschemaurl", "rowvalidationxsdpath"}
-"""Options that name a file of which the rows depend, too."""
+"""Options that name a file on which the rows depend, too."""
 _PATHS = {"path", "paths"}
-"""Options that say where files lie."""
+"""Options that say where files are."""
 _OF_SPARK = ("MapPartitionsRDD", "UnionRDD")
-"""What PySpark puts around the others: the schema, which the plan tells, and conversions."""
+"""RDDs that PySpark adds around the others: the schema, which the plan shows, and conversions."""
 
 
 @dataclass(frozen=True)
 class Source:
     """What one leaf reads.
 
-    :ivar part: the fingerprint part that it makes, ``files file:/data/orders``
+    :ivar part: its fingerprint part, ``files file:/data/orders``
     :ivar value: the part's value, for people
     :ivar identity: digest over everything that decides its rows
     :ivar opaque: why it has no identity; empty if it has
     :ivar asked: what it asks for, if it is opaque and that can be described; an RDD is described elsewhere
-    :ivar made: the JVM's object that stands for it in all plans of the script
-    :ivar how: in which way files are read, wherever they lie
-    :ivar places: the folders, or files, that the script has named, or where its table lies
+    :ivar made: the JVM's object that represents it in all plans of the script
+    :ivar how: the way in which files are read, wherever they are
+    :ivar places: the folders, or files, that the script has named, or where its table is
     :ivar roots: the folders, or files, that were listed: of a table one for each partition
     :ivar partitions: values and folders of the partitions that a catalog has named
     :ivar files: those that are read: path, size in bytes, modification time in milliseconds, as text; none if the rows
-        tell which files they come from
+        reveal which files they come from
     """
 
     part: str
@@ -68,7 +68,7 @@ class Source:
 
     @property
     def lasting(self) -> str:
-        """What stands for it in each attempt."""
+        """What represents it in every attempt."""
         return self.of_each_run or self.identity
 
 
@@ -76,9 +76,9 @@ class Source:
 class LocalRows:
     """Rows that the script has given to ``createDataFrame``.
 
-    :ivar identity: stands for them
-    :ivar of_each_run: the same without values that mark this attempt alone; empty text if there are none
-    :ivar marked: by what they are marked
+    :ivar identity: represents them
+    :ivar of_each_run: the same without values that mark this attempt alone; empty if there are none
+    :ivar marked: what marks them
     """
 
     identity: str
@@ -86,13 +86,13 @@ class LocalRows:
     marked: str = ""
 
     def of(self, schema: str) -> LocalRows:
-        """Return what stands for them as rows of a schema."""
+        """Return their identities as rows of a schema."""
         each = digest(self.of_each_run, schema) if self.of_each_run else ""
         return replace(self, identity=digest(self.identity, schema), of_each_run=each)
 
 
 def read_files(words: Iterator[str]) -> Source:
-    """Return what a relation of files reads, which ``PlanWalk.java`` has put into words."""
+    """Return what a relation of files reads, from the words of ``PlanWalk.java``."""
     how = [next(words) for _ in range(3)]  # the format, the columns of the data, those of the partitions
     told, places = bool(next(words)), [next(words) for _ in range(int(next(words)))]
     options = [(next(words), next(words)) for _ in range(int(next(words)))]
@@ -118,7 +118,7 @@ def read_files(words: Iterator[str]) -> Source:
 
 
 def read_table(table: Any, leaf: Any, local_data: dict[int, LocalRows]) -> Source:
-    """Return what a table, or a relation of something else than files, reads."""
+    """Return what a table, or a relation of something other than files, reads."""
     if leaf.getClass().getSimpleName() == "DataSourceV2Relation":
         return _table(leaf)
     kind = table.getClass().getSimpleName()
@@ -127,7 +127,7 @@ def read_table(table: Any, leaf: Any, local_data: dict[int, LocalRows]) -> Sourc
 
 
 def read_rows(rdd: Any, leaf: Any, local_data: dict[int, LocalRows]) -> Source:
-    """Return what an RDD holds: known only of rows that the script gave to ``createDataFrame``."""
+    """Return what an RDD holds, which is known only for rows that the script gave to ``createDataFrame``."""
     known = local_data.get(int(rdd.id()))
     if known is None:
         return replace(_opaque("an RDD cannot be fingerprinted"), made=rdd)
@@ -145,14 +145,14 @@ def _opaque(reason: str, asked: str = "", made: Any = None) -> Source:
 
 
 def _query(relation: Any) -> str:
-    """Return what a relation of JDBC asks: the database, the table or the query, and how it is cut. No secret."""
+    """Return what a JDBC relation asks: the database, the table or query, and how it is split. No secret."""
     options = _options(relation.jdbcOptions().asProperties())
     parts = [part.toString() for part in items(relation.parts())]
     return digest("jdbc", relation.schema().json(), json.dumps(options), *parts)
 
 
 def _options(given: Any) -> list[tuple[str, str]]:
-    """Return the options of a Java map, without those that are secret and without the users and passwords of URLs."""
+    """Return the options in a Java map, without secrets and without the users and passwords of URLs."""
     pairs = ((str(entry.getKey()), str(entry.getValue())) for entry in given.entrySet().toArray())
     return sorted((name.lower(), redacted(value, ())) for name, value in pairs if not names_a_secret(name))
 
@@ -162,7 +162,7 @@ def _rows(identity: str) -> Source:
 
 
 def _table(leaf: Any) -> Source:
-    """Return what a table of Spark's second data source interface reads: its files, or the version that it tells."""
+    """Return what a table of Spark's second data source interface reads: its files, or the version that it reports."""
     table = leaf.table()
     name = str(table.name())[:_PLACE_LENGTH]
     options = json.dumps(
@@ -195,14 +195,14 @@ def _listed(location: Any, how: tuple[str, ...]) -> Source:
 def _files(roots: list[str], found: list[tuple[str, str, str]], how: tuple[str, ...]) -> Source:
     files = FileSet.of(found)
     identity = digest(*how, files.digest)
-    shown = replace(files, digest=identity)  # so that it also tells when they are read in another way
+    shown = replace(files, digest=identity)  # so that it also shows when they are read in another way
     return Source(f"{explain.FILES} {', '.join(roots)[:_PLACE_LENGTH]}", shown.encode(), identity)
 
 
 def lineage(spark: Any, rdd: Any) -> list[tuple[str, bytes]] | None:
     """Return the kind of each RDD from the top down, with its command or its rows; ``None`` if there is any other.
 
-    :raises Exception: this Spark holds them elsewhere
+    :raises Exception: this version of Spark holds them elsewhere
     """
     jvm = jvm_of(spark)
     pending, found = [rdd], list[tuple[str, bytes]]()

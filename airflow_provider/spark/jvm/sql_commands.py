@@ -1,4 +1,4 @@
-"""SQL that writes the rows of a query, as Spark's parser reads it; ``writer_commands`` is for ``df.write``."""
+"""SQL statements that write a query's rows, as Spark's parser reads them; ``writer_commands`` is for ``df.write``."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ class WritingCommand:
 
     @classmethod
     def parse(cls, spark: Any, text: str) -> WritingCommand | None:
-        """Return the command of a statement that has one; ``None`` for any other."""
+        """Return the command of a statement with exactly one; ``None`` for any other."""
         commands = cls.parse_all(spark, text)
         return commands[0] if len(commands) == 1 else None
 
     @classmethod
     def parse_all(cls, spark: Any, text: str) -> list[WritingCommand]:
-        """Return the commands of a statement: several for ``FROM … INSERT … INSERT …``, none for one that is of another
-        kind, or that Spark cannot read.
+        """Return the commands of a statement: several for ``FROM … INSERT … INSERT …``, none for another kind of
+        statement, or one that Spark cannot read.
         """
         if not begins_with(text, "INSERT", "CREATE", "REPLACE", "WITH", "FROM"):
             return []
@@ -52,7 +52,7 @@ class WritingCommand:
 
     @property
     def table(self) -> str:
-        """The table that it writes, quoted; empty text if it is a folder."""
+        """The table that it writes, quoted; empty if it is a folder."""
         kind = self._command.getClass().getSimpleName()
         if kind == "InsertIntoDir":
             return ""
@@ -64,33 +64,33 @@ class WritingCommand:
 
     @property
     def statement(self) -> Any:
-        """The plan of a statement that has this command alone."""
+        """The plan of a statement with only this command."""
         return self._with(self._command)
 
     @property
     def overwrites(self) -> bool:
-        """Whether it replaces rows that are there."""
+        """Whether it replaces existing rows."""
         kind = self._command.getClass().getSimpleName()
         return kind == "ReplaceTableAsSelect" or (kind == "InsertIntoStatement" and bool(self._command.overwrite()))
 
     @property
     def adds(self) -> bool:
-        """Whether it adds rows to a table that is there."""
+        """Whether it adds rows to an existing table."""
         return self._command.getClass().getSimpleName() == "InsertIntoStatement" and not self.overwrites
 
     @property
     def creates(self) -> bool:
-        """Whether it makes its table."""
+        """Whether it creates its table."""
         return self._command.getClass().getSimpleName() in ("CreateTableAsSelect", "ReplaceTableAsSelect")
 
     @property
     def location(self) -> str:
-        """Where it makes its table, if the statement says so."""
+        """Where it creates its table, if the statement says so."""
         return self._specified("location")
 
     @property
     def provider(self) -> str:
-        """The format of the table that it makes, in small letters, if the statement says so."""
+        """The format of the table that it creates, in lower case, if the statement says so."""
         return self._specified("provider").lower()
 
     def _specified(self, name: str) -> str:
@@ -98,14 +98,14 @@ class WritingCommand:
         return str(value.get()) if value is not None and value.isDefined() else ""
 
     def run(self) -> None:
-        """Run it, as ``spark.sql`` does a statement of its own."""
+        """Run it, as ``spark.sql`` runs a statement of its own."""
         dataset(self._spark, self.statement)  # Spark runs a command when a Dataset is made of it
 
     def query(self, arguments: Any = None) -> DataFrame:
         """Return its query as a DataFrame.
 
         :param arguments: values for the markers in the statement's text, as ``spark.sql`` takes them
-        :raises ValueError: it has markers and common tables, or begins with ``FROM``
+        :raises ValueError: it has markers and common tables, or starts with ``FROM``
         """
         query = list(items(self._command.children()))[self._at]
         if arguments is None:
@@ -126,8 +126,8 @@ class WritingCommand:
 
 
 def _parsed(spark: Any, text: str) -> tuple[Any, Any]:
-    """Return the plan of a statement without its common tables, and the one with them, ``None`` if it has none; twice
-    ``None`` if Spark cannot read it, and says so itself.
+    """Return the plan of a statement without its common tables, and the one with them (``None`` if it has none); twice
+    ``None`` if Spark cannot read it, which Spark reports itself.
     """
     try:
         plan = spark._jsparkSession.sessionState().sqlParser().parsePlan(text)
@@ -137,8 +137,8 @@ def _parsed(spark: Any, text: str) -> tuple[Any, Any]:
 
 
 def changed_in_place(spark: Any, text: str) -> str:
-    """Return what a statement may change again if it is repeated, and is no :class:`WritingCommand`: the table of a
-    ``MERGE`` or ``UPDATE``, a script, a statement that is made of a text; empty text for any other statement.
+    """Return what a statement that is no :class:`WritingCommand` may change again if it is repeated: the table of a
+    ``MERGE`` or ``UPDATE``, a script, a statement made from a text; empty for any other statement.
     """
     if begins_with(text, "BEGIN", "EXECUTE", r"\w+\s*:\s*BEGIN"):
         return "of a SQL script" if adds_rows(text) else ""

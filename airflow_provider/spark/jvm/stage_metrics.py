@@ -1,7 +1,7 @@
-"""What Spark's listeners have counted of the tasks of a shuffle: rows, bytes and time, of each task where they say so.
+"""Read what Spark's listeners have counted of a shuffle's tasks: rows, bytes and time, of each task if available.
 
-Spark's SQL tab keeps the metrics of every task of a stage as long as its execution is under way
-(``SQLAppStatusListener.stageMetrics``), also where there is no UI. They come a little later than the tasks' ends.
+Spark's SQL tab keeps the metrics of every task of a stage while its execution runs
+(``SQLAppStatusListener.stageMetrics``), even without a UI. They arrive a little after the tasks end.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class StageMetrics:
 
     @property
     def per_task(self) -> float:
-        """Seconds of a task, on average."""
+        """Average seconds of a task."""
         return self.seconds / self.ended if self.ended else 0.0
 
 
@@ -42,9 +42,9 @@ class StageMetricsReader:
         self._look = compiled(spark, "ShuffleLook", str)
 
     def stage_of(self, metric: int, rdd: int) -> int | None:
-        """Return the stage of a shuffle's map tasks; ``None`` if Spark does not know it, or not any more.
+        """Return the stage of a shuffle's map tasks; ``None`` if Spark does not know it, or no longer does.
 
-        :param metric: id of an accumulator that its tasks count, as long as the query is under way
+        :param metric: id of an accumulator that its tasks count while the query runs
         :param rdd: id of the RDD that its tasks compute
         """
         found = int(self._look.stageThatCounts(self._live, str(metric)))
@@ -55,7 +55,7 @@ class StageMetricsReader:
     def read(self, stage: int, maps: int, metrics: tuple[int, ...]) -> StageMetrics:
         """Return what is known of a stage.
 
-        :param maps: number of map tasks; a stage that runs some of them says nothing of the single ones
+        :param maps: number of map tasks; a stage that runs only some of them says nothing of single ones
         :param metrics: ids of accumulators to return by task
         """
         ended, millis = map(int, str(self._look.ended(self._stages, stage)).split())
@@ -68,7 +68,7 @@ class StageMetricsReader:
         return StageMetrics(millis / 1000, ended, values)
 
     def records(self, stage: int, maps: int) -> dict[int, int]:
-        """Return how many records the tasks of a stage have written, by index; for those of no query.
+        """Return how many records the tasks of a stage have written, by index; for stages that belong to no query.
 
         :param maps: see :meth:`read`
         """

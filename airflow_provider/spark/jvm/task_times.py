@@ -1,8 +1,7 @@
-"""What the tasks of an application take, stage by stage, heard from Spark's events while they happen.
+"""Add up the task time of an application, stage by stage, from Spark's events as they happen.
 
-The class ``TaskTimes`` hears of jobs as they start and of tasks as they end, in the JVM's thread that says so, and adds
-up. So nothing is asked of what Spark forgets, and nothing depends on its UI. What a job is for it reads from a local
-property of the thread that has started it.
+The class ``TaskTimes`` receives job starts and task ends in the JVM's own event thread, so nothing depends on what
+Spark forgets later, or on its UI. It reads the purpose of a job from a local property of the thread that started it.
 """
 
 from __future__ import annotations
@@ -23,14 +22,15 @@ OURS: Mapping[str, str] = {PURPOSE: _OURS}
 
 
 def purpose_property(name: str) -> dict[str, str]:
-    """Return the local property of jobs that are for an output, a step or a vertex."""
+    """Return the local property of jobs for an output, a step or a vertex."""
     return {PURPOSE: quote(name, safe="")}
 
 
 class TaskTimes:
     """The tasks of one application, from now on.
 
-    :raises Exception: this Spark has other classes than expected, or does not tell what the jobs of a thread are for
+    :raises Exception: this version of Spark has other classes than expected, or does not say what a thread's jobs are
+        for
     """
 
     def __init__(self, spark: Any) -> None:
@@ -56,7 +56,7 @@ class TaskTimes:
         return StageTimes(seconds, read_by) if lines else None
 
     def detach(self) -> None:
-        """Count nothing more."""
+        """Stop counting."""
         self._java.detach()
 
 

@@ -1,8 +1,8 @@
-"""A digest of serialized values that is equal in every JVM, and only for equal values.
+"""Digest serialized values: the digest is equal in every JVM, and only for equal values.
 
-Everything counts that a stream holds, but for the fields that :mod:`airflow_provider.spark.jvm.known_classes` lists
-and those that only keep what was computed (lazy values). Expression ids, which Spark counts up, are numbered in the
-order in which they appear. What it meets on the way (class names, Python functions, what is unknown) is noted.
+Everything in a stream counts, except for the fields that :mod:`airflow_provider.spark.jvm.known_classes` lists and
+those that only cache what was computed (lazy values). Expression ids, which Spark counts up, are numbered in the order
+in which they appear. Class names, Python functions and unknown things in the values are noted.
 """
 
 from __future__ import annotations
@@ -58,12 +58,12 @@ class Noted:
 
     :ivar classes: names of all classes of objects
     :ivar functions: commands of Python functions, each with its name and whether it is marked as deterministic
-    :ivar types: the user's own types of Python, of which functions are given values, by name: each one's class, pickled
+    :ivar types: the user's own Python types whose values functions get, by name: each one's class, pickled
     :ivar unknown: why something has no identity
     :ivar literals: texts and numbers that expressions hold
     :ivar counts_rows: whether a window's frame counts rows
-    :ivar no_order: whether a window goes by the order of rows, and no column orders them
-    :ivar varying: whether a method of Spark's is called that says of itself that it is not deterministic
+    :ivar no_order: whether a window depends on the order of rows, and no column orders them
+    :ivar varying: whether a method of Spark's is called that declares itself not deterministic
     """
 
     classes: set[str] = field(default_factory=set)
@@ -80,8 +80,8 @@ class ValueDigest:
     """Digests the values of one plan.
 
     :param shape_of: class name → what the JVM says of it
-    :param draw_of: an object → fields that hold a drawn seed, with what stands for it
-    :param left_out: whether a text or a number of an expression does not count; ``None`` if all do
+    :param draw_of: an object → fields that hold a drawn seed, with what represents it
+    :param left_out: whether a text or a number in an expression does not count; ``None`` if all do
     """
 
     def __init__(
@@ -102,13 +102,13 @@ class ValueDigest:
         self._dropped: dict[str, frozenset[str]] = {}
 
     def number(self, kind: str, raw: bytes) -> int:
-        """Return the number of what Spark gave the number *raw*, in the order of appearance."""
+        """Return a number by order of appearance for what Spark gave the number *raw*."""
         return self._ids.setdefault(kind.encode() + raw, len(self._ids))
 
     def digest(self, value: Value, *, positional: bool) -> bytes:
         """Return the digest of a value.
 
-        :param positional: whether ids that an expression was given are positions, as in a canonical plan
+        :param positional: whether expression ids in it are positions, as in a canonical plan
         :raises Unreadable: it holds a plan
         """
         self._kept.append(value)
@@ -171,7 +171,7 @@ class ValueDigest:
                 self._unknown(f"a JVM function ({implemented!r})")
         else:
             self._check(value.type)
-        if name.endswith("$"):  # an object of Scala's: there is one
+        if name.endswith("$"):  # a Scala object: there is one
             return _hash(b"o", name.encode())
         short = name.rsplit(".", 1)[-1]
         if name == PYTHON_FUNCTION:
@@ -231,7 +231,7 @@ class ValueDigest:
     # -- what is left out ------------------------------------------------------------------------------------------
 
     def _dropped_of(self, owner: JavaClass, short: str) -> frozenset[str] | None:
-        """Return the fields of a class that do not count; ``None`` if the class does not at all."""
+        """Return the fields of a class that do not count; ``None`` if the whole class does not."""
         if owner.name in LEFT_OUT_CLASSES:
             return None
         key = f"{owner.name} {short}" if short in LEFT_OUT_OF else owner.name
@@ -272,7 +272,7 @@ class ValueDigest:
             self.noted.unknown.append(reason)
 
     def _python(self, value: JavaObject) -> bytes:
-        """Leave a Python function to the reader of Python functions; its number stands here."""
+        """Leave a Python function to the function reader; here its number represents it."""
         command = bytes_in(value.get("command"))
         if command is None:
             self._unknown("a Python function cannot be looked at")
@@ -304,7 +304,7 @@ class ValueDigest:
 
 _PRIMITIVE = {"boolean", "byte", "char", "double", "float", "int", "long", "short", "void"}
 _DRAWING = {"aesEncrypt"}
-"""Methods that draw, and do not say so."""
+"""Methods that draw at random without declaring it."""
 _BY_RANK = {"Rank", "DenseRank", "PercentRank", "CumeDist"}
 
 

@@ -1,4 +1,4 @@
-"""Facts that are read from serialized values of Spark's: names, literals, seeds, operands, what a map leaves out."""
+"""Read facts from serialized Spark values: names, literals, seeds, operands, what a map leaves out."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def is_expression(name: str) -> bool:
 
 
 def short_name(value: Value) -> str:
-    """Return the class of an object without package; of what Scala's proxy stands for, too."""
+    """Return the class of an object without package, looking through Scala's serialization proxy."""
     if not isinstance(value, JavaObject):
         return ""
     name = value.type.name
@@ -91,14 +91,14 @@ def bytes_in(value: Value) -> bytes | None:
 
 
 def primitive(value: Value) -> bytes:
-    """Return a value that is certain to be a primitive, as it is kept: its bytes."""
+    """Return a primitive value as it is kept: its bytes."""
     assert isinstance(value, bytes)  # noqa: S101 - the reader keeps primitives so
     return value
 
 
 def left_out_of_maps(value: JavaObject) -> dict[str, str]:
-    """Return the fields of a small map of Scala's, or of a pair of a larger one, whose value does not count, with what
-    stands for it: its key.
+    """Return the fields of a small Scala map, or of a pair in a larger one, whose value does not count, with the key
+    that represents it.
     """
     name = value.type.name
     if name == _PAIR:

@@ -1,9 +1,9 @@
-"""Watch the driver's JVM: one that has ended, or does not answer for long, ends the attempt.
+"""Watch the driver's JVM: if it has ended, or does not answer for long, the attempt ends.
 
-Python can outlive its JVM, or wait for it for ever, its heartbeat beating all the while, so that nobody would retry. A
-script need not notice: it may catch every error. So a thread looks at the process, and asks the JVM for the time on a
-connection of its own. What is counted is time in which this process was at work itself, else a machine that sleeps
-would end its jobs. A script that has stopped Spark needs no JVM.
+Python can outlive its JVM, or wait for it for ever, while its heartbeat goes on, so nobody would retry. A script need
+not notice, because it may catch every error. So a thread watches the process, and asks the JVM for the time on a
+connection of its own. Only time in which this process itself was running counts; otherwise a machine that sleeps would
+end its jobs. A script that has stopped Spark needs no JVM.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ _TICK = 1.0
 _ASK_EVERY = 10.0
 """Most seconds between two questions."""
 _PATIENCE = 5.0
-"""Most seconds that a JVM which has closed its connections may take to end."""
+"""Most seconds that a JVM may take to end after it has closed its connections."""
 _THE_TIME = "c\nz:java.lang.System\ncurrentTimeMillis\ne\n"
 """A question in Py4J's protocol."""
 
 
 class WatchedJvm:
-    """Watches in a daemon thread, from its making to :meth:`stop`. Imports nothing, as ``driver_jvm``.
+    """Watches in a daemon thread, from construction to :meth:`stop`. Imports nothing, like ``driver_jvm``.
 
-    :param timeout: seconds that the JVM may leave a question without an answer
-    :param on_lost: called once, in the thread, also with whether the JVM is known to have ended; has to end the process
+    :param timeout: seconds that the JVM may leave a question unanswered
+    :param on_lost: called once, in the thread, also with whether the JVM is known to have ended; must end the process
     """
 
     def __init__(self, timeout: float, on_lost: Callable[[JvmLost, bool], None]) -> None:
@@ -50,16 +50,17 @@ class WatchedJvm:
         self._knows_it = False
         """Whether the JVM has ever answered; one that never does speaks another protocol, and is not judged."""
         self._silent = 0.0
-        """Seconds without the answer that is waited for."""
+        """Seconds that a question has been unanswered."""
         self._asked = 0.0
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="watched-jvm", daemon=True)
         self._thread.start()
 
     def stop(self, *, disconnected: bool) -> JvmLost | None:
-        """Stop watching; say whether the JVM has ended. Does not return if the thread has found something before.
+        """Stop watching; return whether the JVM has ended. Does not return if the thread has found a loss before.
 
-        :param disconnected: the script has failed because a connection to the JVM has ended, which then ends, too
+        :param disconnected: the script failed because a connection to the JVM closed, which means that the JVM is
+            ending
         """
         self._stopped.set()
         self._thread.join()
@@ -89,14 +90,14 @@ class WatchedJvm:
         if code is None:
             return None
         name = f"exit code {code}" if code >= 0 else f"signal {-code}"
-        with suppress(ValueError):  # not each signal has a name
+        with suppress(ValueError):  # not every signal has a name
             name = signal.Signals(-code).name if code < 0 else name
         return _has_ended(f": {name}")
 
     def _hangs(self, seconds: float) -> JvmLost | None:
-        """Look for an answer, and ask anew.
+        """Check for an answer, and ask again.
 
-        :param seconds: of this process's own work since the last look
+        :param seconds: in which this process itself ran since the last look
         """
         gateway = _gateway()
         if gateway is None:
@@ -124,7 +125,7 @@ class WatchedJvm:
         return None
 
     def _has_answered(self, parameters: Any) -> bool | None:
-        """Whether the last question was answered; asks anew after a while. ``None`` if none was asked before."""
+        """Whether the last question was answered; asks again after a while. ``None`` if none was asked before."""
         if self._line is None:
             self._line = _Line(parameters)
             self._asked = time.monotonic()
@@ -142,7 +143,7 @@ class WatchedJvm:
 
 
 class _Line:
-    """A connection to the JVM's gateway that never waits."""
+    """A connection to the JVM's gateway that never blocks."""
 
     def __init__(self, parameters: Any) -> None:
         self._socket = socket.create_connection((parameters.address, parameters.port), _TICK)
@@ -157,7 +158,7 @@ class _Line:
         self._open += 1
 
     def is_waiting(self) -> bool:
-        """Whether a command has no answer yet, which is a line each. :raises OSError: the JVM has hung up"""
+        """Whether a command has no answer yet; each answer is a line. :raises OSError: the JVM has hung up"""
         while self._open:
             try:
                 answers = self._socket.recv(4096)
@@ -173,7 +174,7 @@ class _Line:
 
 
 def _gateway() -> Any:
-    """Return the way to the JVM of the script's Spark; ``None`` if it has no Spark now."""
+    """Return the gateway to the JVM of the script's Spark; ``None`` if it has no Spark now."""
     context = getattr(sys.modules.get("pyspark"), "SparkContext", None)
     return getattr(context, "_gateway", None) if getattr(context, "_active_spark_context", None) is not None else None
 

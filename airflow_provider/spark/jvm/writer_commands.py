@@ -1,7 +1,8 @@
-"""The command that a writer of the JVM runs, made as the writer makes it, so that its plan can be seen before it runs.
+"""Make the command that a JVM writer runs, as the writer makes it, so that its plan can be seen before it runs.
 
-``DataFrameWriter`` has methods for it since Spark 4.1 (``saveCommand``, ``insertIntoCommand``, ``saveAsTableCommand``).
-Before that, the command of a write to files is made as its ``saveToV1Source`` makes it; other writes run as they are.
+``DataFrameWriter`` has methods for this since Spark 4.1 (``saveCommand``, ``insertIntoCommand``,
+``saveAsTableCommand``). Before that, the command of a write to files is made as its ``saveToV1Source`` makes it; other
+writes run as they are.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _COMMANDS = {"insertInto": "insertIntoCommand", "saveAsTable": "saveAsTableComma
 
 @contextmanager
 def written_through(writer: Any, fill: Callable[[Any], bool]) -> Iterator[None]:
-    """Let *fill* see the command of a writer of PySpark before it runs, see :class:`Writing`."""
+    """Let *fill* see the command of a PySpark writer before it runs, see :class:`Writing`."""
     writer._jwrite = Writing(writer._jwrite, writer._df.sparkSession, fill)
     try:
         yield
@@ -29,7 +30,7 @@ def written_through(writer: Any, fill: Callable[[Any], bool]) -> Iterator[None]:
 
 
 def write_other_rows(writer: Any, frame: Any, made: Iterable[tuple[str, Sequence[Any], Mapping[str, Any]]]) -> None:
-    """Let a writer of PySpark write the rows of another frame.
+    """Make a PySpark writer write the rows of another frame.
 
     :param made: how it was set up: names of methods, arguments, named arguments
     """
@@ -40,11 +41,11 @@ def write_other_rows(writer: Any, frame: Any, made: Iterable[tuple[str, Sequence
 
 
 class Writing:
-    """Stands for a writer of the JVM while PySpark hands it what to write.
+    """Replaces a JVM writer while PySpark tells it what to write.
 
     :param writer: a ``DataFrameWriter`` of the JVM
     :param spark: the session
-    :param fill: given the ``QueryExecution`` of a command, fills its plan; whether it has filled anything
+    :param fill: given the ``QueryExecution`` of a command, fills its plan; returns whether it has filled anything
     """
 
     def __init__(self, writer: Any, spark: Any, fill: Callable[[Any], bool]) -> None:

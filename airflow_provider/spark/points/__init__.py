@@ -1,1 +1,1 @@
-"""Recovery points that a script names: computed, stored, read back, partition by partition."""
+"""Recovery points that a script names: compute, store and read them back, partition by partition."""

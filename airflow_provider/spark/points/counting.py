@@ -1,7 +1,7 @@
-"""Record, while the script runs, what the job's tasks have taken, so that a page can say which share a retry keeps.
+"""Record the task time of the job while the script runs, so that a page can show which share a retry would keep.
 
-A thread asks the JVM for a few sums, and records them when they have grown by a small share of themselves: a long job
-records them a few hundred times. What earlier attempts have spent counts as far as this one has taken it over.
+A thread asks the JVM for a few sums, and records them when they have grown by a small share: a few hundred times in a
+long job. What earlier attempts have spent counts as far as this one has taken it over.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ log = logging.getLogger(__name__)
 _INTERVAL = 2.0
 """Seconds between two questions."""
 _GROWTH = 0.02
-"""Share of the task time so far that is recorded when it comes to it."""
+"""Growth of the task time, as a share, that is recorded."""
 
 
 @contextmanager
 def counted_tasks(context: RecoveryContext) -> Iterator[Stages]:
-    """Record what the tasks take that run inside; yields what the script's calls are to pass."""
+    """Record the task time of everything that runs inside; yield the stages for the script's calls."""
     if not context.master.request.options.enabled:
         yield {}
         return
@@ -51,13 +51,13 @@ def counted_tasks(context: RecoveryContext) -> Iterator[Stages]:
 
 
 class _Counting:
-    """The task time of one attempt, whichever applications its script has."""
+    """The task time of one attempt, over all applications of its script."""
 
     def __init__(self, context: RecoveryContext) -> None:
         self._context = context
         self._lock = threading.Lock()
         self._before = taken_over(context.master.graph)
-        """What is over: kept of earlier attempts, and of earlier applications; ``None`` if some of it is not known."""
+        """Time kept of earlier attempts, and of earlier applications; ``None`` if some of it is unknown."""
         self._now: dict[Use, float] = {}
         self._application: Any = None
         self._shuffles: dict[int, str] = {}
@@ -67,13 +67,13 @@ class _Counting:
             self._record(self._before)
 
     def session(self, _: Call, proceed: Proceed) -> Any:
-        """A session is made, of an application that may be new, whose first task counts."""
+        """Count from the first task of a session's application, which may be new."""
         made = proceed()
         self.look()
         return made
 
     def look(self, least: float = _GROWTH) -> None:
-        """See what has come to it, and record that if it is more than a share of what is recorded."""
+        """Update the task time; record it if it has grown by more than the share *least*."""
         with self._lock:
             try:
                 self._see()
@@ -87,7 +87,7 @@ class _Counting:
                 log.debug("What the tasks have taken is not known now: %s", one_line(error), exc_info=error)
 
     def end(self) -> None:
-        """The script is over."""
+        """Count and record the rest when the script is over."""
         self.look(least=0.0)
         if self._times is not None:
             with suppress(Exception):  # the JVM has gone
@@ -109,7 +109,7 @@ class _Counting:
             self._give_up()
 
     def _found_application(self) -> bool:
-        """Turn to the application that runs now; whether it is another one."""
+        """Switch to the application that runs now; return whether it is another one."""
         from pyspark import SparkContext
         from pyspark.sql import SparkSession
 
@@ -127,7 +127,7 @@ class _Counting:
         return True
 
     def _give_up(self) -> None:
-        """Some tasks were not counted: nothing that is said would be right."""
+        """Stop counting, because some tasks were missed and no number would be right."""
         self._before, self._now, self._times = None, {}, None
         if self._recorded:
             self._record(None)

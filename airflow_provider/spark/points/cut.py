@@ -1,9 +1,9 @@
-"""How a vertex was cut into partitions, and what a retry needs to cut it in the same way again.
+"""How a vertex was split into partitions, and what a retry needs to split it the same way again.
 
-A retry may run on a cluster of another size, where scans and ranges would be cut otherwise, and adaptive execution
-decides by sizes in bytes that differ a little from run to run. What follows from the cluster or from chance is pinned;
-what the script or the configuration changes on purpose is not (a user who raises ``spark.sql.shuffle.partitions``
-because tasks ran out of memory must get what they ask for).
+A retry may run on a cluster of another size, where scans and ranges would be split differently, and adaptive execution
+decides by sizes in bytes that differ a little from run to run. What follows from the cluster or from chance is pinned.
+What the script or the configuration changes on purpose is not: a user who raises ``spark.sql.shuffle.partitions``
+because tasks ran out of memory must get what they ask for.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from airflow_provider.core import explain
 class Cut:
     """What decided the partitions of a vertex.
 
-    :ivar leaf_parallelism: into how many partitions scans and ranges were cut at least; 0 if not known
-    :ivar settings: settings with a value of their own that decide how rows are cut
-    :ivar reads: reducer ranges ``[start, end)`` of each shuffle read of the last stage, in the order of the plan
+    :ivar leaf_parallelism: minimum number of partitions of scans and ranges; 0 if unknown
+    :ivar settings: explicitly set settings that decide how rows are split
+    :ivar reads: reducer ranges ``[start, end)`` of each shuffle read in the last stage, in the order of the plan
     """
 
     leaf_parallelism: int = 0
@@ -39,6 +39,6 @@ class Cut:
         return {"leaf_parallelism": self.leaf_parallelism, "settings": self.settings, "reads": reads}
 
     def changes_since(self, old: Cut) -> str:
-        """Say in words which settings are not what they were; empty text if none is."""
+        """Return which settings have changed, in words; empty if none has."""
         before, now = ({f"{explain.SETTING} {name}": v for name, v in cut.settings.items()} for cut in (old, self))
         return "; ".join(explain.reasons(before, now)) if before != now else ""

@@ -1,7 +1,7 @@
-"""Fill what the script has cached, where a retry leaves out the query that would have filled it.
+"""Fill the script's caches when a retry leaves out the query that would have filled them.
 
-A script may remove what a cached frame was made of, once a query has filled it: left empty, the cache would fail then.
-Where a script's code removes nothing, the cache is filled by what reads it: nothing is computed that nobody reads.
+Once a query has filled a cache, a script may remove the files behind it; a cache left empty would fail then. If the
+script's code removes nothing, whatever reads the cache fills it, and nothing is computed that nobody reads.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class FilledCaches:
         self._context = context
 
     def fill(self, frame: Callable[[], DataFrame], purpose: str) -> None:
-        """Run what fills the empty caches that a frame reads, as a ``count()`` of the script does: with what survived.
+        """Fill the empty caches that a frame reads, as a ``count()`` in the script does, starting from what survived.
 
         :param frame: returns it
         :param purpose: what it would have been computed for
@@ -55,9 +55,9 @@ class FilledCaches:
 
     @functools.cached_property
     def _removal(self) -> str:
-        """By which word of its code the script may remove files; empty text if there is none."""
+        """The word in its code by which the script may remove files; empty if there is none."""
         try:
             script = Path(str(sys.modules["__main__"].__file__))
             return removal_in(self._context.application.functions.words_of(script))
-        except (AttributeError, OSError) as error:  # of what is no file there is nothing to read
+        except (AttributeError, OSError) as error:  # without a file there is nothing to read
             return f"its code cannot be read: {one_line(error)}"

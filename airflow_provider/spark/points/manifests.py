@@ -1,6 +1,6 @@
-"""How a task tells the driver what it stored: an accumulator, whose updates arrive as each task ends.
+"""Accumulators by which tasks report to the driver what they stored; updates arrive as each task ends.
 
-Spark may deliver an update twice (a task that ran twice); whoever takes the reports must not mind.
+Spark may deliver an update twice (a task that ran twice); receivers must tolerate that.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Gathering:
 
 
 class Delivering(Gathering):
-    """On the driver: hand each report on; becomes :class:`Gathering` on its way to an executor."""
+    """On the driver: pass each report on; becomes :class:`Gathering` on its way to an executor."""
 
     def __init__(self, take: Callable[..., None]) -> None:
         self._take = take
@@ -31,7 +31,7 @@ class Delivering(Gathering):
         return (Gathering, ())
 
     def addInPlace(self, value1: list[Any], value2: list[Any]) -> list[Any]:  # noqa: N802 - Spark's name
-        """Hand on the reports of *value2*."""
+        """Pass on the reports of *value2*."""
         for report in value2:
             self._take(*report)
         return []

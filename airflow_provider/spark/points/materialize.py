@@ -1,8 +1,8 @@
-"""Compute what is missing of a vertex and store it, partition by partition.
+"""Compute the missing partitions of a vertex and store them, one by one.
 
-The plan runs as it is, and Spark's own writer stores its rows. Where that cannot reach the store, or does not keep a
-type, one function on top of the plan writes a partition and reports it. As each task ends the driver records it, so
-that whatever the moment of a crash, all that was stored is found again.
+The plan runs as it is, and Spark's own writer stores its rows. If that cannot reach the store, or does not support a
+type, one function on top of the plan writes a partition and reports it. The driver records each partition as its task
+ends, so whenever a crash comes, everything stored is found again.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _PROGRESS_INTERVAL = 5.0
-"""Least seconds between two lines of progress."""
+"""Least seconds between two progress lines."""
 
 
 class NotStored(Exception):
-    """The store refused partitions; the DataFrame has to be computed the ordinary way."""
+    """The store refused partitions; the DataFrame must be computed the ordinary way."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Materialized:
     """A stored vertex.
 
     :ivar partitions: by index
-    :ivar storing_seconds: task time that went into encoding and storing what was computed now
+    :ivar storing_seconds: task time spent on encoding and storing what was computed now
     """
 
     partitions: dict[int, StoredPartition]
@@ -72,7 +72,7 @@ class Materialized:
 
 @dataclass
 class _Collector:
-    """Takes what the tasks report, from Spark's accumulator thread; seeing a report twice is harmless."""
+    """Takes the tasks' reports from Spark's accumulator thread; a report may come twice."""
 
     master: JobMaster
     title: str
@@ -86,7 +86,7 @@ class _Collector:
     _last_line: float = 0.0
 
     def fail(self, error: Exception | str) -> None:
-        """The store has refused a partition: the job is of no use any more."""
+        """Cancel the job: the store has refused a partition."""
         if not self.error:
             self.error = one_line(error) if isinstance(error, Exception) else error
             self.on_error()
@@ -94,14 +94,14 @@ class _Collector:
     def take(
         self, key: str, size: int, error: str, seconds: float = 0.0, storing: float = 0.0, again: bool = False
     ) -> None:
-        """A task says that it has stored an object, or why it has not."""
+        """Take a task's report that it has stored an object, or why it has not."""
         if error:
             self.fail(error)
         elif (partition := StoredPartition.from_key(key, size)) is not None:
             self.stored_now(partition, seconds, again, storing)
 
     def stored_now(self, partition: StoredPartition, seconds: float, again: bool, storing: float = 0.0) -> None:
-        """A partition is stored, by a task or by Spark's own writer."""
+        """Record a partition that a task or Spark's own writer has stored."""
         if partition.index in self.stored:
             if self.stored[partition.index].key != partition.key:
                 self.master.partition_replaced(partition)
@@ -124,7 +124,7 @@ class _Collector:
 
 
 def tag_of(execution: ExecutionVersion) -> str:
-    """Return the tag of the Spark jobs of an execution, by which they are cancelled."""
+    """Return the tag of an execution's Spark jobs, by which they are cancelled."""
     return f"spark-recovery-{execution.vertex}-{execution.number}"
 
 
@@ -133,9 +133,9 @@ def materialize(
 ) -> Materialized:
     """Store the vertex; what survived and still fits is not computed again.
 
-    :param execution: what comes of it once a restart cancels it is ignored
+    :param execution: its results are ignored once a restart has cancelled it
     :param because: why the vertex is not the one that was stored earlier
-    :raises NotStored: the store failed; nothing is wrong with the job itself
+    :raises NotStored: the store failed; the job itself is fine
     :raises IllegalMove: a restart cancels it
     """
     master, spark = context.master, point.df.sparkSession
@@ -181,7 +181,7 @@ def materialize(
 
 
 def _stored_upstream(master: JobMaster, point: RecoveryPoint) -> tuple[str, ...]:
-    """Return the vertices that *point* reads; one that could not be stored is computed along with it, and is none."""
+    """Return the vertices that *point* reads, without those that could not be stored: it computes them, too."""
     reads = ((upstream, master.vertex(upstream)) for upstream in map(vertex_of, point.fingerprint.upstream))
     return tuple(upstream for upstream, vertex in reads if vertex is not None and vertex.has_finished)
 
@@ -216,7 +216,7 @@ def _write(
 def _on_carriers(point: RecoveryPoint) -> DataFrame:
     try:
         return to_carriers(point.df)
-    except UnstorableType as error:  # a user-defined type that looks one way in Python and another in the JVM
+    except UnstorableType as error:  # a user-defined type whose forms in Python and in the JVM differ
         raise NotStored(refusal(schema_of(point.df))) from error
 
 
@@ -241,7 +241,7 @@ def _schema(frame: DataFrame) -> bytes:
     """Return the Arrow schema of a frame, serialised."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    if frame.sparkSession.version < "4.2":  # before that UTC is what it always takes
+    if frame.sparkSession.version < "4.2":  # earlier versions always take UTC
         return bytes(to_arrow_schema(frame.schema).serialize().to_pybytes())
     return bytes(to_arrow_schema(frame.schema, timezone="UTC").serialize().to_pybytes())
 
@@ -258,7 +258,7 @@ def _initialize(
     because: tuple[str, ...],
     cut: Cut,
 ) -> list[int]:
-    """Record the vertex and what of it survived; return the indexes that have to be computed."""
+    """Record the vertex and what of it survived; return the indexes to compute."""
     master = context.master
     layout = _layout(point, job)
     whole = [*point.not_deterministic, *job.layout.whole_only]
@@ -301,7 +301,7 @@ def _initialize(
 def _reset_others(
     master: JobMaster, point: RecoveryPoint, layout: str, survivors: dict[int, StoredPartition], cut: Cut
 ) -> tuple[str, ...]:
-    """Record that partitions which earlier attempts finished are computed again, and say why."""
+    """Record that partitions which earlier attempts finished are computed again; return the reasons."""
     known = master.vertex(point.vertex)
     if known is None:
         return ()

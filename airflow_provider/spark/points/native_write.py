@@ -1,12 +1,12 @@
 """Store the partitions of a vertex with Spark's own writer: no row passes through Python, and no worker is started.
 
 Each execution writes to a folder of its own in the partition store. As soon as a task has ended, the driver gives its
-file the key of a partition, under which it counts. What a driver that died has not come to, the next attempt's finds
-in its listing (``PartitionStore.adopt``). A partition without rows has no file: in a store that is a folder all of
-these share one.
+file the key of a partition; from then on it counts. Files that a dead driver did not get to are found by the next
+attempt in its listing (``PartitionStore.adopt``). A partition without rows has no file: in a store of files, all of
+them share one.
 
-Spark reaches a store on S3 by ``s3a://``. Whether it writes there where recovery reads is tried once per application:
-its endpoint and its credentials are the job's.
+Spark reaches a store on S3 by ``s3a://``, with the job's own endpoint and credentials. Whether it writes there where
+recovery reads is tried once per application.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from airflow_provider.spark.jvm.execution import PreparedJob
 
 _REQUESTS = 8
-"""To a store on S3 at one time, where many tasks have ended together."""
+"""Concurrent requests to a store on S3, when many tasks have ended together."""
 
 
 def writable_by_spark(context: RecoveryContext, df: DataFrame) -> bool:
@@ -53,7 +53,7 @@ def writable_by_spark(context: RecoveryContext, df: DataFrame) -> bool:
 
 
 def _writes_to_s3(context: RecoveryContext, spark: Any) -> bool:
-    """Whether an object that the JVM has made is there for recovery, too. Asked once for each application."""
+    """Whether recovery sees an object that the JVM has made. Tried once per application."""
     master, application = context.master, context.application
     options = master.request.storage
     if options.sse or options.sse_kms_key_id:
@@ -74,10 +74,10 @@ def _writes_to_s3(context: RecoveryContext, spark: Any) -> bool:
 class NativeWrite:
     """One execution's write of partitions.
 
-    :param frame: whose rows are stored, on their carriers
-    :param stored: called in another thread with each partition that is stored, the seconds that its task took, and
-        whether Spark has run it before
-    :param failed: called there with what the store has failed with
+    :param frame: whose rows are stored, in their carrier types
+    :param stored: called in another thread with each stored partition, the seconds that its task took, and whether
+        Spark has run it before
+    :param failed: called in that thread with an error of the store
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class NativeWrite:
         self._named: dict[int, StoredPartition] = {}
 
     def run(self, job: PreparedJob, indexes: list[int]) -> None:
-        """Compute and store partitions; all that could be stored is, when this returns or raises."""
+        """Compute and store partitions; when this returns or raises, everything that could be stored is."""
         try:
             with settings_of_tasks(self._spark):
                 self._writer.write(job.last_stage(), indexes, self._take)

@@ -1,9 +1,9 @@
-"""What the file of a stored partition looks like: Parquet with columns ``c0``, ``c1``, … that all may hold NULL.
+"""The file format of a stored partition: Parquet with columns ``c0``, ``c1``, … that may all hold NULL.
 
-Names may repeat or be odd in Spark, so they never reach the file. Every value in it is optional, at every depth: where
-a struct is NULL, so are its fields in Arrow, and pyarrow writes no NULL to a field that is declared never to be one.
-Batches and row groups are bounded in bytes, so that neither a partition of many gigabytes nor one of few, huge rows
-meets a limit of Arrow's or of Parquet's (2 GiB of text in a batch), or fills the memory of whoever reads it.
+Names may repeat or be unusual in Spark, so they never reach the file. Every value is optional, at every depth: where a
+struct is NULL, so are its fields in Arrow, and pyarrow writes no NULL to a field declared as required. Batches and row
+groups are bounded in bytes, so that neither a partition of many gigabytes nor one of few, huge rows hits a limit of
+Arrow or Parquet (2 GiB of text in a batch), or fills the memory of its reader.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 ROW_GROUP_BYTES = 64 * 2**20
-"""What a row group holds at most, as Arrow counts it; a row that is larger stands alone."""
+"""Most bytes in a row group, as Arrow counts them; a larger row gets one of its own."""
 
 READ_BATCH_BYTES = 16 * 2**20
-"""What a batch on its way to the JVM holds, if rows are alike; a row that is larger stands alone."""
+"""Bytes in a batch for the JVM if rows are alike; a larger row gets one of its own."""
 
 _READ_BATCH_ROWS = 65536
 _AGAIN = "It has to be computed again."
@@ -62,7 +62,7 @@ class _ChecksummedFile:
 
 @contextmanager
 def _on_disk() -> Iterator[None]:
-    """Tell what the disk fails with from what the rows' own computation fails with."""
+    """Distinguish errors of the disk from errors in computing the rows."""
     try:
         yield
     except OSError as error:
@@ -116,8 +116,8 @@ def read_partition(
 ) -> Iterator[pa.RecordBatch]:
     """Yield what :func:`write_partition` wrote, or Spark's own writer.
 
-    :param checked: whether the checksum of the whole file was; if not, those of its pages are
-    :raises CorruptObject: one of these does not match
+    :param checked: whether the checksum of the whole file was verified; if not, those of its pages are
+    :raises CorruptObject: a checksum does not match
     """
     import pyarrow.parquet as pq
 
@@ -134,7 +134,7 @@ def read_partition(
 
 
 def _pieces(batch: pa.RecordBatch, most: int) -> Iterator[pa.RecordBatch]:
-    """Yield *batch* in pieces of *most* bytes, or of one row where that is larger."""
+    """Yield *batch* in pieces of at most *most* bytes; a larger row makes a piece of its own."""
     if batch.nbytes <= most or batch.num_rows <= 1:
         yield batch
         return
@@ -176,7 +176,7 @@ def _parquet_writer(sink: Any, schema: pa.Schema) -> Any:
         schema,
         compression="zstd",
         compression_level=1,
-        use_dictionary=False,  # zstd finds what repeats; building dictionaries costs more than it saves
+        use_dictionary=False,  # zstd finds repetitions; building dictionaries costs more than it saves
         write_page_checksum=True,  # Spark's own reader verifies pages
         write_statistics=False,  # bounds in a footer have no checksum, and nothing is filtered by them
         store_decimal_as_integer=True,  # up to 18 digits, as Spark itself writes them and reads them fastest

@@ -1,8 +1,8 @@
-"""What executors do: write a partition to the store, and read one back.
+"""The executors' part: write a partition to the store, and read one back.
 
 Runs in Spark's Python workers inside ``mapInArrow``. A task whose store does not answer fails, so that Spark runs it
-again, as often as Spark runs any task again. Its last try, and a task that the store refuses, report the failure
-instead, and the driver computes the vertex the ordinary way: the store alone never fails a job.
+again, as often as it runs any task. Its last try, and a task that the store refuses, report the failure instead, and
+the driver computes the vertex the ordinary way: the store alone never fails a job.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ if TYPE_CHECKING:
     from airflow_provider.storage.partition_store import PartitionStore
 
 MANIFEST_SCHEMA = "key string, bytes long, error string"
-"""What a write task returns: the object it stored, or why it could not."""
+"""What a write task returns: the object that it stored, or why it could not."""
 
 LAYOUT_PROPERTY = "spark.recovery.partition.layout"
 PARALLELISM_PROPERTY = "spark.recovery.partition.parallelism"
 """Known only when the plan has run its shuffles, so they travel as local properties of the job, not in the closure."""
 TRIES_PROPERTY = "spark.recovery.partition.tries"
-"""How often Spark runs a task that fails."""
+"""How often Spark runs a failing task."""
 
 
 @dataclass(frozen=True)
 class StoreLocation:
-    """All that an executor needs to open a job's partition store; holds no secret."""
+    """What an executor needs to open a job's partition store; holds no secret."""
 
     event_store: str
     prefix: str
@@ -58,7 +58,7 @@ def _open(event_store: str, prefix: str, options: tuple[tuple[str, Any], ...]) -
 
 @dataclass(frozen=True)
 class Place:
-    """Which partition a task stores; the words are those of :class:`StoredPartition`."""
+    """The partition that a task stores, in the words of :class:`StoredPartition`."""
 
     vertex: str
     layout: str
@@ -121,12 +121,11 @@ def partition_writer(
     schema: bytes,
     report: Callable[[str, int, str, float, float, bool], None],
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return the function that stores the partition it is given and yields one row of :data:`MANIFEST_SCHEMA`.
+    """Return a function that stores the partition it is given and yields one row of :data:`MANIFEST_SCHEMA`.
 
     :param schema: Arrow schema, serialised, for partitions without rows
-    :param report: called as ``report(key, bytes, error, seconds, storing, again)`` in the task, with the seconds it
-        took, those of them that went into encoding and storing, and whether Spark has run it before; reaches the driver
-        as the task ends
+    :param report: called in the task as ``report(key, bytes, error, seconds, storing, again)``: its seconds, those of
+        them spent on encoding and storing, and whether Spark has run it before; reaches the driver as the task ends
     """
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -177,7 +176,7 @@ class _Waited:
 def partition_reader(
     location: StoreLocation, partitions: tuple[str, ...], sizes: tuple[int, ...]
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return the function that turns rows holding an index into the rows of that stored partition.
+    """Return a function that turns rows holding an index into the rows of that stored partition.
 
     A damaged object fails the task with an error that names it; see :func:`stored_rows`.
     """

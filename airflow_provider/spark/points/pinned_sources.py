@@ -1,12 +1,12 @@
-"""The pinned sources of one application, and pinning one anew within an attempt, because files of it are gone.
+"""The pinned sources of one application; pin one anew within an attempt if its files are gone.
 
-All DataFrames over the source read the new listing then, those that the script has had before included. Recovery points
-that read it are outdated: what was stored of them is deleted, so that nobody reads it by mistake, and a later recovery
-point that reads one has it computed again first, under the identity that a retry will find.
+All DataFrames over the source then read the new listing, including those that the script already has. Recovery points
+that read it are outdated: their stored partitions are deleted, so that nothing reads them by mistake. A later recovery
+point that reads an outdated one has it computed again first, under the identity that a retry will find.
 
-It is left to the next attempt, which starts from the top, where rows of the old listing may be elsewhere already: the
-script has looked at rows or has written some since it came to the source, and gave no ``on_reset`` to be told; Spark's
-cache holds something; auto mode keeps shuffles; a recovery point that reads it is not deterministic.
+Pinning anew is left to the next attempt, which starts from the top, if rows of the old listing may already be
+elsewhere: the script has looked at rows or written some since it reached the source, and gave no ``on_reset``; Spark's
+cache holds something; auto mode keeps shuffles; a recovery point that reads the source is not deterministic.
 
 Source: Flink's ``notifyCoordinatorsAboutTaskFailure`` and ``subtaskReset``, by which a source hands out its splits
 again.
@@ -41,9 +41,9 @@ class SourceReset(Exception):
 
 
 def save_pin(context: RecoveryContext, name: str, place: str, listed: list[PinnedFile], reason: str = "") -> None:
-    """Remember a listing for this attempt and later ones.
+    """Store a listing for this attempt and later ones.
 
-    :param reason: why it takes the place of another one, in the middle of an attempt
+    :param reason: why it replaces another one, in the middle of an attempt
     """
     state: dict[str, Any] = {"place": place, "attempt": context.master.epoch}
     if reason:
@@ -60,10 +60,10 @@ def save_pin(context: RecoveryContext, name: str, place: str, listed: list[Pinne
 
 
 def read_pin(context: RecoveryContext, known: dict[str, Any]) -> list[PinnedFile]:
-    """Return the files that :func:`save_pin` has remembered.
+    """Return the files that :func:`save_pin` has stored.
 
     :raises CorruptObject: they cannot be read
-    :raises ObjectNotFound: they are not there any more
+    :raises ObjectNotFound: they are gone
     """
     with temporary_folder() as folder:
         context.state_files.load(known.get("files", []), folder)
@@ -75,11 +75,11 @@ def read_pin(context: RecoveryContext, known: dict[str, Any]) -> list[PinnedFile
 
 
 Resets = dict[str, tuple["Listing", str]]
-"""Source → what is there now, and what has become of pinned files."""
+"""Source → its current listing, and what has become of pinned files."""
 
 
 def to_reset(context: RecoveryContext, df: DataFrame) -> Resets:
-    """Return the sources that *df* reads, of which pinned files are gone, and which this attempt may pin anew."""
+    """Return the sources with lost files that *df* reads, if this attempt may pin all of them anew; else nothing."""
     resets: Resets = {}
     for name, source in context.application.sources.items():
         if source.files.read_by(df) and (found := source.gone()):
@@ -91,7 +91,7 @@ def to_reset(context: RecoveryContext, df: DataFrame) -> Resets:
 
 
 def _why_not(context: RecoveryContext, source: PinnedSource) -> str:
-    """Return why a source cannot be pinned anew in this attempt; empty text if it can."""
+    """Return why a source cannot be pinned anew in this attempt; empty if it can."""
     application = context.application
     if context.master.request.options.recovery_points == "auto":
         return "auto mode looks at plans that read the old files"
@@ -107,7 +107,7 @@ def _why_not(context: RecoveryContext, source: PinnedSource) -> str:
 
 
 def read_by(context: RecoveryContext, names: list[str]) -> list[str]:
-    """Return the vertices, as far as the script has come, that read one of these sources, directly or not."""
+    """Return the vertices reached so far that read one of these sources, directly or not."""
     application = context.application
     found: list[str] = []
     for vertex, point in list(application.points.items()):
@@ -120,9 +120,9 @@ def read_by(context: RecoveryContext, names: list[str]) -> list[str]:
 
 
 def reset(context: RecoveryContext, resets: Resets) -> None:
-    """Pin sources anew, give up what has read them, and tell the script's own ``on_reset``.
+    """Pin sources anew, give up what has read them, and call the script's ``on_reset``.
 
-    The caller holds ``failing_over``, and has seen to it that none of the vertices is being computed.
+    The caller holds ``failing_over``, and has made sure that none of the vertices is being computed.
 
     :raises ResetFailed: ``on_reset`` failed
     """

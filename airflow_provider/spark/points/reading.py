@@ -1,7 +1,7 @@
 """Read a stored vertex: natively where the JVM can reach the store, else through Arrow on the executors.
 
-Native reading prunes columns and is about twice as fast. Arrow keeps one partition to one partition, needs no Hadoop
-file system, and checks what it reads.
+Native reading prunes columns and is about twice as fast. Arrow maps each stored partition to one partition, needs no
+Hadoop file system, and checks what it reads.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _read(context: RecoveryContext, point: RecoveryPoint, stored: dict[int, Stor
 
 
 def for_spark(context: RecoveryContext, schema: StructType) -> bool:
-    """Whether Spark's own Parquet reader and writer keep columns of a ``carrier_schema`` in such a store exactly."""
+    """Whether Spark's own Parquet reader and writer keep the columns of a ``carrier_schema`` exactly in this store."""
     sealed = isinstance(context.master.store, SealedStore)  # Spark knows no seals
     return not sealed and natively_readable(schema) and not _GLOB & set(context.hadoop_root)
 
@@ -78,9 +78,9 @@ def hadoop_root(event_store: str) -> str:
 
 
 def lost_the_store(master: JobMaster, error: BaseException) -> bool:
-    """Whether the script failed with *error* because stored partitions cannot be read, and the store is to blame.
+    """Whether the script failed with *error* because the store does not answer and its partitions cannot be read.
 
-    A damaged or missing partition in a store that answers is none of this: there a retry computes it again.
+    A damaged or missing partition in a store that answers does not count: a retry computes it again.
     """
     if not STORED_PARTITION.search(str(error)):
         return False

@@ -1,9 +1,9 @@
-"""What happens at a recovery point.
+"""What happens at a recovery point: reuse it, complete it, or compute it.
 
-The first attempt stores the DataFrame partition by partition. A later one that comes to the same point with the same
+The first attempt stores the DataFrame partition by partition. A later one that reaches the same point with the same
 plan, inputs and code finds what survived: everything (nothing runs), a part (only the missing partitions run), or
-nothing that may be trusted (all of it runs). Whatever goes wrong with storing, the DataFrame is computed the ordinary
-way: recovery never breaks a job that would have run.
+nothing that can be trusted (all of it runs). If storing fails, the DataFrame is computed the ordinary way: recovery
+never breaks a job that would have run.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def recover(
 def _recover(
     context: RecoveryContext, asked: DataFrame, name: str, version: str, deterministic: bool | None
 ) -> DataFrame:
-    """Come to a recovery point once.
+    """Reach a recovery point once.
 
     :raises SourceReset: a source that it reads was pinned anew meanwhile
     """
@@ -93,7 +93,7 @@ def _recover(
         natively = writable_by_spark(context, df)
         point = RecoveryPoint(df, name, vertex, identity, not_deterministic, resets, unversioned, natively)
         again = _no_longer_outdated(context, point)
-        if context.application.sources:  # only what comes behind one may read it
+        if context.application.sources:  # only what comes after one may read it
             context.application.again[vertex] = partial(recover, context, asked, given, version, deterministic)
         reason = _reason_not_to_store_now(context, point)
         if reason:
@@ -105,9 +105,9 @@ def _recover(
 
 
 def _no_longer_outdated(context: RecoveryContext, point: RecoveryPoint) -> bool:
-    """Let a vertex count again whose files are there once more as they were; whether it is one.
+    """Restore an outdated vertex whose files are back as they were; return whether it was outdated.
 
-    :raises SourceReset: its identity is that of a listing which another thread has replaced meanwhile
+    :raises SourceReset: its identity belongs to a listing that another thread has replaced meanwhile
     """
     application, vertex = context.application, point.vertex
     with context.failing_over:
@@ -132,7 +132,7 @@ def _require_classic(df: Any, name: Any) -> None:
 
 
 def _reason_never_to_store(context: RecoveryContext, df: DataFrame) -> str:
-    """Return why no attempt can store *df*, whatever its plan; empty text if one can."""
+    """Return why no attempt can store *df*, whatever its plan; empty if one can."""
     if not context.master.request.options.enabled:
         return "recovery is disabled"
     if df.isStreaming:
@@ -141,7 +141,7 @@ def _reason_never_to_store(context: RecoveryContext, df: DataFrame) -> str:
 
 
 def _reason_not_to_store_now(context: RecoveryContext, point: RecoveryPoint) -> str:
-    """Return why this attempt cannot store *point*; empty text if it can."""
+    """Return why this attempt cannot store *point*; empty if it can."""
     if not context.master.usable:
         return "the event store has failed"
     return executors_ready(context, point.df.sparkSession, through_arrow=not point.natively)
@@ -156,8 +156,8 @@ def _skip(context: RecoveryContext, df: DataFrame, name: str, reason: str) -> Da
 def _unstored(context: RecoveryContext, point: RecoveryPoint, reason: str) -> DataFrame:
     """Return a DataFrame that computes the vertex the ordinary way.
 
-    What is made of it has the same identity as in an attempt that stores the vertex: a sink that this one writes is
-    not written again by that one.
+    What is derived from it has the same identity as in an attempt that stores the vertex: a sink that this attempt
+    writes is not written again by that one.
     """
     skipped = _skip(context, point.df, point.name, reason)
     return skipped if point.not_deterministic else as_vertex(skipped, skipped, point.token())
@@ -166,7 +166,7 @@ def _unstored(context: RecoveryContext, point: RecoveryPoint, reason: str) -> Da
 def _go_on_from(context: RecoveryContext, point: RecoveryPoint) -> DataFrame:
     """Reuse, complete or compute the vertex; return a DataFrame that reads it."""
     master = context.master
-    held = apart(point.df) if point.fingerprint.upstream else point.df  # it does not keep what it reads from going
+    held = apart(point.df) if point.fingerprint.upstream else point.df  # it must not keep alive what it reads
     context.application.points[point.vertex] = replace(point, df=held)
     context.executions.wait_until_ended([point.vertex])  # another thread may compute it
     with context.failing_over:  # no restart may give up what is reused here
@@ -208,7 +208,7 @@ def _go_on_from(context: RecoveryContext, point: RecoveryPoint) -> DataFrame:
 
 
 def _only_unversioned(context: RecoveryContext, identity: Fingerprint) -> tuple[str, ...]:
-    """Return the sources that tell no version, if nothing else keeps *identity* from being one, and a later attempt can
+    """Return the sources without a version, if only they keep *identity* from being certain, and a later attempt can
     tell whether it is an automatic retry: then what was finished is kept whole, as it was read.
     """
     same = identity.unversioned if set(identity.opaque) <= set(identity.unversioned) else ()
@@ -216,9 +216,9 @@ def _only_unversioned(context: RecoveryContext, identity: Fingerprint) -> tuple[
 
 
 def _drawn_anew(context: RecoveryContext, point: RecoveryPoint, survivors: Mapping[int, StoredPartition]) -> str:
-    """Say why what earlier attempts have stored does not fit to what this one draws or reads; empty text if it does.
+    """Return why stored partitions do not fit what this attempt draws or reads; empty if they do.
 
-    A frame that the script has cached has one value in an attempt, for all that reads it.
+    A frame that the script has cached has one value in an attempt, for everything that reads it.
     """
     if point.unversioned:
         if cached_below(point.df):
@@ -230,7 +230,7 @@ def _drawn_anew(context: RecoveryContext, point: RecoveryPoint, survivors: Mappi
 
 
 def _because(context: RecoveryContext, point: RecoveryPoint) -> tuple[str, ...]:
-    """Say why the vertex is not the one that an earlier attempt stored under this name; empty if there is none."""
+    """Return why the vertex is not the one that an earlier attempt stored under this name; empty if there is none."""
     graph = context.master.graph
     if point.vertex in graph.vertices:
         return ()
@@ -248,7 +248,7 @@ def _because(context: RecoveryContext, point: RecoveryPoint) -> tuple[str, ...]:
 
 
 def _reading(context: RecoveryContext, point: RecoveryPoint) -> DataFrame:
-    with context.failing_over:  # nothing releases it before its frame is known
+    with context.failing_over:  # nothing may release it before its frame is known
         stored = context.done[point.vertex]
         vertex = context.master.vertex(point.vertex)
         deterministic = vertex is not None and vertex.initialized.deterministic

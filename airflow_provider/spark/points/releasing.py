@@ -1,13 +1,13 @@
-"""Let stored vertices go while the job runs: those that all known readers need no more, and the script cannot name.
+"""Release stored vertices while the job runs, once no known reader needs them and the script cannot reach them.
 
-Three things together make a vertex go. All that is known to read it is committed, so that no retry would compute it for
-that; the script has dropped all that reads it, so that this attempt asks for it no more; and the script has not had
-rows of it by an action, which a retry would run again. If something needs it all the same, a lost input of a restart or
-an edited script, it is computed again from what is above it, as a lost one is.
+A vertex is released if three things are true. Everything known to read it is committed, so no retry would compute it
+for that. The script has dropped everything that reads it, so this attempt will not ask for it. And no action has given
+the script rows of it, because a retry would run that action again. If something needs it all the same, such as a
+restart with a lost input or an edited script, it is computed again from its upstream, as a lost vertex is.
 
-One thread does it, in rounds. A recovery point that is computed asks for a round as it begins, and waits for one as it
-ends: so a chain holds what it reads, what it writes, and what it read before that. The first one of an attempt waits
-before it computes, too: a killed attempt leaves what it had still to let go of.
+One thread does this, in rounds. A recovery point that is computed asks for a round when it starts, and waits for one
+when it ends. So a chain holds what it reads, what it writes, and what it read before that. The first one of an attempt
+also waits before it computes, because a killed attempt leaves vertices that it had yet to release.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _INTERVAL = 5.0
-"""Seconds between two rounds that nobody asks for."""
+"""Seconds between two rounds that nothing asked for."""
 _PATIENCE = 30.0
-"""Seconds that a recovery point waits at most, for a store that does not answer, say."""
+"""Most seconds that a recovery point waits, for a store that does not answer, say."""
 _LOCK_PATIENCE = 1.0
 """Seconds that a round waits for a restart, which may itself wait for the round."""
 
 
 @contextmanager
 def releasing(context: RecoveryContext) -> Iterator[Stages]:
-    """Let go inside what is needed no more; yields what the script's calls are to pass."""
+    """Release unneeded vertices while the block runs; yield the stages for the script's calls."""
     if not context.master.request.options.enabled:
         yield {}
         return
@@ -62,7 +62,7 @@ def releasing(context: RecoveryContext) -> Iterator[Stages]:
 
 @contextmanager
 def released_meanwhile(context: RecoveryContext, point: RecoveryPoint) -> Iterator[None]:
-    """Let go what is needed no more while *point* is computed inside, and be done with that by its end."""
+    """Release unneeded vertices while *point* is computed inside, and finish that by the end of the block."""
     with context.application.plans.read([vertex_of(token) for token in point.fingerprint.upstream]):
         first = context.rounds.ask()
         if first == 1:
@@ -74,7 +74,7 @@ def released_meanwhile(context: RecoveryContext, point: RecoveryPoint) -> Iterat
 def _round(context: RecoveryContext, elapsed: float) -> None:
     """Release what may go, and delete it.
 
-    :param elapsed: seconds since the script has begun
+    :param elapsed: seconds since the script started
     """
     master, application = context.master, context.application
     wanted = [vertex for vertex in master.needed_no_more() if vertex not in context.given_out]
@@ -104,8 +104,8 @@ def _release(context: RecoveryContext, vertex: str) -> None:
 
 
 def _noted_readers(context: RecoveryContext) -> Stages:
-    """Note which vertices each attempt reads anew: those of which actions give rows to the script, or outputs that
-    nobody can look for.
+    """Note the vertices that each attempt reads again: those that give an action its rows, or are read by outputs that
+    cannot be looked up.
     """
 
     def frame(call: Call, proceed: Proceed) -> Any:

@@ -1,8 +1,8 @@
-"""Run an action again whose Spark job has failed: the same answer that a failed recovery point gets.
+"""Run an action again if its Spark job has failed, as a failed recovery point is.
 
-The call itself is repeated, so it passes the same stages as at its first try: what survived is put back, what is
-missing is computed. Of a failed try nothing has reached the script or the world outside; an action of which that is not
-certain is not repeated. When no restart is allowed, the script gets the very error that Spark raised.
+The call itself is repeated, so it passes the same stages as the first time: what survived is put back, what is missing
+is computed. An action is repeated only if nothing of its failed try can have reached the script or the world outside.
+If no restart is allowed, the script gets the very error that Spark raised.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 _READS = "_spark_recovery_reads"
 _OWN_QUERY = (Kind.COUNT, Kind.SHOW)
-"""Make a query inside the JVM: it is the last one of their thread."""
+"""They make a query inside the JVM: the last one of their thread."""
 
 
 @dataclass(frozen=True)
 class Action:
-    """What may be run again.
+    """An action that may run again.
 
-    :ivar name: what events and log call it
-    :ivar refused: given what it failed with, says why it may not run again; empty text if it may
-    :ivar renew: makes ready for the next try; its own failure is the end of it
-    :ivar execution: returns the ``QueryExecution`` that has failed; ``None`` if nobody knows it
+    :ivar name: in events and log
+    :ivar refused: given the error, returns why it may not run again; empty if it may
+    :ivar renew: prepares the next try; if this fails, there is none
+    :ivar execution: returns the ``QueryExecution`` that has failed; ``None`` if unknown
     """
 
     name: str
@@ -55,7 +55,7 @@ class Action:
 
 
 class _Thread(threading.local):
-    """Whether a thread is inside of an action: what that calls by itself is a part of it."""
+    """Whether a thread is inside an action: what that calls itself is part of it."""
 
     acts = False
 
@@ -64,7 +64,7 @@ _thread = _Thread()
 
 
 def restarted_actions(context: RecoveryContext) -> Stages:
-    """Let actions of DataFrames run again that return rows, as often as the restart strategy allows."""
+    """Return the stages that run DataFrame actions that return rows again, as often as the restart strategy allows."""
 
     def query(call: Call, proceed: Proceed) -> Any:
         _read_what_is_there(context, call.owner)
@@ -72,7 +72,7 @@ def restarted_actions(context: RecoveryContext) -> Stages:
 
     if not may_restart(context):
         return {}
-    return dict.fromkeys((Kind.QUERY, *_OWN_QUERY), query)  # ``show`` prints what it has got
+    return dict.fromkeys((Kind.QUERY, *_OWN_QUERY), query)  # ``show`` prints after it has all rows
 
 
 def may_restart(context: RecoveryContext) -> bool:
@@ -84,7 +84,7 @@ def may_restart(context: RecoveryContext) -> bool:
 def with_restarts(context: RecoveryContext, action: Action, run: Callable[[], _T]) -> _T:
     """Run an action, and again when its Spark job fails.
 
-    :raises Exception: what the last try failed with
+    :raises Exception: the error of the last try
     """
     if _thread.acts or not may_restart(context):
         return run()
@@ -104,7 +104,7 @@ def with_restarts(context: RecoveryContext, action: Action, run: Callable[[], _T
 
 
 def _fails_over(context: RecoveryContext, action: Action, error: Exception) -> bool:
-    """Whether an action is to run again, for which everything is ready."""
+    """Fail over after an error of an action; return whether to run it again, with everything ready for that."""
     if not of_a_job(trace_of(error)):
         return False
     try:
@@ -128,9 +128,7 @@ def _fails_over(context: RecoveryContext, action: Action, error: Exception) -> b
 
 
 def why_not(frame: DataFrame) -> str:
-    """Return why a query of *frame* may not run again, because more than its rows would come of it; empty text if it
-    may.
-    """
+    """Return why a query of *frame* may not run again, because it does more than return rows; empty if it may."""
     if micro_batch(frame.sparkSession):
         return "it works on a batch of a stream, whose own checkpoint is its recovery"
     if observes(frame):
@@ -141,8 +139,8 @@ def why_not(frame: DataFrame) -> str:
 
 
 def _has_accumulators() -> bool:
-    """Whether the script has accumulators. None of its are those of PySpark's profiler, whose numbers are negative, and
-    those by which tasks report what they have stored.
+    """Whether the script has accumulators. Two kinds are not its own: those of PySpark's profiler, whose numbers are
+    negative, and those by which tasks report what they have stored.
     """
     from pyspark.accumulators import _accumulatorRegistry
 
@@ -151,9 +149,9 @@ def _has_accumulators() -> bool:
 
 
 def _read_what_is_there(context: RecoveryContext, frame: Any) -> None:
-    """Lead a frame that the script holds to partitions that were computed again since it was made, or led last."""
+    """Point a frame of the script's at partitions that were computed again since it was made, or last updated."""
     if context.application.recomputed and is_classic(frame):
-        with suppress(Exception):  # then it fails, and is led there before it runs again
+        with suppress(Exception):  # then it fails, and is updated before it runs again
             now = context.incarnations(context.application.recomputed)
             if getattr(frame, _READS, None) != now:
                 lead(frame, up_to_date(context, frame))

@@ -1,10 +1,10 @@
-"""Compute a vertex, and fail over inside the application when that fails, or an action does.
+"""Compute a vertex, and fail over inside the application when that, or an action, fails.
 
-A failed Spark job is answered as Flink answers a failed task: its causes are classified, the restart strategy is asked,
-running jobs of the region are cancelled, and after the delay the region runs again. What was stored before the failure
-is kept. Stored partitions that turned out missing or damaged are computed again by their own vertex, and the plans that
-read them are led to the new ones. A source of which pinned files are gone is pinned anew, and what reads it has another
-identity then. What cannot be fixed here fails the attempt; then it is up to Airflow's retry.
+A failed Spark job is handled as Flink handles a failed task: its causes are classified, the restart strategy is asked,
+running jobs of the region are cancelled, and after the delay the region runs again. Partitions stored before the
+failure are kept. Stored partitions that turn out missing or damaged are computed again by their own vertex, and the
+plans that read them are updated. A source that has lost pinned files is pinned anew; what reads it then has another
+identity. If the failure cannot be fixed here, the attempt fails; the rest is up to Airflow's retry.
 """
 
 from __future__ import annotations
@@ -41,22 +41,23 @@ _CANCEL_AGAIN = 0.5
 
 
 def compute(context: RecoveryContext, point: RecoveryPoint, because: tuple[str, ...] = ()) -> None:
-    """Compute what is missing of a vertex, restart what fails, and seal it: its partitions are in ``context.done``.
+    """Compute the missing partitions of a vertex, restart what fails, and seal it: its partitions are in
+    ``context.done``.
 
-    One thread at a time computes a vertex; another one that comes to it, or whose execution a restart has cancelled,
-    waits, and takes what is made meanwhile.
+    One thread at a time computes a vertex. Another one that reaches it, or whose execution a restart has cancelled,
+    waits, and uses the result.
 
     :param because: why the vertex is not the one that was stored earlier
-    :raises NotStored: the store failed; nothing is wrong with the job itself
-    :raises SourceReset: files of a source are gone, which was pinned anew
-    :raises Exception: what the last try failed with, if nothing may be restarted any more
+    :raises NotStored: the store failed; the job itself is fine
+    :raises SourceReset: a source lost files and was pinned anew
+    :raises Exception: the error of the last try, if no restart is allowed any more
     """
     point = _with_what_was_left(context, point)
     executions, vertex, refused = context.executions, point.vertex, context.application.refused
     elsewhere = False
     """Whether another thread may have computed it meanwhile."""
     while True:
-        with context.failing_over:  # a restart makes what it has cancelled, and nobody else does
+        with context.failing_over:  # only the restart itself computes what it has cancelled
             if is_outdated(context, point):
                 raise SourceReset
             if elsewhere and executions.state(vertex) is ExecutionState.FINISHED:
@@ -101,22 +102,22 @@ def compute(context: RecoveryContext, point: RecoveryPoint, because: tuple[str, 
 
 @contextmanager
 def _sealing(context: RecoveryContext, execution: ExecutionVersion, made: Materialized) -> Iterator[None]:
-    """Let the vertex be finished, with these partitions, if no restart has cancelled its execution."""
+    """Let the vertex finish, with these partitions, unless a restart has cancelled its execution."""
     with context.executions.finishing(execution):
         yield
         context.done[execution.vertex] = made.partitions
 
 
 def _with_what_was_left(context: RecoveryContext, point: RecoveryPoint) -> RecoveryPoint:
-    """Complete the vertices that *point* reads and that were left as they are, because nothing was known to need them:
-    only what is lost of them is computed, and *point* reads what is stored, as it did when it was cut.
+    """Complete the vertices that *point* reads and that were left incomplete, because nothing was known to need them.
+    Only what is lost of them is computed, and *point* reads what is stored, as it did when it was split.
     """
     application = context.application
     for vertex in map(vertex_of, point.fingerprint.upstream):
         with context.failing_over:
             left = vertex in application.left
             application.left.discard(vertex)
-        if left:  # else in another thread's plans it is computed along with what reads it
+        if left:  # else another thread has it computed along with what reads it
             with suppress(NotStored):  # then here, too
                 compute(context, application.points[vertex])
                 application.recomputed.add(vertex)
@@ -124,7 +125,7 @@ def _with_what_was_left(context: RecoveryContext, point: RecoveryPoint) -> Recov
 
 
 def up_to_date(context: RecoveryContext, df: DataFrame) -> DataFrame:
-    """Return *df* so that it reads the partitions that vertices have now, after some were computed again."""
+    """Return *df* reading the current partitions of its vertices, after some were computed again."""
     application = context.application
     if application.outdated:
         df = _renewed(context, df)
@@ -140,7 +141,7 @@ def up_to_date(context: RecoveryContext, df: DataFrame) -> DataFrame:
 
 
 def _renewed(context: RecoveryContext, df: DataFrame) -> DataFrame:
-    """Return *df* with what has taken the place of outdated vertices, which is computed first."""
+    """Return *df* reading what has replaced outdated vertices, which is computed first."""
     tokens: dict[str, str] = {}
     sources: dict[str, Callable[[], DataFrame]] = {}
     application = context.application
@@ -162,17 +163,17 @@ def _renewed(context: RecoveryContext, df: DataFrame) -> DataFrame:
 
 
 def _rows(context: RecoveryContext, vertex: str) -> DataFrame:
-    """Return what holds the rows of a vertex, by position: its plan, if it could not be stored."""
+    """Return a DataFrame with the rows of a vertex, by position: its plan, if it could not be stored."""
     point, stored = context.application.points[vertex], context.done.get(vertex)
     return read_partitions(context, point, stored) if stored is not None else point.df
 
 
 def fail_over(context: RecoveryContext, action: str, title: str, error: Exception) -> bool:
-    """Answer the failure of an action; whether it is to run again, now.
+    """Handle the failure of an action; return whether to run it again, now.
 
-    What is waited for without a vertex to compute lets other threads fail over meanwhile.
+    While this only waits, without a vertex to compute, other threads can fail over.
 
-    :param action: what stands for it in the place of a vertex
+    :param action: its name, used like a vertex
     :raises RecoveryError: this attempt does not own the job any more
     """
     with context.failing_over:
@@ -194,7 +195,7 @@ def fail_over(context: RecoveryContext, action: str, title: str, error: Exceptio
 
 
 def _handle(context: RecoveryContext, failed: str, title: str, error: Exception) -> FailureHandlingResult:
-    """Give up what cannot be read any more, and decide what to restart; says so in the log and the event store.
+    """Give up what cannot be read any more, and decide what to restart; log and record the decision.
 
     :param failed: a vertex or an action
     """
@@ -219,7 +220,7 @@ def _handle(context: RecoveryContext, failed: str, title: str, error: Exception)
 
 
 def _called(context: RecoveryContext, failed: str) -> str:
-    """Return what the log calls a vertex or an action."""
+    """Return the name of a vertex or an action in the log."""
     point, known = context.application.points.get(failed), context.master.vertex(failed)
     if point is not None:
         return repr(point.name)
@@ -227,8 +228,8 @@ def _called(context: RecoveryContext, failed: str) -> str:
 
 
 def _restart(context: RecoveryContext, result: FailureHandlingResult) -> None:
-    """Cancel what still runs of the region, wait, and compute its recovery points, but for what has failed: that comes
-    last. Shuffles run again with the queries that need them.
+    """Cancel what still runs of the region, wait, and compute its recovery points, except for the failed one: that
+    comes last. Shuffles run again with the queries that need them.
     """
     application = context.application
     _cancel(context, result.vertices_to_restart)
@@ -246,7 +247,7 @@ def _restart(context: RecoveryContext, result: FailureHandlingResult) -> None:
 
 
 def _pin_anew(context: RecoveryContext, resets: Resets, delay: float) -> None:
-    """Cancel what still runs of all that reads these sources, wait, and pin them anew."""
+    """Cancel everything running that reads these sources, wait, and pin them anew."""
     _cancel(context, read_by(context, list(resets)))
     _wait(context, delay)
     reset(context, resets)
@@ -255,7 +256,7 @@ def _pin_anew(context: RecoveryContext, resets: Resets, delay: float) -> None:
 def _cancel(context: RecoveryContext, vertices: Collection[str]) -> None:
     """Cancel what other threads compute of the region, and wait until each of them says that it has ended.
 
-    Again and again, because such a thread may be about to start a job.
+    Cancel repeatedly, because such a thread may be about to start a job.
     """
     while at_work := context.executions.cancel(vertices):
         context.master.check()

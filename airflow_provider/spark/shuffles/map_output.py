@@ -1,12 +1,12 @@
-"""One task's map output as objects of the partition store: the files that it leaves for the reducers of a shuffle.
+"""Store one task's map output as objects of the partition store, and put it back as the files that reducers read.
 
-Spark's sort shuffle leaves a ``.data`` file with the rows for each reducer, serialised and compressed, one reducer's
-behind the other's, an ``.index`` file that says where each begins, and a file with a checksum for each. They lie in the
-local directories of an executor and die with it. The data file is stored as it is; a small object beside it says what
-it holds, and is written last. In a later application both are put into the local directories of one of its executors,
-from where Spark's reducers read them as if they had just been written.
+Spark's sort shuffle leaves a ``.data`` file with the rows for each reducer, serialised and compressed, one after the
+other; an ``.index`` file with the offset of each; and a file with a checksum for each. They are in the local
+directories of an executor and die with it. The data file is stored as it is. A small object beside it describes it, and
+is written last. In a later application both go into the local directories of one of its executors, where Spark's
+reducers read them as if they had just been written.
 
-Runs on executors and, with a local master, on the driver; knows no JVM.
+Runs on executors and, with a local master, on the driver; uses no JVM.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ if TYPE_CHECKING:
     from airflow_provider.storage.partition_store import PartitionStore
 
 _HEADER = struct.Struct(">8sqqqQ")
-"""Magic, rows, their bytes before they are compressed, Spark's checksum of the rows, number of reducers."""
+"""Magic, rows, their bytes before compression, Spark's checksum of the rows, number of reducers."""
 _MAGIC = b"MAPOUT02"
 _OFFSET = 8
 _CHUNK = 2**20
 _CHECKSUMS = "ADLER32"
 """Spark's default for ``spark.shuffle.checksum.algorithm``; a file of another kind is not read."""
 UNKNOWN = -1
-"""Rows or bytes of a single task that Spark has not said; such an output counts only where its shuffle is complete."""
+"""Rows or bytes of a single task that Spark has not reported; such an output counts only if its shuffle is complete."""
 
 
 @dataclass(frozen=True)
 class MapOutput:
-    """What one map task has left.
+    """One map task's output.
 
     :ivar shuffle: Spark's shuffle id
     :ivar task: Spark's map id, unique within the application
@@ -59,22 +59,22 @@ class MapOutput:
 
     @property
     def data(self) -> str:
-        """Name of the file with the rows; there is none where there are no rows."""
+        """Name of the file with the rows; it does not exist if there are no rows."""
         return f"shuffle_{self.shuffle}_{self.task}_0.data"
 
     @property
     def checksums(self) -> str:
-        """Name of the file with a checksum for each reducer; there is none where Spark is told not to compute them."""
+        """Name of the file with a checksum for each reducer; it does not exist if Spark is set not to compute them."""
         return f"shuffle_{self.shuffle}_{self.task}_0.checksum.{_CHECKSUMS}"
 
 
 @dataclass(frozen=True)
 class Written:
-    """What Spark says of one map task.
+    """What Spark reports of one map task.
 
     :ivar rows: that it wrote, or :data:`UNKNOWN`
-    :ivar size: their bytes before they were compressed, or :data:`UNKNOWN`
-    :ivar checksum: Spark's own, over the rows; 0 where it computes none
+    :ivar size: their bytes before compression, or :data:`UNKNOWN`
+    :ivar checksum: Spark's own, over the rows; 0 if it computes none
     """
 
     rows: int = UNKNOWN
@@ -86,7 +86,7 @@ class Written:
 class Restored:
     """A map output that has been put back.
 
-    :ivar written: what Spark said of the task
+    :ivar written: Spark's report of the task
     :ivar sizes: bytes of its data for each reducer
     """
 
@@ -103,13 +103,13 @@ def store_map_output(
     seconds: float,
     left: LocalDirs | None = None,
 ) -> StoredPartition | None:
-    """Store one map output; ``None`` if its files are not here, or not whole.
+    """Store one map output; ``None`` if its files are not here, or incomplete.
 
     :param dirs: of the executor that this runs on
-    :param place: under which name
+    :param place: its name in the store
     :param seconds: what its task took
-    :param left: the directories that its files are in, if they are those of an executor that has gone: nothing else may
-        be put there, because what is no shuffle file is deleted
+    :param left: the directories that its files are in, if they belong to a lost executor: put nothing else there,
+        because files that are no shuffle files are deleted
     :raises RecoveryError: the store refused it
     """
     files = left or dirs
@@ -145,7 +145,7 @@ def restore_map_output(
     """Put a stored map output back as that of another task.
 
     :raises CorruptObject: it is damaged, which is marked in the store
-    :raises ObjectNotFound: it is not there any more
+    :raises ObjectNotFound: it is gone
     :raises NoRoom: the local disk would be full
     """
     try:
@@ -202,7 +202,7 @@ def _not_one(partition: StoredPartition) -> CorruptObject:
 
 
 def _checksums(path: Path, data: Path, offsets: Sequence[int]) -> tuple[int, ...]:
-    """Return the checksum of each reducer's rows: Spark's, or our own where it has computed none."""
+    """Return the checksum of each reducer's rows: Spark's, or our own if it has computed none."""
     with suppress(FileNotFoundError):
         content = path.read_bytes()
         if len(content) == (len(offsets) - 1) * _OFFSET:
@@ -236,7 +236,7 @@ def _put(source: Path, target: Path) -> None:
 
 
 def _offsets(index: bytes) -> tuple[int, ...]:
-    """Return where each reducer's rows begin, and at last where they all end.
+    """Return where each reducer's rows start, and finally where they all end.
 
     :raises FileNotFoundError: the file is no index, so there is no map output
     """

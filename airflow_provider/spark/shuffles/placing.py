@@ -1,8 +1,8 @@
-"""Lay stored map outputs into the local directories of executors.
+"""Put stored map outputs into the local directories of executors.
 
-An executor that held all of them would serve all reducers, and take everything with it when it goes. So the executors
-that the application has asked for are waited for, Spark's scheduler spreads the outputs over those that are there or
-come meanwhile, and what finds no room on one of them is tried on the others.
+One executor with all of them would serve all reducers, and would take everything with it when it goes. So this waits
+for the executors that the application has asked for, and Spark's scheduler spreads the outputs over those that are
+there or come meanwhile. What finds no room on one of them is tried on the others.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 Wanted = tuple["StoredPartition", MapOutput]
-"""What is in the store, and the map output that it is to become."""
+"""A stored partition, and the map output that it is to become."""
 
 _PART = 64 * 2**20
 """Bytes that one task puts back: executors that come later take over what is left."""
@@ -33,9 +33,9 @@ _PART = 64 * 2**20
 def lay_into_executors(
     spark: Any, store: StoreLocation, wanted: Sequence[Wanted], budget: float
 ) -> dict[int, tuple[tuple[str, str], Restored]]:
-    """Put map outputs back; return by index what is there, and the id and host of its executor.
+    """Put map outputs back; return, by index, each restored one with the id and host of its executor.
 
-    Leaves out what is damaged, is not in the store any more, or finds no room: it is computed again.
+    Leaves out what is damaged, gone from the store, or finds no room: it is computed again.
 
     :param budget: seconds of waiting for one second of computing that is saved
     """
@@ -47,7 +47,7 @@ def lay_into_executors(
     size = sum(partition.bytes for partition, _ in wanted)
     parts = max(wait_for_executors(spark, saved * budget), size // _PART)
     answers = on_any_executors(spark, _shares(wanted, parts), put_back)
-    places = executors(spark)  # without those that have gone meanwhile, and their files with them
+    places = executors(spark)  # without executors lost meanwhile, and their files
     full = {executor for executor, (_, output) in answers if output is None}
     if full and (others := [place for place in places if place[0] not in full]):
         refused = {index for _, (index, output) in answers if output is None}
@@ -63,15 +63,15 @@ def lay_into_executors(
 
 
 def _shares(wanted: Sequence[Wanted], parts: int) -> list[Sequence[Wanted]]:
-    """Return at most *parts* parts of about as many bytes."""
+    """Return at most *parts* parts of about equal bytes."""
     largest_first = sorted(wanted, key=lambda pair: -pair[0].bytes)
     return [largest_first[part::parts] for part in range(min(parts, len(wanted)))]
 
 
 def _restore_here(store: StoreLocation, dirs: LocalDirs, wanted: Sequence[Wanted]) -> list[tuple[int, Restored | None]]:
-    """Put map outputs back on this executor; ``None`` for what its disk does not take.
+    """Put map outputs back on this executor; ``None`` for those that its disk does not take.
 
-    Leaves out what is damaged, or is not there any more.
+    Leaves out what is damaged, or gone.
     """
     opened, done = store.open(), list[tuple[int, "Restored | None"]]()
     for partition, output in wanted:

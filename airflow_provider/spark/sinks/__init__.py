@@ -1,1 +1,1 @@
-"""What a script writes outside of its event store: by its owner only, and once per job."""
+"""What a script writes outside the event store: only by the owner of the job, and once per job."""

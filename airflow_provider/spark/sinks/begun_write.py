@@ -1,11 +1,10 @@
-"""The steps of one write that is remembered: its name is stored before it begins, and what its tasks have written
-already in an earlier attempt is not written again.
+"""The steps of one recorded write, which does not repeat tasks that an earlier attempt has committed.
 
-A retry's write may go on where an earlier attempt's was killed. It has the same identity then, and it gets that
-write's name from Spark's commit protocol, so that the files of both are those of one write. Which partitions the tasks
-that survived belong to is certain: the earlier attempt has recorded the name and how the rows were cut before it wrote
-anything, and each file bears that name and its partition. The user's own plan runs; its tasks for those partitions find
-no rows. Before the job commits, the folders of the earlier tasks are moved to those of its own.
+Its name is stored before it starts. A retry's write may continue where an earlier attempt's was killed. It then has the
+same identity, and gets that write's name from Spark's commit protocol, so that the files of both belong to one write.
+The partitions of the surviving tasks are certain: before it wrote anything, the earlier attempt recorded the name and
+how the rows were split, and each file bears that name and its partition. The user's own plan runs; its tasks for those
+partitions find no rows. Before the job commits, the earlier tasks' folders are moved to those of its own.
 """
 
 from __future__ import annotations
@@ -37,12 +36,12 @@ log = logging.getLogger(__name__)
 
 
 def begin_write(context: RecoveryContext, tries: Tries, stack: ExitStack) -> Watched | None:
-    """Remember that a write is about to begin, and watch it until *stack* is left; ``None`` if nobody can."""
+    """Record that a write is about to start, and watch it until *stack* is left; ``None`` if that is impossible."""
     master, spark, sink, number = context.master, tries.spark, tries.sink, tries.output.number
     location = sink.place.locate()
     creates = not location
     location = location or sink.place.new()
-    if not location:  # a table of which only Spark knows where it is
+    if not location:  # a table whose location only Spark knows
         master.remember(sink.coordinator, sink.state("BEGUN", master.epoch))
         return None
     gate = context.commit_gate(spark)
@@ -72,7 +71,7 @@ def begin_write(context: RecoveryContext, tries: Tries, stack: ExitStack) -> Wat
     if gate is None:
         master.remember(sink.coordinator, write.to_state())
         return None
-    if earlier is None:  # else what is remembered holds
+    if earlier is None:  # else the existing record stays valid
         master.note(sink.coordinator, write.to_state())
     return stack.enter_context(gate.following(location, BegunWrite(master, tries, write, earlier)))
 
@@ -81,7 +80,7 @@ class BegunWrite:
     """The steps of a write, see :class:`.commit_gate.WriteSteps`.
 
     :param tries: of which this is the last one
-    :param write: what is known of it before it begins
+    :param write: what is known of it before it starts
     :param earlier: the write of earlier attempts whose tasks are kept; ``None`` if none are
     """
 
@@ -98,7 +97,7 @@ class BegunWrite:
         self._tasks: dict[int, str] = {}
 
     def begins(self, name: str, execution: int | None) -> str:
-        """Store its name and its cut; returns the name of the earlier write that it goes on with."""
+        """Store its name and its cut; return the name of the earlier write that it continues."""
         earlier, self._earlier = self._earlier, None
         self._tries.count = None if execution is None or earlier is not None else self._counting(execution)
         if earlier is not None:
@@ -113,9 +112,9 @@ class BegunWrite:
         return ""
 
     def resumes(self, execution: int, *, pending: bool) -> None:
-        """Leave out the tasks that are kept; where that cannot be, all of it is written.
+        """Leave out the kept tasks; if that is impossible, all of it is written.
 
-        :raises Exception: nobody knows whether they are left out
+        :raises Exception: it is unknown whether they are left out
         """
         assert self._kept is not None  # noqa: S101 - only a write that goes on is asked
         why = self._leave_out(execution, self._kept) if pending else "its committer moves files when tasks end"
@@ -127,7 +126,7 @@ class BegunWrite:
             fault_point(AFTER_TASKS_LEFT_OUT)
 
     def commits(self) -> None:
-        """Make sure that this attempt owns the job, and let the earlier tasks be committed with its own.
+        """Make sure that this attempt owns the job, and add the earlier tasks to the commit.
 
         :raises Fenced: it does not
         :raises OwnershipUnconfirmed: it cannot find out
@@ -146,7 +145,7 @@ class BegunWrite:
         self._master.check_now()
 
     def _mark(self) -> None:
-        """Let a retry see that the job has begun to commit, so that it keeps no task that has lost files by that."""
+        """Mark that the job has started to commit: a retry then keeps none of its tasks, which may have lost files."""
         try:
             (name,) = self._write.writes
             KeptOutput(self._spark, self._write.location, name).mark_commit(self._write.number)
@@ -156,7 +155,7 @@ class BegunWrite:
             self._master.remember_first(self._sink.coordinator, self._write.to_state())
 
     def _leave_out(self, execution: int, kept: KeptOutput) -> str:
-        """Leave out the tasks that are kept; returns why that cannot be, an empty text if it is done."""
+        """Leave out the kept tasks; return why that is impossible, empty if it is done."""
         try:
             tasks, running = kept.tasks(), RunningWrite(self._spark, execution)
             plan = running.plan_cut_as(self._write.cut) if tasks else None
@@ -181,7 +180,7 @@ class BegunWrite:
         return ""
 
     def _discard(self, why: str) -> bool:
-        """Remove what is kept, because of *why*; whether that could be done."""
+        """Remove what is kept, because of *why*; return whether that worked."""
         log.info("sink %s: the tasks that were kept are written again: %s", self._sink.title, why)
         try:
             if self._kept is not None:

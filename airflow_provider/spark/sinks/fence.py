@@ -1,10 +1,10 @@
-"""Before a job writes anything outside of its event store, make sure that it still owns itself.
+"""Confirm that this attempt still owns the job before it writes anything outside the event store.
 
-A driver that was suspended, or cut off, for longer than its lease may wake up when a successor has taken over. It asks
-its lease before each write of the DataFrame API, of SQL, of RDDs and of MLlib, before a streaming query starts, the
-catalog changes, or a function runs on executors for what it does there, which keeps it from writing the same output a
-second time. It asks before anything is decided about the write, and once more right before Spark writes. A write of
-files asks again before it commits.
+A driver that was suspended or cut off for longer than its lease may resume after a successor has taken over. So it
+checks its lease before each write of the DataFrame API, SQL, RDDs and MLlib, and before a streaming query starts, the
+catalog changes, or a function runs on executors for its side effects. That keeps it from writing the same output a
+second time. It checks before anything is decided about the write, and again right before Spark writes. A write of files
+checks once more before it commits.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 
 def confirmed(check: Callable[[], None], after: Callable[[], None] = lambda: None) -> Stages:
-    """Call *check* before each call that leaves something outside of the event store, SQL that may among them, and
-    *after* when it has returned: a driver that was replaced meanwhile does not go on with its script.
+    """Call *check* before each call that leaves something outside the event store, including SQL that may, and *after*
+    when it has returned: a driver that was replaced meanwhile does not continue its script.
     """
 
     def write(call: Call, proceed: Proceed) -> Any:
@@ -37,8 +37,8 @@ def confirmed(check: Callable[[], None], after: Callable[[], None] = lambda: Non
 
 
 def confirmed_commits(context: RecoveryContext) -> Stages:
-    """Let the file writes of a call ask before they commit, unless they are watched already; of RDDs, whose writers ask
-    nobody, the tasks.
+    """Make the file writes of a call check before they commit, unless they are watched already; for RDDs, whose writers
+    do not check, the tasks do.
     """
 
     def save(call: Call, proceed: Proceed) -> Any:

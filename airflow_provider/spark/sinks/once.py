@@ -1,13 +1,13 @@
-"""Write an output once per job: what an earlier attempt has committed is not written again.
+"""Write an output once per job: skip what an earlier attempt has committed.
 
-Skipped is only what is certain to be the same and to be whole: the identity of the write is equal (fingerprint of the
-DataFrame, target, format, mode, options, partitioning, and which of several such writes of the script it is), the
-event that its commit had returned is in the store, and all files of that commit are still there, unchanged. What is
-about to be written is remembered before, so that a later attempt can take back what a killed one has left, or keep what
-its tasks have committed.
+A write is skipped only if it is certain to be the same and complete: it has the same identity (fingerprint of the
+DataFrame, target, format, mode, options, partitioning, and its position among several such writes of the script), the
+event that says that its commit returned is in the store, and all files of that commit are still there, unchanged. A
+write is recorded before it starts, so that a later attempt can take back what a killed one has left, or keep its
+committed tasks.
 
-A write whose Spark job fails is made again in the same attempt, as the restart strategy says, if its commit protocol
-has not asked to commit. Only what is watched can tell.
+If a write's Spark job fails, the write is repeated in the same attempt, as the restart strategy says, provided that its
+commit protocol has not asked to commit. Only a watched write can tell.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _MADE = "_spark_recovery_settings"
 
 
 class SinksOnce:
-    """Lets each write of ``df.write`` and of SQL happen once per job, if the job's options say so."""
+    """Makes each write of ``df.write`` and of SQL happen once per job, if the job's options say so."""
 
     def __init__(self, context: RecoveryContext, output: OutputAttempt) -> None:
         self._context = context
@@ -63,7 +63,7 @@ class SinksOnce:
         self._unmet = UnmetWrites(context.master, self._results)
 
     def stages(self) -> Stages:
-        """Return what the calls of a script are to pass."""
+        """Return the stages for the script's calls."""
         if not self._context.master.request.options.writes_once:
             return {}
         return {
@@ -75,8 +75,8 @@ class SinksOnce:
         }
 
     def unmet(self) -> UnrecoverableError | None:
-        """Say, when the script has succeeded, of which writes of earlier attempts that it has not made it is in doubt
-        whether their rows are there once. What is kept of writes that it has not made goes.
+        """After the script has succeeded, warn of earlier attempts' writes that it did not make and whose rows may be
+        missing or there twice. Remove kept tasks of writes that it did not make.
 
         :returns: the error that the job ends with, if its options want one
         """
@@ -150,13 +150,13 @@ class SinksOnce:
         )
 
     def _commands(self, spark: Any, commands: Sequence[WritingCommand], text: str, proceed: Proceed) -> Any:
-        """Run a statement; of one with several commands, those that an earlier attempt has not brought to their end."""
+        """Run a statement; of several commands in it, only those that an earlier attempt has not completed."""
         left: dict[int, WritingCommand] = {}
 
         def run() -> Any:
             if len(left) == len(commands):
                 return proceed()
-            for command in left.values():  # what the statement's own call would pass on its way to Spark
+            for command in left.values():  # the check that the statement's own call would pass on its way to Spark
                 self._context.master.check_now()
                 command.run()
             return no_rows(spark)
@@ -191,11 +191,11 @@ class SinksOnce:
         left_out: Callable[[Any], Any],
         rows: Rows,
     ) -> Any:
-        """Write, unless that was done.
+        """Write, unless an earlier attempt has done so.
 
-        :param unknown_of: where rows are added that nobody can look for, if it is no sink; it is told whether
-            that could not be found out
-        :param left_out: what the script gets instead
+        :param unknown_of: if it is no sink, returns where rows are added that cannot be looked up; called with whether
+            finding the sink failed
+        :param left_out: returns what the script gets instead
         """
         self._guarded(lambda: self._output.prepare(spark))
         sink, failure = self._tried(sink_of)
@@ -241,7 +241,7 @@ class SinksOnce:
         try:
             result = with_restarts(self._context, tries.action(), make)
         except Exception:
-            if not (sink.repeated and tries.watched is not None and tries.watched.commits):  # else it may be whole
+            if not (sink.repeated and tries.watched is not None and tries.watched.commits):  # else it may be complete
                 self._identity.has_failed(sink)
             raise
         fault_point(AFTER_SINK_COMMIT)
@@ -249,7 +249,7 @@ class SinksOnce:
         return result
 
     def _say_repeated(self, sink: Sink) -> None:
-        """Say why each attempt writes it, and if what an earlier one has added is still there."""
+        """Log why each attempt writes it, and whether an earlier attempt's rows are still there."""
         known = self._context.master.coordinator(sink.coordinator)
         if known is None:
             return
@@ -266,11 +266,11 @@ class SinksOnce:
             log.info("sink %s is written by each attempt: %s", sink.title, sink.repeated)
 
     def _guarded(self, do: Callable[[], Any]) -> Any:
-        """Return what *do* returns, ``None`` where it fails: then the output is written as it always is."""
+        """Return the result of *do*, ``None`` if it fails: then the output is written as it always is."""
         return self._tried(do)[0]
 
     def _tried(self, do: Callable[[], Any]) -> tuple[Any, str]:
-        """Return what *do* returns, and ``None`` and why where it fails."""
+        """Return the result of *do* and empty text; ``None`` and the reason if it fails."""
         try:
             return do(), ""
         except Fenced:
@@ -280,9 +280,9 @@ class SinksOnce:
             return None, one_line(error)
 
     def _in_doubt(self, spark: Any, sink: Sink, failure: str) -> str:
-        """Return why it cannot be told whether the rows that a write adds are there already; empty text if it can.
+        """Return why it is unknown whether the rows that a write adds are there already; empty if it is known.
 
-        :param failure: why what is there could not be looked at; empty text if it could
+        :param failure: why the existing files could not be listed; empty if they could
         """
         master = self._context.master
         known = master.coordinator(sink.coordinator)
@@ -305,9 +305,9 @@ class SinksOnce:
         return _untold(failure) or lost
 
     def _written(self, spark: Any, sink: Sink, now: list[OutputFile], name: str) -> Commit | None:
-        """Return what an earlier attempt has written, if it is there as that attempt left it.
+        """Return an earlier attempt's commit, if its files are there as that attempt left them.
 
-        :param name: under which it is remembered
+        :param name: under which it is recorded
         """
         known = self._context.master.coordinator(name)
         if known is None:
@@ -322,7 +322,7 @@ class SinksOnce:
             changed = "nothing is there"
         replaced = sink.reads_its_results and sink.overwrites
         if changed and replaced and self._results.overtaken(sink.place.locate(), now):
-            changed = ""  # further on the script replaces it, and has done so
+            changed = ""  # later in the script it is replaced, and an earlier attempt has done that
         if changed:
             log.info(
                 "sink %s was written by attempt %s, but %s: it is written again",
@@ -338,8 +338,8 @@ class SinksOnce:
         return commit
 
     def _without_remains(self, spark: Any, sink: Sink, now: list[OutputFile]) -> list[OutputFile]:
-        """Remove what is left of a write that was committed and is made again, because some of it is gone or was
-        changed, or because it is of a batch that a streaming query repeats; returns what is there then.
+        """Remove what is left of a committed write that is repeated, because some of it is gone or was changed, or
+        because it belongs to a batch that a streaming query repeats; return the files that are there then.
         """
         known = self._context.master.coordinator(sink.coordinator)
         commit = Commit.from_state(known) if known is not None else None
@@ -356,7 +356,7 @@ class SinksOnce:
         return files_there(spark, sink.place)
 
     def _returned(self, spark: Any, sink: Sink, tries: Tries) -> None:
-        """Remember what was written, now that Spark says that it is committed."""
+        """Record what was written, now that Spark reports the commit."""
         self._results.makes(sink)
         before = tries.before
         if before is None:

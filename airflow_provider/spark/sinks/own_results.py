@@ -1,7 +1,7 @@
-"""Writes that read what came of them: a table that is read, and replaced by what was made of it.
+"""Writes that read their own results: a table is read, and replaced by what was made of it.
 
-A retry reads the new table where the first attempt has read the old one. So a call of the script that reads what this
-job has written further on, in an earlier attempt, is that attempt's call, and its rows are there.
+A retry reads the new table where the first attempt read the old one. So if a call of the script reads what an earlier
+attempt of this job wrote later in the script, the call is that attempt's call, and its rows are there.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 class OwnResults:
     """How far one attempt has come in the writes of its job.
 
-    A write that is such a call, and has to be made again all the same, goes astray: its rows are made of its own
-    results. So does what reads it.
+    If such a write must be made again all the same, it goes astray: its rows are made of its own results. So does
+    everything that reads it.
     """
 
     def __init__(self, master: JobMaster) -> None:
@@ -34,22 +34,22 @@ class OwnResults:
         self._astray: set[str] = set()
 
     def earlier(self, sink: Sink) -> str:
-        """Return under which name a write of an earlier attempt is remembered, if this is that one though what it reads
-        has changed by it; else an empty text.
+        """Return the record name of an earlier attempt's write that is this one, although what it reads has since been
+        changed by it; empty if there is none.
         """
         states = dict(self._master.graph.coordinators)
         return made_before(sink.call, sink.sources, states, self._master.epoch, self._is_ahead)
 
     def overtaken(self, place: str, now: Sequence[OutputFile]) -> bool:
-        """Whether all that is in a place is of writes of earlier attempts to which the script has not come."""
+        """Whether everything at *place* comes from earlier attempts' writes that the script has not reached yet."""
         found = outputs_read([place], now, dict(self._master.graph.coordinators))
         with self._lock:
             return found is not None and found.alone and self._passed.isdisjoint(found.writes)
 
     def doubt(self, sink: Sink) -> str:
-        """Return why a write that has to be made would have rows that no uninterrupted run has; else an empty text.
+        """Return why a write that must be made would have rows that no uninterrupted run has; empty if it would not.
 
-        A folder or table that such a write replaces is of no harm before something reads it.
+        If such a write replaces a folder or table, it does no harm until something reads that.
         """
         astray = sink.mode == "append" if sink.reads_its_results else self._reads_astray(sink)
         if astray:
@@ -57,12 +57,12 @@ class OwnResults:
         return ""
 
     def has_passed(self, name: str) -> bool:
-        """Whether the script has come to a write, and made it or left it out."""
+        """Whether the script has reached a write, and made it or left it out."""
         with self._lock:
             return name in self._passed
 
     def leaves_out(self, name: str) -> None:
-        """Note that the script has come to a write that is there."""
+        """Note that the script has reached a write that is there."""
         with self._lock:
             self._passed.add(name)
 

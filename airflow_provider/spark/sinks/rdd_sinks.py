@@ -1,7 +1,7 @@
-"""Files that RDDs write themselves: what a killed write has left does not stand in the way of the next attempt.
+"""Files that RDDs write themselves: remove what a killed write has left, so that the next attempt can write.
 
-Each attempt writes them. They refuse to write where something is, so all that is needed is that a folder which holds
-nothing but a dead driver's pending tasks goes; it is taken back as other outputs are.
+Each attempt writes them. RDDs refuse to write where something is, so a folder that holds only a dead driver's pending
+tasks must go; it is taken back like other outputs.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class RddSinks:
         self._occurrences: Counter[str] = Counter()
 
     def stages(self) -> Stages:
-        """Look at the methods of RDDs that write files."""
+        """Return the stages for the RDD methods that write files."""
         return {Kind.SAVE_RDD: self._write}
 
     def _write(self, call: Call, proceed: Proceed) -> None:
@@ -45,7 +45,7 @@ class RddSinks:
             self._master.remember(name, {"status": "RETURNED", "attempt": self._master.epoch})
 
     def _begin(self, path: str) -> str:
-        """Remember what is about to be written; returns under which name, empty text if it is not remembered."""
+        """Record what is about to be written; return the record's name, empty if it is not recorded."""
         from pyspark.sql import SparkSession
 
         spark = SparkSession._instantiatedSession

@@ -1,4 +1,4 @@
-"""Which output a write of the script is: where it goes, and whether its rows are certain to be the same."""
+"""The identity of a write: where it goes, and whether its rows are certain to be the same."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ _KEPT_NOWHERE = frozenset({"noop", "console", "memory"})
 class Place:
     """Where a write goes.
 
-    :ivar target: what it is called
-    :ivar locate: where its files are now; empty text if nowhere
-    :ivar new: where Spark puts them if there is no such table yet; empty text if that is not known
-    :ivar table: the table's qualified name; empty text for a path
+    :ivar target: its name
+    :ivar locate: returns where its files are now; empty if nowhere
+    :ivar new: returns where Spark puts them if there is no such table yet; empty if unknown
+    :ivar table: the table's qualified name; empty for a path
     """
 
     target: str
@@ -58,24 +58,26 @@ class Place:
 class Sink:
     """One write of the script.
 
-    :ivar coordinator: under which it is remembered
-    :ivar title: what the log calls it
+    :ivar coordinator: the name of its record
+    :ivar title: its name in the log
     :ivar mode: ``append``, ``overwrite`` or ``error``
     :ivar reads: the vertices whose rows it writes
     :ivar repeated: why each attempt writes it; empty if it is left out once it is written
     :ivar among_equals: what leaves open which of several rows it writes that are equal in the script's order; empty if
         its rows are certain to be the same
-    :ivar moment: stands for the state of all that functions read for it by themselves; empty text if they read nothing
-    :ivar of_a_batch: whether a streaming query writes it. Such a query goes on behind the batches that its checkpoint
+    :ivar moment: represents the state of everything that functions read for it by themselves; empty if they read
+        nothing
+    :ivar of_a_batch: whether a streaming query writes it. Such a query continues after the batches that its checkpoint
         knows, so only the batch that it repeats is written again.
-    :ivar told: whether it is told from other writes by its plan, also if its rows are others in each attempt
+    :ivar told: whether its plan tells it from other writes, even if its rows differ between attempts
     :ivar if_absent: whether Spark leaves it out where something is
     :ivar again: whether the script has called it before in this attempt, and it failed
-    :ivar made: stands for its rows and for how they are written, wherever that is; empty text if nothing can
-    :ivar call: stands for the script's call, whatever its sources hold; empty text if nothing can
+    :ivar made: represents its rows and how they are written, wherever that is; empty if nothing can
+    :ivar call: represents the script's call, whatever its sources hold; empty if nothing can
     :ivar sources: of its rows
-    :ivar earlier: under which name an earlier attempt has made it, if it reads what the script has not come to yet
-    :ivar turns: what all such writes of the script have in common, and all such calls, with which of them it is, from 1
+    :ivar earlier: the record name under which an earlier attempt made it, if it reads what the script has not reached
+        yet; else empty
+    :ivar turns: the common key of all such writes of the script, and that of all such calls, with its position, from 1
     """
 
     coordinator: str
@@ -98,7 +100,7 @@ class Sink:
 
     @property
     def reads_its_results(self) -> bool:
-        """Whether what it reads was changed by it, in an earlier attempt."""
+        """Whether it changed, in an earlier attempt, what it reads."""
         return self.earlier not in ("", self.coordinator)
 
     @property
@@ -107,7 +109,7 @@ class Sink:
         return self.mode == "overwrite"
 
     def state(self, status: str, attempt: int) -> dict[str, Any]:
-        """Return what is remembered of it in any case, as plain JSON."""
+        """Return what its record always contains, as plain JSON."""
         state = output_state(status, attempt, self.title, self.reads)
         if self.made:
             state |= {MADE: self.made, MOMENT: self.moment}
@@ -119,7 +121,7 @@ class Sink:
 class _Sources:
     """What the rows of one write are read from, in the order of its plan.
 
-    :param states: what is remembered of the job's writes
+    :param states: the records of the job's writes
     :ivar varying: the titles of those that it reads, and that each attempt makes again
     :ivar at_a_moment: whether functions have read something by themselves for what it reads
     """
@@ -131,7 +133,7 @@ class _Sources:
         self.at_a_moment = False
 
     def read_as(self, source: Source) -> Source:
-        """Return what stands for a source: for outputs of the job itself, what they were made of."""
+        """Return what represents a source: for outputs of the job itself, what they were made of."""
         own = outputs_read(source.roots, source.files, self._states)
         if own is not None:
             source = replace(source, identity=digest("outputs", *source.how, *source.partitions, own.stands_for))
@@ -143,7 +145,7 @@ class _Sources:
 
 
 class SinkIdentity:
-    """Tells the writes of a script from each other."""
+    """Tells the writes of a script apart."""
 
     def __init__(self, context: RecoveryContext) -> None:
         self._context = context
@@ -154,7 +156,7 @@ class SinkIdentity:
     def of_writer(
         self, writer: Any, made: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Sink | None:
-        """Return what the script is about to write; ``None`` for what is always written.
+        """Return the sink that a writer is about to write; ``None`` if each attempt writes it.
 
         :param made: how the writer was set up: names of methods, arguments, named arguments
         """
@@ -176,7 +178,7 @@ class SinkIdentity:
         else:
             place = self._table(spark, given["target"], given["path"], creates=files and name == "saveAsTable")
         mode = given["mode"] or "error"
-        if name == "insertInto" and mode != "overwrite":  # Spark asks for nothing else
+        if name == "insertInto" and mode != "overwrite":  # Spark uses no other mode
             mode = "append"
         what = (name, repr(made), repr(args), repr(sorted(kwargs.items())))
         anywhere = tuple(text.replace(repr(given["target"]), "") for text in what)
@@ -186,9 +188,9 @@ class SinkIdentity:
     def unknown_writer(
         self, spark: Any, made: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], *, files: bool
     ) -> str:
-        """Return where a writer adds rows that nobody can look for; empty text if it adds none.
+        """Return where a writer adds rows that cannot be looked up; empty if it adds none.
 
-        :param files: whether files and tables count, in which rows can be looked for if nothing fails
+        :param files: whether to include files and tables, whose rows can be looked up unless that fails
         """
         if name == "jdbc":  # url, table, mode, properties
             table = args[1] if len(args) > 1 else kwargs.get("table")
@@ -204,7 +206,7 @@ class SinkIdentity:
         return f"{format_} {given['target'] or _option(made, 'dbtable')}".strip()
 
     def of_command(self, spark: Any, command: WritingCommand, df: Any, what: tuple[str, ...]) -> Sink | None:
-        """Return what a statement is about to write; ``None`` for what is always written.
+        """Return the sink that a statement is about to write; ``None`` if each attempt writes it.
 
         :param df: the rows
         :param what: the statement
@@ -217,7 +219,7 @@ class SinkIdentity:
         return self._identified(df, place, what, mode, what)
 
     def has_failed(self, sink: Sink) -> None:
-        """Let the script's next call of this kind be the same write: scripts try again by themselves."""
+        """Let the script's next call of this kind be the same write, because scripts retry by themselves."""
         with self._lock:
             for key, number in sink.turns:
                 heapq.heappush(self._failed.setdefault(key, []), number)
@@ -229,7 +231,7 @@ class SinkIdentity:
     def _table(self, spark: Any, name: str, path: str, *, creates: bool) -> Place:
         """Return a table's place.
 
-        :param path: where the script puts the files of a new table; empty text if it leaves that to Spark
+        :param path: where the script puts the files of a new table; empty if it leaves that to Spark
         :param creates: whether the write makes a table of files if there is none
         """
 
@@ -244,7 +246,7 @@ class SinkIdentity:
     def _identified(self, df: Any, place: Place, what: tuple[str, ...], mode: str, anywhere: tuple[str, ...]) -> Sink:
         """Return the sink of a DataFrame's rows.
 
-        :param anywhere: *what*, as far as it does not say where they go
+        :param anywhere: *what*, without the target
         """
         spark = df.sparkSession
         sources = _Sources(dict(self._context.master.graph.coordinators))
@@ -263,7 +265,7 @@ class SinkIdentity:
         read_back = (f"it reads {varying}, which each attempt writes again",) if varying else ()
         certain = () if settled else not_deterministic
         reason = "; ".join((*identity.opaque, *certain, *marked, *read, *read_back))
-        # A database's table has no version, but what is asked of it is told; of an RDD it may not be.
+        # A database's table has no version, but the request identifies it; an RDD may have nothing that does.
         told = not identity.opaque or bool(identity.unversioned)
         plan = (identity.of_each_run or identity.digest,) if told else ()
         key = digest(*(("repeated", *plan) if reason else plan), place.target, *what, *batch)
@@ -289,7 +291,7 @@ class SinkIdentity:
         )
 
     def _turn(self, key: str) -> tuple[int, bool]:
-        """Return which of several a call is, and whether it has failed before."""
+        """Return the position of a call among those with the same key, and whether it has failed before."""
         with self._lock:
             if failed := self._failed.get(key):
                 return heapq.heappop(failed), True
@@ -297,11 +299,11 @@ class SinkIdentity:
             return self._occurrences[key], False
 
     def _settled(self, rows: Any, not_deterministic: tuple[str, ...]) -> str:
-        """Return what is not deterministic, if a write settles it for all others; else an empty text.
+        """Return what is not deterministic, if one complete output settles it for all attempts; else empty text.
 
-        Which of several equal rows comes first each query of plain Spark finds anew, also the next one over the same
-        frame. So an output that is whole is one that an uninterrupted run could have written, beside any other output.
-        What the script has cached is the same for all that reads it, and is drawn anew by each attempt.
+        In plain Spark each query may put another of several equal rows first, even the next query over the same frame.
+        So a complete output is one that an uninterrupted run could have written beside any other output. But a cached
+        frame is the same for everything that reads it, and each attempt draws it anew.
         """
         if not not_deterministic or not all(map(among_equals, not_deterministic)):
             return ""
@@ -309,7 +311,7 @@ class SinkIdentity:
 
 
 def _option(made: Any, key: str) -> str:
-    """Return an option as the script gave it; empty text if it did not."""
+    """Return an option as the script gave it; empty if it did not."""
     found = ""
     for setting, given, named in made:
         if setting == "option" and str(given[0] if given else named.get("key")).lower() == key:
@@ -346,7 +348,7 @@ def _given(made: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) 
 
 
 def files_there(spark: Any, place: Place) -> list[OutputFile]:
-    """Return the files where a write goes, none if there is no such place."""
+    """Return the files where a write goes; none if there is no such place."""
     location = place.locate()
     return output_files(spark, location) if location else []
 

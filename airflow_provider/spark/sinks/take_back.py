@@ -1,18 +1,18 @@
-"""Take back what killed writes have left, before the script reads or writes anything, and rows that were added and may
-be others this time, when the same write is made again.
+"""Take back what killed writes have left, and added rows that may differ when this attempt writes them again.
 
-A script that skips what it has done, by marker files or a control table, thus finds its rows, and one that writes all
-of it again has them once. Rows of which nobody can tell when they are written again go before the script looks: if they
-went later, a script that looks at its output first (for the newest row, say) would add none, and those that it saw
-would go.
+Leftovers go before the script reads or writes anything, added rows when the same write is made again. So a script that
+skips what it has done, by marker files or a control table, finds its rows, and a script that writes all of it again has
+them once. Added rows whose repeated write could not be recognised also go before the script looks. If they went later,
+a script that looks at its output first (for the newest row, say) would add none, and the rows that it saw would be
+gone.
 
-Removed are the files of that write alone, which Spark names after it, and the folder of its pending tasks, which bears
-the number of its driver: other jobs may write to the same place at any time. Whether the write had come to its end is
-not asked: another job's commit clears Spark's folder of pending tasks, so its absence proves nothing. An unfinished
-write is one of which no event says that Spark's call returned; it is done again in any case.
+Removed are only the files of that write, which Spark names after it, and the folder of its pending tasks, which bears
+the number of its driver: other jobs may write to the same place at any time. It does not matter whether the write had
+finished: another job's commit clears Spark's folder of pending tasks, so its absence proves nothing. A write is
+unfinished if no event says that Spark's call returned; it is repeated in any case.
 
-Of a write whose rows are certain to be the same the tasks that have committed are kept, beside the target, until this
-attempt makes it: their rows are not computed again (:mod:`.begun_write`).
+If a write's rows are certain to be the same, its committed tasks are kept beside the target until this attempt makes
+the write: their rows are not computed again (:mod:`.begun_write`).
 
 The driver that wrote is dead or fenced. If it is only paused, its committed tasks are gone when it wakes: it cannot add
 rows a second time that it had written before, and the fence ends it.
@@ -62,8 +62,8 @@ log = logging.getLogger(__name__)
 class OutputAttempt:
     """The attempt as Hadoop's file committers see it.
 
-    :ivar number: under which it writes files: random, since others write to the same folders, and this job's attempts
-        count from 1 again once it was deleted from the store
+    :ivar number: used for its file writes: random, because others write to the same folders, and this job's attempts
+        count from 1 again if it was deleted from the store
     """
 
     def __init__(self, master: JobMaster) -> None:
@@ -76,7 +76,7 @@ class OutputAttempt:
         self.number = 1 + secrets.randbelow(2**31 - 2)
 
     def stages(self) -> Stages:
-        """Prepare each session that the script makes, and what it reads."""
+        """Return the stages that prepare each session that the script makes, and what it reads."""
 
         def session(call: Call, proceed: Proceed) -> None:
             proceed()
@@ -92,7 +92,7 @@ class OutputAttempt:
         return {Kind.SESSION: session, Kind.READ: looks, Kind.SQL: looks}
 
     def prepare(self, spark: Any) -> None:
-        """Let file writes carry this attempt's number, and take back what this attempt makes again."""
+        """Give file writes this attempt's number, and take back what this attempt makes again."""
         try:
             set_application_attempt(spark, self.number)
         except Exception as error:  # noqa: BLE001 - the job runs as it does without
@@ -101,23 +101,23 @@ class OutputAttempt:
             self.take_back(spark)
 
     def left_there(self, location: str) -> bool:
-        """Whether what earlier attempts have left in a folder could not be taken back before the script looked."""
+        """Whether something that earlier attempts left in a folder could not be taken back before the script looked."""
         return location in self._failed.values()
 
     def _last_time(self, spark: Any) -> None:
-        """Try what has failed again, before the script reads: what it has seen is not taken back any more.
+        """Try again what has failed, before the script reads: what it has seen is not taken back any more.
 
-        A script may tell Spark of its credentials when it has a session.
+        A script may give Spark its credentials once it has a session.
         """
         if self._failed and not self._looked:
             self.take_back(spark)
             self._looked = True
 
     def take_back(self, spark: Any) -> None:
-        """Take back what killed writes have left, and added rows that nobody could tell when they are written again.
+        """Take back what killed writes have left, and added rows whose repeated write could not be recognised.
 
-        What fails is tried again at the next call, until the script reads. While the store does not answer it waits, as
-        a write does: a script that reads what is there would go on from rows that are taken back later.
+        What fails is tried again at the next call, until the script reads. While the store does not answer this waits,
+        as a write does; otherwise the script would continue from rows that are taken back later.
 
         :raises Fenced: a newer attempt owns the job
         :raises OwnershipUnconfirmed: the store did not say whether this one does
@@ -130,9 +130,9 @@ class OutputAttempt:
             self._take_back_all(spark, {**unfinished_writes(known, epoch), **added})
 
     def make_room(self, spark: Any, name: str) -> None:
-        """Take back what an earlier attempt has added by the write that this one is about to make again.
+        """Take back what an earlier attempt has added by the write that this one is about to repeat.
 
-        Where that write was the first, so that it comes only where nothing is, all goes that the job has added there.
+        If that was the first write, which happens only where nothing is, everything that the job has added there goes.
 
         :raises Fenced: a newer attempt owns the job
         :raises OwnershipUnconfirmed: the store did not say whether this one does
@@ -142,14 +142,14 @@ class OutputAttempt:
         with self._lock:
             added = self._made_again_of(dict(self._master.graph.coordinators))
             rows = added.get(name)
-            if rows is not None and rows.told:  # of others it is settled whether they go
+            if rows is not None and rows.told:  # for others this is already decided
                 together = rows.location if rows.first else ""
                 own = {each: one for each, one in added.items() if each == name or one.location == together}
                 self._take_back_all(spark, own)
 
     @functools.cached_property
     def _has_rows_to_remove(self) -> bool:
-        """Whether earlier attempts have added what this one may add again. Nothing is added to that while it runs."""
+        """Whether earlier attempts have added rows that this one may add again. This does not change while it runs."""
         return bool(self._made_again_of(dict(self._master.graph.coordinators)))
 
     def _made_again_of(self, known: dict[str, Any]) -> dict[str, AddedRows]:
@@ -178,7 +178,7 @@ class OutputAttempt:
                 )
 
     def _remove(self, spark: Any, name: str, rows: AddedRows) -> None:
-        """Remove rows that were added, and are added again."""
+        """Remove added rows that are added again."""
         target = PendingOutput(spark, rows.location, self.number)
         files = [path for path, _, _ in output_files(spark, rows.location)]
         own = [path for path in files if rows.write and write_of(path) == rows.write]
@@ -208,7 +208,7 @@ class OutputAttempt:
         self._master.remember(name, {**state, "unnamed": bool(lost) and own != files, ROWS: bool(rows.write)})
 
     def remove_failed(self, spark: Any, write: UnfinishedWrite) -> None:
-        """Remove what a write of this attempt has left whose job has failed, before it is made again."""
+        """Remove what a failed write of this attempt has left, before it is repeated."""
         pending, names = PendingOutput(spark, write.location, write.number), {*write.writes, *write.failed}
         removed = pending.remove_files(
             path for path, _, _ in output_files(spark, write.location) if write_of(path) in names
@@ -232,9 +232,9 @@ class OutputAttempt:
                 discard_kept(write.location, write.writes[0])
 
     def _tasks_kept(self, spark: Any, write: UnfinishedWrite) -> int:
-        """Move what the tasks of a write have committed out of its target; returns of how many tasks that can be kept.
+        """Move a write's committed tasks out of its target; return how many of them can be kept.
 
-        What is moved is of no use if the job had begun to commit. That is looked for when nobody can commit any more.
+        Moved tasks are useless if the job had started to commit. That is checked once nothing can commit any more.
         """
         graph = self._master.graph
         outdated = write.attempt < graph.base_epoch or may_be_outdated(graph.coordinators, {"attempt": write.attempt})
@@ -251,7 +251,7 @@ class OutputAttempt:
                 kept.discard()
         except Exception as error:  # noqa: BLE001 - then all of it is written again
             log.info("sink %s: tasks of attempt %d are not kept: %s", write.title, write.attempt, one_line(error))
-            with suppress(Exception):  # nobody looks for them any more
+            with suppress(Exception):  # nothing looks for them any more
                 self.discard_kept(spark, write)
             return 0
         return len(tasks)
@@ -273,7 +273,7 @@ class OutputAttempt:
                 _register_partitions(spark, write.table)
                 self._adopt(spark, name, write, commit)
                 return
-        # A table that was made and may not be again is Spark's to refuse; its rows stay.
+        # If a table was made and may not be made again, Spark refuses it; its rows stay.
         made = write.creates and exists and write.mode == "error"
         replaced = made or (write.mode == "overwrite" and (exists or not write.table))
         removed = 0 if replaced else pending.remove_files(path for path, _, _ in own)
@@ -311,7 +311,7 @@ class OutputAttempt:
         self._master.remember(name, {**state, "unnamed": unnamed})
 
     def _adopt(self, spark: Any, name: str, write: UnfinishedWrite, commit: Commit) -> None:
-        """Take a write as committed that came to its end without an event that says so."""
+        """Record a write as committed that finished without an event that says so."""
         log.info("sink %s: attempt %d has written all of it and died", write.title, write.attempt)
         status = REPEATED if self._made_again(write) else WRITTEN
         known = output_state(status, write.attempt, write.title, write.reads)
@@ -323,7 +323,7 @@ class OutputAttempt:
             self._master.remember(name, state)
 
     def _made_again(self, write: UnfinishedWrite) -> bool:
-        """Whether this attempt may write other rows than a write that is complete."""
+        """Whether this attempt may write other rows than those of a complete write."""
         return write.repeated or at_another_moment(write.moment, self._master.moment)
 
     def _committed_writes(self) -> set[str]:
@@ -333,6 +333,6 @@ class OutputAttempt:
 
 
 def _register_partitions(spark: Any, table: str) -> None:
-    """Do what Spark does behind the making of a partitioned table."""
+    """Do what Spark does after creating a partitioned table."""
     if any(column.isPartition for column in spark.catalog.listColumns(table)):
         spark.catalog.recoverPartitions(table)

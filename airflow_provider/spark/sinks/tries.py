@@ -1,7 +1,7 @@
-"""The tries of one write in one attempt: after one whose Spark job has failed the next one begins as the first did.
+"""The tries of one write in one attempt: after a try whose Spark job failed, the next one starts as the first did.
 
-Whether something was committed is asked of the write's commit protocol (see :mod:`.commit_gate`): it has not asked to
-commit, or nobody can tell. What tasks have left all the same is removed by Spark's name of that try.
+A write is tried again only if its commit protocol (see :mod:`.commit_gate`) has certainly not asked to commit. Files
+that tasks have left all the same are removed by Spark's name of that try.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class Rows:
     """Where the rows of a write come from.
 
     :ivar frame: returns the frame
-    :ivar renew: leads the write to partitions that were computed again; ``None`` if that cannot be
-    :ivar again: whether the write may be made again if it fails
+    :ivar renew: updates the write to partitions that were computed again; ``None`` if that is impossible
+    :ivar again: whether the write may be repeated if it fails
     """
 
     frame: Callable[[], DataFrame]
@@ -43,12 +43,12 @@ class Rows:
     again: bool = True
 
     def once(self) -> Rows:
-        """Return those of a write that is not made again."""
+        """Return them for a write that is not repeated."""
         return replace(self, again=False)
 
     @classmethod
     def of_writer(cls, context: RecoveryContext, writer: Any, made: Sequence[Any]) -> Rows:
-        """Return those of a writer of PySpark.
+        """Return the rows of a PySpark writer.
 
         :param made: how it was set up: names of methods, arguments, named arguments
         """
@@ -65,8 +65,8 @@ class Rows:
 class Tries:
     """The tries of one write.
 
-    :ivar before: the files that were there before the last try; ``None`` if that is not known
-    :ivar watched: how far the last one has come; ``None`` if nobody watches it
+    :ivar before: the files that were there before the last try; ``None`` if unknown
+    :ivar watched: how far the last one has come; ``None`` if it is not watched
     :ivar failed: Spark's names of those that have failed
     :ivar count: returns how many rows the last one has written, once it has returned; ``None`` if Spark does not tell
     """
@@ -86,7 +86,7 @@ class Tries:
         return Action(f"output {self.sink.title}", self._refused, self._renew)
 
     def without_late_files(self, now: list[OutputFile]) -> list[OutputFile]:
-        """Remove what tasks of failed tries have committed when their job had failed already.
+        """Remove what tasks of failed tries committed after their job had failed.
 
         :param now: the files that are there when the write has returned
         """
@@ -109,7 +109,7 @@ class Tries:
         return why_not(self.rows.frame())
 
     def begin_again(self) -> None:
-        """Let the target be as it was before a try that has failed."""
+        """Restore the target to its state before a failed try."""
         self.context.master.check_now()
         write = self._begun()
         if write is not None and write.attempt == self.context.master.epoch:

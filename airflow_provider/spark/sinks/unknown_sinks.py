@@ -1,6 +1,6 @@
-"""Say when a write is repeated of which nobody can tell whether an earlier attempt has committed it.
+"""Warn when a write is repeated and it is unknown whether an earlier attempt has committed it.
 
-Tables of other formats than files, and databases, do not say which write their rows come from. A retry that adds rows
+Databases, and tables of formats other than files, do not say which write their rows come from. A retry that adds rows
 to them again says so in the task log, with the table's name, or fails, if the job's options say so.
 """
 
@@ -31,7 +31,7 @@ _TABLE = "_spark_recovery_table"
 
 
 class UnknownSinks:
-    """The writes of one attempt that add rows where nobody can tell whose they are."""
+    """The writes of one attempt that add rows where their origin cannot be determined."""
 
     def __init__(self, master: JobMaster) -> None:
         self._master = master
@@ -41,7 +41,7 @@ class UnknownSinks:
         self._lock = threading.Lock()
 
     def stages(self) -> Stages:
-        """Look at ``df.writeTo(…).append()`` and ``df.mergeInto(…).merge()``."""
+        """Return the stages for ``df.writeTo(…).append()`` and ``df.mergeInto(…).merge()``."""
         return {Kind.TABLE: self._table, Kind.ADD_TO_TABLE: self._add}
 
     def _table(self, call: Call, proceed: Proceed) -> Any:
@@ -52,9 +52,10 @@ class UnknownSinks:
         return self.write(call.owner._spark, f"table {getattr(call.owner, _TABLE, '')}", proceed)
 
     def write(self, spark: Any, title: str, write: Callable[[], Any], untold: str = "") -> Any:
-        """Write; before that, say if an earlier attempt has, or may have.
+        """Write; before that, warn if an earlier attempt has written it, or may have.
 
-        :param untold: why that cannot be told, where an earlier attempt may have and nobody could look
+        :param untold: why that is unknown, if an earlier attempt may have written it and its rows could not be looked
+            up
         :raises UnrecoverableError: it has, or may have, and the job's options forbid to write it again
         """
         name = self._name(spark, title)
@@ -71,11 +72,11 @@ class UnknownSinks:
         return result
 
     def lost(self, spark: Any, known: dict[str, Any] | None) -> str:
-        """Return why an earlier attempt may have written it although that is not known; empty text if none has.
+        """Return why an earlier attempt may have written it although no record says so; empty if none has.
 
-        Of a streaming query's batches only the first one in an attempt may be one that is repeated.
+        Only the first batch of a streaming query in an attempt may be a repeated one.
 
-        :param known: what is remembered of the write
+        :param known: the record of the write
         """
         why = may_be_outdated(self._master.graph.coordinators, known)
         batch = micro_batch(spark) if why else ()
@@ -83,7 +84,7 @@ class UnknownSinks:
             return why if not batch or self._batches.setdefault(batch[0], batch[1]) == batch[1] else ""
 
     def _say(self, title: str, what: str) -> str:
-        """Say that a write may be repeated; returns what was said."""
+        """Warn that a write may be repeated; return the warning."""
         if self._master.request.options.unknown_sinks == "fail":
             raise UnrecoverableError(
                 f"sink {title}: {what}. To write it again may duplicate rows. Look at what is there, then start afresh "
@@ -94,7 +95,7 @@ class UnknownSinks:
         return doubt
 
     def _name(self, spark: Any, title: str) -> str:
-        """Return under which a write is remembered: where it goes, and which of several it is."""
+        """Return the name of a write's record: from where it goes, and its position among several."""
         key = digest(title, *micro_batch(spark))
         with self._lock:
             self._occurrences[key] += 1

@@ -1,4 +1,4 @@
-"""The writes of earlier attempts that a script has not made when it has succeeded: are their rows there once?"""
+"""Check, after the script has succeeded, earlier attempts' writes that it did not make: are their rows there once?"""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class UnmetWrites:
-    """What one attempt has not written of what earlier ones have."""
+    """Earlier attempts' writes that one attempt has not made."""
 
     def __init__(self, master: JobMaster, results: OwnResults) -> None:
         self._master = master
@@ -27,7 +27,7 @@ class UnmetWrites:
     def makes(self, sink: Sink, now: list[OutputFile]) -> None:
         """Note that the script has made a write that has added rows.
 
-        :param now: what is there
+        :param now: the files that are there
         """
         if not sink.overwrites:
             with self._lock:
@@ -47,8 +47,8 @@ class UnmetWrites:
         }
 
     def twice(self) -> dict[str, str]:
-        """Return why rows may be there twice, by the coordinator of their write: the script has added others where they
-        are, maybe the same ones by another plan.
+        """Return why rows may be there twice, by the coordinator of their write: the script has added others in the
+        same place, maybe the same ones by another plan.
         """
         epoch, found = self._master.epoch, {}
         for name, state in dict(self._master.graph.coordinators).items():

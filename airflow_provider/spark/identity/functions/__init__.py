@@ -1,7 +1,8 @@
-"""What a Python function is that Spark runs on executors: an identity so exact that equal ones mean equal behaviour.
+"""The identity of a Python function that runs on executors: equal identities mean equal behaviour.
 
-What changes nothing keeps it: comments, whitespace, where the code stands, names of local variables, docstrings and
-annotations that nothing looks at, the order of a set. Which files a module reads while it runs is not looked at.
+What changes no behaviour keeps the identity: comments, whitespace, where the code stands, names of local variables,
+docstrings and annotations that nothing looks at, the order of a set. Files that a module reads while it runs are not
+covered.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What a code object does, apart from how it was written: its shape for digests, and what it imports and looks at.
 
-Not part of the shape are file names, lines, names of functions and of local variables, and docstrings: constants count
-where an instruction loads them, so a docstring, which none loads, moves nothing.
+The shape leaves out file names, lines, names of functions and of local variables, and docstrings. Constants count where
+an instruction loads them, so a docstring, which none loads, changes nothing.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ COMPUTING = frozenset(
     }
 )  # fmt: skip
 LAZY = frozenset({"attach", "attach_stub"})
-"""What packages call to import their modules when they are asked for them."""
+"""What packages call to import their modules on first use."""
 EVALUATING = frozenset({"exec", "eval", "compile"})
-"""Calls that can reach any module. The first ones tell which if their argument is a literal."""
+"""Calls that can reach any module, as :data:`IMPORTERS` can, which show theirs if the argument is a literal."""
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ class Looks:
 
     :ivar words: every name that it uses, and every text constant
     :ivar imports: level, module and names of each import
-    :ivar computed: whether it imports what only a run can tell
+    :ivar computed: whether it computes at run time what it imports
     """
 
     words: set[str] = field(default_factory=set)
@@ -128,7 +128,7 @@ class Looks:
 
 
 def look(code: CodeType, looks: Looks) -> None:
-    """Add to *looks* what *code* and all code inside it imports and looks at."""
+    """Add to *looks* what *code*, and all code inside it, imports and looks at."""
     looks.words.update(_names(code))
     for constant in code.co_consts:
         if type(constant) is CodeType:
@@ -156,7 +156,7 @@ def look(code: CodeType, looks: Looks) -> None:
 
 
 def _names(code: CodeType) -> set[str]:
-    """Return the names that *code* uses, without those that every class body does."""
+    """Return the names that *code* uses, without those that every class body uses."""
     names = set(code.co_names)
     if code.co_flags & inspect.CO_OPTIMIZED or not names & _IN_CLASS_BODIES:
         return names
@@ -171,7 +171,7 @@ _FILLERS = {"CACHE", "EXTENDED_ARG", "PUSH_NULL", "PRECALL", "NOP"}
 
 
 def _literal(following: list[dis.Instruction]) -> str | None:
-    """Return the text with which a function is called at once and alone."""
+    """Return the text with which a function is called at once, as its only argument."""
     if len(following) == 2 and following[0].opname == "LOAD_CONST" and following[1].opname == "CALL":
         value = following[0].argval
         return value if type(value) is str and following[1].arg == 1 else None

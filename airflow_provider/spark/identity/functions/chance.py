@@ -1,4 +1,4 @@
-"""Sources of chance: what of the standard library, NumPy and pandas differs in each run. A fixed list.
+"""Sources of chance: a fixed list of names in the standard library, NumPy and pandas whose results differ in each run.
 
 docs/reuse.md shows it; a test keeps the two equal.
 """
@@ -22,9 +22,9 @@ DRAWING: dict[str, frozenset[str]] = {
     "pandas.to_datetime": frozenset({"'now'", "'today'"}),
     "numpy.datetime64": frozenset({"'now'", "'today'"}),
 }
-"""Module, class or function → what of it draws; in quotes texts that make it draw, wherever the code has them."""
+"""Module, class or function → its random members; in quotes, texts that make it random wherever the code has them."""
 CLOCK_WORDS = frozenset({"now", "today"})
-"""Those texts."""
+"""The quoted texts."""
 ALL_BUT: dict[str, frozenset[str]] = {
     "random": frozenset(),
     "secrets": frozenset({"compare_digest"}),
@@ -33,14 +33,14 @@ ALL_BUT: dict[str, frozenset[str]] = {
         {"altzone", "daylight", "mktime", "sleep", "strptime", "struct_time", "timezone", "tzname", "tzset"}
     ),
 }
-"""Module → what of it does not draw; all the rest does."""
+"""Module → its members that are not random; all others are."""
 SEEDED: dict[str, frozenset[str]] = {
     "random": frozenset({"Random"}),
     "numpy.random": frozenset(
         {"MT19937", "PCG64", "PCG64DXSM", "Philox", "RandomState", "SFC64", "SeedSequence", "default_rng"}
     ),
 }
-"""Module → generators, which draw unless they are made with a seed."""
+"""Module → generators, which are random unless they are made with a seed."""
 
 _PARENTS = frozenset({"datetime", "numpy", "pandas"})
 _OTHER_NAMES = {
@@ -52,15 +52,15 @@ _OTHER_NAMES = {
     "pandas.core.tools.datetimes": "pandas",
     "pyspark.taskcontext": "pyspark",
 }
-"""Under which pickles name them."""
+"""The names by which pickles refer to some of them."""
 
 
 def source_of_chance(path: str, *, seeded: bool = False, attributes: Set[str] = frozenset()) -> str:
-    """Return the source of chance that code reaches where it loads *path*; empty text if it is none.
+    """Return the source of chance that code reaches by loading *path*; empty if it is none.
 
     :param path: a module, or a name in one, with dots
     :param seeded: whether it is called with a seed
-    :param attributes: all that the code asks anything for: a class may have got another name
+    :param attributes: every attribute that the code uses on anything: a class may have another name there
     """
     path = _public(path)
     if path in _PARENTS or path in ALL_BUT or (path in DRAWING and "." not in path):
@@ -78,13 +78,13 @@ def source_of_chance(path: str, *, seeded: bool = False, attributes: Set[str] = 
 
 
 def is_generator(path: str) -> bool:
-    """Whether *path* makes generators, which draw unless they get a seed."""
+    """Whether *path* makes generators, which are random unless they get a seed."""
     module, _, name = _public(path).rpartition(".")
     return name in SEEDED.get(module, ())
 
 
 def _public(path: str) -> str:
-    """Return the name under which the documentation knows *path*."""
+    """Return the name by which the documentation knows *path*."""
     for other, name in _OTHER_NAMES.items():
         if path == other or path.startswith(f"{other}."):
             path = name + path.removeprefix(other)

@@ -1,4 +1,4 @@
-"""Installed distributions: which one a module is from, what tells its builds apart, and which others it needs."""
+"""Installed distributions: the one that a module comes from, how its builds differ, and the others that it needs."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from typing import Any
 _NAME = re.compile(r"\s*([\w.-]+)\s*(?:\[([^\]]*)\])?")
 _EXTRA = re.compile(r"\bextra\s*==\s*[\"']([\w.-]+)")
 _NO_DIFFERENCE = re.compile(r"[-_.]+")
-"""What may stand for one another in the name of a distribution."""
+"""Characters that are interchangeable in a distribution's name."""
 
 
 @functools.lru_cache(maxsize=4096)
 def distributions_of(top: str) -> tuple[tuple[str, str], ...]:
-    """Return the installed distributions that a top-level module is from, with what tells their builds apart."""
+    """Return the installed distributions that a top-level module comes from, with what tells their builds apart."""
     try:
         found = [importlib.metadata.distribution(top)]
         if not os.path.exists(str(found[0].locate_file(top))):
@@ -35,7 +35,7 @@ def _top_levels() -> Any:
 
 
 def _version(distribution: importlib.metadata.Distribution) -> str:
-    """Return the version; for what was not installed from an index also what tells one build of it from another."""
+    """Return the version; for a distribution not installed from an index, also what tells its builds apart."""
     if distribution.read_text("direct_url.json") is None:
         return distribution.version
     record = distribution.read_text("RECORD") or ""
@@ -46,9 +46,9 @@ def _version(distribution: importlib.metadata.Distribution) -> str:
 
 @functools.lru_cache(maxsize=1024)
 def needed_by(name: str) -> tuple[tuple[str, str], ...]:
-    """Return the installed distributions that one needs, by way of any number of others, with their versions.
+    """Return the installed distributions that one needs, directly or indirectly, with their versions.
 
-    What is needed for an extra alone is left out, unless one of them asks for that extra.
+    Distributions needed only for an extra are left out, unless another one asks for that extra.
     """
     found = dict[str, tuple[str, str]]()
     pending, done = [(_plain(name), "")], set[tuple[str, str]]()
@@ -68,9 +68,9 @@ def needed_by(name: str) -> tuple[tuple[str, str], ...]:
 
 
 def _required(requirement: str, extra: str) -> list[tuple[str, str]]:
-    """Return the distribution that a requirement names, without extra and with each that it asks for, if it counts.
+    """Return the distribution that a requirement names, alone and with each extra that it asks for, if it applies.
 
-    :param extra: of the distribution that requires it; empty text for none
+    :param extra: of the distribution that requires it; empty for none
     """
     named, condition = _NAME.match(requirement), requirement.partition(";")[2]
     extras = {_plain(each) for each in _EXTRA.findall(condition)}

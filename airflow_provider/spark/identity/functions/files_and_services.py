@@ -1,7 +1,7 @@
-"""What a Python function may read by itself while it runs: files, services, the output of other programs. A fixed list.
+"""What a Python function may read by itself while it runs: files, services, output of other programs. A fixed list.
 
-Spark does not see it, and nobody can tell in which state it was. docs/reuse.md shows the list; a test keeps the two
-equal.
+Spark does not see such reads, and the state that was read is unknown. docs/reuse.md shows the list; a test keeps the
+two equal.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ READING: dict[str, frozenset[str]] = {
     "xml.sax": frozenset({"parse"}),
     "zipfile": frozenset({"Path", "ZipFile"}),
 }  # fmt: skip
-"""Module → what of it, or of a module inside it, reads."""
+"""Module → its members, or those of modules inside it, that read."""
 ALL_READING: frozenset[str] = frozenset(
     {
         "MySQLdb", "adlfs", "aiohttp", "aiomysql", "aiopg", "anthropic", "asyncpg", "asyncssh", "azure", "boto3",
@@ -88,19 +88,19 @@ ALL_READING: frozenset[str] = frozenset(
         "websockets", "xmlrpc.client", "zarr", "zeep",
     }
 )  # fmt: skip
-"""Modules of which everything reads, and functions that stand alone."""
+"""Modules in which everything reads, and single functions."""
 METHODS = frozenset({"from_file", "from_pretrained", "load_model", "read_bytes", "read_text"})
-"""Of whatever object; ``open`` is another one, unless it is called with a mode that only writes."""
+"""Methods of any object; ``open`` is another one, unless it is called with a mode that only writes."""
 METHODS_OF: dict[str, frozenset[str]] = {"configparser": frozenset({"read"})}
-"""Module → methods of what it makes that read: where something of that module is named, and such a method beside it."""
+"""Module → reading methods of its objects; they count if the code names something of that module and such a method."""
 SPARK_FILES = "SparkFiles"
 
 
 def reading(path: str, attributes: Set[str] = frozenset()) -> str:
-    """Return what code may read by itself where it loads *path*; empty text if that is nothing.
+    """Return what code may read by itself when it loads *path*; empty if nothing.
 
     :param path: a module, or a name in one, with dots
-    :param attributes: all that the code asks anything for: a module may have got another name
+    :param attributes: every attribute that the code uses on anything: a module may have another name there
     """
     names = path.removeprefix("_").split(".")  # _io.open is what a pickle calls open
     if names[0] == "pyspark" and SPARK_FILES in names:
@@ -119,5 +119,5 @@ def reading(path: str, attributes: Set[str] = frozenset()) -> str:
 
 
 def reading_method(attributes: Set[str]) -> str:
-    """Return the method that reads, of all that code asks anything for; empty text if there is none."""
+    """Return a reading method among the attributes that code uses; empty if there is none."""
     return min(attributes & METHODS, default="")

@@ -1,7 +1,8 @@
-"""What a module's source means, apart from how it is written: for a digest, and what it imports and looks at.
+"""What a module's source means, apart from how it is written: its digests, and what it imports and looks at.
 
 Comments, whitespace and positions never count. Docstrings and annotations of functions count only where something may
-look at them, so a source has two digests. Annotations in class bodies always count: dataclasses are made of them.
+look at them, so a source has two digests. Annotations in class bodies always count, because dataclasses are made of
+them.
 """
 
 from __future__ import annotations
@@ -16,18 +17,18 @@ from airflow_provider.spark.identity.functions.bytecode import COMPUTING, EVALUA
 
 @dataclass(frozen=True)
 class Source:
-    """What a module's source means.
+    """The meaning of a module's source.
 
     :ivar plain: digest without docstrings and annotations of functions
     :ivar full: digest with them
     :ivar imports: level, module and names of each import
     :ivar words: names that it uses, and its short texts
     :ivar exported: texts in its ``__all__``, which a star import may import as modules
-    :ivar computed: whether it imports what only a run can tell
+    :ivar computed: whether it computes at run time what it imports
     :ivar code: what runs when it is imported; ``None`` if it cannot be read
-    :ivar none: parameters of its functions that are ``None`` if they are not given
-    :ivar registered: its functions and classes that somebody may call who does not name them: a decorator or a base
-        class may have put them into a list
+    :ivar none: parameters of its functions that default to ``None``
+    :ivar registered: its functions and classes that may be called without being named: a decorator or a base class may
+        have put them into a list
     """
 
     plain: str
@@ -42,7 +43,7 @@ class Source:
 
 
 def read_source(text: str | bytes) -> Source:
-    """Return what *text* means; what cannot be parsed is taken literally."""
+    """Return the meaning of *text*; text that cannot be parsed is taken literally."""
     try:
         tree = ast.parse(text)
         code = compile(tree, "", "exec", dont_inherit=True)
@@ -69,16 +70,16 @@ _NO_REGISTRY = {
     "overload", "pandas_udf", "property", "runtime_checkable", "staticmethod", "total_ordering", "udf", "udtf",
     "unique", "vectorize", "wraps",
 }  # fmt: skip
-"""Decorators that put nothing anywhere."""
+"""Decorators that register nothing."""
 _NO_LISTENERS = {
     "ABC", "BaseModel", "Enum", "Exception", "Generic", "IntEnum", "NamedTuple", "Protocol", "StrEnum", "TypedDict",
     "UserDefinedType", "dict", "list", "object", "str", "tuple",
 }  # fmt: skip
-"""Bases that do not note who has them; nor do those that are called an error."""
+"""Base classes that do not keep track of their subclasses, like all classes named as an error."""
 
 
 def _registered(node: ast.stmt) -> str:
-    """Return the name of a function or class that somebody may have noted; empty text for anything else."""
+    """Return the name of a function or class that may have been registered; empty for anything else."""
     if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         return ""
     bases = [_last_name(base) for base in node.bases] if isinstance(node, ast.ClassDef) else []
@@ -97,7 +98,7 @@ def _last_name(node: ast.expr) -> str:
 
 
 def unparsed(data: bytes) -> Source:
-    """Return what is known of a module of which only bytes can be had."""
+    """Return what is known of a module that is available as bytes only."""
     sha = hashlib.sha256(data).hexdigest()
     return Source(sha, sha)
 
@@ -168,7 +169,7 @@ class _Reader(ast.NodeVisitor):
 
 
 class _Uniform(ast.NodeTransformer):
-    """Leave out how constants are spelt."""
+    """Normalises how constants are spelt."""
 
     def visit_Constant(self, node: ast.Constant) -> ast.AST:
         node.kind = None
@@ -176,7 +177,7 @@ class _Uniform(ast.NodeTransformer):
 
 
 class _Plain(ast.NodeTransformer):
-    """Leave out docstrings, annotations of functions, and of variables outside of classes."""
+    """Removes docstrings, and annotations of functions and of variables outside classes."""
 
     def __init__(self) -> None:
         self._in_class = False

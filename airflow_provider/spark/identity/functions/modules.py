@@ -1,7 +1,7 @@
-"""Which modules Python code reaches, and what stands for each: own source or a package's version.
+"""The modules that Python code reaches, and what represents each: its own source, or its package's version.
 
-Modules are looked for as the import system does, but none is imported. What a module reads while it runs, such as files
-of its own, is not looked at.
+Modules are found as the import system finds them, but none is imported. Data that a module reads while it runs, such as
+its own files, is not covered.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from airflow_provider.spark.identity.functions.distributions import distribution
 from airflow_provider.spark.identity.functions.function_source import Source, read_source, unparsed
 
 _PINNED = {"pyspark": "pyspark", "py4j": "pyspark", "airflow_provider": "airflow_provider"}
-"""Packages that may lie on the path without being installed, and the module that knows their version."""
+"""Packages that may be on the path without being installed, and the module that knows their version."""
 
 
 @dataclass
 class Reached:
-    """What code reaches.
+    """Everything that code reaches.
 
     :ivar own: the user's own modules by name
     :ivar packages: versions of installed distributions by name
-    :ivar needed: the same of those that these need
-    :ivar absent: modules that it imports and that are not there
+    :ivar needed: versions of the distributions that these need
+    :ivar absent: modules that it imports, but that do not exist
     """
 
     own: dict[str, Source] = field(default_factory=dict)
@@ -43,13 +43,13 @@ class Reached:
 
     @property
     def versions(self) -> dict[str, str]:
-        """Of all distributions, by name."""
+        """The versions of all distributions by name."""
         return self.needed | self.packages
 
 
 @dataclass(frozen=True)
 class _Kind:
-    """What a name of a module stands for."""
+    """What a module name refers to."""
 
     place: Literal["standard", "installed", "own"]
     spec: ModuleSpec | None = None
@@ -61,7 +61,7 @@ class _Kind:
 
 
 class Modules:
-    """Knows modules by name; a source is read again only when its file has changed."""
+    """Finds modules by name; reads a source again only when its file has changed."""
 
     def __init__(self) -> None:
         self._kinds: dict[str, _Kind] = {}
@@ -69,7 +69,7 @@ class Modules:
         self._sources: dict[tuple[str, str], tuple[tuple[int, ...], Source]] = {}
 
     def reach(self, names: Iterable[str], *, everything: bool = False) -> Reached:
-        """Return all that the modules *names* reach through their imports.
+        """Return everything that the modules *names* reach through their imports.
 
         :param everything: start also from every module of the user's that this process has loaded
         :raises OSError: a source cannot be read
@@ -124,7 +124,7 @@ class Modules:
         return found
 
     def own(self, path: str) -> str | None:
-        """Return the user's own module that *path*, a name with dots, leads into; ``None`` if it leads elsewhere."""
+        """Return the user's own module that the dotted *path* leads into; ``None`` if it leads elsewhere."""
         top = self._kind(path.partition(".")[0])
         if top is None or (top.place != "own" and (top.spec is None or top.spec.origin is not None)):
             return None
@@ -136,7 +136,7 @@ class Modules:
         return None
 
     def source(self, name: str) -> Source:
-        """Return what the user's own module *name* means.
+        """Return the meaning of the user's own module *name*.
 
         :raises OSError: its source cannot be read
         """
@@ -145,12 +145,12 @@ class Modules:
         return self._source(name, kind)
 
     def package(self, name: str) -> str:
-        """Return the package to which relative imports of module *name* are relative."""
+        """Return the package that relative imports in module *name* start from."""
         kind = self._kind(name)
         return name if kind is not None and kind.is_package else name.rpartition(".")[0]
 
     def _beside(self, name: str) -> list[str]:
-        """Return what a module that computes its imports may mean: all of its package, else what is in its folder."""
+        """Return the candidates for a module that computes its imports: all of its package, else its folder."""
         top = name.partition(".")[0]
         kind = self._kind(top)
         if kind is None or kind.spec is None:
@@ -225,7 +225,7 @@ class Modules:
             find = getattr(finder, "find_spec", None)
             try:
                 spec: ModuleSpec | None = find(name, path) if find else None
-            except KeyError:  # a namespace package inside another one, which nobody has imported
+            except KeyError:  # a namespace package inside another one that was never imported
                 return None
             if spec is not None:
                 return spec

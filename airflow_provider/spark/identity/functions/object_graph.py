@@ -1,8 +1,8 @@
-"""Digest what a pickle holds, so that equal digests mean an equal effect on an executor.
+"""Digest the contents of a pickle, so that equal digests mean equal behaviour on an executor.
 
-Types count (``1``, ``True`` and ``1.0`` differ), and so does which parts of a graph are one and the same object where
-that could be seen. Dictionaries keep their order, for a function may iterate over them; sets have none. What carries no
-meaning is left out as far as the code cannot look at it (:class:`Looked`).
+Types count (``1``, ``True`` and ``1.0`` differ), and so does which parts of a graph are the same object, where that can
+be observed. Dictionaries keep their order, because a function may iterate over them; sets have none. What changes no
+behaviour is left out unless the code can look at it (:class:`Looked`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from airflow_provider.spark.identity.functions.pickled import (
 
 _ATOMS = {type(None), bool, int, float, str, bytes}
 _MANY = 16
-"""Containers of that many plain values are written at once."""
+"""Containers with at least this many plain values are written at once."""
 _BIG = 1 << 16
 _IMMUTABLE = (
     "datetime.",
@@ -52,7 +52,7 @@ _IMMUTABLE = (
     "pyspark.sql.types.",
     "typing.",
 )
-"""Whether two of these are one object cannot be seen in what they do."""
+"""Types for which it cannot be observed whether two values are one object."""
 _NO_ATTRIBUTES = {"__dict__", "__weakref__", "__firstlineno__", "__static_attributes__", "_abc_impl"}
 
 
@@ -62,7 +62,7 @@ class Opaque(Exception):
 
 @dataclass(frozen=True)
 class Looked:
-    """What of a function the code around it may look at, so that it counts.
+    """The details of a function that the code around it may look at, so that they count.
 
     :ivar docs: docstrings
     :ivar annotations: type annotations
@@ -83,7 +83,7 @@ class Looked:
 class Digester:
     """Digests one graph.
 
-    :param looked: what of functions counts
+    :param looked: the details of functions that count
     :param broadcast: returns the digest of a broadcast variable's value, or raises :class:`Opaque`
     """
 
@@ -97,7 +97,7 @@ class Digester:
         self._roots: set[int] = set()
 
     def digest(self, root: Any) -> bytes:
-        """Return the digest of *root*, which has to outlive this object.
+        """Return the digest of *root*, which must outlive this object.
 
         :raises Opaque: a part of it has none
         """
@@ -127,7 +127,7 @@ class Digester:
         self._parts.clear()
 
     def _again(self, value: object) -> bool:
-        """Whether *value* was met before; then its number stands for it."""
+        """Whether *value* was met before; then its number represents it."""
         number = self._seen.get(id(value))
         if number is None:
             self._seen[id(value)] = len(self._seen)
@@ -203,7 +203,7 @@ class Digester:
             self._write(b"N" if value is None else b"T" if value else b"F")
 
     def _plain(self, tag: bytes, values: Any, container: Any) -> bool:
-        """Write many plain values at once, if they are; marshal's version 2 depends on types and values alone."""
+        """Write many plain values at once, if they are plain; marshal's version 2 depends on types and values alone."""
         if len(values) < _MANY or not _ATOMS.issuperset(map(type, values)):
             return False
         self._write(tag, marshal.dumps(list(container), 2))

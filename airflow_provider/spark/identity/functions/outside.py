@@ -1,10 +1,10 @@
-"""Find what a Python function reaches outside of its rows: sources of chance, and what it reads by itself.
+"""Find what a Python function reaches outside its rows: sources of chance, and what it reads by itself.
 
-It is looked for in the function's code, in what it holds, and in the user's modules.
-By name: variables as the function's globals, its closure and its imports resolve them, with the
-attributes that the code asks them for. In a module of the user's own only the functions and classes that are reached
-count, and what the module does when it is imported. When in doubt it is a draw: one too many costs reuse, one too few
-would let rows of two draws meet. In the same way it reads a file that it opens, unless it certainly only writes it.
+Three places are searched: the function's code, what it holds, and the user's modules. The search is by name: variables
+as the function's globals, closure and imports resolve them, with the attributes that the code uses on them. In the
+user's own modules, only the functions and classes that are reached count, and what the module does on import. When in
+doubt it counts as a draw: one too many costs reuse, one too few would let rows of two draws meet. Likewise a file that
+it opens counts as read, unless it certainly only writes it.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ _PLAIN = {type(None), bool, int, float, str, bytes}
 _SCRIPT = {"__main__", "__mp_main__"}
 _GETTER = "builtins.getattr"
 _LISTING = {"globals", "__subclasses__", "getmembers"}
-"""By which code finds functions and classes of a module that it does not name."""
+"""Names by which code finds functions and classes of a module without naming them."""
 _IMPORTED = "__name__"
-"""A name that each module has, and that is none of its functions: only what the module itself does is looked at."""
+"""Every module has this name, and it is none of its functions: it stands for what the module itself does."""
 
 
 class Outside:
     """Collects what one function reaches.
 
     :ivar draws: sources of chance, each with where it is reached
-    :ivar reads: what it may read by itself, in the same way
+    :ivar reads: what it may read by itself, in the same form
     :ivar modules: the user's own modules that it leads to
     """
 
@@ -47,7 +47,7 @@ class Outside:
         self.modules: set[str] = set()
 
     def look(self, pickled: Pickled) -> None:
-        """Look at what a pickle ships, and at all that this reaches.
+        """Examine what a pickle ships, and everything that this reaches.
 
         :raises OSError: a source cannot be read
         """
@@ -81,12 +81,12 @@ class Outside:
     def _references(
         self, found: References, where: str, names: Mapping[str, Set[str]], none: Set[str], stars: Set[str]
     ) -> None:
-        """Judge what code refers to.
+        """Classify what code refers to.
 
-        :param where: the code in a module; empty text for the function itself
+        :param where: the code in a module; empty for the function itself
         :param names: variables around it → what they may be
         :param none: variables that may be ``None``
-        :param stars: modules of which everything was imported
+        :param stars: modules that are imported by ``*``
         """
         if found.computed:
             _add(self.draws, _COMPUTED, where)
@@ -113,7 +113,7 @@ class Outside:
     # -- modules of the user's own ---------------------------------------------------------------------------------
 
     def _module(self, path: str) -> None:
-        """Look at what of the user's module *path* leads to."""
+        """Examine what *path*, in a module of the user's, leads to."""
         name = self._modules.own(path)
         assert name is not None  # noqa: S101 - reached as such
         self.modules.add(name)
@@ -139,7 +139,7 @@ class Outside:
                 self._pending += [] if part else self._imported(top)
 
     def _imported(self, top: References) -> list[str]:
-        """Return what leads to what the user's modules do when they are imported, whether anybody names them or not."""
+        """Return names that lead to what the user's modules do on import, named by anything or not."""
         places = {place for bound in top.imported.values() for place in bound} | top.stars
         return [f"{name}.{_IMPORTED}" for place in sorted(places) if (name := self._modules.own(place)) is not None]
 
@@ -151,7 +151,7 @@ def _add(found: dict[str, None], source: str, where: str) -> None:
 
 @functools.lru_cache(maxsize=1024)
 def _parts(code: CodeType, package: str) -> dict[str, References]:
-    """Return what each function and class of a module refers to; under empty text, what the module itself does."""
+    """Return what each function and class of a module refers to; the empty key holds what the module itself does."""
     parts = {"": References()}
     parts[""].add(references(code, package, inside=False))
     for inner in code.co_consts:
@@ -162,7 +162,7 @@ def _parts(code: CodeType, package: str) -> dict[str, References]:
 
 
 def _held(pickled: Pickled) -> Iterator[str]:
-    """Yield what the values in a pickle lead to, apart from what variables of functions name."""
+    """Yield what the values in a pickle lead to, except through variables of functions."""
     names = {f"{module}.{path}" for module, path in pickled.names}
     modules = any(source_of_chance(module) or reading(module) for module in pickled.modules)
     if _GETTER not in names and not any(map(is_generator, names)) and not modules:
@@ -180,7 +180,7 @@ def _held(pickled: Pickled) -> Iterator[str]:
 
 
 def _inside(value: Any) -> list[Any]:
-    """Return what a value in a pickle is made of."""
+    """Return the parts of a value in a pickle."""
     kind = type(value)
     if kind in (list, tuple, set, frozenset):
         return [] if _PLAIN.issuperset(map(type, value)) else list(value)
@@ -204,7 +204,7 @@ def _inside(value: Any) -> list[Any]:
 
 
 def _path(value: Any) -> str:
-    """Return where an executor looks for what stands for a module, a class or a function; empty text if nowhere."""
+    """Return where an executor looks up a stand-in for a module, class or function; empty if nowhere."""
     if type(value) is not StandIn:
         return ""
     if value.built is None:

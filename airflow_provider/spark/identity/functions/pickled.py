@@ -1,11 +1,11 @@
-"""Read what PySpark ships to executors without making any of it.
+"""Read a pickle that PySpark ships to executors without creating any object of it.
 
-Unpickling a command for real would run constructors of the user's classes, import modules and, because cloudpickle
-remembers the classes that it has shipped, overwrite methods of the script's own classes. So every global that the
-pickle names is replaced by a stand-in that only notes how it is called. What comes out is a graph of plain containers,
-code objects and notes: all that an executor is told, and nothing has happened.
+Real unpickling would run constructors of the user's classes, import modules and, because cloudpickle remembers the
+classes that it has shipped, overwrite methods of the script's own classes. So each global that the pickle names is
+replaced by a stand-in that only notes how it is called. The result is a graph of plain containers, code objects and
+notes: everything that an executor gets, without side effects.
 
-Cloudpickle's own helpers are understood, because part of what they carry has no meaning: ids of tracked classes, cells
+Cloudpickle's own helpers are interpreted, because part of what they carry has no meaning: ids of tracked classes, cells
 that are filled later.
 """
 
@@ -41,8 +41,8 @@ class Made:
 
     :ivar maker: what is called: a stand-in, or something that was itself made
     :ivar how: ``call``, or ``new`` for ``maker.__new__``
-    :ivar states: what it is given by ``__setstate__``, in order
-    :ivar items: what is appended to it, or pairs that are set in it
+    :ivar states: what it gets by ``__setstate__``, in order
+    :ivar items: values that are appended to it, or pairs that are set in it
     :ivar effects: calls that get it as the first of two arguments, and so may change it: what is called, and the other
         argument
     """
@@ -55,7 +55,7 @@ class Made:
     items: list[Any] = field(default_factory=list)
     effects: list[tuple[Any, Any]] = field(default_factory=list)
 
-    # What follows is called by unpickling.
+    # Unpickling calls the following methods.
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:  # noqa: D102
         return _call(self, args, kwargs)
@@ -80,7 +80,7 @@ class Made:
 class Function:
     """A function that is shipped by value.
 
-    :ivar namespace: stands for the module in which it was defined; functions of one module share it
+    :ivar namespace: represents the module that defines it; functions of one module share it
     :ivar attributes: its ``__dict__``
     :ivar slots: its other attributes by name; ``__globals__`` has those that its code names
     """
@@ -97,7 +97,7 @@ class Function:
 
 @dataclass(eq=False)
 class Cell:
-    """A variable shared by functions, as a tuple of its value, or an empty one if it has none."""
+    """A variable that functions share: a tuple with its value, empty if it has none."""
 
     content: tuple[Any, ...]
 
@@ -124,13 +124,13 @@ class Broadcast:
 
 @dataclass(frozen=True, eq=False)
 class Unknowable:
-    """Something whose meaning no one can tell from the pickle."""
+    """Something whose meaning the pickle does not show."""
 
     reason: str
 
 
 class StandIn(type):
-    """Stands for what a pickle names or builds. It is a type, since unpickling makes instances of types only.
+    """Represents what a pickle names or builds. A type, because unpickling makes instances of types only.
 
     :ivar module: where an executor finds it; empty if the pickle builds it
     :ivar path: its qualified name there
@@ -169,7 +169,7 @@ def _call(maker: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     made = Made(maker, "call", args, kwargs)
     if isinstance(maker, StandIn):
         name = f"{maker.module}.{maker.path}"
-        if name == "builtins.getattr":  # may be a class, of which instances are made
+        if name == "builtins.getattr":  # may be a class that is instantiated
             return _stand_in("", "", made)
         if name in _LOOK_UPS:
             return made
@@ -182,7 +182,7 @@ def _call(maker: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 @dataclass
 class Pickled:
-    """What a pickle holds.
+    """The contents of a pickle.
 
     :ivar root: the pickled value, in notes
     :ivar functions: the functions that it ships by value
@@ -199,9 +199,9 @@ class Pickled:
 
 
 def read_pickle(data: bytes) -> Pickled:
-    """Return what *data*, made by this process, holds.
+    """Return the contents of *data*, which this process must have made.
 
-    :raises Unreadable: it is no pickle, or makes what cannot be noted
+    :raises Unreadable: it is no pickle, or makes something that cannot be noted
     """
     unpickler = _Unpickler(data)
     try:
@@ -238,7 +238,7 @@ class _Unpickler(pickle.Unpickler):
             return CodeType
         return None
 
-    # Each of these is named for the helper that it stands for.
+    # Each of these is named for the helper that it represents.
 
     def do_make_function(self, code: CodeType, namespace: dict[str, Any], *_: Any) -> Function:
         function = Function(code, namespace)

@@ -1,4 +1,4 @@
-"""Put together what a Python function is: its graph, the modules that it reaches, and what may look at it."""
+"""Compute the identity of a Python function from its graph, the modules that it reaches, and what may look at it."""
 
 from __future__ import annotations
 
@@ -34,21 +34,21 @@ _CALLING = {
     "airflow_provider", "boto3", "botocore", "numpy", "pandas", "py4j", "pyarrow", "pyspark", "python-dateutil", "pytz",
     "PyYAML", "regex", "requests", "scikit-learn", "scipy", "six", "tzdata", "urllib3",
 }  # fmt: skip
-"""Distributions that call the functions they are given and do not look at how these are written."""
+"""Distributions that call the functions they are given, but do not look at how these are written."""
 _NAMING = {"pandas", "scikit-learn"}
-"""Of those the ones that show names of functions, as pandas does in columns of ``agg``."""
+"""Those of them that show names of functions, as pandas does in columns of ``agg``."""
 
 
 @dataclass(frozen=True)
 class FunctionIdentity:
-    """What a Python function is.
+    """The identity of a Python function.
 
     :ivar digest: equal only if the function does the same
     :ivar modules: the user's own modules that its code reaches, with a digest of what their source means
     :ivar packages: installed distributions that it reaches, and those that these need, with their versions
     :ivar opaque: why it has no identity; empty if it has
     :ivar draws: the sources of chance that it reaches; empty if its result is the same in each run
-    :ivar reads: what it may read by itself while it runs, in a state that nobody can tell
+    :ivar reads: what it may read by itself while it runs, in an unknown state
     """
 
     digest: str
@@ -73,7 +73,7 @@ class FunctionReader:
     def read(self, command: bytes) -> FunctionIdentity:
         """Return the identity of the function that PySpark ships as *command*.
 
-        *command* has to be made by this process: nothing in it is run, but code in it is taken apart.
+        This process must have made *command*: nothing in it is run, but its code is taken apart.
         """
         outside = Outside(self._modules)
         try:
@@ -92,7 +92,7 @@ class FunctionReader:
         return replace(identity, draws=tuple(sorted(outside.draws)), reads=tuple(sorted(outside.reads)))
 
     def words_of(self, script: Path) -> frozenset[str]:
-        """Return all names that a script uses, and the user's own modules that it reaches.
+        """Return all names that are used by a script and by the user's own modules that it reaches.
 
         :raises OSError: a source cannot be read
         """
@@ -131,7 +131,7 @@ class FunctionReader:
     # -- broadcast variables ---------------------------------------------------------------------------------------
 
     def _contents(self, pickled: Pickled) -> dict[int, Pickled]:
-        """Return what the broadcast variables that *pickled* uses hold, and those that these use."""
+        """Return the contents of the broadcast variables that *pickled* uses, directly or through others."""
         found: dict[int, Pickled] = {}
         pending = list(pickled.broadcasts)
         while pending:
@@ -153,7 +153,7 @@ class FunctionReader:
     # -- modules ---------------------------------------------------------------------------------------------------
 
     def _names(self, pickled: Pickled, looks: Looks) -> set[str]:
-        """Return the modules that *pickled* names; what its code does is added to *looks*."""
+        """Return the modules that *pickled* names; add to *looks* what its code does."""
         names = {*pickled.modules, *(module for module, _ in pickled.names)} - {"__main__", "__mp_main__"}
         for function in pickled.functions:
             own = Looks()
@@ -168,7 +168,7 @@ class FunctionReader:
 
 
 def _looked(words: set[str], reached: Reached) -> Looked:
-    """Return what the code may look at, given the *words* it uses and what it reaches."""
+    """Return what the code may look at, given the *words* that it uses and what it reaches."""
     words = words.union(*(source.words for source in reached.own.values()))
     stranger = not reached.packages.keys() <= _CALLING
     places = bool(words & _PLACES)
@@ -191,8 +191,8 @@ def _joined(graph: bytes, modules: dict[str, str], reached: Reached) -> str:
 
 
 def without_hold(variable: Any) -> Any:
-    """Return what is enough to read a broadcast variable's value later: the file that PySpark has pickled it into, if
-    that can be read. Spark frees the variable as soon as nobody holds it.
+    """Return enough to read a broadcast variable's value later, without holding the variable, which Spark frees when
+    nobody holds it: the file that PySpark has pickled it into, if that can be read.
     """
     path = getattr(variable, "_path", None)
     encrypted = getattr(getattr(variable, "_sc", None), "_encryption_enabled", False)
@@ -200,7 +200,7 @@ def without_hold(variable: Any) -> Any:
 
 
 def pickled_value(held: Any) -> bytes:
-    """Return the pickled value of a broadcast variable: the bytes that executors get, where they lie in a file.
+    """Return the pickled value of a broadcast variable: the bytes that executors get, from their file.
 
     :param held: see :func:`without_hold`
     :raises Exception: it was destroyed, or its value cannot be pickled

@@ -1,6 +1,7 @@
-"""What code refers to by name: variables with the attributes that it asks them for, and what its imports bind.
+"""The names that code refers to: variables with the attributes used on them, and what its imports bind.
 
-Only what the bytecode shows is told. Whether a call passes a seed is told, too, because a generator without one draws.
+Only what the bytecode shows is covered. That includes whether a call passes a seed, because a generator without one is
+random.
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ class Reference:
     """A variable that code loads.
 
     :ivar name: of the variable
-    :ivar attributes: that it is asked for at once, one after the other
-    :ivar seed: what it is called with at once: the name of a variable, or empty text for what is certain not to be
+    :ivar attributes: those used on it directly, one after the other
+    :ivar seed: what it is called with directly: the name of a variable, or empty text for a value that is certainly not
         ``None``; ``None`` if it is not called, or without an argument, or with what may be ``None``
-    :ivar parameter: whether the seed is a parameter of code inside the code that was asked for
+    :ivar parameter: whether the seed is a parameter of code inside the code in question
     """
 
     name: str
@@ -43,14 +44,14 @@ class Reference:
 
 @dataclass
 class References:
-    """What code and all code inside it refers to.
+    """Everything that code, and all code inside it, refers to.
 
     :ivar loaded: variables
     :ivar imported: variable that an import binds → what it may be
-    :ivar stars: modules of which it imports everything
+    :ivar stars: modules that it imports by ``*``
     :ivar modules: modules that it gets by a call
-    :ivar attributes: all attributes and global variables that it names, and in quotes the :data:`.CLOCK_WORDS` it has
-    :ivar computed: whether it runs or imports what only a run can tell
+    :ivar attributes: all attributes and global variables that it names, and in quotes its :data:`.CLOCK_WORDS`
+    :ivar computed: whether it computes at run time what it runs or imports
     :ivar opens: whether it uses anything called ``open``, and not certainly to write only
     """
 
@@ -76,9 +77,9 @@ class References:
 
 @functools.lru_cache(maxsize=4096)
 def references(code: CodeType, package: str, *, inside: bool = True) -> References:
-    """Return what *code* refers to; not to be changed.
+    """Return what *code* refers to; do not change the result.
 
-    :param package: to which its relative imports are relative
+    :param package: that its relative imports start from
     :param inside: whether code inside it counts as well
     """
     found = References()
@@ -96,7 +97,7 @@ def _no_code(constant: object) -> object:
 
 
 def _statements(code: CodeType, *, inside: bool) -> Counter[str]:
-    """Return how often import statements name each module; what is left of all imports are calls."""
+    """Return how often import statements name each module; all other imports are calls."""
     found = Counter(str(one.argval) for one in dis.get_instructions(code) if one.opname == "IMPORT_NAME")
     for inner in code.co_consts if inside else ():
         if type(inner) is CodeType:
@@ -166,7 +167,7 @@ def _absolute(level: int, module: str, package: str) -> str:
 
 
 def _only_writes(instructions: list[dis.Instruction], at: int) -> bool:
-    """Whether an instruction loads no ``open``, or one that is called at once to write a file, and not to read it."""
+    """Whether an instruction loads no ``open``, or one that is called directly to write a file and not to read it."""
     one = instructions[at]
     if one.argval != _OPEN or not one.opname.startswith(("LOAD_", "IMPORT_FROM")) or one.opname == "LOAD_CONST":
         return True
@@ -183,8 +184,8 @@ def _seed(instructions: list[dis.Instruction], at: int) -> str | None:
 
 
 def _arguments(instructions: list[dis.Instruction], at: int) -> list[dis.Instruction] | None:
-    """Return what loads the arguments of the callable that was loaded before *at*; ``None`` if it is not called at
-    once, or that cannot be told.
+    """Return what loads the arguments of the callable that was loaded before *at*; ``None`` if it is not called
+    directly, or its arguments cannot be determined.
     """
     if at < len(instructions) and instructions[at].opname == "PUSH_NULL" and _NULL_BEHIND:
         at += 1
@@ -211,7 +212,7 @@ def _only(given: list[dis.Instruction]) -> str | None:
 
 
 def _is_something(made_by: list[dis.Instruction]) -> bool:
-    """Whether what instructions leave on the stack is certainly not ``None``: a constant, or the outcome of an
+    """Whether instructions certainly do not leave ``None`` on the stack: they leave a constant, or the result of an
     operation or of a function that always returns something.
     """
     if not made_by:
@@ -234,7 +235,7 @@ _RETURN_SOMETHING = frozenset(
 
 
 def _may_be_none(code: CodeType, instructions: list[dis.Instruction]) -> set[str]:
-    """Return the local variables of *code* to which it assigns what may be ``None``."""
+    """Return the local variables of *code* that may be assigned ``None``."""
     found, begin = set[str](), 0
     for at, one in enumerate(instructions):
         if one.starts_line:

@@ -1,4 +1,4 @@
-"""By which words a script's code may remove or move files by itself, or by another program. A fixed list."""
+"""Words by which a script's code may remove or move files, by itself or by another program. A fixed list."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _REMOVING = frozenset(
 
 
 def removal_in(words: Set[str]) -> str:
-    """Return a word by which files may be removed or moved; empty text if there is none.
+    """Return a word by which files may be removed or moved; empty if there is none.
 
     :param words: all names that the code uses
     """

@@ -7,7 +7,7 @@ import java.io.ObjectOutputStream;
 import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
 
-/** Words, and perhaps a serialized value behind them, that compiled.py fetches in pieces. */
+/** Words, and perhaps a serialized value after them, that compiled.py fetches in pieces. */
 public final class Answer {
     private final ByteArrayOutputStream bytes = new ByteArrayOutputStream();
     private final DataOutputStream words = new DataOutputStream(this.bytes);
@@ -25,14 +25,14 @@ public final class Answer {
         this.say(second);
     }
 
-    /** There are no more words. */
+    /** Ends the words. */
     public Answer end() throws IOException {
         this.words.writeInt(0);
         this.all = this.bytes.toByteArray();
         return this;
     }
 
-    /** There are no more words; what follows is a value. */
+    /** Ends the words; a value follows. */
     public Answer end(Object value) throws IOException {
         this.words.writeInt(0);
         ObjectOutputStream serialized = new ObjectOutputStream(this.words);
@@ -42,12 +42,12 @@ public final class Answer {
         return this;
     }
 
-    /** How many bytes there are. */
+    /** The number of bytes. */
     public int size() {
         return this.all.length;
     }
 
-    /** The next of them: words, each behind its length plus one, a 0, and the value. */
+    /** The next bytes: words, each preceded by its length plus one, a 0, and the value. */
     public byte[] next(int size) {
         int from = this.read;
         this.read = Math.min(this.all.length, from + size);

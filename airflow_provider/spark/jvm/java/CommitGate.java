@@ -29,12 +29,12 @@ import org.apache.spark.sql.execution.datasources.SQLHadoopMapReduceCommitProtoc
 import org.apache.spark.sql.internal.SQLConf;
 
 /**
- * The driver's side of a file write's commit protocol, which begins and commits when Python has allowed it; for
- * commit_gate.py, which says why. All else is done by the protocol that the session's setting names, and executors get
+ * The driver's side of a file write's commit protocol, which starts and commits once Python has allowed it; for
+ * commit_gate.py, which says why. The protocol that the session's setting names does everything else, and executors get
  * that one: this object is serialized as it.
  *
  * <p>No setting changes. What is replaced is how Spark reads one: while a thread is served, it finds this class under
- * <code>spark.sql.sources.commitProtocolClass</code>, whatever stands there. So does a thread that works for it:
+ * <code>spark.sql.sources.commitProtocolClass</code>, whatever the setting says. So does a thread that works for it:
  * Spark 4 may run a write in a pool of its own, with the local properties of the thread that waits.
  */
 public final class CommitGate extends FileCommitProtocol implements java.io.Serializable {
@@ -59,7 +59,7 @@ public final class CommitGate extends FileCommitProtocol implements java.io.Seri
     private boolean clears = false;
     private boolean held = false;
 
-    /** What Spark makes of the name of a class: one for each write. */
+    /** Spark calls this by the class's name, once for each write. */
     public CommitGate(String name, String path, boolean dynamic) {
         this.writes = served(path);
         this.path = path;
@@ -81,7 +81,7 @@ public final class CommitGate extends FileCommitProtocol implements java.io.Seri
         return execution == null ? "" : execution;
     }
 
-    /** Lets Spark find this class; whether it does. */
+    /** Lets Spark find this class; returns whether it does. */
     public static boolean open() throws Exception {
         ConfigEntry setting = SQLConf.FILE_COMMIT_PROTOCOL_CLASS();
         if (!(setting.valueConverter() instanceof Chosen)) {
@@ -100,7 +100,7 @@ public final class CommitGate extends FileCommitProtocol implements java.io.Seri
     }
 
     /**
-     * Serves a write to a folder that this thread is about to make; to any, where that is an empty text.
+     * Serves a write to a folder that this thread is about to make; to any folder if the location is empty.
      *
      * @param context of the application
      */
@@ -112,7 +112,7 @@ public final class CommitGate extends FileCommitProtocol implements java.io.Seri
         return write;
     }
 
-    /** Ends what was begun with {@link #serve}. */
+    /** Ends what {@link #serve} has started. */
     public static void end(Write write) {
         synchronized (SERVED) {
             SERVED.remove(write);
@@ -120,7 +120,7 @@ public final class CommitGate extends FileCommitProtocol implements java.io.Seri
         write.end();
     }
 
-    /** What the writes of this thread are served as: it makes them itself, or for a thread that waits for it. */
+    /** The served writes of this thread: its own, and those of a thread that waits for it. */
     private static List served() {
         List found = new ArrayList();
         synchronized (SERVED) {
@@ -134,7 +134,9 @@ public final class CommitGate extends FileCommitProtocol implements java.io.Seri
         return found;
     }
 
-    /** The write to a folder; all that are served, if it is none of theirs: files may be moved to theirs later. */
+    /**
+     * The served write to a folder; all of them if the folder is none of theirs: files may be moved to theirs later.
+     */
     private static List served(String path) {
         List served = served();
         for (int i = 0; i < served.size(); i++) {
@@ -168,7 +170,7 @@ public final class CommitGate extends FileCommitProtocol implements java.io.Seri
         }
     }
 
-    /** Hadoop's committer of files, if it is one of the two that are known; null otherwise. */
+    /** Hadoop's committer of files, if it is one of the two known ones; null otherwise. */
     private Object hadoops() {
         Class kind = this.protocol.getClass();
         if (kind != SQLHadoopMapReduceCommitProtocol.class && kind != HadoopMapReduceCommitProtocol.class) {
@@ -184,9 +186,9 @@ public final class CommitGate extends FileCommitProtocol implements java.io.Seri
     }
 
     /**
-     * Whether this object clears away what is pending. Hadoop's committers delete all of it when they end, of whoever
-     * writes to the folder: a driver that is paused right before that, and replaced, would delete what its successor's
-     * tasks have committed. Others may have their work elsewhere.
+     * Whether this object removes what is pending. Hadoop's committers delete all of it when they end, whoever writes
+     * to the folder: a driver that is paused right before that, and replaced, would delete what its successor's tasks
+     * have committed. Other committers may work elsewhere.
      */
     private static boolean clearsInsteadOf(Object committer) {
         try {
@@ -201,7 +203,7 @@ public final class CommitGate extends FileCommitProtocol implements java.io.Seri
         }
     }
 
-    /** Whether what tasks commit gets to its place only when the job commits, by Hadoop's algorithm 1. */
+    /** Whether committed tasks move into place only when the job commits, by Hadoop's algorithm 1. */
     private static boolean keepsTasksPending(Object committer) {
         try {
             return committer != null && LeasedCommits.field(FileOutputCommitter.class, "algorithmVersion").getInt(committer) == 1;
@@ -210,7 +212,7 @@ public final class CommitGate extends FileCommitProtocol implements java.io.Seri
         }
     }
 
-    /** Holds the commits of tasks to the lease, or does so no more. */
+    /** Ties the commits of tasks to the lease, or stops doing so. */
     private void hold(boolean holds) {
         if (holds != this.held) {
             LeasedCommits.count(holds ? 1 : -1);
@@ -228,7 +230,7 @@ public final class CommitGate extends FileCommitProtocol implements java.io.Seri
         }
     }
 
-    /** What may not commit, or finds in the middle of its commit that it was replaced, clears away only its own. */
+    /** A write that may not commit, or that is replaced in the middle of its commit, removes only its own files. */
     public void abortJob(JobContext job) throws IOException {
         this.hold(false);
         List pending = this.pending(job);
@@ -257,8 +259,8 @@ public final class CommitGate extends FileCommitProtocol implements java.io.Seri
     }
 
     /**
-     * What is pending now, if this object clears it away; asked for before leave is: with leave, nothing of it is a
-     * successor's.
+     * What is pending now, if this object removes it. Listed before permission is asked: once it is given, nothing of
+     * it is a successor's.
      */
     private List pending(JobContext job) throws IOException {
         List found = new ArrayList();
@@ -289,7 +291,7 @@ public final class CommitGate extends FileCommitProtocol implements java.io.Seri
                 system.delete(parent, false);
             }
         } catch (IOException gone) {
-            // nobody else writes there, or somebody has just begun to
+            // nobody else writes there, or another writer has just started to
         }
     }
 
@@ -325,7 +327,7 @@ public final class CommitGate extends FileCommitProtocol implements java.io.Seri
         return this.protocol;
     }
 
-    /** A write that is served, between the thread that makes it and the one that answers for it. */
+    /** A served write, between the thread that makes it and the one that answers for it. */
     public static final class Write {
         private final String location;
         private final Thread thread = Thread.currentThread();
@@ -343,13 +345,13 @@ public final class CommitGate extends FileCommitProtocol implements java.io.Seri
             this.properties = context == null ? null : context.getLocalProperties();
         }
 
-        /** Whether the execution for which this thread works is the one that the serving thread waits for. */
+        /** Whether this thread works for the execution that the serving thread waits for. */
         boolean isWaitedFor() {
             String execution = this.context == null ? null : this.context.getLocalProperty(EXECUTION);
             return execution != null && execution.equals(this.properties.getProperty(EXECUTION));
         }
 
-        /** Asks whether a step of it may be taken, and waits for the answer. */
+        /** Asks for permission to take a step, and waits for the answer. */
         synchronized void ask(String question) {
             this.asked.add(question);
             this.notifyAll();
@@ -366,7 +368,7 @@ public final class CommitGate extends FileCommitProtocol implements java.io.Seri
             }
         }
 
-        /** Lets it go on with an earlier attempt's write, whose name it gets; with none if that is an empty text. */
+        /** Lets it continue an earlier attempt's write, whose name it gets; none if the name is empty. */
         public synchronized void goOnAs(String name) {
             this.earlier = name;
         }
@@ -376,9 +378,9 @@ public final class CommitGate extends FileCommitProtocol implements java.io.Seri
         }
 
         /**
-         * The next question, when there is one: a step, the name of the write, and the number of its execution if it
-         * writes to the folder that is served and to no staging folder; or how long the lease lasts, again
-         * and again while that is of interest; empty text at the write's end.
+         * The next question, once there is one: a step, the name of the write, and the number of its execution if it
+         * writes to the folder that is served and to no staging folder; or how long the lease lasts, repeatedly while
+         * that matters; empty at the write's end.
          */
         public synchronized String next() throws InterruptedException {
             while (this.asked.isEmpty() && !this.ended) {
@@ -396,7 +398,7 @@ public final class CommitGate extends FileCommitProtocol implements java.io.Seri
             this.notifyAll();
         }
 
-        /** Answers whatever is asked from now on: the write fails. */
+        /** Refuses everything that is asked from now on: the write fails. */
         public synchronized void refuse(String why) {
             this.refusal = why;
             this.notifyAll();
@@ -408,7 +410,7 @@ public final class CommitGate extends FileCommitProtocol implements java.io.Seri
         }
     }
 
-    /** Reads the setting as Spark does, and takes this class's name for it where a thread is served. */
+    /** Reads the setting as Spark does, but returns this class's name where a thread is served. */
     public static final class Chosen extends scala.runtime.AbstractFunction1 {
         private final scala.Function1 before;
 

@@ -19,9 +19,9 @@ import org.apache.spark.scheduler.SparkListenerEvent;
 import org.apache.spark.sql.catalyst.trees.TreeNode;
 
 /**
- * Notes of each query that has ended which of its shuffles have tasks that call Python functions; for ended_queries.py,
- * which says what the answers mean. Spark tells of a query's end with its plan, and this hears it in the query's thread,
- * before the action returns.
+ * Notes, for each query that has ended, which of its shuffles have tasks that call Python functions; for
+ * ended_queries.py, which says what the answers mean. Spark posts a query's end with its plan, and this receives it in
+ * the query's thread, before the action returns.
  */
 public final class EndedQueries {
     private static final String EVENTS = "org.apache.spark.sql.execution.ui.SparkListenerSQLExecution";
@@ -43,7 +43,7 @@ public final class EndedQueries {
     private Object search;
     private Object store;
 
-    /** @param held so many of the queries that were noted last are held until they are asked for */
+    /** @param held how many of the last noted queries are held until they are asked for */
     public EndedQueries(String held) throws Exception {
         Object module = org.apache.spark.sql.execution.SQLExecution$.MODULE$;
         this.held = Integer.parseInt(held);
@@ -52,7 +52,7 @@ public final class EndedQueries {
     }
 
     /**
-     * Hears of the queries of an application from now on.
+     * Listens for the queries of an application from now on.
      *
      * @param search a ShuffleSearch
      * @param store of the SQL tab: Spark's records of the queries that have ended before
@@ -72,7 +72,7 @@ public final class EndedQueries {
         }
     }
 
-    /** Hears of no more queries, and forgets those that were noted or lost: whoever attaches next begins to count then. */
+    /** Stops listening, and forgets the queries that were noted or lost: the next attach starts to count anew. */
     public synchronized void detach() throws Exception {
         this.leave();
         this.reports.clear();
@@ -205,7 +205,7 @@ public final class EndedQueries {
         }
     }
 
-    /** A number of a query that no other one has. */
+    /** A number of a query that no other query has. */
     public synchronized String token(Object execution) {
         if (!this.tokens.containsKey(execution)) {
             this.given++;
@@ -215,8 +215,8 @@ public final class EndedQueries {
     }
 
     /**
-     * What was noted since it was asked for last, a line for each query: its number, where it belongs, its token, its
-     * application, and its shuffles. A line ! if some were forgotten.
+     * The queries noted since the last call, a line for each: its number, where it belongs, its token, its application,
+     * and its shuffles. A line ! if some were forgotten.
      */
     public synchronized String reports() {
         StringBuilder answer = new StringBuilder(this.lost ? "!\n" : "");
@@ -227,7 +227,7 @@ public final class EndedQueries {
         return answer.toString();
     }
 
-    /** A query that was noted; null if it is not held any more. */
+    /** A noted query; null if it is no longer held. */
     public synchronized Object plan(String token) {
         for (Iterator all = this.plans.iterator(); all.hasNext();) {
             Object[] each = (Object[]) all.next();
@@ -238,7 +238,7 @@ public final class EndedQueries {
         return null;
     }
 
-    /** Lets go of a query that was noted. */
+    /** Releases a noted query. */
     public synchronized void release(String token) {
         for (Iterator all = this.plans.iterator(); all.hasNext();) {
             if (((Object[]) all.next())[0].equals(token)) {
@@ -247,7 +247,7 @@ public final class EndedQueries {
         }
     }
 
-    /** Waits until each query from one number to another, that excluded, runs or was noted; whether that is so. */
+    /** Waits until each query from one number to before another one runs or was noted; returns whether that is so. */
     public synchronized boolean allKnown(long from, long to, long millis) throws Exception {
         long until = System.currentTimeMillis() + millis;
         while (!this.accounted(from, to)) {
@@ -269,7 +269,10 @@ public final class EndedQueries {
         return true;
     }
 
-    /** Whether Spark has a record of a query that had ended before this listened. If it may have called functions, it is lost. */
+    /**
+     * Whether Spark has a record of a query that ended before this listened. If it may have called functions, it is
+     * lost.
+     */
     private boolean recorded(int number) throws Exception {
         Object[] wanted = new Object[] {Long.valueOf(number)};
         scala.Option record = (scala.Option)
@@ -286,8 +289,8 @@ public final class EndedQueries {
     }
 
     /**
-     * The queries that run and may have shuffles whose tasks call functions, a line for each: number, where it belongs,
-     * token, application, and its shuffles as planned; ? for those of one that Spark has not announced yet.
+     * The running queries that may have shuffles whose tasks call functions, a line for each: number, where it belongs,
+     * token, application, and its shuffles as planned; ? for those of a query that Spark has not announced yet.
      *
      * @param announced those that Spark has announced
      */
@@ -321,8 +324,8 @@ public final class EndedQueries {
     }
 
     /**
-     * The shuffles of a query that call functions, each as key:title:number; without a number, and with * for its key, those
-     * of its plan that did not run.
+     * The shuffles of a query that call functions, each as key:title:number; those of its plan that did not run have no
+     * number, and * as their key.
      */
     private String shuffles(Object execution) throws Exception {
         StringBuilder answer = new StringBuilder();
@@ -376,7 +379,7 @@ public final class EndedQueries {
         return Members.call(this.search, method, new Object[] {plan, session, ""});
     }
 
-    /** By title, the canonical forms of the shuffles of a plan as it was before it began, but for those of cached frames. */
+    /** By title, the canonical forms of the shuffles in the initial plan, except for those of cached frames. */
     private Map plannedIn(Object root) throws Exception {
         Map planned = new HashMap();
         ArrayDeque pending = new ArrayDeque();
@@ -401,7 +404,10 @@ public final class EndedQueries {
         return planned;
     }
 
-    /** What a shuffle is by, and which functions and files are below it: key:title, each as a digest; empty if it calls none. */
+    /**
+     * A shuffle's partitioning, and the functions and files below it: key:title, each as a digest; empty if it calls
+     * none.
+     */
     public String key(Object exchange) throws Exception {
         if (!this.callsFunctions(exchange)) {
             return "";

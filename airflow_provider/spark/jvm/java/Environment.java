@@ -6,11 +6,11 @@ import java.util.ArrayList;
 import java.util.Arrays;
 
 /**
- * Spark's environment, for reflection.py. By method handles: whoever lists the methods of SparkEnv in 4.3 meets one that
- * names a class which the jars of PySpark lack.
+ * Spark's environment, for reflection.py. Uses method handles: listing the methods of SparkEnv in 4.3 finds one that
+ * names a class which PySpark's jars lack.
  */
 public final class Environment {
-    /** @param nothing there is nothing to know */
+    /** @param nothing not used */
     public Environment(String nothing) {}
 
     /** A member, such as mapOutputTracker, and the full name of its class. */

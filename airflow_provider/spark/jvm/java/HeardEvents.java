@@ -9,8 +9,8 @@ import org.apache.spark.scheduler.LiveListenerBusMetrics;
 import org.apache.spark.scheduler.SparkListenerEvent;
 
 /**
- * A queue of Spark's bus of events that has no listeners, so that a script finds none of ours among its own, and that
- * hands each event over in the thread that has posted it.
+ * A queue of Spark's event bus without listeners, so that a script finds none of ours among its own. It passes each
+ * event on in the thread that has posted it.
  */
 public abstract class HeardEvents extends AsyncEventQueue {
     private final LiveListenerBus bus;
@@ -21,7 +21,7 @@ public abstract class HeardEvents extends AsyncEventQueue {
         this.bus = context.listenerBus();
     }
 
-    /** What is to be done about an event. Must not throw, nor take long: Spark waits for it. */
+    /** Handles an event. Must not throw, nor take long: Spark waits for it. */
     public abstract void heard(SparkListenerEvent event);
 
     /** Whether these are the events of an application. */
@@ -29,12 +29,12 @@ public abstract class HeardEvents extends AsyncEventQueue {
         return this.bus == context.listenerBus();
     }
 
-    /** Hear of events from now on. */
+    /** Starts to receive events. */
     public void join() throws Exception {
         ((List) Members.field(this.bus, "queues")).add(this);
     }
 
-    /** Hear of no more events. */
+    /** Stops receiving events. */
     public void leave() throws Exception {
         List queues = (List) Members.field(this.bus, "queues");
         synchronized (this.bus) { // as the bus does when it adds and removes queues
@@ -58,7 +58,7 @@ public abstract class HeardEvents extends AsyncEventQueue {
         return true;
     }
 
-    /** False of all others: the bus drops a queue without listeners when a script removes a listener of its own. */
+    /** Equal to no other: the bus drops a queue without listeners when a script removes a listener of its own. */
     public boolean equals(Object other) {
         return false;
     }

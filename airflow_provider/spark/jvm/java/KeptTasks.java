@@ -14,12 +14,12 @@ import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.mapreduce.lib.output.FileOutputCommitter;
 
-/** Folders of tasks that have committed, which are moved as they are, in one step each; for kept_output.py. */
+/** Moves the folders of committed tasks as they are, in one step each; for kept_output.py. */
 public final class KeptTasks {
     public KeptTasks(String none) {}
 
     /**
-     * Moves a folder in one step; whether it was there.
+     * Moves a folder in one step; returns whether it was there.
      *
      * @throws IOException the file system cannot do that in one step, or not at all
      */
@@ -41,8 +41,8 @@ public final class KeptTasks {
     }
 
     /**
-     * The tasks' folders in the folders of several attempts: each with its path, whether it is as its task has left
-     * it, and the names of its files. Before them the attempts whose job had begun to commit.
+     * The tasks' folders in the folders of several attempts: each with its path, whether it is as its task has left it,
+     * and the names of its files. Before them come the attempts whose job had started to commit.
      *
      * @param marker the name of the folder that says so
      */
@@ -70,7 +70,7 @@ public final class KeptTasks {
         return answer.end();
     }
 
-    /** What is in a folder; nothing if it is not there. */
+    /** The contents of a folder; empty if it does not exist. */
     private static FileStatus[] entries(FileSystem system, Path folder) throws IOException {
         try {
             return system.listStatus(folder);
@@ -80,8 +80,8 @@ public final class KeptTasks {
     }
 
     /**
-     * Whether nothing was removed from a folder, or added, since something in it was written last. What is written
-     * into a file comes behind the file's creation, which is the last change of its folder.
+     * Whether nothing was added to a folder, or removed, since something in it was last written. A file is written
+     * after it is created, and its creation is the last change of its folder.
      *
      * @param files gets the names of all files
      */

@@ -13,8 +13,8 @@ import org.apache.spark.rdd.RDD;
 import org.apache.spark.sql.catalyst.trees.TreeNode;
 
 /**
- * Says of each node of a physical plan, from the top down, how it is cut into partitions; for layout.py, which says what
- * that means. Nothing below a shuffle or a broadcast is looked at.
+ * Describes how each node of a physical plan, from the top down, is split into partitions; for layout.py, which says
+ * what that means. Nothing below a shuffle or a broadcast is examined.
  */
 public final class LayoutLook {
     private static final int SHOWN = 1000;
@@ -22,7 +22,7 @@ public final class LayoutLook {
     private final Set lists = new HashSet();
     private final Map through = new HashMap();
 
-    /** @param tables lines of words: which list, and what stands on it, with blanks between */
+    /** @param tables lines of words: a list's name, then its entries, separated by blanks */
     public LayoutLook(String tables) {
         String[] lines = tables.split("\n");
         for (int i = 0; i < lines.length; i++) {
@@ -35,7 +35,7 @@ public final class LayoutLook {
         }
     }
 
-    /** Look at a plan without shuffles, or at one whose shuffles have run. */
+    /** Describes a plan without shuffles, or one whose shuffles have run. */
     public Answer look(Object plan) throws Exception {
         Answer answer = new Answer();
         ArrayDeque pending = new ArrayDeque();
@@ -93,8 +93,8 @@ public final class LayoutLook {
     }
 
     /**
-     * How many slices a leaf has. A range makes RDDs whenever it is asked for them, whose numbers Spark draws by: it is
-     * asked what it declares.
+     * How many slices a leaf has. A range makes RDDs whenever it is asked for them, and Spark draws by their numbers:
+     * it is asked for what it declares instead.
      */
     private static String slices(TreeNode node, String kind) throws Exception {
         if (kind.equals("RangeExec")) {
@@ -108,7 +108,7 @@ public final class LayoutLook {
         return slices.toString();
     }
 
-    /** A shuffle that is read otherwise than by one task for each reducer. */
+    /** A shuffle that is not read by exactly one task for each reducer. */
     private void read(Object node, Answer answer) throws Exception {
         scala.collection.Seq specs = (scala.collection.Seq) Members.call(node, "partitionSpecs");
         answer.say("read", specs.mkString(";"));

@@ -15,11 +15,11 @@ import org.apache.spark.scheduler.OutputCommitCoordinator;
 
 /**
  * The driver's coordinator of task commits, which Spark's tasks ask, wherever they run, before they commit. While a
- * write is made whose tasks move files to their place themselves, they may only as long as the driver's lease lasts; for
+ * write runs whose tasks move files into place themselves, they may do so only as long as the driver's lease lasts; for
  * commit_gate.py.
  *
- * <p>A task that is refused runs again. Before that it waits for a while: an outage of the event store may be over
- * soon. Spark's own coordinator decides all else, and keeps its state.
+ * <p>A refused task runs again, after a pause: an outage of the event store may be over soon. Spark's own coordinator
+ * decides everything else, and keeps its state.
  */
 public final class LeasedCommits extends OutputCommitCoordinator {
     private static final Object LEASE = new Object();
@@ -35,10 +35,10 @@ public final class LeasedCommits extends OutputCommitCoordinator {
         this.coordinator = coordinator;
     }
 
-    /** Lets the tasks of an application ask an object of this class; whether they do. */
+    /** Makes the tasks of an application ask an object of this class; returns whether they do. */
     public static boolean open(SparkContext context) throws Throwable {
         Object environment = context.env();
-        // By a handle: whoever lists the methods of SparkEnv in 4.3 meets one that names a class which its jars lack.
+        // Uses a handle: listing the methods of SparkEnv in 4.3 finds one that names a class which its jars lack.
         Object rpc = MethodHandles.publicLookup()
                 .findVirtual(SparkEnv.class, "rpcEnv", MethodType.methodType(RpcEnv.class))
                 .invokeWithArguments(Arrays.asList(new Object[] {environment}));
@@ -58,14 +58,14 @@ public final class LeasedCommits extends OutputCommitCoordinator {
         return false;
     }
 
-    /** A private field; for the other class that Spark finds by its name, too. */
+    /** A private field; the other class that Spark finds by its name uses this, too. */
     static Field field(Class owner, String name) throws NoSuchFieldException {
         Field field = owner.getDeclaredField(name);
         field.setAccessible(true);
         return field;
     }
 
-    /** The field of the coordinator's endpoint that holds the coordinator; null of any other endpoint. */
+    /** The field of the coordinator's endpoint that holds the coordinator; null for any other endpoint. */
     private static Field coordinatorOf(Object endpoint) {
         if (!endpoint.getClass().getName().endsWith("OutputCommitCoordinatorEndpoint")) {
             return null;
@@ -80,12 +80,12 @@ public final class LeasedCommits extends OutputCommitCoordinator {
         return null;
     }
 
-    /** A moment of the clock by which the end of the lease is told. */
+    /** The current time of the clock by which the end of the lease is given. */
     public static long now() {
         return System.nanoTime();
     }
 
-    /** Tells how long the lease lasts: up to this moment of {@link #now}. */
+    /** Sets the end of the lease: a time of {@link #now}. */
     public static void lasts(long until) {
         synchronized (LEASE) {
             end = until;
@@ -93,7 +93,7 @@ public final class LeasedCommits extends OutputCommitCoordinator {
         }
     }
 
-    /** So many writes more, or fewer, are at work whose tasks commit for good. */
+    /** Adds to the number of running writes whose task commits are final. */
     public static void count(int more) {
         synchronized (LEASE) {
             writes += more;
@@ -101,7 +101,7 @@ public final class LeasedCommits extends OutputCommitCoordinator {
         }
     }
 
-    /** Whether the end of the lease is of interest to anybody. */
+    /** Whether the end of the lease matters now. */
     static boolean isAsked() {
         synchronized (LEASE) {
             return writes > 0;

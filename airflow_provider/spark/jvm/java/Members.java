@@ -10,19 +10,21 @@ import java.util.Map;
 
 import org.apache.spark.sql.catalyst.trees.TreeNode;
 
-/** Members of objects whose classes differ between versions of Spark, or are not public; looked for once for a class. */
+/**
+ * Members of objects whose classes differ between versions of Spark, or are not public; looked up once for each class.
+ */
 public final class Members {
     private static final Map METHODS = new HashMap();
     private static final Map FIELDS = new HashMap();
 
     private Members() {}
 
-    /** What a method without parameters returns. */
+    /** Returns the result of a method without parameters. */
     public static Object call(Object owner, String name) throws Exception {
         return call(owner, method(owner.getClass(), name, 0), new Object[0]);
     }
 
-    /** What a method returns; throws what it throws. */
+    /** Returns the result of a method; throws what it throws. */
     public static Object call(Object owner, Method method, Object[] arguments) throws Exception {
         try {
             return method.invoke(owner, arguments);
@@ -34,7 +36,7 @@ public final class Members {
         }
     }
 
-    /** A public method with so many parameters; null if there is none. */
+    /** A public method with that many parameters; null if there is none. */
     public static Method method(Class owner, String name, int count) {
         String key = name + " " + count;
         synchronized (METHODS) {
@@ -52,7 +54,7 @@ public final class Members {
         }
     }
 
-    /** The value of a private field of an object's class, or of one that this extends: a lazy value may be null. */
+    /** The value of a private field of an object's class, or of a class that this extends: a lazy value may be null. */
     public static Object field(Object owner, String name) throws Exception {
         Field field;
         synchronized (FIELDS) {
@@ -80,7 +82,7 @@ public final class Members {
         return name.substring(name.lastIndexOf('.') + 1);
     }
 
-    /** The elements of one of Scala's sequences. */
+    /** The elements of a Scala sequence. */
     public static List items(Object sequence) {
         List items = new ArrayList();
         scala.collection.Iterator each = ((scala.collection.Seq) sequence).iterator();
@@ -90,7 +92,7 @@ public final class Members {
         return items;
     }
 
-    /** What is below a node of a physical plan: children, subqueries, and what stages and references stand for. */
+    /** Everything below a node of a physical plan: children, subqueries, and what stages and references stand for. */
     public static List below(Object node) throws Exception {
         String kind = kind(node);
         List below = new ArrayList(items(((TreeNode) node).children()));

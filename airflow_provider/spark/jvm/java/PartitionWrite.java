@@ -18,19 +18,19 @@ import org.apache.spark.scheduler.SparkListenerTaskEnd;
 import org.apache.spark.scheduler.TaskInfo;
 
 /**
- * Hears which tasks of a write of partitions have succeeded, and looks at their files; for partition_write.py. Spark tells
- * of a task's end before it goes on, so that all that have succeeded are heard of before the write returns.
+ * Learns which tasks of a write of partitions have succeeded, and examines their files; for partition_write.py. Spark
+ * posts a task's end before it goes on, so all successful tasks are known before the write returns.
  */
 public final class PartitionWrite {
     private static final int LARGEST = 256;
     private static final int PATIENCE = 100;
     private static final int PAUSE = 100;
 
-    /** @param nothing nothing is to be said */
+    /** @param nothing not used */
     public PartitionWrite(String nothing) {}
 
     /**
-     * Hears of the tasks of jobs from now on.
+     * Listens for the tasks of jobs from now on.
      *
      * @param property of the jobs that count, and its value
      * @param folder where their files appear on this machine, each part-NNNNN and the ending; empty if they do not
@@ -70,7 +70,7 @@ public final class PartitionWrite {
         synchronized void jobStarted(SparkListenerJobStart event) {
             if (event.properties() != null && this.value.equals(event.properties().getProperty(this.property))) {
                 scala.collection.Iterator stages = event.stageIds().iterator();
-                while (stages.hasNext()) { // the one that writes is made last
+                while (stages.hasNext()) { // the stage that writes is made last
                     this.stage = Math.max(this.stage, ((Number) stages.next()).intValue());
                 }
             }
@@ -87,8 +87,8 @@ public final class PartitionWrite {
         }
 
         /**
-         * Waits for tasks that have succeeded, and returns a line for each: partition, task, how often the partition was
-         * tried before, rows, milliseconds, and size and CRC-32 of its file, 0 and - where there is none. Empty text at the
+         * Waits for tasks that have succeeded, and returns a line for each: partition, task, how often the partition
+         * was tried before, rows, milliseconds, and size and CRC-32 of its file, 0 and - if there is none. Empty at the
          * end of the write.
          */
         public String next() throws Exception {
@@ -114,7 +114,10 @@ public final class PartitionWrite {
             return answer.toString();
         }
 
-        /** Whether a file is there, or soon seen: another machine has made it, and a shared file system may take a while. */
+        /**
+         * Whether a file exists, or appears soon: another machine has made it, and a shared file system may take a
+         * while.
+         */
         private static boolean appears(File file) throws InterruptedException {
             for (int tries = 0; tries < PATIENCE && !file.exists(); tries++) {
                 file.getParentFile().list();
@@ -123,7 +126,7 @@ public final class PartitionWrite {
             return file.exists();
         }
 
-        /** Hears of no more tasks. */
+        /** Stops listening for tasks. */
         public void end() throws Exception {
             this.leave();
             synchronized (this) {
@@ -134,8 +137,8 @@ public final class PartitionWrite {
     }
 
     /**
-     * The CRC-32 of a file, eight hexadecimal digits: from those of its pieces, which Hadoop has stored beside it when it
-     * was written; from the file itself where there are none.
+     * The CRC-32 of a file, eight hexadecimal digits: from those of its pieces, which Hadoop has stored beside it when
+     * it was written; from the file itself if there are none.
      */
     static String checksum(File file) throws IOException {
         File pieces = new File(file.getParentFile(), "." + file.getName() + ".crc");
@@ -168,7 +171,7 @@ public final class PartitionWrite {
         return crc & 0xffffffffL;
     }
 
-    /** What a CRC becomes when so many zero bytes follow: for each of its four bytes, and each of their values. */
+    /** What a CRC becomes when that many zero bytes follow: for each of its four bytes, and each of their values. */
     private static int[][] shift(int bytes) {
         int[] table = new int[LARGEST];
         for (int i = 0; i < LARGEST; i++) {

@@ -6,18 +6,18 @@ import org.apache.spark.sql.execution.datasources.PartitionSpec;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * The files of a pinned source, for every DataFrame that is made of it; for file_source.py. When other files are pinned,
- * plans that are made from then on read those, also of DataFrames that a script has had before, under the same columns.
+ * The files of a pinned source, for every DataFrame that is made of it; for file_source.py. When other files are
+ * pinned, plans made from then on read those, even for DataFrames that a script already has, under the same columns.
  */
 public final class PinnedFiles implements FileIndex {
     private volatile InMemoryFileIndex files;
 
-    /** @param files what is read from now on */
+    /** @param files those to read from now on */
     public PinnedFiles(InMemoryFileIndex files) {
         this.files = files;
     }
 
-    /** Read other files from now on; their partitions have the same columns. */
+    /** Reads other files from now on; their partitions have the same columns. */
     public void pin(InMemoryFileIndex others) {
         this.files = others;
     }

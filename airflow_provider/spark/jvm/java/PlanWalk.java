@@ -26,10 +26,10 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 import scala.runtime.AbstractFunction1;
 
 /**
- * Walks a plan from the top down and writes what it is made of, for plan_walk.py, which says what the words mean.
+ * Walks a plan from the top down and writes what it is made of; for plan_walk.py, which says what the words mean.
  *
- * One call from Python, where to ask each node by itself takes hundreds. Asks nothing that would be made by asking: what
- * it reads are the parameters of nodes. Compiled by the Janino that generates Spark's own code: no lambdas, no generics.
+ * One call from Python replaces the hundreds that asking each node takes. Creates nothing by asking: it reads the
+ * parameters of nodes. Compiled by the Janino that generates Spark's own code: no lambdas, no generics.
  */
 public final class PlanWalk {
     private static final Object CLOSE = new Object();
@@ -41,7 +41,7 @@ public final class PlanWalk {
     private final Map parameters = new HashMap();
     private String vertex;
 
-    /** @param tables lines of words: which list, and what stands on it, with blanks between */
+    /** @param tables lines of words: a list's name, then its entries, separated by blanks */
     public PlanWalk(String tables) {
         String[] lines = tables.split("\n");
         for (int i = 0; i < lines.length; i++) {
@@ -64,7 +64,7 @@ public final class PlanWalk {
         final ArrayList values = new ArrayList();
         final ArrayList sources = new ArrayList();
 
-        /** What only Python can look at: for each its value and the node that holds it. */
+        /** Sources that only Python can examine: for each, its value and the node that holds it. */
         public Object[] source(int index) {
             return (Object[]) this.sources.get(index);
         }
@@ -80,7 +80,7 @@ public final class PlanWalk {
         }
     }
 
-    /** A node of a plan that is still to be looked at. */
+    /** A node of a plan that is still to be examined. */
     private static final class Node {
         final Object node;
         final boolean positional;
@@ -91,7 +91,7 @@ public final class PlanWalk {
         }
     }
 
-    /** What a node or an expression holds: values, expressions, and perhaps plans in these. */
+    /** The contents of a node or an expression: values, expressions, and perhaps plans in these. */
     private static final class Held {
         final Object value;
         final boolean positional;
@@ -104,7 +104,7 @@ public final class PlanWalk {
         }
     }
 
-    /** A value that is serialized whole. */
+    /** A value that is serialized as a whole. */
     private static final class Whole {
         final Object value;
         final boolean positional;
@@ -115,7 +115,7 @@ public final class PlanWalk {
         }
     }
 
-    /** Walk a plan. */
+    /** Walks a plan. */
     public Walked walk(Object root) throws Exception {
         Walked out = new Walked();
         boolean subqueries = ((TreeNode) root).containsPattern(TreePattern.PLAN_EXPRESSION());
@@ -170,7 +170,7 @@ public final class PlanWalk {
         parts.add(CLOSE);
     }
 
-    /** What a node is made of. */
+    /** The parts of a node. */
     private void parameters(
             QueryPlan node, String kind, boolean positional, boolean subqueries, Walked out, List parts)
             throws Exception {
@@ -210,11 +210,12 @@ public final class PlanWalk {
     }
 
     /**
-     * The results of a canonical node that sorts to aggregate. Spark leaves the ids of its aggregates there as they were
-     * counted; here they become positions behind those of what is read, as in a node that hashes.
+     * The results of a canonical node that sorts to aggregate. Spark leaves the ids of its aggregates there as they
+     * were counted; here they become positions after those of what is read, as in a node that hashes.
      *
-     * A node's aggregates stand in the order in which its results name them first, unless one is distinct. Of two that one
-     * expression is the first to name, nobody knows which came first, since sides may have been exchanged: they stay.
+     * A node's aggregates are in the order in which its results name them first, unless one is distinct. If one
+     * expression is the first to name two of them, their order is unknown, since sides may have been exchanged: they
+     * stay.
      */
     private static Object[] placed(QueryPlan node, List results) throws Exception {
         Object[] unchanged = results.toArray();
@@ -283,7 +284,7 @@ public final class PlanWalk {
         }
     }
 
-    /** What stands for a parameter that is not a plain value; null if it is. */
+    /** Represents a parameter that is not a plain value; null if it is one. */
     private List special(
             QueryPlan node, String kind, String parameter, Object value, boolean positional, Walked out)
             throws Exception {
@@ -327,7 +328,7 @@ public final class PlanWalk {
         return false;
     }
 
-    /** Take apart what holds a plan, down to the plan; what holds none is serialized whole. */
+    /** Takes apart what holds a plan, down to the plan; whatever holds none is serialized as a whole. */
     private void held(Held held, Walked out, List parts) throws Exception {
         Object value = held.value;
         boolean positional = held.positional;
@@ -369,7 +370,7 @@ public final class PlanWalk {
         }
     }
 
-    /** The alias that stands below a Project, if that is a recovery point; null of any other node. */
+    /** The alias below a Project, if that is a recovery point; null for any other node. */
     public String vertexBelow(Object node) throws Exception {
         if (!Members.kind(node).equals("Project")) {
             return null;
@@ -415,7 +416,7 @@ public final class PlanWalk {
         }
     }
 
-    /** Whether the rows of a relation tell which files they come from. */
+    /** Whether the rows of a relation reveal which files they come from. */
     private static boolean tellsFiles(Object node) throws Exception {
         scala.collection.Iterator columns = ((scala.collection.Iterable) Members.call(node, "output")).iterator();
         while (columns.hasNext()) {
@@ -458,7 +459,7 @@ public final class PlanWalk {
         if (location.getClass().getSimpleName().equals("CatalogFileIndex")) {
             Method filter = Members.method(location.getClass(), "filterPartitions", 1);
             location = Members.call(location, filter, new Object[] {scala.collection.immutable.Nil$.MODULE$});
-            // A catalog may give any values to the rows of a folder: its path does not tell them.
+            // A catalog may give any values to the rows of a folder: its path does not show them.
             Object specified = Members.call(Members.call(location, "partitionSpec"), "partitions");
             scala.collection.Iterator partitions = ((scala.collection.Iterable) specified).iterator();
             while (partitions.hasNext()) {
@@ -490,8 +491,8 @@ public final class PlanWalk {
     }
 
     /**
-     * For each class that is there, a line: its name, the fields that only keep what was computed from others, and those
-     * that are set once and that Java's serialization leaves out, with bars between.
+     * For each class that exists, a line: its name, the fields that only cache what was computed from others, and those
+     * that are set once and that Java's serialization leaves out, separated by bars.
      *
      * @param names a line for each
      */
@@ -530,7 +531,7 @@ public final class PlanWalk {
         return shapes.toString();
     }
 
-    /** The names of the parameters of a class's constructor, in their order, with blanks between. */
+    /** The names of the parameters of a class's constructor, in order, separated by blanks. */
     public String parameters(String name) throws Exception {
         return String.join(" ", this.parametersOf(loaded(name)));
     }

@@ -17,13 +17,13 @@ import org.apache.spark.sql.execution.RDDScanExec;
 import org.apache.spark.sql.execution.SQLExecution;
 
 /**
- * The part of a running query that writes files, between the end of its shuffles and the start of the tasks that write;
+ * The node of a running query that writes files, after its shuffles have ended and before the tasks that write start;
  * for running_write.py.
  */
 public final class RunningWrite {
     public RunningWrite(String none) {}
 
-    /** The node of an execution that writes, below which all shuffles have run; null if there is none. */
+    /** The node of an execution that writes, if all shuffles below it have run; null if there is none. */
     public Object find(long execution) throws Exception {
         Object node = writing(execution, "WriteFilesExec");
         boolean ran = node != null && !Members.kind(Members.call(node, "child")).equals("AdaptiveSparkPlanExec");
@@ -54,8 +54,8 @@ public final class RunningWrite {
     }
 
     /**
-     * Whether below the last shuffles of a plan floating-point numbers are added up, in whatever order they come: what
-     * such a sum decides, as which partition a row goes to, may differ in its last digit.
+     * Whether floating-point numbers are added up below the last shuffles of a plan, in any order: what such a sum
+     * decides, such as the partition that a row goes to, may differ in its last digit.
      */
     public boolean addsUpFloats(Object plan) throws Exception {
         ArrayDeque pending = new ArrayDeque();
@@ -102,7 +102,7 @@ public final class RunningWrite {
         return text.contains("double") || text.contains("float");
     }
 
-    /** Whether an aggregate gives results, and not what another one goes on with. */
+    /** Whether an aggregate returns results, rather than partial ones for another aggregate. */
     private static boolean hasResults(Object aggregate) throws Exception {
         List expressions = Members.items(Members.call(aggregate, "aggregateExpressions"));
         for (int i = 0; i < expressions.size(); i++) {
@@ -115,10 +115,10 @@ public final class RunningWrite {
     }
 
     /**
-     * Lets a write compute some partitions of a plan, and find the others empty; returns how many there are, or why that
-     * cannot be, and then nothing has changed.
+     * Makes a write compute some partitions of a plan, and find the others empty. Returns how many there are, or why
+     * that is impossible, and then nothing has changed.
      *
-     * @param plan whose rows are written: the child of the write, or another one that is cut otherwise
+     * @param plan whose rows are written: the child of the write, or another one that is split differently
      * @param empty the partitions that are not computed
      */
     public String leaveOut(Object write, Object plan, int[] empty) {
@@ -160,9 +160,9 @@ public final class RunningWrite {
     }
 
     /**
-     * Makes partitions of an RDD out of the same ones of another, or of none. Spark asks it in the driver only; tasks
-     * get nothing of it, and need not know its class. That it is a dependency only makes it serializable in the eyes of
-     * each version of Scala.
+     * Makes partitions of an RDD from the same ones of another RDD, or from none. Spark asks it on the driver only;
+     * tasks get nothing of it, and need not know its class. It is a dependency only to count as serializable in each
+     * version of Scala.
      */
     public static final class Rest extends Dependency implements PartitionCoalescer {
         private final RDD rows;

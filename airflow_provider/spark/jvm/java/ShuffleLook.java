@@ -17,19 +17,19 @@ import org.apache.spark.status.api.v1.TaskMetrics;
 import org.apache.spark.storage.RDDInfo;
 
 /**
- * Looks at all shuffles of an application, and at the tasks of a stage, in one call each; for map_output_tracker.py and
- * stage_metrics.py, which say what the answers mean. Reads fields that exist, and changes nothing.
+ * Examines all shuffles of an application, or the tasks of a stage, in one call each; for map_output_tracker.py and
+ * stage_metrics.py, which say what the answers mean. Reads existing fields, and changes nothing.
  */
 public final class ShuffleLook {
-    /** @param nothing there is nothing to know */
+    /** @param nothing not used */
     public ShuffleLook(String nothing) {}
 
-    /** Nanoseconds of CPU that this thread has used; -1 where nobody counts them. */
+    /** Nanoseconds of CPU that this thread has used; -1 if they are not counted. */
     public long ownTime() {
         return java.lang.management.ManagementFactory.getThreadMXBean().getCurrentThreadCpuTime();
     }
 
-    /** For each shuffle: its number, and how many map outputs are there. */
+    /** For each shuffle: its number, and how many of its map outputs are available. */
     public String shuffles(MapOutputTrackerMaster tracker) {
         StringBuilder answer = new StringBuilder();
         scala.collection.Iterator entries = ((scala.collection.Iterable) tracker.shuffleStatuses()).iterator();
@@ -41,7 +41,7 @@ public final class ShuffleLook {
         return answer.toString();
     }
 
-    /** For each map output that is there: index, map id, checksum, host and executor. */
+    /** For each available map output: index, map id, checksum, host and executor. */
     public String outputs(MapOutputTrackerMaster tracker, int shuffle) throws Exception {
         StringBuilder answer = new StringBuilder();
         scala.Option status = ((scala.collection.Map) tracker.shuffleStatuses()).get(Integer.valueOf(shuffle));
@@ -71,7 +71,7 @@ public final class ShuffleLook {
         return newest;
     }
 
-    /** The newest of the stages that compute an RDD, and of which tasks have ended; -1 if none does. */
+    /** The newest of the stages that compute an RDD and have ended tasks; -1 if there is none. */
     public int stageThatComputes(AppStatusStore status, int rdd) throws Exception {
         int newest = -1;
         for (Object live : running(status)) {
@@ -120,7 +120,7 @@ public final class ShuffleLook {
         return tasks + " " + ((TaskMetrics) Members.field(newest, "metrics")).executorRunTime();
     }
 
-    /** The stages that run, as Spark's listener knows them: what its store says of them is as old as its last update. */
+    /** The running stages, as Spark's listener knows them: its store is as old as its last update. */
     private static Collection running(AppStatusStore status) throws Exception {
         scala.Option listener = status.listener();
         return listener.isDefined() ? ((Map) Members.field(listener.get(), "liveStages")).values() : new ArrayList();
@@ -158,7 +158,7 @@ public final class ShuffleLook {
         return answer.toString();
     }
 
-    /** For each task that has ended of a stage that no query knows: its index, and how many records it has written. */
+    /** For each ended task of a stage that belongs to no query: its index, and how many records it has written. */
     public String records(AppStatusStore status, int stage, int tasks) {
         StringBuilder answer = new StringBuilder();
         StageData stored = status.lastStageAttempt(stage);

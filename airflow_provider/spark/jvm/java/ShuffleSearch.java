@@ -12,13 +12,13 @@ import org.apache.spark.sql.catalyst.trees.TreeNode;
 import org.apache.spark.sql.catalyst.trees.TreePattern;
 
 /**
- * Searches a plan that is running for its shuffles, for exchanges.py, which says what they are. Asks nothing that would
- * be made by asking: a shuffle whose tasks are not planned yet is none.
+ * Searches a running plan for its shuffles; for exchanges.py, which says what they are. Creates nothing by asking: a
+ * shuffle whose tasks are not planned yet does not count.
  */
 public final class ShuffleSearch {
     private final Set stages = new HashSet();
 
-    /** @param stages the classes of query stages, with blanks between */
+    /** @param stages the classes of query stages, separated by blanks */
     public ShuffleSearch(String stages) {
         String[] names = stages.split(" ");
         for (int i = 0; i < names.length; i++) {
@@ -26,7 +26,7 @@ public final class ShuffleSearch {
         }
     }
 
-    /** A shuffle, as long as somebody holds its plan. */
+    /** A shuffle, as long as something holds its plan. */
     public static final class Held {
         private final WeakReference exchange;
         private final WeakReference dependency;
@@ -56,12 +56,12 @@ public final class ShuffleSearch {
         private final StringBuilder lines = new StringBuilder();
         private final List shuffles = new ArrayList();
 
-        /** For each shuffle its number, and that of the cached frame's plan that it stands in; - if in none. */
+        /** For each shuffle its number, and that of the cached frame's plan that contains it; - if none does. */
         public String lines() {
             return this.lines.toString();
         }
 
-        /** Exchange, dependency and canonical form of one. */
+        /** The exchange, dependency or canonical form of a shuffle. */
         public Object part(int shuffle, int part) {
             return ((Object[]) this.shuffles.get(shuffle))[part];
         }
@@ -76,7 +76,7 @@ public final class ShuffleSearch {
         }
     }
 
-    /** A node that is still to be looked at; below a stage it has a canonical form of its own. */
+    /** A node that is still to be examined; below a stage it has a canonical form of its own. */
     private static final class Node {
         final Object plan;
         final Object canonical;
@@ -92,9 +92,9 @@ public final class ShuffleSearch {
     }
 
     /**
-     * Search a physical plan; its adaptive parts are seen as they are now.
+     * Searches a physical plan; its adaptive parts are seen as they are now.
      *
-     * @param known numbers of shuffles that are left out, with what is below them
+     * @param known numbers of shuffles that are left out, with everything below them
      */
     public Found search(Object root, Object session, String known) throws Exception {
         Found found = new Found();
@@ -139,8 +139,8 @@ public final class ShuffleSearch {
     }
 
     /**
-     * The shuffle stages that were made of an adaptive plan and of its subqueries so far, without going through the plan.
-     * Cached frames in it have stages of their own.
+     * The shuffle stages made so far of an adaptive plan and its subqueries, without walking the plan. Cached frames in
+     * it have stages of their own.
      */
     private void stagesMade(Node adaptive, Found found, Set seen) throws Exception {
         Object cache = Members.call(Members.call(adaptive.plan, "context"), "stageCache");
@@ -156,7 +156,7 @@ public final class ShuffleSearch {
         }
     }
 
-    /** Add the shuffle of an exchange, if its tasks are planned; whether it was not known before. */
+    /** Adds the shuffle of an exchange, if its tasks are planned; returns whether it is new. */
     private boolean add(Object exchange, Object canonical, Object cached, Found found, Set seen) throws Exception {
         Object dependency = Members.field(exchange, "shuffleDependency");
         if (dependency == null) {
@@ -186,7 +186,7 @@ public final class ShuffleSearch {
         }
     }
 
-    /** Whether Python functions have a part in a plan, cached frames, subqueries and what it shares with others included. */
+    /** Whether a plan involves Python functions, cached frames, subqueries and what it shares with others included. */
     public boolean callsFunctions(Object canonical) throws Exception {
         ArrayDeque pending = new ArrayDeque();
         pending.push(canonical);

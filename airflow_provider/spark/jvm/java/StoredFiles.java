@@ -11,17 +11,17 @@ import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.Path;
 import org.apache.spark.sql.execution.datasources.FileStatusCache;
 
-/** What is known of stored partitions, so that Spark has to list none of them; for relation.py. */
+/** The stored partitions' files, so that Spark need not list them; for relation.py. */
 public final class StoredFiles {
     private static final long BLOCK = 128L << 20;
 
-    /** @param nothing nothing is to be said */
+    /** @param nothing not used */
     public StoredFiles(String nothing) {}
 
     /**
      * The files of a folder.
      *
-     * @param files a line for each: its name, and how many bytes it has
+     * @param files a line for each: its name and its number of bytes
      */
     public Files of(Configuration configuration, String folder, String files) throws IOException {
         Path path = new Path(folder);

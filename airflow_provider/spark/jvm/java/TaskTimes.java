@@ -16,8 +16,8 @@ import org.apache.spark.scheduler.SparkListenerTaskStart;
 import org.apache.spark.scheduler.StageInfo;
 
 /**
- * Counts the time that the tasks of an application take, by their stages; for task_times.py, which says what the answers
- * mean. A stage goes by the number of the shuffle that it writes, the last one of a job by what the job is for, behind =.
+ * Adds up the time of an application's tasks by stage; for task_times.py, which says what the answers mean. A stage is
+ * named by the number of the shuffle that it writes, the last one of a job by the job's purpose, after =.
  */
 public final class TaskTimes {
     private static final String OF_STREAM = "sql.streaming.queryId";
@@ -31,7 +31,7 @@ public final class TaskTimes {
     private Tasks tasks;
     private boolean whole;
 
-    /** @param properties the local property that says what a job is for, and its value for those that do not count */
+    /** @param properties the local property with a job's purpose, and its value for jobs that do not count */
     public TaskTimes(String properties) {
         this.purpose = properties.split(" ")[0];
         this.ours = properties.split(" ")[1];
@@ -47,7 +47,7 @@ public final class TaskTimes {
         }
     }
 
-    /** Counts nothing more, and forgets all. */
+    /** Stops counting, and forgets everything. */
     public synchronized void detach() throws Exception {
         if (this.tasks != null) {
             this.tasks.leave();
@@ -120,8 +120,8 @@ public final class TaskTimes {
     }
 
     /**
-     * A line for each stage: its milliseconds so far, its name, and the names of those that read it. Empty if some of the
-     * application's tasks may not have been counted.
+     * A line for each stage: its milliseconds so far, its name, and the names of those that read it. Empty if some of
+     * the application's tasks may not have been counted.
      */
     public synchronized String stages() {
         Map soFar = new TreeMap(this.millis);
