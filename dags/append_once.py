@@ -1,8 +1,8 @@
 """An append that is not repeated by a retry.
 
-The script appends a day's sales, and then fails in its first try, on purpose. The retry runs it from the top; that an
-earlier try has committed the append, and that its files are there unchanged, keeps it from being written twice
-(`sinks=once`, the default).
+The script appends a day's sales and then fails in its first try, on purpose. The retry runs the script from the top,
+but does not write the append again, because an earlier try has committed it and its files are unchanged (`sinks=once`,
+the default).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Append sales, and fail the first time: ``spark-submit append_once_job.py OUTPUT_DIR``."""
+"""Append sales, and fail in the first try: ``spark-submit append_once_job.py OUTPUT_DIR``."""
 
 from __future__ import annotations
 

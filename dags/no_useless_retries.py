@@ -1,7 +1,7 @@
-"""Retries where they may help, and none where they cannot, for any task: `SparkRecoveryRetryPolicy` of Airflow 3.3.
+"""Retries only where they can help, for any task: `SparkRecoveryRetryPolicy`, for Airflow 3.3.
 
-`SparkRecoveryOperator` does so by itself. The task here fails at once, without its retries, if the run's parameter
-`currency` is one that it does not know.
+`SparkRecoveryOperator` already does this. The task here fails at once, without retries, if it does not know the run's
+parameter `currency`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Delete the Spark jobs' event stores and partitions that nobody will resume any more.
+"""Delete the event stores and partitions of Spark jobs that nobody will resume.
 
-A job that succeeds releases its partitions at once. One that is never retried to success keeps them until nothing of
-it has changed for the connection's `retention`. Jobs whose driver is at work are never touched. With the parameter
-`delete` set to false the task only says in its log what it would delete.
+A job that succeeds releases its partitions at once. A job that is never retried to success keeps them until nothing of
+it has changed for the connection's `retention`. A job whose driver is running is never touched. With the parameter
+`delete` set to false, the task only logs what it would delete.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from airflow.sdk import Param, dag, task
 def spark_recovery_gc() -> None:
     @task
     def collect_garbage(params: dict[str, Any]) -> dict[str, Any]:
-        """Look at every job of the store; return how many were garbage, and their bytes."""
+        """Check every job of the store; return the number of garbage jobs and their bytes."""
         from airflow_provider.cli.garbage_command import table, to_dict
         from airflow_provider.hooks.spark_recovery import SparkRecoveryHook
         from airflow_provider.storage.garbage import collect

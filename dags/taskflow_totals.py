@@ -1,4 +1,4 @@
-"""A Spark job as a decorated function: its body runs on a driver, its value goes to the next task."""
+"""A Spark job as a decorated function: its body runs on a driver, its result goes to the next task."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from airflow.sdk import dag, task
 def taskflow_totals() -> None:
     @task.spark_recovery(conn_id="spark_default", retries=2, retry_delay=timedelta(seconds=5), multiple_outputs=False)
     def totals(spark: Any, products: int, ds: str | None = None) -> dict[str, Any]:
-        """Only the function's own source goes to the driver, so it imports what it needs."""
+        """Only this function's source is shipped to the driver, so it imports what it needs."""
         from pyspark.sql import functions as F
 
         from airflow_provider.spark import checkpoint

@@ -1,7 +1,7 @@
-"""A PySpark script that knows nothing of recovery, once for each region: mapped tasks, each a Spark job of its own.
+"""A PySpark script that knows nothing of recovery, run once per region in mapped tasks, each its own Spark job.
 
-A retry goes on from what the script's shuffles have written. To start one run afresh,
-whatever is stored, trigger it with the conf `{"spark_recovery": {"resume": "never"}}`.
+A retry resumes from what the script's shuffles have written. To start one run afresh, trigger it with the conf
+`{"spark_recovery": {"resume": "never"}}`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Revenue per product of one region: ``spark-submit unmodified_script_job.py REGION OUTPUT_DIR``.
 
-An ordinary PySpark script. Its sales are made up, so that it needs no input.
+An ordinary PySpark script. It generates its sales, so it needs no input.
 """
 
 from __future__ import annotations

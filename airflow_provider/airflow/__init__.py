@@ -1,1 +1,1 @@
-"""What operator, trigger, links and page share on Airflow's side. Knows Airflow; never imports Spark."""
+"""Code shared by operator, trigger, links and page. Knows Airflow; never imports Spark."""

@@ -1,4 +1,4 @@
-"""What Airflow's AWS connection gives: a session for the worker, defaults for the store, credentials for the driver."""
+"""Use Airflow's AWS connection: a session for the worker, defaults for the store, credentials for the driver."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 
 class AwsAccess:
-    """Access to S3 through one AWS connection. Nothing is asked of AWS before it is needed.
+    """Access to S3 through one AWS connection. AWS is contacted only when needed.
 
     :param conn_id: the connection
-    :param named_by: the connection that names it, for messages
-    :param region: region to use in place of the connection's; empty text for the connection's
+    :param named_by: the connection that refers to this one, for messages
+    :param region: overrides the connection's region; empty text to keep it
     """
 
     def __init__(self, conn_id: str, named_by: str, region: str = "") -> None:
@@ -59,7 +59,7 @@ class AwsAccess:
     def session(self) -> boto3.Session:
         """The connection's session.
 
-        :raises ConfigurationError: the connection exists but gives none: a profile or a role is wrong
+        :raises ConfigurationError: the connection exists but gives no session: a profile or a role is wrong
         :raises StoreUnavailable: AWS did not answer; trying again may help
         """
         hook = self._hook
@@ -78,7 +78,7 @@ class AwsAccess:
 
     @property
     def storage_defaults(self) -> StorageOptions:
-        """What the connection says of S3: endpoint, region, addressing style and CA bundle.
+        """The connection's S3 settings: endpoint, region, addressing style and CA bundle.
 
         :raises ConfigurationError: see :attr:`session`
         """
@@ -95,9 +95,9 @@ class AwsAccess:
 
     @contextmanager
     def lent_to_driver(self) -> Iterator[dict[str, str]]:
-        """Yield the environment for a driver that this worker waits for: temporary credentials are renewed meanwhile.
+        """Yield the environment for a driver that this worker waits for, and renew temporary credentials meanwhile.
 
-        Otherwise as :meth:`driver_environment`.
+        The rest is as in :meth:`driver_environment`.
         """
         keys = self._own_keys()
         if keys is None or not keys.token:
@@ -109,7 +109,7 @@ class AwsAccess:
             yield environment
 
     def loan(self) -> Loan | None:
-        """Return temporary credentials for a driver that nobody waits for; ``None`` where there is nothing to renew."""
+        """Return temporary credentials for a driver that nobody waits for; ``None`` if there is nothing to renew."""
         if self._own_keys() is None:
             return None
         from botocore.credentials import RefreshableCredentials
@@ -121,7 +121,7 @@ class AwsAccess:
         return Loan(self.session, BaseHook.get_connection(self._conn_id), self._region, mask_secret)
 
     def _own_keys(self) -> ReadOnlyCredentials | None:
-        """Return the connection's credentials as they are now, ``None`` if it holds none of its own."""
+        """Return the connection's current credentials, ``None`` if it holds none of its own."""
         config = self._hook.conn_config
         if not (config.aws_access_key_id or config.role_arn or config.profile_name):
             return None
@@ -129,13 +129,15 @@ class AwsAccess:
         return found.get_frozen_credentials() if found is not None else None
 
     def driver_environment(self, log: logging.Logger) -> dict[str, str]:
-        """Return the environment that gives a driver on this machine the connection's credentials, and nobody else.
+        """Return the environment that gives the connection's credentials to a driver on this machine, and to nobody
+        else.
 
-        Under names of our own: Spark makes ``AWS_ACCESS_KEY_ID`` and its like the S3 credentials of all that the job
-        reads and writes (``SparkHadoopUtil.appendS3CredentialsFromEnvironment``), which are the script's own affair.
+        The variables have names of our own: Spark would take ``AWS_ACCESS_KEY_ID`` and the like as S3 credentials for
+        everything that the job reads and writes (``SparkHadoopUtil.appendS3CredentialsFromEnvironment``), and those are
+        up to the script.
 
-        Empty where the connection holds none of its own: the driver then finds what the worker finds, by boto3's own
-        chain, and can renew it; copies could not be renewed.
+        Empty if the connection holds no credentials of its own: the driver then finds the worker's through boto3's own
+        chain, and can renew them; copies could not be renewed.
         """
         keys = self._own_keys()
         if keys is not None and keys.token:
@@ -148,7 +150,7 @@ class AwsAccess:
 
 
 def _environment(keys: ReadOnlyCredentials | None) -> dict[str, str]:
-    """Return the environment that gives a driver these keys, which Airflow's logs then mask."""
+    """Return the environment that gives a driver these keys, and mask them in Airflow's logs."""
     if keys is None:
         return {}
     for secret in (keys.secret_key, keys.token):

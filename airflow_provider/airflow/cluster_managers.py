@@ -1,6 +1,6 @@
-"""Cluster managers: what recovery can be used with, and the mark that an application bears there.
+"""Cluster managers: which ones recovery supports, and the mark that an application bears there.
 
-What the event store says of an application may be wrong, or somebody else's; only the cluster manager knows what was
+The event store may be wrong about an application, or written by others; only the cluster manager knows what was
 submitted. So each application is marked with its job: by a tag on YARN, by a label of the driver pod on Kubernetes.
 """
 
@@ -22,7 +22,7 @@ TAGS = "spark.yarn.tags"
 
 
 def manager(master: str) -> str:
-    """Return what kind of cluster a master URL is for: ``local``, ``standalone``, ``yarn``, ``k8s`` or empty text."""
+    """Return the cluster kind of a master URL: ``local``, ``standalone``, ``yarn``, ``k8s`` or empty text."""
     for beginning, kind in (("local", "local"), ("spark://", "standalone"), ("yarn", "yarn"), ("k8s", "k8s")):
         if master.startswith(beginning):
             return kind
@@ -30,9 +30,9 @@ def manager(master: str) -> str:
 
 
 def require_deployment(master: str, *, cluster_mode: bool) -> None:
-    """Make sure that Spark can put a Python driver where the deploy mode says.
+    """Make sure that Spark can run a Python driver in this deploy mode.
 
-    The refusals are those of Spark's ``SparkSubmit``, which makes them after a JVM has started, at every retry.
+    ``SparkSubmit`` refuses the same combinations, but only after it has started a JVM, and again at every retry.
 
     :raises ConfigurationError: it cannot
     """
@@ -55,7 +55,7 @@ def require_tracking(*, yarn_cluster: bool, durable: bool, tracked: bool) -> Non
     """Make sure that upstream's durable mode, which is on by default, has what it needs on YARN.
 
     :param tracked: ``yarn_track_via_rm_api``
-    :raises ConfigurationError: it has not; upstream would refuse at every retry
+    :raises ConfigurationError: something is missing; upstream would refuse at every retry
     """
     if yarn_cluster and durable and not tracked:
         raise ConfigurationError(
@@ -66,7 +66,7 @@ def require_tracking(*, yarn_cluster: bool, durable: bool, tracked: bool) -> Non
 
 
 def job_mark(event_store: str, job: JobId) -> str:
-    """Return the mark of a job in a store. No secret: lower case, and short enough for a tag and for a label."""
+    """Return the mark of a job in a store. It is no secret, is in lower case, and fits into a tag and a label."""
     return f"spark-recovery-{digest(event_store.rstrip('/'), str(job))[:32]}"
 
 
@@ -74,7 +74,7 @@ def marked(conf: Mapping[str, Any], kind: str, mark: str, usual_tags: str = "") 
     """Return Spark's conf with the mark beside the tags and labels that it has.
 
     :param kind: see :func:`manager`
-    :param usual_tags: those that apply where *conf* has none
+    :param usual_tags: the tags that apply if *conf* has none
     """
     if kind == "k8s":
         return {**conf, f"spark.kubernetes.driver.label.{LABEL}": mark}
@@ -85,9 +85,10 @@ def marked(conf: Mapping[str, Any], kind: str, mark: str, usual_tags: str = "") 
 
 
 def said_in_files(name: str, properties_file: str | None, spark_binary: str, environment: Mapping[str, str]) -> str:
-    """Return what ``spark-submit`` takes for a property from a file of this machine, if its command does not name it.
+    """Return the value that ``spark-submit`` reads for a property from a file on this machine, if its command does not
+    set it.
 
-    :param properties_file: read in the place of ``spark-defaults.conf``
+    :param properties_file: replaces ``spark-defaults.conf``
     """
     path = Path(properties_file) if properties_file else _defaults(spark_binary, environment)
     try:

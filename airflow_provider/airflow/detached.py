@@ -1,4 +1,4 @@
-"""Drivers that outlive the task process that started them, and what they print."""
+"""Start drivers that outlive the task process, and read what they print."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _MOST = 1024**2
 
 
 def output_path(folder: str, prefix: str) -> Path:
-    """Return a new file for a driver's output, readable by this user only, and remove some that are old.
+    """Return a new file for a driver's output, readable by this user only; remove some old ones.
 
-    :param folder: Airflow's folder for logs; where it cannot be written, this user's own folder in the machine's
-        temporary directory serves
-    :param prefix: the job's
-    :raises OSError: neither can be written
+    :param folder: Airflow's log folder; if it is not writable, this user's own folder in the machine's temporary
+        directory is used
+    :param prefix: the job's key prefix
+    :raises OSError: neither folder is writable
     """
     usual, last_resort = Path(folder) / _FOLDER, private_folder() / _FOLDER
     for root in (usual, last_resort):
@@ -50,7 +50,7 @@ def _new_output(place: Path) -> Path:
         try:
             place.mkdir(mode=0o700, parents=True, exist_ok=True)
             path.touch(mode=0o600)
-        except FileNotFoundError:  # whoever sweeps has found the folder empty
+        except FileNotFoundError:  # another process has swept the empty folder
             if last:
                 raise
             continue
@@ -59,10 +59,10 @@ def _new_output(place: Path) -> Path:
 
 
 def sweep_outputs(root: Path) -> None:
-    """Remove outputs below *root* that nobody has written to for 30 days, and that no driver holds open.
+    """Remove outputs below *root* that have not changed for 30 days and that no driver holds open.
 
-    A driver holds a lock on its output. It looks at so many names at most, in an order of chance, so that in the end
-    all are looked at; it follows no symbolic link, and touches nothing of other users.
+    A driver holds a lock on its output. Each call looks at a limited number of names, in random order, so that all of
+    them get their turn; it follows no symbolic link and touches nothing of other users.
     """
     looked = 0
     for _, folders, files, descriptor in os.fwalk(root, follow_symlinks=False):
@@ -72,7 +72,7 @@ def sweep_outputs(root: Path) -> None:
                 _remove_old(name, descriptor)
         for name in folders:
             with suppress(OSError):
-                os.rmdir(name, dir_fd=descriptor)  # one that is empty
+                os.rmdir(name, dir_fd=descriptor)  # works only on an empty one
         looked += len(folders) + len(files)
         if looked > _LOOKS:
             return
@@ -94,14 +94,14 @@ def _remove_old(name: str, parent: int) -> None:
 def start_detached(
     command: Sequence[str], environment: Mapping[str, str] | None, output: Path
 ) -> subprocess.Popen[bytes]:
-    """Start *command* in a session of its own, with all that it prints in *output*: it outlives this process.
+    """Start *command* in its own session, with all its output in *output*: it outlives this process.
 
-    :param environment: variables to set over those of this process
+    :param environment: variables to add to this process's own
     :raises OSError: it cannot be started
     """
     try:
         with output.open("ab") as file:
-            # The driver inherits the lock with the open file, and keeps it as long as anybody can write to it.
+            # The driver inherits the lock with the open file, and keeps it as long as any process can write to it.
             with suppress(OSError):
                 fcntl.flock(file, fcntl.LOCK_SH)
             return subprocess.Popen(  # noqa: S603 - the command is the one that SparkSubmitHook would start
@@ -118,9 +118,9 @@ def start_detached(
 
 
 class Output:
-    """What a driver prints, read from its file as it grows.
+    """Reads a driver's output from its file as it grows.
 
-    :param offset: bytes that have been read already
+    :param offset: bytes already read
     """
 
     def __init__(self, path: Path, offset: int = 0) -> None:
@@ -128,9 +128,9 @@ class Output:
         self.offset = offset
 
     def lines(self, *, to_the_end: bool = False) -> Iterator[str]:
-        """Yield the lines that have been written since the last time.
+        """Yield the lines written since the last call.
 
-        :param to_the_end: also one without an end of line; of much only the last MiB
+        :param to_the_end: include an unfinished last line; of a large output, yield only the last MiB
         """
         try:
             with self.path.open("rb") as file:

@@ -1,4 +1,4 @@
-"""The driver's side travels with the job: the zip for ``--py-files``, and the script that ``spark-submit`` starts."""
+"""Build what travels with the job: the zip for ``--py-files``, and the script that ``spark-submit`` starts."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ sys.exit(main(sys.argv[1:]))
 
 @dataclass(frozen=True)
 class Bundle:
-    """What is handed to ``spark-submit``: the zip with the package, and the primary resource."""
+    """The two files for ``spark-submit``: the zip with the package, and the primary resource."""
 
     package: Path
     runner: Path
 
 
 def build_bundle(folder: Path | None = None) -> Bundle:
-    """Return the bundle; what is not there yet, or not any more, is made.
+    """Return the bundle, building whatever is missing.
 
-    :param folder: where bundles are kept; see :func:`build_package`
+    :param folder: folder that keeps bundles; see :func:`build_package`
     """
     package, content = build_package(folder), _RUNNER.encode()
     bundle = Bundle(package, package.with_name("spark_recovery_runner.py"))

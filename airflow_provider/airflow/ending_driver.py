@@ -1,4 +1,4 @@
-"""How a driver of this machine is ended that this process has not started: by another worker, or for a trigger."""
+"""End a driver on this machine that another process started: for another worker, or for a trigger."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ GRACE = 10.0
 
 
 def end_driver(claim: Claim, log: logging.Logger) -> bool:
-    """End the process that holds *claim*, if it is one of this machine: SIGTERM, and SIGKILL after a grace.
+    """End the process that holds *claim* if it runs on this machine: SIGTERM, then SIGKILL after a grace period.
 
-    Its process id alone is not enough: host, boot and the start of the process must be the claim's, so that nobody
-    else is ever hit. Its JVM ends with it; one that does not, because it is paused for example, gets SIGKILL as well.
+    A matching process id is not enough: host, boot and process start must match the claim's, so that no other process
+    is ever hit. The driver's JVM ends with it; one that does not, for example because it is paused, gets SIGKILL as
+    well.
 
     :returns: whether it is known to have ended
     """

@@ -1,4 +1,4 @@
-"""Following one job by looks from time to time. Blocks while it looks, keeps nothing of Airflow's."""
+"""Follow one job by polling its event store. Blocks while it looks, and holds no Airflow objects."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ _KINDS = {str(JobState.FINISHED): FINISHED, str(JobState.FAILED): FAILED}
 
 
 class JobWatch:
-    """Looks at the attempt that an order names, and at its successor if it gets one. A quiet look costs two requests.
+    """Watches the attempt that an order names, and its successor if there is one. A look that finds nothing new costs
+    two requests.
 
-    :param log: told of the job's progress
+    :param log: receives the job's progress
     """
 
     def __init__(
@@ -47,17 +48,17 @@ class JobWatch:
 
     @property
     def epoch(self) -> int:
-        """The attempt that is followed; 0 while none has claimed the job."""
+        """The attempt being followed; 0 while none has claimed the job."""
         return self._claim.epoch if self._claim is not None else 0
 
     def start_over(self) -> None:
-        """Judge the driver's life anew: while the store could not be read, nothing could be seen to change."""
+        """Restart the driver's silence timer: while the store was unreadable, no change could have been seen."""
         self._liveness = None
 
     def look(self) -> Outcome | None:
-        """Look once; return how it has ended, ``None`` while it goes on.
+        """Look once; return how the attempt ended, ``None`` while it runs.
 
-        :raises StoreError: the store cannot be read, so that nothing can be said
+        :raises StoreError: the store cannot be read, so the state is unknown
         """
         if self._claim is None and not self._find():
             if self._clock() - self._since < self._order.claim_within:
@@ -78,7 +79,7 @@ class JobWatch:
         return Outcome(LOST, self.epoch, f"attempt {self.epoch}: its last word was {word}")
 
     def _find(self) -> bool:
-        """Find the attempt to follow; whether there is one."""
+        """Find the attempt to follow; return whether there is one."""
         wanted = self._order.epoch or self._order.after + 1
         claim = self._claims.get(wanted)
         if claim is None or not self._is_own(claim):
@@ -97,12 +98,12 @@ class JobWatch:
         self._progress = Progress(events, self._log, after=claim.epoch - 1, peek_every=_PEEK_EVERY)
 
     def _look(self) -> tuple[Life, str, int]:
-        """Return whether the driver lives, what it said of its end, and the number of its last heartbeat."""
+        """Return whether the driver is alive, the end state that it reported, and the number of its last heartbeat."""
         assert self._claim is not None  # noqa: S101 - for the type checker
         assert self._progress is not None  # noqa: S101
         if self._liveness is None:
             self._liveness = Liveness(self._store, self._prefix, self._claim, self._order.timeout, clock=self._clock)
-        life = self._liveness.look()  # before the events: whatever it stored before its end is then seen
+        life = self._liveness.look()  # before the events, so that everything stored before its end is seen
         self._progress.read()
         state = self._progress.state(self._claim.epoch)
         return life, str(state) if state.terminal else self._liveness.word, self._liveness.beat.number

@@ -1,4 +1,4 @@
-"""Where things of a job are found in a browser. Pure: what a link is made of is given, never asked for."""
+"""Build the links to a job's page and to its objects. Pure: callers pass in everything that a link is made of."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ URL_PREFIX = "/spark-recovery"
 
 
 def page_path(dag_id: str, run_id: str, task_id: str, map_index: int, page: str = "") -> str:
-    """Return the path of the recovery page of a task instance, or of another page beside it."""
+    """Return the path of a task instance's recovery page, or of the page *page* beside it."""
     identity = {"dag_id": dag_id, "run_id": run_id, "task_id": task_id, "map_index": map_index}
     return f"{URL_PREFIX}/{page}?{urlencode(identity, quote_via=quote)}"
 
 
 def store_console(event_store: str, job: JobId) -> str:
-    """Return the page of AWS's console that lists a job's objects; empty text for a store that AWS does not keep.
+    """Return the page of AWS's console that lists a job's objects; empty text for a store outside AWS.
 
     :param event_store: ``s3://bucket/prefix`` or ``file:///path``
     """

@@ -1,4 +1,4 @@
-"""What Airflow knows to be secret, for texts that do not pass through its logs: its masker knows it in this process."""
+"""Mask Airflow's secrets in texts that do not pass through its logs, with the masker of this process."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from airflow_provider.core.run_request import SecretPart
 
 
 def secret_parts(arguments: Sequence[str]) -> tuple[SecretPart, ...]:
-    """Return where in *arguments* Airflow's masker finds secrets: values of connections and Variables, say."""
+    """Return where Airflow's masker finds secrets in *arguments*, such as values of connections and Variables."""
     return tuple(
         SecretPart(number, start, end)
         for number, argument in enumerate(arguments)
@@ -22,7 +22,7 @@ def secret_parts(arguments: Sequence[str]) -> tuple[SecretPart, ...]:
 
 
 def masked(value: Any) -> Any:
-    """Return a plain JSON value whose texts are masked; keys stay as they are, also where they sound secret."""
+    """Return a plain JSON value with its texts masked. Keys stay as they are, even if they look secret."""
     if isinstance(value, str):
         return str(redact(value))
     if isinstance(value, Mapping):
@@ -33,7 +33,7 @@ def masked(value: Any) -> Any:
 
 
 def _spans(text: str, clean: str) -> Iterator[tuple[int, int]]:
-    """Yield from where to where *text* was masked; all of it where that cannot be told."""
+    """Yield the spans of *text* that were masked; the whole text if the spans cannot be determined."""
     if clean == text:
         return
     found = re.fullmatch("(.+?)".join(map(re.escape, clean.split(MASK))), text, re.DOTALL)

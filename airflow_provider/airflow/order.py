@@ -1,7 +1,7 @@
-"""What a trigger is asked to follow, and what it answers: plain JSON values with a version, kept in Airflow's database.
+"""The order that a trigger receives and the outcome that it returns: versioned JSON values in Airflow's database.
 
-Both outlive a release of this package: a task may be deferred by one and resumed by the next. So keys are added and
-never change their meaning, what is missing has a default, and what is unknown is ignored. Nothing in it is secret.
+Both outlive a release of this package: one release may defer a task and the next one resume it. So keys are only added
+and never change their meaning, a missing key has a default, and an unknown key is ignored. Neither holds a secret.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ UNREADABLE = "unreadable"
 
 @dataclass(frozen=True)
 class Application:
-    """What the cluster manager knows the driver by, if that was told.
+    """The driver's identity in the cluster manager, as far as it is known.
 
     :ivar manager: ``yarn`` or ``k8s``; empty text if unknown
     :ivar external_id: application or ``namespace:pod``
@@ -42,7 +42,7 @@ class Application:
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, Any]) -> Application:
-        """Read what any release wrote; what is unknown is ignored."""
+        """Read what any release wrote; unknown keys are ignored."""
         names = {item.name for item in fields(cls)}
         return cls(**{name: str(value) for name, value in values.items() if name in names})
 
@@ -52,14 +52,14 @@ class Order:
     """One job to follow.
 
     :ivar job: see :class:`airflow_provider.core.job.JobId`
-    :ivar recovery_conn_id: the connection that says how the event store is reached
-    :ivar settings: what the task says of the store over the connection: names and addresses, never credentials
+    :ivar recovery_conn_id: the connection to the event store
+    :ivar settings: the task's own store settings, over the connection's: names and addresses, never credentials
     :ivar epoch: the attempt to follow; 0 for one that has not claimed the job yet
-    :ivar after: newest epoch when that one was submitted
-    :ivar timeout: seconds a heartbeat must stand still at least before its driver counts as lost
+    :ivar after: newest epoch at the time of the submission
+    :ivar timeout: minimum seconds without a heartbeat change before the driver counts as lost
     :ivar pause: seconds between two looks
-    :ivar deployment: the Airflow deployment; the claim of another one's driver is not the one to follow
-    :ivar claim_within: seconds after which it is told that nobody has claimed the job
+    :ivar deployment: the Airflow deployment; claims of other deployments' drivers are not followed
+    :ivar claim_within: seconds after which the trigger reports that nobody has claimed the job
     """
 
     job: str
@@ -82,7 +82,7 @@ class Order:
     def from_kwargs(cls, kwargs: Mapping[str, Any]) -> Order:
         """Read what :meth:`to_kwargs` of any release wrote.
 
-        :raises ConfigurationError: it does not say which job, or where that is
+        :raises ConfigurationError: it lacks the job or its store
         """
         known = {name: kwargs[name] for name in (item.name for item in fields(cls)) if name in kwargs}
         if not known.get("job") or not known.get("event_store"):
@@ -93,11 +93,11 @@ class Order:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How following has ended.
+    """How the followed attempt ended.
 
-    :ivar kind: one of the words above
-    :ivar epoch: the attempt that it is about; 0 if none has claimed the job
-    :ivar beat: number of the last heartbeat of a driver that is silent; -1 if that was not told
+    :ivar kind: one of the constants above
+    :ivar epoch: the attempt; 0 if none has claimed the job
+    :ivar beat: number of a silent driver's last heartbeat; -1 if unknown
     """
 
     kind: str
@@ -111,7 +111,7 @@ class Outcome:
 
     @classmethod
     def from_payload(cls, payload: Any) -> Outcome:
-        """Read what :meth:`to_payload` of any release wrote; what is not understood counts as lost."""
+        """Read what :meth:`to_payload` of any release wrote; anything else counts as lost."""
         if not isinstance(payload, Mapping):
             return cls(LOST, 0, f"the trigger answered {payload!r}")
         epoch, beat = payload.get("epoch"), payload.get("beat")

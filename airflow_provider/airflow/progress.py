@@ -1,4 +1,4 @@
-"""A driver's progress as lines of the task log, made from its events."""
+"""Turn a driver's events into progress lines of the task log."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _SHARE_PAUSE = 300.0
 
 
 class Progress:
-    """Reads events as they come and says what is new. Of partitions that finish it tells every few seconds only.
+    """Reads events as they come and logs what is new. Logs counts of finished partitions only every few seconds.
 
-    :param after: attempts up to this one are history: known, but not told
+    :param after: attempts up to this one are history: read, but not logged
     :param peek_every: see :class:`airflow_provider.storage.follower.JobFollower`
     """
 
@@ -35,19 +35,19 @@ class Progress:
         self._share_at = time.monotonic()
 
     def read(self) -> None:
-        """Take what has been written since the last time.
+        """Read and log the events written since the last call.
 
-        :raises StoreError: the store cannot be read; nothing is lost, the next call takes it
+        :raises StoreError: the store cannot be read; nothing is lost, the next call continues
         """
         self._follower.read()
 
     def state(self, epoch: int) -> JobState:
-        """Return how far an attempt has come; ``CREATED`` if it has recorded nothing."""
+        """Return the state of an attempt; ``CREATED`` if it has recorded nothing."""
         attempt = self._follower.graph.attempts.get(epoch)
         return attempt.state if attempt is not None else JobState.CREATED
 
     def application_id(self, epoch: int) -> str:
-        """Return the id that Spark gave the attempt's application; empty text before its first recovery point."""
+        """Return Spark's id of the attempt's application; empty text before its first recovery point."""
         attempt = self._follower.graph.attempts.get(epoch)
         return attempt.application_id if attempt is not None else ""
 
@@ -64,7 +64,7 @@ class Progress:
             self._log.log(told[0], "%s", told[1])
 
     def _catch_up(self, graph: ExecutionGraph) -> None:
-        """Tell what a snapshot holds of vertices whose events it has replaced between two looks."""
+        """Log the vertices of a snapshot that has replaced their events between two looks."""
         for identity, vertex in graph.vertices.items():
             if identity not in self._ended and vertex.finished and max(vertex.reached_by, default=0) >= self._first:
                 self._ended.add(identity)

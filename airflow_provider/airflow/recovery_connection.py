@@ -1,6 +1,6 @@
-"""A connection of type ``spark_recovery`` with what a job says over it: its settings, and the store that they lead to.
+"""The ``spark_recovery`` connection with a job's overrides: its settings, and the store that they lead to.
 
-Knows nothing of Spark: triggers and the page open stores with it, too.
+Knows nothing of Spark: triggers and the page use it as well.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ _SCHEME = "spark-recovery://"
 
 
 def deployment_name() -> str:
-    """Return what an Airflow deployment is called if the option ``deployment`` does not say it: host, port and path of
-    its API server; empty text where Airflow does not say more than ``localhost``.
+    """Return the default name of this Airflow deployment: host, port and path of its API server; empty text if
+    Airflow's configuration names only ``localhost``. The option ``deployment`` overrides it.
 
-    It has to be the same on all of a deployment's workers for as long as its jobs last, and another one in each other
-    deployment. Airflow has no id of that kind; ``[api] base_url`` is as near as its configuration comes. It is no
-    secret: what a URL may hold of one stays behind.
+    The name must be the same on all of a deployment's workers for as long as its jobs last, and different in each
+    deployment. Airflow has no such id; ``[api] base_url`` comes closest. The name is no secret: user and password of
+    the URL are left out.
     """
     said = str(conf.get("api", "base_url", fallback="") or "")
     try:
@@ -55,7 +55,7 @@ def deployment_name() -> str:
 
 
 def _is_everywhere(host: str) -> bool:
-    """Whether each machine means itself by it."""
+    """Whether this host means the local machine everywhere, as ``localhost`` does."""
     if host == "localhost" or host.endswith(".localhost"):
         return True
     try:
@@ -66,9 +66,9 @@ def _is_everywhere(host: str) -> bool:
 
 
 def form_widgets() -> dict[str, Any]:
-    """Return the declared fields as WTForms fields; none where that is not installed, as in a worker.
+    """Return the declared fields as WTForms fields; none if WTForms is not installed, as on a worker.
 
-    Airflow's API server puts stand-ins in the place of these libraries, and needs none of them.
+    Airflow's API server replaces these libraries with stand-ins and needs no fields.
     """
     try:
         from flask_appbuilder.fieldwidgets import BS3PasswordFieldWidget, BS3TextFieldWidget
@@ -91,7 +91,7 @@ def form_widgets() -> dict[str, Any]:
 
 
 def told(uri: str, steps: Sequence[CheckedStep]) -> tuple[bool, str]:
-    """Return whether all steps have worked, and a text that names each: what works, and what fails with its remedy."""
+    """Return whether all steps worked, and a text that names each one, with the remedy for those that failed."""
     works = [step.name for step in steps if step.problem is None]
     fails = [f"{step.name.capitalize()} fails: {step.problem}" for step in steps if step.problem is not None]
     sound = f"{_listed(works).capitalize()} {'works' if len(works) == 1 else 'work'} in {uri}" if works else ""
@@ -105,13 +105,13 @@ def _listed(names: Sequence[str]) -> str:
 
 
 class RecoveryConnection:
-    """Where a job's state is kept, and how the job is recovered. Nothing is asked before it is needed.
+    """Where a job's state is kept, and how the job is recovered. Nothing is looked up before it is needed.
 
-    :param conn_id: the connection: event store and options
-    :param event_store: event store in place of the connection's
-    :param options: the operator's options over the connection's
-    :param conf: Spark's properties of the job, some of which may be options over the operator's
-    :param run_options: options that whoever started this run has given, over all others
+    :param conn_id: the connection, which holds event store and options
+    :param event_store: overrides the connection's event store
+    :param options: the operator's options, which override the connection's
+    :param conf: the job's Spark properties; options among them override the operator's
+    :param run_options: options from the run's conf, which override all others
     """
 
     def __init__(
@@ -130,9 +130,9 @@ class RecoveryConnection:
 
     @cached_property
     def settings(self) -> RecoverySettings:
-        """The connection's settings, under the operator's, under those among Spark's conf, under the run's.
+        """The settings: the connection's, overridden by the operator's, by those in Spark's conf, and by the run's.
 
-        :raises ConfigurationError: the connection is missing or something in it cannot be used
+        :raises ConfigurationError: the connection is missing, or a setting is invalid
         """
         own = {**self._options, "event_store": self._event_store}
         connection = self._connection_values()
@@ -150,7 +150,7 @@ class RecoveryConnection:
 
     @cached_property
     def enabled(self) -> bool:
-        """Whether jobs are recorded and recovered; where the job itself says no, no connection is needed.
+        """Whether jobs are recorded and recovered. If the job itself switches recovery off, no connection is needed.
 
         :raises ConfigurationError: see :attr:`settings`
         """
@@ -164,7 +164,7 @@ class RecoveryConnection:
             connection = BaseHook.get_connection(self.conn_id)
         except AirflowNotFoundException as error:
             if self._event_store and self.conn_id == DEFAULT_CONN_ID:
-                return {}  # the operator says all that is needed; a connection named on purpose must be there
+                return {}  # the operator names everything; a connection that was named on purpose must exist
             raise ConfigurationError(
                 f"The connection {self.conn_id!r} does not exist.",
                 remedy=f"Create it: airflow connections add {self.conn_id} --conn-type {CONN_TYPE} "
@@ -179,20 +179,20 @@ class RecoveryConnection:
 
     @cached_property
     def storage(self) -> StorageOptions:
-        """How the store is reached: our own settings, then what the AWS connection says of S3."""
+        """How the store is reached: our own settings, then the AWS connection's S3 settings."""
         own = self.settings.storage
         return own if self.aws is None else type(own).from_mapping(own.given(), base=self.aws.storage_defaults)
 
     @cached_property
     def store(self) -> ObjectStore:
-        """The object store, with the AWS connection's credentials if one is named. Nothing is sent to it yet."""
+        """The object store, with the AWS connection's credentials if one is named. Sends no request yet."""
         session = self.aws.session if self.aws is not None else None
         secret = self.settings.integrity_secret
         return open_store(self.settings.event_store, self.storage, session=session, integrity_secret=secret)
 
     @cached_property
     def aws(self) -> AwsAccess | None:
-        """Access to the store by an AWS connection, if one is named."""
+        """Access to the store through an AWS connection, if one is named."""
         name = self.settings.aws_conn_id
         if not name or not self.settings.event_store.startswith("s3:"):
             return None
@@ -200,7 +200,7 @@ class RecoveryConnection:
 
     @property
     def location(self) -> dict[str, Any]:
-        """Where the job's state is, for the recovery page: plain values, no secret, and no address but the store's."""
+        """The job's location, for the recovery page: plain values, no secret, no address but the store's."""
         return {
             "recovery_conn_id": self.conn_id,
             "event_store": self.settings.event_store,
@@ -210,17 +210,17 @@ class RecoveryConnection:
         }
 
     def _own_settings(self) -> list[str]:
-        """Return the names of the task's own settings without which the connection leads to another store."""
+        """Return the names of the task's own settings without which the connection would lead to another store."""
         shared = {name.replace("-", "_"): str(value or "") for name, value in self._connection_values().items()}
         used = {"aws_conn_id": self.settings.aws_conn_id, "endpoint_url": self.settings.storage.endpoint_url}
         return [name for name, value in used.items() if (value or "") != shared.get(name, "").strip()]
 
     def mark_of(self, job: JobId) -> str:
-        """Return the mark that applications of *job* bear in the cluster manager."""
+        """Return the mark of *job*'s applications in the cluster manager."""
         return job_mark(self.settings.event_store, job)
 
     def test(self) -> tuple[bool, str]:
-        """Try everything that recovery needs of the store; return whether all works, and what to say of it."""
+        """Test everything that recovery needs of the store; return whether all of it works, and a text for people."""
         try:
             return told(self.store.uri, [*check_steps(self.store)])
         except RecoveryError as error:

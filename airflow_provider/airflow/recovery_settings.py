@@ -1,4 +1,4 @@
-"""From a connection, an operator's parameters and Spark's conf to settings. Pure: reads no connection itself."""
+"""Merge connection, operator parameters and Spark's conf into settings. Pure: reads no connection itself."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class RecoverySettings:
 
     :ivar event_store: ``s3://bucket/prefix`` or ``file:///path``
     :ivar aws_conn_id: Airflow's AWS connection for the store; empty for boto3's own chain
-    :ivar integrity_secret: seals what is stored (see ``storage.sealing``); of the connection alone, since all other
-        places are seen by many
+    :ivar integrity_secret: seals stored objects (see ``storage.sealing``); only the connection may hold it, because
+        many people can see the other places
     """
 
     event_store: str
@@ -33,10 +33,10 @@ SECRET = "integrity_secret"  # noqa: S105 - the name of one
 
 
 def merge_settings(*layers: tuple[str, Mapping[str, Any]]) -> RecoverySettings:
-    """Return the settings that *layers* give, later ones over earlier ones; ``None`` and empty text count as not given.
+    """Merge *layers*, later ones over earlier ones; ``None`` and empty text count as not set.
 
-    :param layers: where each layer comes from, for messages, and its values
-    :raises ConfigurationError: a setting is unknown or cannot be read, or no layer says where the event store is
+    :param layers: for each layer its origin, for messages, and its values
+    :raises ConfigurationError: a setting is unknown or invalid, or no layer names the event store
     """
     values: dict[str, Any] = {}
     for source, layer in layers:
@@ -72,9 +72,9 @@ _RESUME = ("auto", "never")
 
 
 def run_options(conf: Mapping[str, Any] | None) -> dict[str, str]:
-    """Return the options that a run's conf sets, for all of its Spark jobs and all of their tries.
+    """Return the options that a run's conf sets for all tries of all its Spark jobs.
 
-    :raises ConfigurationError: what it says under ``spark_recovery`` is not understood
+    :raises ConfigurationError: its value of ``spark_recovery`` is invalid
     """
     if not conf or KEY not in conf:
         return {}

@@ -1,7 +1,7 @@
-"""Temporary credentials for a driver that outlives its task, and the process that renews them as long as it runs.
+"""Renew the temporary credentials of a driver that outlives its task, in a process beside the driver.
 
-The process stands beside the driver on the same machine and belongs to no task: it holds the session of the connection,
-which is handed to it through a pipe, rewrites the file that the driver reads, and ends with the driver.
+The process runs on the driver's machine and belongs to no task. It receives the connection's session through a pipe,
+rewrites the file that the driver reads, and ends with the driver.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _POLL = 1.0
 
 
 class Loan:
-    """Credentials that are lent to a driver which nobody waits for.
+    """Credentials lent to a driver that nobody waits for.
 
-    :param session: the connection's
-    :param renewed: is given each secret, to mask it
+    :param session: the connection's session
+    :param renewed: called with each new secret, to mask it
     """
 
     def __init__(
@@ -49,17 +49,17 @@ class Loan:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What tells a driver where the credentials are."""
+        """The variables that tell a driver where the credentials are."""
         return {LENT_CREDENTIALS: str(self._folder / FILE)}
 
     def take_back(self) -> None:
-        """Remove the credentials: no driver was started."""
+        """Remove the credentials, because no driver was started."""
         remove_held(self._folder)
 
     def renew_during(self, driver: int, output: Path) -> int:
-        """Start the process that renews the credentials as long as process *driver* runs; return its id.
+        """Start the process that renews the credentials while process *driver* runs; return its id.
 
-        :param output: file for what it has to say
+        :param output: file for its messages
         :raises OSError: it cannot be started
         """
         order = {
@@ -94,7 +94,7 @@ def renew(order: Mapping[str, Any]) -> None:
                 session = session or _session(order["connection"], order["region"])
                 write_credentials(session, folder / FILE, lambda _: None)
                 said = ""
-            except Exception as error:  # noqa: BLE001 - Airflow's ways to credentials raise all kinds; it tries again
+            except Exception as error:  # noqa: BLE001 - Airflow's code raises all kinds; the loop tries again
                 problem = f"The driver's credentials for the event store are not renewed: {error}"
                 if problem != said:
                     sys.stderr.write(f"{problem}\n")
@@ -105,7 +105,7 @@ def renew(order: Mapping[str, Any]) -> None:
 
 
 def _session(parts: Mapping[str, Any], region: str) -> boto3.Session:
-    """Return the session of a connection that is at hand: no task runs here that could ask Airflow for it."""
+    """Return a session from the connection's own parts: no task runs here that could ask Airflow for it."""
     from airflow.providers.amazon.aws.hooks.base_aws import AwsBaseHook
     from airflow.sdk import Connection
 
@@ -127,6 +127,6 @@ def _end(*_: object) -> None:
 
 
 if __name__ == "__main__":
-    logging.disable()  # what Airflow and botocore log stands among the driver's lines; `renew` says what matters
+    logging.disable()  # Airflow's and botocore's logs would mix with the driver's lines; `renew` prints what matters
     signal.signal(signal.SIGTERM, _end)
     renew(json.load(sys.stdin))

@@ -1,14 +1,14 @@
-"""Airflow's retries of a task: which tries are automatic, and whether what a try leaves outlives the pause after it.
+"""Airflow's retries: which tries are automatic, and whether a job's state outlives the pause between two tries.
 
-Tries that nobody has cleared in between have the same word (:func:`series_of`). Clearing a task raises its
-``max_tries`` to the number of its last try and its retries, which a retry leaves alone; where it runs at that moment,
-it does not. So the number of times that tasks of the run were cleared counts, too: since Airflow 3.2 it grows with
-each clearing, while 3.1 counts only those of runs that have ended. A DAG whose ``retries`` are lowered at the same
-time could hide a clearing, so they count as well. Not seen is a running task that is cleared by the REST API with
-``reset_dag_runs=false``.
+Tries with no clearing in between share a series (:func:`series_of`). Clearing a task raises its ``max_tries`` to the
+number of its last try plus its retries; a retry does not change it, and neither does clearing a task that is running.
+So the series also holds the number of times that tasks of the run were cleared: since Airflow 3.2 every clearing
+increases it, in 3.1 only one of a run that has ended. Lowering a DAG's ``retries`` at the same time could hide a
+clearing, so the series holds ``retries``, too. One case stays unseen: a running task that is cleared by the REST API
+with ``reset_dag_runs=false``.
 
-What nobody has touched for the retention is garbage (:func:`lost_between_tries`). Each try touches it, so what counts
-is the longest single pause. Users have lost state to a retention shorter than the retry delay (apache/airflow#70718).
+A job that nothing has touched for the retention is garbage (:func:`lost_between_tries`). Each try touches it, so the
+longest single pause counts. Users have lost state to a retention shorter than the retry delay (apache/airflow#70718).
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _COUNTS_ALL_CLEARINGS = (3, 2)
 def longest_pause(
     retries: int, retry_delay: timedelta, backoff: float = 0, max_retry_delay: timedelta | float | None = None
 ) -> timedelta:
-    """Return the longest pause between two tries; zero without retries.
+    """Return the longest possible pause between two tries; zero without retries.
 
-    Source: ``TaskInstance.next_retry_datetime``, which draws a growing delay between its least and twice that.
+    Source: ``TaskInstance.next_retry_datetime``, which draws a growing delay between its minimum and twice that.
 
     :param backoff: factor by which the delay grows from try to try; 0 or 1 for a constant one
     :param max_retry_delay: seconds, if it is a number
@@ -52,7 +52,7 @@ def longest_pause(
 
 
 def lost_between_tries(task: Any, retention: float) -> str:
-    """Return what is wrong if a retry of *task* may find that its state is gone; empty text if nothing is.
+    """Return a warning if a retry of *task* may find its state gone; empty text otherwise.
 
     :param retention: seconds
     """
@@ -67,9 +67,9 @@ def lost_between_tries(task: Any, retention: float) -> str:
 
 
 def series_of(context: Context, retries: int | None) -> str:
-    """Return the word; empty text if this Airflow does not tell for certain.
+    """Return the series of a try; empty text if this Airflow does not provide it for certain.
 
-    :param retries: the task's
+    :param retries: the task's ``retries``
     """
     cleared = getattr(context.get("dag_run"), "clear_number", None)
     told = (cleared, getattr(context["ti"], "max_tries", None), retries)

@@ -1,4 +1,4 @@
-"""The worker's view of a job: what became of the last attempt, following a living driver, taking notice of the end."""
+"""The worker's view of a job: judge the last attempt, follow a living driver, acknowledge the end."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _LAST_LOOK = 30.0
 
 
 class Ending(enum.Enum):
-    """How a driver that was followed came to its end."""
+    """How a followed driver ended."""
 
     FINISHED = "finished"
     FAILED = "failed"
@@ -41,10 +41,10 @@ class Ending(enum.Enum):
 
 
 class JobSupervisor:
-    """Looks after one job from Airflow's side; never starts anything.
+    """Supervises one job from Airflow's side; never starts anything.
 
     :param log: the task's log
-    :param run: tells the DAG run from others of the same name; empty if that is not known
+    :param run: distinguishes the DAG run from others of the same name; empty text if unknown
     """
 
     def __init__(
@@ -69,11 +69,12 @@ class JobSupervisor:
         return str(self._job)
 
     def last_attempt(self, lost: int = 0) -> LastAttempt | None:
-        """Return what became of the newest attempt, watching its heartbeat if it did not say; ``None`` without one.
+        """Return the state of the newest attempt; ``None`` if there is none. Watches its heartbeat if it recorded no
+        end.
 
-        :param lost: newest epoch that is known to be lost, and need not be watched
-        :raises JobOfAnotherDeployment: the job is another deployment's
-        :raises JobAlreadyRunning: a driver of another DAG run of the same name is at work
+        :param lost: newest epoch known to be lost, which is not watched again
+        :raises JobOfAnotherDeployment: the job belongs to another deployment
+        :raises JobAlreadyRunning: a driver of another DAG run of the same name is running
         :raises StoreError: the store cannot be read
         """
         claim = self._claims.newest()
@@ -119,7 +120,7 @@ class JobSupervisor:
         return Liveness(self._store, self._prefix, claim, self._options.previous_worker_recovery_timeout)
 
     def _wait_for_cancelled(self, epoch: int) -> None:
-        """Return when the drivers that *epoch* has fenced are not at work any more; they see so when they beat next."""
+        """Wait until the drivers that *epoch* has fenced have stopped; each notices at its next heartbeat."""
         newest = self.replay().newest
         began = max(newest.epoch, 1) if newest is not None else 1
         drivers = [self._liveness(claim) for claim in self._claims.drivers_before(epoch, down_to=began)]
@@ -128,7 +129,7 @@ class JobSupervisor:
             wait_for_end(drivers, self._log)
 
     def fence(self, claim: Claim) -> None:
-        """End a driver that cannot be reached from here: it sees at its next heartbeat that it is fenced."""
+        """Fence a driver that cannot be reached from here: it notices at its next heartbeat, and ends."""
         try:
             if cancel(self._store, self._prefix, claim.epoch) is not None:
                 self._log.info("Attempt %d is fenced: it ends at its next heartbeat.", claim.epoch)
@@ -136,7 +137,7 @@ class JobSupervisor:
             self._log.warning("Attempt %d could not be fenced: %s", claim.epoch, error)
 
     def replay(self) -> ExecutionGraph:
-        """Return the job's execution graph as its events tell it."""
+        """Return the job's execution graph, replayed from its events."""
         graph = self._events.replay().graph
         for problem in graph.problems:
             if problem not in self._told:
@@ -145,7 +146,7 @@ class JobSupervisor:
         return graph
 
     def series(self, epoch: int) -> str:
-        """Return the word that an attempt shares with its automatic retries; empty text if it is not known."""
+        """Return the series that an attempt shares with its automatic retries; empty text if unknown."""
         attempt = self.replay().attempts.get(epoch)
         return attempt.series if attempt is not None else ""
 
@@ -156,13 +157,13 @@ class JobSupervisor:
     def follow(self, claim: Claim, cancelled: Callable[[], bool]) -> Ending:
         """Log the progress of a living driver until it ends or is lost.
 
-        :param cancelled: asked between two looks; when it says so the driver counts as lost
+        :param cancelled: checked between two looks; if true, the driver counts as lost
         :raises StoreError: the store cannot be read; the driver goes on
         """
         progress = self._progress = Progress(self._events, self._log, after=claim.epoch - 1)
         liveness = self._liveness(claim)
         while not cancelled():
-            life = liveness.look()  # before the events: whatever it stored before its end is then seen
+            life = liveness.look()  # before the events, so that everything stored before its end is seen
             progress.read()
             state = progress.state(claim.epoch)
             if state.terminal or life.over:
@@ -174,12 +175,12 @@ class JobSupervisor:
         return Ending.LOST
 
     def application_id(self, epoch: int) -> str:
-        """Return Spark's id of an attempt that is followed, as far as it has been read; asks nothing of the store."""
+        """Return Spark's application id of a followed attempt, if it was read already; sends no request."""
         return self._progress.application_id(epoch) if self._progress is not None else ""
 
     @contextlib.contextmanager
     def narrating(self, after: int) -> Iterator[None]:
-        """Log the progress of later attempts than *after* while the block runs, in a thread that harms nothing."""
+        """Log the progress of attempts after *after* while the block runs, in a thread whose errors do no harm."""
         over = threading.Event()
         thread = threading.Thread(target=self._narrate, args=(after, over), name="job-progress", daemon=True)
         thread.start()
@@ -196,17 +197,17 @@ class JobSupervisor:
             last = over.wait(_POLL)
             try:
                 progress.read()
-            except Exception as error:  # noqa: BLE001 - it only tells; the job must not suffer from it
+            except Exception as error:  # noqa: BLE001 - it only logs; the job must not suffer from it
                 if not warned:
                     self._log.warning("The progress of the job cannot be told: %s", error)
                 warned = True
 
     def report(self) -> JobReport:
-        """Return the report of the job as it stands."""
+        """Return the current report of the job."""
         return build_report(str(self._job), self.replay())
 
     def kept(self) -> list[str]:
-        """Return what the next try finds, vertex by vertex: what is stored, which may be more than was recorded.
+        """Return what the next try will find, vertex by vertex: what is stored, which may be more than was recorded.
 
         :raises StoreError: the store cannot be read
         """
@@ -220,7 +221,7 @@ class JobSupervisor:
         return lines
 
     def recorded(self, report: JobReport) -> bool:
-        """Whether *report* tells of the success of the newest attempt, and not of an earlier one."""
+        """Whether *report* is about the success of the newest attempt, not of an earlier one."""
         newest = self._claims.newest()
         return (
             newest is not None
@@ -229,7 +230,7 @@ class JobSupervisor:
         )
 
     def acknowledge(self, report: JobReport) -> None:
-        """Release the job's partitions and take notice of its success; a failing store is a warning only."""
+        """Acknowledge the job's success and release its partitions; a failing store causes only a warning."""
         take_notice(self._store, self._prefix, report, self._log)
 
 

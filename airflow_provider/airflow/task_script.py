@@ -1,7 +1,8 @@
-"""From a decorated task function to the script that is shipped to the driver. Pure but for reading the function's file.
+"""Turn a decorated task function into the script that is shipped to the driver. Pure, except that it reads the
+function's file.
 
-Source and arguments travel in one file, arguments as JSON: nothing is pickled, nothing is on a command line. So the
-function has to stand by itself, which is checked when the DAG is parsed, and its arguments have to be plain.
+Source and arguments travel in one file, arguments as JSON: nothing is pickled or put on a command line. So the function
+must be self-contained, which is checked when the DAG is parsed, and its arguments must be plain JSON.
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ _PLAIN = "Arguments travel as JSON: pass text, numbers, true, false, None, lists
 
 
 def require_shippable(function: Callable[..., Any]) -> None:
-    """Make sure that the function's own source is all that it takes to run it.
+    """Make sure that the function is self-contained: its own source is enough to run it.
 
-    :raises ConfigurationError: it is no plain function, closes over variables, or uses names of its module
+    :raises ConfigurationError: it is not a plain function, closes over variables, or uses names of its module
     """
     if not isinstance(function, FunctionType) or function.__name__ == "<lambda>":
         raise ConfigurationError(
@@ -66,7 +67,7 @@ def require_shippable(function: Callable[..., Any]) -> None:
 
 
 def caller_signature(function: Callable[..., Any]) -> inspect.Signature:
-    """Return the signature that a DAG sees: without what the driver fills in."""
+    """Return the signature that a DAG sees, without the parameters that the driver fills in."""
     signature = inspect.signature(function)
     return signature.replace(
         parameters=[p for name, p in signature.parameters.items() if name not in SESSION_PARAMETERS]
@@ -79,9 +80,9 @@ def arguments_of(
     op_kwargs: Mapping[str, Any],
     context: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Return all arguments by name, as plain JSON: those given, those that Airflow's context has, and the defaults.
+    """Return all arguments by name, as plain JSON: given ones, ones from Airflow's context, and defaults.
 
-    :raises ConfigurationError: they do not fit the function, or one is not plain
+    :raises ConfigurationError: they do not match the signature, or one is not plain JSON
     """
     signature = caller_signature(function)
     asked_for = {p.name for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD}
@@ -105,11 +106,11 @@ def arguments_of(
 
 
 def script_of(function: Callable[..., Any], arguments: Mapping[str, Any]) -> str:
-    """Return the script that calls the function on the driver and keeps what it returns.
+    """Return the script that calls the function on the driver and keeps its result.
 
-    The function keeps its lines from try to try, whatever the arguments.
+    The function keeps its line numbers from try to try, whatever the arguments.
 
-    :raises ConfigurationError: the function's source is not to be had
+    :raises ConfigurationError: the function's source is not available
     """
     definition = _definition(function)
     # __signature__ hides what the driver fills in; the code object does not.
@@ -129,7 +130,7 @@ def script_of(function: Callable[..., Any], arguments: Mapping[str, Any]) -> str
 
 
 def _definition(function: Callable[..., Any]) -> str:
-    """Return the function's source without decorators, annotations and defaults: they may use the module's names."""
+    """Return the function's source without decorators, annotations and defaults, which may use the module's names."""
     try:
         source = inspect.getsource(function)
     except (OSError, TypeError) as error:
@@ -137,7 +138,7 @@ def _definition(function: Callable[..., Any]) -> str:
             f"The source of the task function {function.__name__!r} cannot be read: {error}.",
             remedy="Define it in the DAG's file or in a module that lies beside it as a file.",
         ) from error
-    if source[:1].isspace():  # defined inside of a function; texts over several lines forbid to dedent it
+    if source[:1].isspace():  # defined inside a function; multi-line strings would change if it were dedented
         source = f"if True:\n{source}"
     tree = ast.parse(source)
     found = next(node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
@@ -150,7 +151,7 @@ def _definition(function: Callable[..., Any]) -> str:
 
 
 def _globals_read(code: CodeType) -> set[str]:
-    """Return the names that a function and what is defined in it read from their module and do not set there."""
+    """Return the names that a function, or code defined in it, reads from its module and does not set there."""
     codes = list(_codes(code))
     read, written = set(), set()
     for each in codes:
@@ -171,9 +172,9 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
 
 
 def _plain(value: Any, where: str) -> Any:
-    """Return *value* as JSON has it.
+    """Return *value* as plain JSON.
 
-    :param where: names it, for messages
+    :param where: its name, for messages
     """
     if value is None or isinstance(value, (str, bool, int, float)):
         return value

@@ -1,6 +1,6 @@
-"""A job's numbers for monitoring: made of its report, sent to Airflow's metrics and the OpenTelemetry span of the task.
+"""Send a job's numbers to monitoring: to Airflow's metrics, and to the task's OpenTelemetry span.
 
-Nothing here may harm a task: a monitoring system that is gone, or not installed, is a line in the debug log.
+Nothing here may fail a task: a monitoring system that is down or not installed causes a line in the debug log.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ STORE_ERRORS = f"{PREFIX}store_errors"
 
 
 def metrics_of(report: JobReport, *, recorded: bool = True) -> dict[str, int]:
-    """Return what the newest attempt adds to each counter, by its whole name; zeros are named, too.
+    """Return what the newest attempt adds to each counter, by full name, zeros included.
 
-    Bytes are stored bytes; milliseconds are task time, summed over partitions. All are counts, so that sums over tasks
-    and time mean something.
+    Bytes are stored bytes; milliseconds are task time, summed over partitions. All are counts, so they can be summed
+    over tasks and time.
 
     :param recorded: whether the store knows how the attempt ended
     """
@@ -45,7 +45,7 @@ def metrics_of(report: JobReport, *, recorded: bool = True) -> dict[str, int]:
 
 
 def tags_of(job: str) -> dict[str, str]:
-    """Return the tags with which the numbers are sent: those of Airflow's own metrics of a task instance.
+    """Return the tags of the numbers, the same as those of Airflow's own metrics of a task instance.
 
     :param job: the job's id, as text
     """
@@ -58,7 +58,7 @@ def _milliseconds(seconds: float) -> int:
 
 
 def tell(report: JobReport, log: logging.Logger, *, recorded: bool = True) -> None:
-    """Send the numbers of the newest attempt; called once for each attempt that a task has seen the end of.
+    """Send the numbers of the newest attempt; called once for each attempt whose end a task has seen.
 
     :param recorded: whether the store knows how the attempt ended
     """
@@ -66,7 +66,7 @@ def tell(report: JobReport, log: logging.Logger, *, recorded: bool = True) -> No
 
 
 def tell_store_error(job: str, log: logging.Logger) -> None:
-    """Count an end of which the event store does not tell, because it cannot be read.
+    """Count an end that is unknown because the event store cannot be read.
 
     :param job: the job's id, as text
     """
@@ -95,7 +95,7 @@ def _count(numbers: Mapping[str, int], tags: dict[str, str], log: logging.Logger
 
 
 def _describe_span(numbers: Mapping[str, int], log: logging.Logger) -> None:
-    """Set the numbers as attributes of the task's span; without a span, or without the package, nothing happens."""
+    """Set the numbers as attributes of the task's span; do nothing without a span or without the package."""
     try:
         from opentelemetry import trace
     except ImportError:

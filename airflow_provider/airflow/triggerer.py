@@ -1,4 +1,4 @@
-"""What a trigger needs that lives for days among hundreds: few threads, few looks a second, and fresh credentials."""
+"""Let hundreds of triggers run for days in one triggerer: few threads, few looks a second, fresh credentials."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ _LIFE = 600.0
 
 
 async def in_thread(call: Callable[[], T]) -> T:
-    """Call in a thread of our own pool, from where Airflow's connections can be asked for, too.
+    """Call in a thread of our own pool, which can also look up Airflow's connections.
 
-    Whoever waits can be cancelled at any time, and hears why; the call itself then ends by itself.
+    The waiting coroutine can be cancelled at any time and sees the cancellation; the call itself runs to its end.
     """
-    # Without the shield, sync_to_async would swallow a cancellation, or its message that says whether a user meant it.
+    # Without the shield, sync_to_async would swallow a cancellation, or its message that tells whether a user meant it.
     return await to_its_end(sync_to_async(call, thread_sensitive=False, executor=_POOL)())
 
 
 async def to_its_end(work: Coroutine[Any, Any, T]) -> T:
-    """Wait for *work*, which goes on if the waiting is cancelled: a triggerer cancels a trigger in each of its rounds,
-    once a second, until that has ended.
+    """Wait for *work*, which continues if the waiting is cancelled. A triggerer cancels a trigger again in each of its
+    rounds, once a second, until the trigger has ended.
     """
     task = asyncio.create_task(work)
     _AT_WORK.add(task)
@@ -41,9 +41,9 @@ async def to_its_end(work: Coroutine[Any, Any, T]) -> T:
 
 
 class Pace:
-    """Spreads what many do at once over time.
+    """Spreads the looks of many triggers over time.
 
-    :param per_second: most turns a second
+    :param per_second: maximum turns per second
     """
 
     def __init__(self, per_second: float) -> None:
@@ -59,9 +59,9 @@ class Pace:
 
 
 class RenewedStore:
-    """Passes on to an :class:`ObjectStore` that is opened when it is first needed, and again when it is old.
+    """Delegates to an :class:`ObjectStore` that it opens on first use, and again once that has become old.
 
-    :param open_store: asks the connection; whatever it raises, the next use opens again
+    :param open_store: opens the store; if it raises, the next use calls it again
     """
 
     def __init__(self, open_store: Callable[[], ObjectStore], clock: Callable[[], float] = time.monotonic) -> None:
@@ -73,11 +73,11 @@ class RenewedStore:
         """Whether it could be opened at least once."""
 
     def forget(self) -> None:
-        """Open anew at the next use."""
+        """Reopen the store at the next use."""
         self._store = None
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):  # no operation of a store: Python itself asks for such names
+        if name.startswith("_"):  # not an operation of a store: Python itself looks up such names
             raise AttributeError(name)
         store, now = self._store, self._clock()
         if store is None or now - self._opened_at >= _LIFE:

@@ -1,4 +1,4 @@
-"""The user's application: what may be run with recovery, and how it reaches the driver."""
+"""The user's application: whether it can run with recovery, and how it reaches the driver."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _PLAIN_OPERATOR = "Submit it with SparkSubmitOperator, or set 'enabled' to false
 
 @dataclass(frozen=True)
 class ShippedApplication:
-    """How the runner finds the script: as *argument*, after ``spark-submit`` has carried it to the driver.
+    """How the runner finds the script: at *argument*, after ``spark-submit`` has carried it to the driver.
 
-    :ivar files: for ``--files``: they lie in the working directory of a driver in cluster mode
-    :ivar py_files: for ``--py-files``: on this machine only they are there before the Spark session is
+    :ivar files: for ``--files``, which land in the working directory of a driver in cluster mode
+    :ivar py_files: for ``--py-files``: on this machine, only these are there before the Spark session
     """
 
     argument: str
@@ -25,7 +25,7 @@ class ShippedApplication:
 
 
 def require_pyspark(application: str, java_class: str | None, master: str, remote: str = "") -> None:
-    """Make sure that the application is one that recovery works for: PySpark on a classic Spark session.
+    """Make sure that recovery supports the application: PySpark on a classic Spark session.
 
     :param remote: URL of a Spark Connect server, if the job is for one
     :raises ConfigurationError: it is a JVM or R application, missing, or for Spark Connect
@@ -54,9 +54,9 @@ def require_pyspark(application: str, java_class: str | None, master: str, remot
 
 
 def ship(application: str, *, cluster_mode: bool) -> ShippedApplication:
-    """Return how the driver gets the script.
+    """Return how the script gets to the driver.
 
-    :param cluster_mode: the driver runs on another machine than the one that submits
+    :param cluster_mode: the driver runs on another machine than this one
     :raises ConfigurationError: the script is on this machine and does not exist, or cannot be shipped
     """
     parts = urlsplit(application)

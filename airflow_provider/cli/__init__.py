@@ -1,1 +1,1 @@
-"""The command line, ``spark-recovery``; each command in a module of its own."""
+"""The command line, ``spark-recovery``; one module per command."""

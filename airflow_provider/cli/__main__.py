@@ -1,4 +1,4 @@
-"""``python -m airflow_provider.cli`` is ``spark-recovery``."""
+"""Run ``spark-recovery`` as ``python -m airflow_provider.cli``."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""``spark-recovery discard`` and ``release``: give up what a job has stored."""
+"""``spark-recovery discard`` and ``release``: give up a job's recovery state."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(parsed: argparse.Namespace, *, delete: bool) -> int:
-    """Discard a job's recovery state, and print what was done; return the exit code.
+    """Discard a job's recovery state and print the result; return the exit code.
 
-    :param delete: delete what was stored at once
-    :raises RecoveryError: an option cannot be read, a driver is at work, or the store cannot be used
+    :param delete: delete the stored objects at once
+    :raises RecoveryError: an option is invalid, a driver is running, or the store is unusable
     """
     if not parsed.yes:
         raise ConfigurationError(
@@ -51,5 +51,5 @@ def run(parsed: argparse.Namespace, *, delete: bool) -> int:
 def _user() -> str:
     try:
         return getpass.getuser()
-    except (OSError, KeyError):  # a user id without a name, in a container
+    except (OSError, KeyError):  # a user id without a name, as in a container
         return ""

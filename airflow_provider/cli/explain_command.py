@@ -1,4 +1,4 @@
-"""``spark-recovery explain``: what was kept of a job, and what a retry would save now."""
+"""``spark-recovery explain``: show what is stored of a job, and what a retry would save now."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(parsed: argparse.Namespace) -> int:
     """Explain a job on standard output; return the exit code.
 
-    :raises RecoveryError: nothing is recorded of the job, or the store cannot be read
+    :raises RecoveryError: the job has no records, or the store cannot be read
     """
     job = JobId.parse(parsed.job_id)
     store = open_store(parsed.event_store, storage_options(parsed))

@@ -1,4 +1,4 @@
-"""``spark-recovery gc``: what it prints, as a table for people or as JSON for programs."""
+"""``spark-recovery gc``: remove old jobs and print the result, as a table for people or as JSON for programs."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(parsed: argparse.Namespace) -> int:
-    """Collect the garbage of a store and print what was found; return the exit code.
+    """Collect a store's garbage and print the findings; return the exit code.
 
-    :raises RecoveryError: an option cannot be read, or the store cannot be used
+    :raises RecoveryError: an option is invalid, or the store is unusable
     """
     older_than = parse_duration(parsed.older_than, "older_than")
     store = open_store(parsed.event_store, storage_options(parsed))
@@ -68,7 +68,7 @@ def to_dict(verdicts: Sequence[Verdict]) -> dict[str, object]:
 
 
 def table(verdicts: Sequence[Verdict]) -> str:
-    """Return an aligned table and one line that sums it up."""
+    """Return an aligned table and a summary line."""
     header = ("job", "attempts", "success seen", "idle", "objects", "MiB", "")
     rows = [
         (

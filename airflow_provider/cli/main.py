@@ -23,7 +23,7 @@ from airflow_provider.core.run_request import (
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; return the process's exit code (2 for anything that is configured wrongly)."""
+    """Run one command; return the process's exit code (2 for a configuration error)."""
     line = list(sys.argv[1:] if arguments is None else arguments)
     if line[:1] == ["demo"]:
         from airflow_provider.cli.demo import main as demo
@@ -33,14 +33,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return int(parsed.action(parsed, line))
     except RecoveryError as error:
-        print(f"spark-recovery: {error}", file=sys.stderr)  # noqa: T201 - this is the command's answer
+        print(f"spark-recovery: {error}", file=sys.stderr)  # noqa: T201 - this is the command's output
         return EXIT_CONFIGURATION
 
 
 class _Parser(argparse.ArgumentParser):
-    """Says what is wrong with a command line in one line; the long usage is for ``--help``.
+    """Reports a wrong command line in one line; only ``--help`` prints the usage.
 
-    No option may be shortened: what follows a script is the script's, also where it begins like an option.
+    Options cannot be abbreviated: arguments after the script belong to the script, even if they look like an option.
     """
 
     def __init__(self, **given: Any) -> None:
@@ -109,10 +109,11 @@ def _parser() -> argparse.ArgumentParser:
 def _run(parsed: argparse.Namespace, line: list[str]) -> int:
     request = run_request(parsed)
     if "PYTHONHASHSEED" not in os.environ:
-        # Functions that close over sets pickle differently under each hash seed, and would never match their last run.
+        # Under another hash seed, functions that close over sets pickle differently and would never match their last
+        # run.
         os.environ["PYTHONHASHSEED"] = "0"
         os.execv(sys.executable, [sys.executable, "-m", "airflow_provider.cli", *line])  # noqa: S606 - ourselves
-    from airflow_provider.spark.runner import run  # takes a moment, so not before
+    from airflow_provider.spark.runner import run  # slow to import, so only here
 
     return run(request)
 

@@ -1,4 +1,4 @@
-"""The recovery core: events, execution graph, replay, classification, take-over decisions.
+"""The recovery core: events, execution graph, replay, classification, takeover decisions.
 
-Pure: standard library only, no I/O, no clock of its own. Everything here can be tested with plain values.
+Pure: standard library only, no I/O, no clock of its own. Tests need only plain values.
 """

@@ -1,4 +1,4 @@
-"""The causes of an error of a Spark driver: Python's, the JVM's, and what a Python worker raised. Pure text work."""
+"""Read the causes of a Spark driver's error: Python's, the JVM's, and what a Python worker raised. Pure text work."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _UNREADABLE = ("FAILED_READ_FILE", "Encountered error while reading file", "Corr
 
 
 def causes(error: BaseException) -> list[Cause]:
-    """Return the chain of explicit causes, outermost first; a class is followed by those that it is derived from."""
+    """Return the chain of explicit causes, outermost first; each class is followed by its base classes."""
     chain: list[Cause] = []
     seen: set[int] = set()
     link: BaseException | None = error
     while link is not None and id(link) not in seen:
         seen.add(id(link))
-        text = str(link)  # an error of the JVM asks that each time
+        text = str(link)  # a JVM error asks the JVM for it each time
         condition, message = _condition(link), _first_line(text)
         chain += [
             Cause(cls.__name__, condition, message)
@@ -39,8 +39,8 @@ def causes(error: BaseException) -> list[Cause]:
 
 
 def one_line(error: BaseException) -> str:
-    """Return the error as one line: its type, its first line and the last cause in the JVM, or what a Python worker
-    failed with.
+    """Return the error as one line: its type, its first line, and the last cause in the JVM or the Python worker's
+    error.
     """
     if isinstance(error, SystemExit):
         return f"the script ended with exit code {error.code}"
@@ -57,9 +57,9 @@ def one_line(error: BaseException) -> str:
 
 
 def unreadable_partitions(error: BaseException) -> list[str]:
-    """Return the keys of stored partitions that are missing or damaged, as the error tells it.
+    """Return the keys of stored partitions that the error names as missing or damaged.
 
-    A store that does not answer is none of this: what it holds may be sound.
+    A store that does not answer is neither: what it holds may be sound.
     """
     text = str(error)
     if not any(mark in text for mark in _UNREADABLE):

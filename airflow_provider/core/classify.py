@@ -1,19 +1,17 @@
-"""What a new attempt must do about each vertex of the last one (Flink's three classes of partitions), which vertices
-have finished, and whether what is recorded of them can be true.
+"""Decide what a new attempt must do about each vertex of the last one (Flink's three classes of partitions).
 
-``RESERVE``: needed, its partitions are kept and what is missing is computed. ``OPTIONAL``: it has finished, and all
-that is known to read it needs it no more; used if it is still there, not computed again for its own sake.
-``RELEASE``: belongs to nothing any more.
+``RESERVE``: needed; its partitions are kept and missing ones are computed. ``OPTIONAL``: it has finished, and no known
+reader needs it any more; used if it is still there, not computed again for its own sake. ``RELEASE``: obsolete.
 
-A snapshot may be taken at any mixture of fully finished, partially finished and running. One thing cannot be: that a
-vertex has finished, in full or in part, and one that it reads never had in full. A checkpoint returns when its vertex
-is sealed, so whatever reads it comes later. Events that say otherwise were not written by one job, and nothing of them
-is reused. A vertex that had finished may have lost partitions since, or a restart has reset it, and they are computed
-again when they are needed: no contradiction. Nor is it one that a shuffle was kept in part: what reads it reads Spark's
-own files.
+Also decides which vertices have finished, and whether their records can be true. A snapshot may be taken at any mixture
+of fully finished, partially finished and running. Only one thing is impossible: a vertex that has finished, fully or
+partially, although one that it reads has never fully finished. A checkpoint returns when its vertex is sealed, so
+whatever reads it comes later. Events that say otherwise were not written by one job, and nothing of them is reused.
+These are no contradictions: a finished vertex has lost partitions since, or a restart has reset it, and they are
+computed again when needed; a shuffle was kept only in part, because its readers read Spark's own files.
 
 Source: FLIP-147, which validates on restore that the predecessors of a fully finished operator are fully finished, and
-those of a partially finished one too where each of its tasks reads all of theirs: here each partition may.
+those of a partially finished operator too if each of its tasks reads all of theirs, as each partition may here.
 """
 
 from __future__ import annotations
@@ -28,7 +26,7 @@ from airflow_provider.core.unfinished_write import READS, SINK, is_written
 
 
 class Need(enum.StrEnum):
-    """See the module."""
+    """What a new attempt does about a vertex; see the module."""
 
     RESERVE = "RESERVE"
     RELEASE = "RELEASE"
@@ -38,13 +36,14 @@ class Need(enum.StrEnum):
 def classify(graph: ExecutionGraph) -> Mapping[str, Need]:
     """Return the class of every vertex of *graph*.
 
-    A vertex is optional if it has finished, something reads it, and nothing that reads it needs it any more: outputs
-    that are written, vertices that are finished, and those that are optional themselves. That it has lost partitions
-    since does not matter. One that nothing is known to read may feed what is neither output nor vertex, so it is
-    needed. Of two vertices with one name of which no attempt reached both, the one reached last supersedes the other
-    (its code or its input has changed), which is released, and whose needs do not count. Nor do those of a shuffle over
-    a vertex that the script names: it belongs to an action or an output. A script that uses a name twice has two
-    vertices of that name, both needed.
+    A vertex is optional if it has finished, something reads it, and none of its readers needs it any more: they are
+    written outputs, finished vertices, or optional themselves. Partitions lost since do not matter. A vertex without a
+    known reader may feed something that is neither output nor vertex, so it is needed.
+
+    If no attempt reached both of two vertices with one name, the one reached last supersedes the other (its code or its
+    input has changed). The other is released, and its needs do not count. Nor do those of a shuffle over a vertex that
+    the script names: it belongs to an action or an output. A script that uses a name twice has two vertices of that
+    name, both needed.
     """
     by_name: dict[str, list[Vertex]] = defaultdict(list)
     for vertex in graph.vertices.values():
@@ -66,7 +65,7 @@ def classify(graph: ExecutionGraph) -> Mapping[str, Need]:
     optional: set[str] = set()
     candidates = [
         identity
-        for identity, vertex in reversed(graph.vertices.items())  # readers mostly come later
+        for identity, vertex in reversed(graph.vertices.items())  # readers usually come later
         if vertex.has_finished
         and (identity in readers or identity in written)
         and identity not in released
@@ -86,7 +85,9 @@ def classify(graph: ExecutionGraph) -> Mapping[str, Need]:
 
 
 def _read_by_outputs(graph: ExecutionGraph) -> tuple[set[str], set[str]]:
-    """Return the vertices that outputs read which are written, and which are not, or are written by each attempt."""
+    """Return the vertices that written outputs read, and those read by outputs that are not written or that each
+    attempt writes.
+    """
     written, unwritten = set[str](), set[str]()
     for name, state in graph.coordinators.items():
         reads = state.get(READS) if name.startswith(SINK) and isinstance(state, dict) else None
@@ -116,10 +117,10 @@ def finished_status(vertex: Vertex) -> FinishedStatus:
 
 
 def contradiction(graph: ExecutionGraph) -> str:
-    """Return what cannot be true of *graph*, empty text if it all can.
+    """Return a contradiction in *graph*; empty text if there is none.
 
-    Records that are lost (:meth:`ExecutionGraph.lose`) leave gaps, no contradictions: what was known at that moment may
-    have finished.
+    Lost records (:meth:`ExecutionGraph.lose`) leave gaps, not contradictions: everything known at that moment may have
+    finished.
     """
     named = {identity: vertex for identity, vertex in graph.vertices.items() if vertex.initialized.rule != SHUFFLE}
     for vertex in graph.vertices.values():

@@ -1,4 +1,4 @@
-"""Python's cyclic garbage collector, and how it is kept from looking again and again at what only grows."""
+"""Pause Python's cyclic garbage collector while a large state is built, which it would scan again and again."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from contextlib import contextmanager
 
 @contextmanager
 def no_collection() -> Iterator[None]:
-    """Keep the collector off while a large state is built in which nothing is cyclic: half of the time was its own.
+    """Keep the collector off while a large state without cycles is built: collecting took half of the time.
 
-    Memory is freed as ever, by reference counts. Within another one, or where the collector is off, does nothing.
+    Reference counts still free memory. Nested, or if the collector is off already, this does nothing.
     """
     if not gc.isenabled():
         yield

@@ -1,7 +1,7 @@
-"""Whether an output that an earlier attempt has committed is still there as that attempt left it. Pure.
+"""Check whether an output that an earlier attempt committed is still there, unchanged. Pure.
 
-Spark names all files of one write after that write (``part-00000-<uuid>-c000…``). So the files of a commit are told
-from all others in a folder by one word, and what has to be remembered of them is small: that word and a digest.
+Spark names all files of a write after that write (``part-00000-<uuid>-c000…``). So one UUID tells the files of a commit
+from all others in a folder, and only that UUID and a digest have to be remembered.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ def listing_digest(files: Collection[OutputFile]) -> str:
 
 
 def contents_digest(files: Collection[OutputFile]) -> str:
-    """Return a digest of files by their names, sizes and times, in whatever folders they lie."""
+    """Return a digest of files by name, size and time, without their folders."""
     return listing_digest([(path.rpartition("/")[2], size, changed) for path, size, changed in files])
 
 
 @dataclass(frozen=True)
 class Commit:
-    """What one write has left.
+    """The files that one write has left.
 
-    :ivar write: Spark's name of the write, a UUID; empty text if it has left no files
+    :ivar write: Spark's name of the write, a UUID; empty text if it left no files
     :ivar files: number of its files
     :ivar size: bytes of its files
     :ivar listing: digest of their paths, sizes and times
-    :ivar contents: digest of the same but for the folders; empty text if an older release has written them
+    :ivar contents: the same without the folders; empty text if an older release wrote them
     """
 
     write: str
@@ -48,7 +48,7 @@ class Commit:
 
     @classmethod
     def between(cls, before: Collection[OutputFile], after: Collection[OutputFile]) -> Self | None:
-        """Return what was written between two listings; ``None`` if that was nothing, or not by one write alone."""
+        """Return the write between two listings; ``None`` if nothing was written, or not by one write alone."""
         new = set(after) - set(before)
         writes = {write_of(path) for path, _, _ in new}
         if len(writes) != 1 or "" in writes:
@@ -58,12 +58,12 @@ class Commit:
 
     @classmethod
     def named(cls, write: str, now: Collection[OutputFile]) -> Self:
-        """Return what the write of a name has left among the files that are there."""
+        """Return the files of the write named *write* among those that are there."""
         return cls.between((), [file for file in now if write_of(file[0]) == write]) or cls.of_nothing()
 
     @classmethod
     def of_nothing(cls) -> Self:
-        """Return the commit of a write without rows, of which Spark leaves no file where it is partitioned."""
+        """Return the commit of a write without rows, for which a partitioned write leaves no file."""
         return cls("", 0, 0, listing_digest(()))
 
     @classmethod
@@ -80,7 +80,7 @@ class Commit:
         return asdict(self)
 
     def is_whole(self, files: Collection[OutputFile]) -> bool:
-        """Whether these are all of its files, as it has left them but for the folder: a script may have moved that."""
+        """Whether these are all of its files, unchanged; folders do not count, because a script may have moved them."""
         return len(files) == self.files and contents_digest(files) == self.contents
 
     def own(self, now: Collection[OutputFile]) -> list[OutputFile]:
@@ -88,16 +88,16 @@ class Commit:
         return [file for file in now if self.write and write_of(file[0]) == self.write]
 
     def changed(self, now: Collection[OutputFile]) -> str:
-        """Say what is no longer as this write left it; empty text if all of its files are there, unchanged."""
+        """Say what has changed since this write; empty text if all of its files are there, unchanged."""
         mine = self.own(now)
         if len(mine) != self.files:
             return f"{len(mine)} of its {self.files} files are there"
         return "" if listing_digest(mine) == self.listing else "its files were changed"
 
     def others(self, now: Collection[OutputFile]) -> str:
-        """Say which files an overwriting write would not have left; empty text if there are none.
+        """Say which files an overwriting write would have removed; empty text if there are none.
 
-        They count even if the same job has appended them later: it may append others this time.
+        They count even if the same job appended them later: it may append others this time.
         """
         strange = [path for path, _, _ in now if not self.write or write_of(path) != self.write]
         return f"{len(strange)} other files are there" if strange else ""
@@ -108,12 +108,12 @@ DOUBT = "doubt"
 
 
 def doubts(coordinators: Mapping[str, object]) -> list[str]:
-    """Return for each write whose rows may be there twice, or be missing, one sentence that says so."""
+    """Return a sentence for each write whose rows may be there twice, or be missing."""
     states = [state for state in coordinators.values() if isinstance(state, dict)]
     return [str(state[DOUBT]) for state in states if state.get(DOUBT)]
 
 
 def write_of(path: str) -> str:
-    """Return the UUID of the write that made a file; empty text if its name does not tell."""
+    """Return the UUID of the write that made a file; empty text if its name has none."""
     found = _WRITE.search(path)
     return found[1] if found else ""

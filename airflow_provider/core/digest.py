@@ -1,4 +1,4 @@
-"""The one way in which texts are hashed for identities."""
+"""Hash texts for identities."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import hashlib
 
 
 def digest(*texts: str) -> str:
-    """Return a SHA-256 in hexadecimal over *texts*, which cannot run into one another."""
+    """Return the SHA-256 of *texts*, in hexadecimal; the boundaries between texts count."""
     sha = hashlib.sha256()
     for text in texts:
         data = text.encode("utf-8", "surrogatepass")

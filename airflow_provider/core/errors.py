@@ -1,7 +1,7 @@
-"""The one exception hierarchy of the project.
+"""The project's one exception hierarchy.
 
-Every error names the thing it is about as attributes, says what to do (``remedy``), and knows whether trying
-again can help (``retryable``). Callers never need to parse a message.
+Every error carries the ids of what it is about, a remedy (``remedy``), and whether trying again can help
+(``retryable``). Callers never need to parse a message.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ REPORT_IT = "This is a defect of airflow-provider-spark-recovery; please report 
 
 
 class RecoveryError(Exception):
-    """Base of all errors that this package raises on purpose.
+    """Base of all errors that this package raises deliberately.
 
-    :param message: one sentence that names the thing that is wrong
+    :param message: one sentence that names what is wrong
     :param remedy: what the user can do about it
-    :param ids: the identities involved (``bucket=…, key=…, job=…``), kept as :attr:`ids`
+    :param ids: the objects involved (``bucket=…, key=…, job=…``), kept as :attr:`ids`
     """
 
     retryable = False
@@ -34,7 +34,7 @@ class ConfigurationError(RecoveryError):
 
 
 class EventFormatError(RecoveryError):
-    """A stored record cannot be understood: damaged, of an unknown type, or of a newer version."""
+    """A stored record is damaged, of an unknown type, or of a newer version."""
 
 
 class StoreError(RecoveryError):
@@ -42,29 +42,29 @@ class StoreError(RecoveryError):
 
 
 class StoreUnavailable(StoreError):
-    """The store did not answer properly although it was asked several times."""
+    """The store did not answer properly, even after several requests."""
 
     retryable = True
 
 
 class AccessDenied(StoreError):
-    """The credentials may not do this."""
+    """The credentials do not allow the operation."""
 
 
 class StoreNotFound(StoreError):
-    """The bucket or directory that should hold the event store does not exist."""
+    """The event store's bucket or directory does not exist."""
 
 
 class ObjectNotFound(StoreError):
-    """No object under this key."""
+    """There is no object under this key."""
 
 
 class ObjectExists(StoreError):
-    """A create-only write found the key taken: somebody was first."""
+    """A create-only write found that the key exists."""
 
 
 class ClaimsLost(StoreError):
-    """Claims of a job are gone although their attempts have written, so that an epoch was taken again."""
+    """Claims of a job are gone although their attempts have written, so an epoch was taken twice."""
 
     retryable = True
 
@@ -78,30 +78,30 @@ class Fenced(RecoveryError):
 
 
 class OwnershipUnconfirmed(RecoveryError):
-    """An attempt cannot find out whether it still owns its job, so it must not write anything."""
+    """An attempt cannot confirm that it still owns its job, so it must not write anything."""
 
     retryable = True
 
 
 class JvmLost(RecoveryError):
-    """The driver's JVM has ended, or does not answer any more."""
+    """The driver's JVM has ended or stopped answering."""
 
     retryable = True
 
 
 class ResetFailed(RecoveryError):
-    """A source was pinned anew in the middle of an attempt, and the script's own ``on_reset`` failed."""
+    """A source was pinned again during an attempt, and the script's ``on_reset`` failed."""
 
     retryable = True
 
 
 class JobAlreadyRunning(RecoveryError):
-    """An earlier attempt's driver still lives although it has been fenced."""
+    """An earlier attempt's driver is still running although it is fenced."""
 
 
 class JobOfAnotherDeployment(RecoveryError):
-    """A job of these ids is another Airflow deployment's, which shares the event store."""
+    """The job belongs to another Airflow deployment that shares the event store."""
 
 
 class IllegalMove(RecoveryError):
-    """Something was asked for that the state it is in does not allow: a defect, not a condition to handle."""
+    """A call that the current state does not allow: a bug, not a condition to handle."""

@@ -1,8 +1,8 @@
-"""What a driver writes into the job event store: versioned facts, one JSON object each.
+"""The events that a driver writes into the job event store: versioned facts, one JSON object each.
 
 An event is a frozen dataclass; its class name is its type on disk and :attr:`VERSION` its format version. Reading is
-strict: an unknown type, a newer version or a missing field is an :class:`EventFormatError`, never a guess. Fields that
-a later release adds must have defaults, so that old histories replay for ever.
+strict: an unknown type, a newer version or a missing field is an :class:`EventFormatError`, never a guess. Fields added
+by a later release must have defaults, so that old histories can always be replayed.
 
 Source: the ``JobEvent`` classes of Flink's FLIP-383 (``ExecutionJobVertexInitializedEvent``,
 ``ExecutionVertexFinishedEvent``, ``ExecutionVertexResetEvent``).
@@ -26,7 +26,7 @@ class JobEvent:
     """Base of all events.
 
     :ivar epoch: the attempt that wrote it, 1, 2, …
-    :ivar at: seconds since the Unix epoch on the writer's clock; for people only, nothing is decided by it
+    :ivar at: seconds since the Unix epoch on the writer's clock; for people only, never used in decisions
     """
 
     VERSION: ClassVar[int] = 1
@@ -36,12 +36,11 @@ class JobEvent:
 
 @dataclass(frozen=True, kw_only=True)
 class AttemptStarted(JobEvent):
-    """A driver claimed the job. ``fresh`` forgets everything earlier, for the reason given.
+    """A driver claimed the job. ``fresh`` forgets everything earlier; ``reason`` says why.
 
-    :ivar abandoned: it had to, because what is earlier cannot be trusted; counts as a restart of the job
-    :ivar another_run: what is earlier belongs to another DAG run of the same name, its outputs included
-    :ivar series: the same for attempts of which each is an automatic retry of the last one; empty text if nobody can
-        say whether this one is
+    :ivar abandoned: recovery was abandoned, because earlier records cannot be trusted; counts as a restart of the job
+    :ivar another_run: the earlier records and outputs belong to another DAG run of the same name
+    :ivar series: shared by attempts that are automatic retries of one another; empty text if unknown
     """
 
     VERSION: ClassVar[int] = 4
@@ -57,7 +56,7 @@ class AttemptStarted(JobEvent):
 
 @dataclass(frozen=True, kw_only=True)
 class JobStateChanged(JobEvent):
-    """The attempt moved on: ``RECONCILING`` or ``RUNNING`` (Flink's ``JobStatus``)."""
+    """The attempt entered a new state: ``RECONCILING`` or ``RUNNING`` (Flink's ``JobStatus``)."""
 
     state: str
 
@@ -80,21 +79,21 @@ MOST_PARTITIONS_OF_JOB = 10 * MOST_PARTITIONS
 
 @dataclass(frozen=True, kw_only=True)
 class VertexInitialized(JobEvent):
-    """A recovery point has been reached and its layout is known.
+    """A recovery point was reached and its layout is known.
 
     :ivar vertex: identity, ``<encoded name>-<fingerprint>``
     :ivar parallelism: number of partitions
-    :ivar layout: digest of what each partition covers; partitions of unequal layouts never mix
+    :ivar layout: digest of what each partition covers; partitions of different layouts never mix
     :ivar layout_spec: what a retry needs to pin the same layout again (plain JSON)
-    :ivar deterministic: whether single partitions may be kept; otherwise the whole vertex or nothing
+    :ivar deterministic: whether single partitions may be kept; otherwise the vertex is kept whole or not at all
     :ivar schema: Spark's JSON of the columns
     :ivar upstream: vertices this one reads
-    :ivar parts: the named parts of the fingerprint, to say later what has changed
-    :ivar because: why it is computed although an earlier attempt stored it or one of its name, one phrase each
-    :ivar rule: :data:`SHUFFLE` where auto mode keeps a shuffle, whose partitions are the outputs of its map tasks;
-        empty text where the script says ``checkpoint``
-    :ivar purposes: what the queries are for in which a shuffle was seen: outputs by the names of their coordinators;
-        empty text where a retry runs the query again, or nobody knows
+    :ivar parts: the named parts of the fingerprint, to explain later what has changed
+    :ivar because: why it is computed although an earlier attempt stored it, or one of its name; one phrase each
+    :ivar rule: :data:`SHUFFLE` for a shuffle that auto mode keeps, whose partitions are the outputs of its map tasks;
+        empty text for a ``checkpoint`` of the script
+    :ivar purposes: what the queries with this shuffle are for: outputs, by the names of their coordinators; empty text
+        for a query that a retry runs again, or whose purpose is unknown
     """
 
     VERSION: ClassVar[int] = 4
@@ -122,7 +121,7 @@ class PartitionFinished(JobEvent):
     :ivar key: object key below the job's prefix
     :ivar bytes: size of the object
     :ivar duration: seconds of task time spent on it
-    :ivar attempt: the attempt that computed it; lower than ``epoch`` where a later one found it in the store
+    :ivar attempt: the attempt that computed it; lower than ``epoch`` if a later attempt found it in the store
     """
 
     vertex: str
@@ -138,7 +137,7 @@ class PartitionFinished(JobEvent):
 
 @dataclass(frozen=True, kw_only=True)
 class PartitionsReset(JobEvent):
-    """Partitions count as not computed any more, for the reason given; ``indexes`` empty means all of them."""
+    """Partitions no longer count as computed, for the given reason; empty ``indexes`` means all of them."""
 
     vertex: str
     indexes: tuple[int, ...]
@@ -149,7 +148,7 @@ class PartitionsReset(JobEvent):
 class VertexFinished(JobEvent):
     """Every partition of the vertex is stored and its events are confirmed.
 
-    :ivar storing_seconds: task time that went into encoding and storing the partitions that this attempt computed
+    :ivar storing_seconds: task time that this attempt spent on encoding and storing its partitions
     """
 
     VERSION: ClassVar[int] = 2
@@ -161,7 +160,7 @@ class VertexFinished(JobEvent):
 
 @dataclass(frozen=True, kw_only=True)
 class VertexReused(JobEvent):
-    """The attempt reached the vertex and kept all of it; written in place of one event per kept partition."""
+    """The attempt reached the vertex and reuses all of it; replaces one event per partition."""
 
     vertex: str
     layout: str
@@ -169,14 +168,14 @@ class VertexReused(JobEvent):
 
 @dataclass(frozen=True, kw_only=True)
 class VertexReleased(JobEvent):
-    """All that reads the vertex is committed: its partitions are deleted after this, and never used again."""
+    """Everything that reads the vertex is committed: its partitions are deleted next and never used again."""
 
     vertex: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class VertexSkipped(JobEvent):
-    """The attempt reached a recovery point and did not record it, for the reason given."""
+    """The attempt reached a recovery point and did not store it, for the given reason."""
 
     name: str
     reason: str
@@ -184,15 +183,15 @@ class VertexSkipped(JobEvent):
 
 @dataclass(frozen=True, kw_only=True)
 class FailureHandled(JobEvent):
-    """A vertex failed, and it is decided what is restarted (Flink's ``FailureHandlingResult``).
+    """A vertex failed, and this is what is restarted (Flink's ``FailureHandlingResult``).
 
-    :ivar vertex: the one that failed, or the action, ``action/<its name>``; empty text where recovery of the whole job
+    :ivar vertex: what failed: a vertex, or an action, ``action/<its name>``; empty text if recovery of the whole job
         was abandoned
     :ivar error: one line
-    :ivar restarted: vertices, and the action, that run again, upstream first; empty if nothing does
-    :ivar refused: why none does
+    :ivar restarted: vertices, and the action, that run again, upstream first; empty if nothing is restarted
+    :ivar refused: why nothing is restarted
     :ivar delay: seconds before the restart
-    :ivar memory: what the restart strategy remembers from now on
+    :ivar memory: the restart strategy's memory from now on
     """
 
     vertex: str
@@ -205,10 +204,11 @@ class FailureHandled(JobEvent):
 
 @dataclass(frozen=True, kw_only=True)
 class CoordinatorSnapshot(JobEvent):
-    """What the driver alone knows: a pinned listing, a step's result, a query's state (Flink: operator coordinators).
+    """State that only the driver knows (Flink: operator coordinators): a pinned listing, a step's result, a query's
+    state.
 
-    :ivar coordinator: whose state it is, ``step/<name>`` say
-    :ivar state: plain JSON; replaces what was known
+    :ivar coordinator: whose state it is, such as ``step/<name>``
+    :ivar state: plain JSON; replaces the earlier state
     """
 
     coordinator: str
@@ -232,7 +232,7 @@ class JobFailed(JobEvent):
     """The user's script failed.
 
     :ivar error: one line
-    :ivar unrecoverable: no retry can help until somebody changes something
+    :ivar unrecoverable: a retry cannot help until something is changed
     :ivar store_retries: requests to the event store that the driver had to repeat
     """
 
@@ -262,7 +262,8 @@ def encode_event(event: JobEvent) -> str:
 def decode_event(line: str) -> JobEvent:
     """Read what :func:`encode_event` wrote.
 
-    :raises EventFormatError: not JSON, unknown type, newer version, or fields missing, unknown or of a wrong type
+    :raises EventFormatError: the line is not JSON, or has an unknown type, a newer version, or missing, unknown or
+        mistyped fields
     """
     try:
         body = _DECODER.decode(line)
@@ -276,7 +277,7 @@ def decode_event(line: str) -> JobEvent:
             body.pop(key, None)
         for key, value in body.items():
             declared = known[key]
-            if type(value) is not _PLAIN_TYPES.get(declared):  # mostly it is, and a large job has millions of them
+            if type(value) is not _PLAIN_TYPES.get(declared):  # usually equal, and a large job has millions of them
                 _check_type(name, key, value, declared)
                 if isinstance(value, list):
                     body[key] = tuple(value)
@@ -317,6 +318,6 @@ def _no_constant(name: str) -> object:
     raise ValueError(f"{name} is no JSON")
 
 
-# Made once: the functions of the module json make new ones in each call.
+# Created once: the functions of module json create a new one per call.
 _ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
 _DECODER = json.JSONDecoder(parse_constant=_no_constant)

@@ -1,16 +1,15 @@
-"""The execution of each vertex in one attempt: its state, its version, and which moves are legal.
+"""Track the execution of each vertex in one attempt: its state, its version, and the legal transitions.
 
     CREATED ─▶ SCHEDULED ─▶ DEPLOYING ─▶ RUNNING ─▶ FINISHED
        │           │            │            ├────▶ FAILED
        │           └────────────┴────────────┴────▶ CANCELING ─▶ CANCELED
        └─▶ FAILED, CANCELED
 
-A vertex has one execution at work at a time: a restart cancels it, waits until the thread that it belongs to says that
-it has ended, and makes a new one with the next version. What still arrives for one that is cancelled or was overtaken
-is ignored. Threads may share this.
+A vertex has one running execution at a time: a restart cancels it, waits until its thread reports the end, and creates
+a new one with the next version. Reports of a cancelled or superseded execution are ignored. Thread-safe.
 
-Source: Flink's ``ExecutionState`` and ``ExecutionVertexVersioner``. Its ``RECONCILING`` is not here: no task outlives
-its driver, so there is nothing whose state a new driver would have to find out.
+Source: Flink's ``ExecutionState`` and ``ExecutionVertexVersioner``. Its ``RECONCILING`` does not exist here: no task
+outlives its driver, so a new driver has no task state to find out.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from airflow_provider.core.errors import REPORT_IT, IllegalMove
 
 
 class ExecutionState(enum.StrEnum):
-    """See the module."""
+    """The states of an execution; see the module."""
 
     CREATED = "CREATED"
     SCHEDULED = "SCHEDULED"
@@ -38,7 +37,7 @@ class ExecutionState(enum.StrEnum):
 
     @property
     def terminal(self) -> bool:
-        """Whether nothing comes after it but a restart."""
+        """Whether only a restart can follow."""
         return self in (ExecutionState.FINISHED, ExecutionState.CANCELED, ExecutionState.FAILED)
 
 
@@ -57,14 +56,14 @@ LEGAL_MOVES: dict[ExecutionState, frozenset[ExecutionState]] = {
 
 @dataclass(frozen=True)
 class ExecutionVersion:
-    """One execution of a vertex: the first, or the one after so many restarts."""
+    """One execution of a vertex: the first one, or the one after *n* restarts."""
 
     vertex: str
     number: int
 
 
 class Executions:
-    """Knows the newest execution of each vertex."""
+    """Tracks the newest execution of each vertex."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -72,7 +71,7 @@ class Executions:
         self._states: dict[str, ExecutionState] = {}
 
     def begin(self, vertex: str) -> ExecutionVersion:
-        """Return a new execution of a vertex, CREATED; every older one is overtaken.
+        """Return a new execution of a vertex, CREATED; it supersedes all older ones.
 
         :raises IllegalMove: the last one has not ended
         """
@@ -91,22 +90,22 @@ class Executions:
             return self._states.get(vertex)
 
     def is_current(self, version: ExecutionVersion) -> bool:
-        """Whether this execution is the newest one, and no restart cancels it."""
+        """Whether this execution is the newest one and is not being cancelled."""
         with self._changed:
             cancelled = self._states.get(version.vertex) in (ExecutionState.CANCELING, ExecutionState.CANCELED)
             return self._newest.get(version.vertex) == version and not cancelled
 
     @contextmanager
     def reporting(self, version: ExecutionVersion) -> Iterator[bool]:
-        """Say whether what is reported of an execution counts; no restart comes in between what is done inside."""
+        """Yield whether reports of an execution count; no restart can intervene within the block."""
         with self._changed:
             yield self.is_current(version)
 
     @contextmanager
     def finishing(self, version: ExecutionVersion) -> Iterator[None]:
-        """Let an execution be FINISHED when what is done inside is done; no restart comes in between.
+        """Set an execution to FINISHED at the end of the block; no restart can intervene within it.
 
-        :raises IllegalMove: it is cancelled; then nothing is done
+        :raises IllegalMove: it is cancelled; the block does not run
         """
         with self._changed:
             self._check(version, ExecutionState.FINISHED)
@@ -114,10 +113,10 @@ class Executions:
             self.move(version, ExecutionState.FINISHED)
 
     def move(self, version: ExecutionVersion, state: ExecutionState) -> bool:
-        """Put an execution into another state.
+        """Move an execution to another state.
 
-        :returns: ``False`` if it was overtaken, and nothing has changed
-        :raises IllegalMove: the state it is in does not allow that
+        :returns: ``False`` if it was superseded; then nothing changes
+        :raises IllegalMove: its state does not allow the transition
         """
         with self._changed:
             if self._newest.get(version.vertex) != version:
@@ -128,9 +127,9 @@ class Executions:
             return True
 
     def fail(self, version: ExecutionVersion) -> bool:
-        """An execution has ended with an error. If a restart cancels it, it is CANCELED now: its job was to fail.
+        """Record that an execution ended with an error. If a restart is cancelling it, it is now CANCELED, as intended.
 
-        :returns: whether it is a failure, of which a restart does not know already
+        :returns: whether it is a failure that no restart handles yet
         """
         with self._changed:
             state = self._states.get(version.vertex)
@@ -141,7 +140,7 @@ class Executions:
             return not cancelled
 
     def cancel(self, vertices: Collection[str]) -> list[ExecutionVersion]:
-        """Cancel what is at work; return what has not ended yet. What comes to its end anyhow does not count."""
+        """Cancel running executions; return those that have not ended yet. Those about to end anyway do not count."""
         with self._changed:
             at_work = [self._newest[v] for v in vertices if v in self._states and not self._states[v].terminal]
             for version in at_work:
@@ -150,7 +149,7 @@ class Executions:
             return at_work
 
     def wait_until_ended(self, vertices: Collection[str], seconds: float | None = None) -> bool:
-        """Wait until no execution of *vertices* is at work, at most so many seconds; return whether none is."""
+        """Wait up to *seconds* until no execution of *vertices* is running; return whether none is."""
         with self._changed:
             return self._changed.wait_for(
                 lambda: all(self._states[v].terminal for v in vertices if v in self._states), seconds

@@ -1,14 +1,14 @@
-"""Which stored vertices a running job can do without: what nothing reads any more, and what does not fit. Pure.
+"""Choose stored vertices that a running job can drop: unread ones, and those beyond its budget. Pure.
 
-Flink's consumers release what they have read; its graph tells all of them before anything runs. A script's future is
-not known, so the first is one half of the decision: no retry would compute these vertices for what the job has
-recorded. The other half, that the script itself can name a vertex no more, is the driver's to know. Never among them,
-because they could not be made again as they are: what is not deterministic, what the script gives a version of, whose
-source tells none, and what functions make of files and services that they read by themselves.
+Flink's consumers release what they have read, because its graph is known before anything runs. A script's future is not
+known, so this module makes one half of the decision: going by the job's records, no retry would compute these vertices.
+The driver makes the other half: the script can no longer name the vertex. A vertex that could not be made again as it
+is never goes: one that is not deterministic, depends on a version that the script supplies or on a source without a
+version, or holds what functions read from files or services by themselves.
 
-Where a job may hold no more than its ``store_budget``, the kept shuffles go that save least per byte. Recovery points
-that the script names count, and never go. Nor does what another kept shuffle reads, because that is put back only
-together with it, nor what this attempt has not come to yet, because it may be about to be put back.
+If a job has a ``store_budget``, the kept shuffles that save least per byte go first. Recovery points that the script
+names count toward the budget and never go. Neither does what another kept shuffle reads, because both are put back only
+together, nor what this attempt has not reached yet, because it may be about to be put back.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from airflow_provider.core.unfinished_write import is_written
 def room_for(
     graph: ExecutionGraph, epoch: int, budget: int, size: int, worth: float, needed: Collection[str]
 ) -> list[str] | None:
-    """Return the kept shuffles to let go, so that *size* bytes more fit; ``None`` if not enough may go.
+    """Return the kept shuffles to drop so that *size* more bytes fit; ``None`` if not enough can be dropped.
 
     :param epoch: the attempt that asks
     :param budget: bytes that the job may hold
     :param worth: task seconds that one of these bytes saves
-    :param needed: vertices that stay in any case
+    :param needed: vertices that must stay
     """
     lacking = graph.held + size - budget
     if lacking <= 0:
@@ -57,26 +57,26 @@ def _is_kept(vertex: Vertex) -> bool:
 
 
 def _worth(vertex: Vertex) -> float:
-    """Task seconds that a stored byte saves."""
+    """Return the task seconds that a stored byte saves."""
     return sum(partition.duration for partition in vertex.partitions.values()) / max(1, vertex.bytes)
 
 
 def needed_no_more(graph: ExecutionGraph) -> list[str]:
-    """Return the recovery points of the script that are stored and that no retry would compute if they were gone."""
+    """Return the script's stored recovery points that no retry would compute if they were gone."""
     needs = classify(graph)
     return [each for each, vertex in graph.vertices.items() if _again(vertex) and needs[each] is Need.OPTIONAL]
 
 
 def _again(vertex: Vertex) -> bool:
-    """Whether it is whole, and would be the same if it was computed again."""
+    """Whether it is whole, and computing it again would give the same."""
     told = vertex.initialized
     same = told.deterministic and not any(part.startswith((GIVEN, READING)) for part in told.parts)
     return told.rule != SHUFFLE and vertex.finished and same
 
 
 def shuffles_of_written_outputs(graph: ExecutionGraph) -> list[str]:
-    """Return the kept shuffles, whole or not, whose queries were all for outputs that are written: a retry leaves these
-    queries out. One that a kept shuffle of another query reads stays, because it is put back only together with this.
+    """Return the kept shuffles, whole or not, whose queries were all for written outputs, because a retry skips these
+    queries. A shuffle that a kept shuffle of another query reads stays: both are put back only together.
     """
     written = {name for name, state in graph.coordinators.items() if is_written(state)}
     served = [

@@ -1,8 +1,8 @@
-"""Say in words why a vertex is not the one that was stored: compare the named parts of two fingerprints.
+"""Explain why a vertex differs from the stored one: compare the named parts of two fingerprints.
 
-A part's name is a kind and what it is about, ``function score`` or ``setting spark.sql.session.timeZone``; its value is
-a digest, or the plain value where that helps a reader and gives nothing away. Only for people: whether a vertex is
-reused is decided by the whole digest.
+A part's name is a kind and a subject, ``function score`` or ``setting spark.sql.session.timeZone``; its value is a
+digest, or the plain value if that helps a reader and reveals nothing. For people only: the whole digest decides whether
+a vertex is reused.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ UNSET = "not set"
 
 
 def reasons(old: Mapping[str, str], new: Mapping[str, str], old_schema: str = "", new_schema: str = "") -> list[str]:
-    """Return what has changed from the parts *old* to the parts *new*, most telling first, one phrase each.
+    """Return what changed from the parts *old* to the parts *new*, most informative first, one phrase each.
 
-    :param old_schema: Spark's JSON of the columns, to tell which of them are new or gone
+    :param old_schema: Spark's JSON of the columns, to name new and removed ones
     """
     said = [
         say(name, old.get(part), new.get(part))
@@ -111,7 +111,7 @@ _SAYERS: dict[str, Callable[[str, str | None, str | None], str]] = {
 
 
 def _columns(old: str, new: str) -> list[str]:
-    """Name the columns that came, went, changed their type or their place."""
+    """Name the columns that were added, removed or moved, or whose type changed."""
     try:
         before, now = ({field["name"]: field for field in json.loads(text)["fields"]} for text in (old, new))
     except (ValueError, KeyError, TypeError):

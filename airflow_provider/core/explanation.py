@@ -1,6 +1,6 @@
-"""What was kept of a job that has run, attempt by attempt, what was put back, and what was skipped and why. Pure.
+"""Explain a job's recovery, attempt by attempt: what was kept, put back and skipped, and why. Pure.
 
-Made from the replayed graph, so it holds what is known now: partitions that were given up since count no more.
+Built from the replayed graph, so it shows the present state: partitions given up since do not count.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from airflow_provider.core.savings import (
 
 @dataclass(frozen=True)
 class Amount:
-    """Some partitions: how many (and of these how many map outputs), their stored bytes and their task time."""
+    """A number of partitions (and how many of these are map outputs), their stored bytes and their task time."""
 
     partitions: int = 0
     map_outputs: int = 0
@@ -38,8 +38,8 @@ class Amount:
 class ExplainedAttempt:
     """One attempt.
 
-    :ivar note: why it began as it did, or what it failed with; may be empty
-    :ivar put_back: what it took over from earlier attempts
+    :ivar note: why it began as it did, or its error; may be empty
+    :ivar put_back: what it reused from earlier attempts
     :ivar kept: what it stored itself
     :ivar skipped: what it did not keep, and why
     """
@@ -54,18 +54,18 @@ class ExplainedAttempt:
 
 @dataclass(frozen=True)
 class ExplainedPoint:
-    """One recovery point: a kept shuffle, or what the script has named.
+    """One recovery point: a kept shuffle, or one that the script names.
 
     :ivar shuffle: its partitions are the outputs of a shuffle's map tasks
     :ivar upstream: identities of the recovery points that it reads
-    :ivar stored: partitions that are stored
-    :ivar put_back: those of them that the newest attempt took over from earlier ones
+    :ivar stored: number of stored partitions
+    :ivar put_back: those of them that the newest attempt reused from earlier ones
     :ivar computed: those of them that the newest attempt computed
     :ivar task_seconds: task time that the stored partitions took
     :ivar would_reuse: partitions that a retry would reuse now
-    :ivar would_save: task time that it would save with them
-    :ivar work: task time spent for it so far, as far as that is known, and what of it a retry would keep
-    :ivar notes: what else is to be said, one phrase each
+    :ivar would_save: task time that this would save
+    :ivar work: task time spent on it so far, if known, and how much of that a retry would keep
+    :ivar notes: further remarks, one phrase each
     """
 
     vertex: str
@@ -107,7 +107,7 @@ class Explanation:
 def explain_job(job: str, graph: ExecutionGraph, discarded: str = "") -> Explanation:
     """Return the explanation of *job* from its replayed graph.
 
-    :param discarded: why the next attempt reuses nothing, if somebody has discarded what is stored
+    :param discarded: why the next attempt reuses nothing, if the job was discarded
     """
     newest = graph.newest
     epoch = newest.epoch if newest else 0
@@ -182,7 +182,9 @@ def _point(
 
 
 def _hidden(graph: ExecutionGraph, epoch: int) -> dict[str, str]:
-    """Return which vertices the newest attempt did not have to come to: below the one whose name is given."""
+    """Return the vertices that the newest attempt did not need to reach, with the name of the finished vertex above
+    each.
+    """
     hidden: dict[str, str] = {}
     pending = [
         (upstream, vertex.initialized.name)

@@ -1,4 +1,4 @@
-"""An explanation as text for a terminal: the attempts, and the recovery points as a tree above what they read."""
+"""Format an explanation for a terminal: the attempts, and the recovery points as a tree above their inputs."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _time(amount: Amount) -> str:
 def _row(prefix: str, point: ExplainedPoint, again: bool, share: bool) -> tuple[str, ...]:
     """Return the cells of a row.
 
-    :param share: the last one says of how much task time a retry would keep how much
+    :param share: whether the last cell shows how much of the task time a retry would keep
     """
     if again:
         return (f"{prefix}{point.name} (see above)", *[""] * len(_HEADER))
@@ -81,19 +81,19 @@ def _row(prefix: str, point: ExplainedPoint, again: bool, share: bool) -> tuple[
 
 
 def _bar(point: ExplainedPoint) -> str:
-    """Return the shares of the partitions, rounded down: only what is stored whole fills the bar."""
+    """Return a bar with the partitions' shares, rounded down, so that only a fully stored vertex fills it."""
     every = max(point.partitions, 1)
     earlier, stored = ((number * WIDTH) // every for number in (point.stored - point.computed, point.stored))
     return (EARLIER * earlier + COMPUTED * (stored - earlier)).ljust(WIDTH, MISSING)
 
 
 def _branches(points: list[ExplainedPoint]) -> Iterator[tuple[str, str, ExplainedPoint, bool]]:
-    """Yield prefix, prefix of further lines, point, and whether it was shown before; first those that nothing reads."""
+    """Yield prefix, prefix of further lines, point, and whether it was shown before; unread points come first."""
     known = {point.vertex: point for point in points}
     read = {upstream for point in points for upstream in point.upstream if upstream != point.vertex}
     shown: set[str] = set()
     tops = [point for point in points if point.vertex not in read]
-    for top in [*tops, *points]:  # in a circle, which only a damaged history has, all are read
+    for top in [*tops, *points]:  # in a cycle, which only a damaged history has, every point is read
         if top.vertex in shown:
             continue
         pending = [(top, "", "")]

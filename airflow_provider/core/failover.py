@@ -1,14 +1,14 @@
-"""What is restarted when a vertex fails: the failover strategies and the result of handling a failure. Pure.
+"""Decide what to restart when a vertex fails: the failover strategies and their result. Pure.
 
-A region is what lies between two materialised boundaries. Every vertex is materialised, so a region is one vertex; an
-input that cannot be read any more pulls in the region that produces it, as Flink's does, and there only the lost
-partitions are computed again. ``full`` restarts all vertices that the attempt has come to.
+A region lies between two materialised boundaries. Every vertex is materialised, so a region is one vertex. An
+unreadable input adds the region that produces it, as in Flink, and there only the lost partitions are computed again.
+``full`` restarts all vertices that the attempt has reached.
 
-An action (a collect, a write) is no vertex, and is restarted as one: what it reads is stored, or is computed along with
-it. ``full`` also gives up the shuffles that auto mode keeps, which the restart then runs again.
+An action (a collect, a write) is not a vertex and is restarted as a whole: its inputs are stored, or are computed along
+with it. ``full`` also gives up the shuffles that auto mode keeps, so the restart runs them again.
 
-A vertex that is not deterministic and has finished cannot be restarted inside the application: others are derived from
-the incarnation that would be lost. That is a global failure, which the next attempt deals with from the top.
+A finished vertex that is not deterministic cannot be restarted inside the application: other vertices are derived from
+the incarnation that would be lost. That is a global failure, which the next attempt handles from the top.
 
 Source: Flink's ``ExecutionFailureHandler``, ``FailureHandlingResult``, ``RestartPipelinedRegionFailoverStrategy`` and
 ``RestartAllFailoverStrategy``.
@@ -30,15 +30,15 @@ ACTION = "action/"
 
 @dataclass(frozen=True)
 class FailureHandlingResult:
-    """What to do about a failure.
+    """How to handle a failure.
 
     :ivar failed: the vertex or the action that failed
     :ivar error: its error in one line
     :ivar vertices_to_restart: upstream first; empty if nothing is restarted
     :ivar delay: seconds to wait before the restart
-    :ivar refused: why there is no restart inside the application; empty text if there is one
-    :ivar unrecoverable: no later attempt can help either
-    :ivar memory: what the restart strategy remembers from now on
+    :ivar refused: why nothing is restarted inside the application; empty text if something is
+    :ivar unrecoverable: a later attempt cannot help either
+    :ivar memory: the restart strategy's memory from now on
     """
 
     failed: str
@@ -51,12 +51,12 @@ class FailureHandlingResult:
 
     @property
     def can_restart(self) -> bool:
-        """Whether the application goes on."""
+        """Whether the application continues."""
         return not self.refused
 
 
 def kept_shuffles(graph: ExecutionGraph, epoch: int) -> list[str]:
-    """Return the shuffles that auto mode keeps, and that attempt *epoch* has come to."""
+    """Return the shuffles that auto mode keeps and attempt *epoch* has reached."""
     return [
         identity
         for identity, vertex in graph.vertices.items()
@@ -67,11 +67,11 @@ def kept_shuffles(graph: ExecutionGraph, epoch: int) -> list[str]:
 def vertices_to_restart(
     graph: ExecutionGraph, failed: str, lost: Collection[str], strategy: str, reached: Iterable[str]
 ) -> tuple[str, ...]:
-    """Return what has to run again, upstream first, what has failed last.
+    """Return what has to run again, upstream first and the failed one last.
 
-    :param lost: vertices of which stored partitions cannot be read any more
+    :param lost: vertices with unreadable stored partitions
     :param strategy: ``region`` or ``full``
-    :param reached: vertices that this attempt has come to, in that order
+    :param reached: vertices that this attempt has reached, in that order
     """
     before = [identity for identity in reached if identity != failed and identity in graph.vertices]
     if strategy == "full":
@@ -92,9 +92,9 @@ def handle_failure(
     memory: RestartMemory,
     now: float,
 ) -> FailureHandlingResult:
-    """Decide about a failure.
+    """Decide how to handle a failure.
 
-    :param error: it, in one line
+    :param error: the error in one line
     :param now: seconds since the Unix epoch
     """
     noted = restart_strategy.after_failure(memory, now)

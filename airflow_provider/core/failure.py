@@ -1,12 +1,12 @@
-"""What a failure means, from its chain of causes: may a restart help?
+"""Classify a failure by its chain of causes: can a restart help?
 
-Unrecoverable is only what fails again whatever machine or moment runs it: a script that Python or Spark cannot even
+A failure is unrecoverable only if it would repeat on any machine at any time: a script that Python or Spark cannot
 parse, a plan that does not resolve, a wrong option, and whatever the user declares with :class:`UnrecoverableError`.
-Everything else may be chance. Only explicit causes count (``raise … from``, Java's ``Caused by``): an error that is
-raised while another one is being handled may well be another matter.
+Everything else may be chance. Only explicit causes count (``raise … from``, Java's ``Caused by``): an error raised
+while another one is handled may be unrelated.
 
-What an action fails with is a failure of Spark's only if a job has failed: its tasks have thrown, or the scheduler has
-given it up. The rest is the script's own to answer: a plan that Spark refuses, a job that the script has cancelled.
+An action's error is a failure of Spark only if a Spark job has failed: its tasks threw errors, or the scheduler gave it
+up. Everything else is up to the script: a plan that Spark rejects, a job that the script cancels.
 
 Source: Flink's ``ThrowableClassifier`` and ``SuppressRestartsException``.
 """
@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 
 class UnrecoverableError(Exception):
-    """Raise this in a script or a function of it to say that no restart and no retry can help."""
+    """Raise this in a script or its functions to declare that neither a restart nor a retry can help."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Cause:
     """One link of a chain of causes.
 
     :ivar type: class name without package or module
-    :ivar condition: Spark's error condition, ``UNRESOLVED_COLUMN.WITH_SUGGESTION`` say; empty if it has none
+    :ivar condition: Spark's error condition, such as ``UNRESOLVED_COLUMN.WITH_SUGGESTION``; empty text if there is none
     :ivar message: its first line
     """
 
@@ -57,7 +57,7 @@ _FILE_GONE_CONDITION = "FAILED_READ_FILE.FILE_NOT_EXIST"
 
 
 def file_gone(chain: Iterable[Cause]) -> bool:
-    """Whether something failed because a file that it reads is not there any more."""
+    """Whether the failure is a missing input file."""
     return any(
         cause.type in _FILE_GONE or _FILE_GONE_CONDITION in (cause.condition, *_in_brackets(cause.message))
         for cause in chain
@@ -69,7 +69,7 @@ def _in_brackets(message: str) -> list[str]:
 
 
 def unrecoverable(chain: Iterable[Cause]) -> Cause | None:
-    """Return the cause because of which no restart can help, ``None`` if one may."""
+    """Return the cause that makes a restart useless, ``None`` if a restart may help."""
     for cause in chain:
         may_appear = cause.type == "AnalysisException" and (
             not cause.condition or cause.condition.startswith(_MAY_APPEAR)
@@ -86,8 +86,8 @@ _CANCELLED = re.compile(r"\bJob \d+ cancelled\b|\bSPARK_JOB_CANCELLED\b|\bOPERAT
 
 
 def of_a_job(trace: str) -> bool:
-    """Whether a stack trace of the JVM is that of a Spark job which has failed, and was not cancelled.
+    """Whether a JVM stack trace is that of a Spark job that failed and was not cancelled.
 
-    :param trace: with those of its causes; empty text where an error has none
+    :param trace: the stack trace with those of its causes; empty text if the error has none
     """
     return _OF_A_JOB.search(trace) is not None and _CANCELLED.search(trace) is None

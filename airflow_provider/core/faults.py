@@ -1,9 +1,9 @@
 """Named fault points at the commit boundaries, so that tests can kill a real driver at an exact moment.
 
-``SPARK_RECOVERY_FAULT=name`` or ``name@3`` in the environment sends SIGKILL when the point is passed for the first or
-third time, to the process in ``SPARK_RECOVERY_FAULT_PID`` (the driver sets it, so that a point inside an executor's
-process on the same machine ends the driver) or else to this one. What is killed, and where, is written to standard
-error before that, so that a test can tell this end from any other. Without the variable a point costs one look-up.
+With ``SPARK_RECOVERY_FAULT=name`` or ``name@3`` in the environment, passing the point for the first or third time sends
+SIGKILL to the process in ``SPARK_RECOVERY_FAULT_PID``, or else to this one. (The driver sets that variable, so that a
+point in an executor's process on the same machine kills the driver.) A line on standard error first says what is killed
+and where, so that a test can tell this end from any other. Without the variable, a point costs one lookup.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ _passed: dict[str, int] = {}
 
 
 def killed_at(fault: str) -> str:
-    """Return what is written to standard error when *fault* (``name`` or ``name@3``) strikes, up to the process id."""
+    """Return the standard error line for *fault* (``name`` or ``name@3``), up to the process id."""
     return f"spark-recovery: fault point {fault} is reached; SIGKILL to process "
 
 
 def fault_point(name: str) -> None:
-    """Die here if a test asked for it."""
+    """Kill the driver here if a test asked for it."""
     wanted = os.environ.get(FAULT)
     if not wanted:
         return
@@ -64,4 +64,4 @@ def fault_point(name: str) -> None:
         victim = int(os.environ.get(FAULT_PID) or os.getpid())
         os.write(2, f"{killed_at(wanted)}{victim}\n".encode())
         os.kill(victim, signal.SIGKILL)
-        time.sleep(3600)  # an executor's process must not go on after it has killed the driver
+        time.sleep(3600)  # an executor's process must not continue after it has killed the driver

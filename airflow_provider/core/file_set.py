@@ -1,8 +1,8 @@
-"""The files that a source held, small enough for an event: told apart later, not listed.
+"""A compact record of a source's files, to explain later what changed; small enough for an event.
 
-A retry has to say "3 input files are new", for up to 10,000 files and without their names being stored. So of each file
-eight bytes are kept, four of a digest of its path and four of a digest of its size and time. They explain; nothing is
-decided by them: that is done with the full digest over all names, sizes and times.
+A retry reports, for example, "3 input files are new", for up to 10,000 files and without storing their names. So eight
+bytes are kept per file: four of a digest of its path and four of a digest of its size and time. They only explain;
+decisions use the full digest over all names, sizes and times.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ class FileSet:
     """Files of one source.
 
     :ivar digest: over every path, size and version, in hexadecimal
-    :ivar size: bytes in all
-    :ivar versions: short digest of a path → short digest of its version; empty if there are too many files
+    :ivar size: total bytes
+    :ivar versions: short digest of the path → short digest of the version; empty if there are too many files
     """
 
     digest: str
@@ -64,7 +64,7 @@ class FileSet:
             return None
 
     def changes_since(self, old: FileSet, place: str) -> str:
-        """Return in words what is different from *old*, the files of the same *place* at an earlier time."""
+        """Describe what changed since *old*, an earlier set of the same *place*."""
         if not (self.versions or self.count == 0) or not (old.versions or old.count == 0):
             return (
                 f"the input under {place} was {old.count:,} files of {old.size:,} bytes, "

@@ -1,8 +1,8 @@
-"""The execution graph: what is known of a job once its events have been replayed.
+"""The execution graph: the state of a job, folded from its events.
 
-Plain state and the one way to change it, :meth:`ExecutionGraph.apply`. The graph never touches a store and never
-guesses: an event that does not fit is noted in :attr:`ExecutionGraph.problems` and changes nothing, because whatever
-it told can be found again by listing the partition store, or computed again.
+Plain state with one way to change it, :meth:`ExecutionGraph.apply`. The graph never touches a store and never guesses:
+an event that does not fit is noted in :attr:`ExecutionGraph.problems` and changes nothing, because its information can
+be found again by listing the partition store, or computed again.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class JobState(enum.StrEnum):
 
     @property
     def terminal(self) -> bool:
-        """Whether an attempt in this state has ended and said so."""
+        """Whether an attempt in this state has ended and recorded it."""
         return self in (JobState.FINISHED, JobState.FAILED)
 
 
@@ -76,24 +76,24 @@ class Vertex:
         return [index for index in range(self.initialized.parallelism) if index not in self.partitions]
 
     def copy(self) -> Vertex:
-        """Return a vertex that changes of this one leave alone."""
+        """Return an independent copy."""
         self.shared = True
         return replace(self, reached_by=set(self.reached_by), storing_seconds=dict(self.storing_seconds))
 
     def own_partitions(self) -> dict[int, PartitionRecord]:
-        """Return the partitions, which may be changed then."""
+        """Return the partitions for modification, copying them if they are shared."""
         if self.shared:
             self.partitions, self.shared = dict(self.partitions), False
         return self.partitions
 
     def forget_partitions(self) -> None:
-        """None of the partitions counts any more."""
+        """Forget all partitions."""
         self.partitions, self.shared, self.finished = {}, False, False
 
 
 @dataclass
 class Attempt:
-    """One driver's try at the job, as its events tell it. Times are seconds since the Unix epoch."""
+    """One driver's attempt at the job, according to its events. Times are seconds since the Unix epoch."""
 
     epoch: int
     started_at: float
@@ -120,7 +120,7 @@ class Attempt:
 
 
 class ExecutionGraph:
-    """State of a job: its attempts and its vertices, in the order in which they were first reached."""
+    """The state of a job: its attempts, and its vertices in the order in which they were first reached."""
 
     def __init__(self) -> None:
         self.attempts: dict[int, Attempt] = {}
@@ -165,7 +165,7 @@ class ExecutionGraph:
         return self.attempts[max(self.attempts)] if self.attempts else None
 
     def copy(self) -> ExecutionGraph:
-        """Return a graph that later events leave alone; what never changes is shared."""
+        """Return a copy that later events do not change; immutable parts are shared."""
         twin = ExecutionGraph()
         twin.attempts = {epoch: replace(a, skipped=list(a.skipped)) for epoch, a in self.attempts.items()}
         twin.vertices = {identity: vertex.copy() for identity, vertex in self.vertices.items()}
@@ -191,7 +191,7 @@ class ExecutionGraph:
         self._handlers[type(event)](event)
 
     def lose(self, loss: Loss) -> None:
-        """Give up what records that are lost here may have concerned (see :mod:`airflow_provider.core.loss`)."""
+        """Give up what the records lost here may have affected (see :mod:`airflow_provider.core.loss`)."""
         given_up = [
             vertex
             for identity in not_determined({i: vertex.initialized for i, vertex in self.vertices.items()})
@@ -203,7 +203,7 @@ class ExecutionGraph:
             names = ", ".join(vertex.initialized.name for vertex in given_up)
             self.note(f"{names} given up: not deterministic, and block {loss.block} may have told of its recomputation")
         for vertex in self.vertices.values():
-            vertex.has_finished = True  # the record of that may be among the lost ones
+            vertex.has_finished = True  # its record may be among the lost ones
         newest = self.newest.epoch if self.newest is not None else 0
         self.coordinators[LOST] = state_of_loss(loss, newest)
         first = first_start_lost(loss, newest)
@@ -211,9 +211,9 @@ class ExecutionGraph:
             self.gap = first if self.gap is None else min(self.gap, first)
 
     def only_retried_since(self, epoch: int) -> bool:
-        """Whether every attempt after *epoch* certainly is an automatic retry of the one before it.
+        """Whether every attempt after *epoch* is certainly an automatic retry of its predecessor.
 
-        An attempt of which nothing is recorded may have been ended by somebody, so it is none.
+        An attempt without records may have been ended by a user, so it does not count as one.
         """
         newest = self.newest
         series = {
@@ -223,20 +223,20 @@ class ExecutionGraph:
         return len(series) == 1 and "" not in series
 
     def must_start_afresh(self, epoch: int) -> str:
-        """Return why attempt *epoch*, which comes after all events, may reuse nothing; empty text if it may."""
+        """Return why attempt *epoch*, which follows all events, must not reuse anything; empty text if it may."""
         if not self.abandoned and self.gap is not None and self.gap < epoch:
             return _START_LOST
         return self.abandoned
 
     def note(self, problem: str) -> None:
-        """Add one sentence about what could not be used."""
+        """Add a sentence about something that could not be used."""
         if len(self.problems) < MOST_PROBLEMS:
             self.problems.append(problem)
         elif len(self.problems) == MOST_PROBLEMS:
             self.problems.append("there are more such problems, which are not listed")
 
     def _close_gap(self, event: ev.JobEvent) -> None:
-        """Whose start may be lost is limited by the first event after the loss."""
+        """Use the first event after a loss to limit which attempts' starts may be lost."""
         if self.gap is None:
             return
         last = event.epoch - 1 if isinstance(event, ev.AttemptStarted) else event.epoch
@@ -276,9 +276,9 @@ class ExecutionGraph:
         self.claimed = self.held = 0
 
     def _left_in_sinks(self, event: ev.AttemptStarted) -> dict[str, Any]:
-        """Return what is remembered of rows that were added: they are taken back even if nothing is reused.
+        """Return the records of added rows, which are removed even if nothing is reused.
 
-        Not those of an attempt whose success may be among the records that are lost: they are the job's result.
+        Excludes those of an attempt whose success may be among the lost records: they are the job's result.
         """
         newest, lost = self.newest, attempt_of_loss(self.coordinators)
         finished = newest is None or newest.state is JobState.FINISHED
@@ -315,7 +315,7 @@ class ExecutionGraph:
         vertex.reached_by.add(event.epoch)
 
     def _finished_in_lost(self, identity: str) -> bool:
-        """Whether a vertex that is met for the first time must have finished before: what has read it is known."""
+        """Whether a vertex seen for the first time must have finished before, because a reader of it is known."""
         readers = self.vertices.values() if LOST in self.coordinators else ()
         return any(identity in reader.initialized.upstream for reader in readers)
 
@@ -344,7 +344,7 @@ class ExecutionGraph:
         vertex.finished = False
 
     def _forget(self, vertex: Vertex) -> None:
-        """None of its partitions counts any more."""
+        """Forget all partitions of a vertex."""
         self.held -= vertex.bytes
         vertex.forget_partitions()
 

@@ -1,6 +1,6 @@
-"""What the graph forgets and a person wants to see: the newest events as sentences, and what was lost on the way.
+"""A job's history for people: the newest events as sentences, and the partitions that were lost.
 
-A fold beside the graph's own, told of each event before the graph is. Pure, and bounded whatever the job's size.
+A fold beside the graph, which sees each event before the graph does. Pure; its size is bounded for any job.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ KEPT_RESETS = 20
 
 
 def sentence(event: ev.JobEvent, name: Callable[[str], str]) -> tuple[int, str] | None:
-    """Return the level (of :mod:`logging`) and the text of *event*; ``None`` where it says nothing by itself.
+    """Return the level (of :mod:`logging`) and the text of *event*; ``None`` for events that are not shown on their
+    own.
 
-    :param name: the name that people know a vertex by, from its identity
+    :param name: returns a vertex's display name for its identity
     """
     match event:
         case ev.AttemptStarted():
@@ -66,12 +67,12 @@ def sentence(event: ev.JobEvent, name: Callable[[str], str]) -> tuple[int, str] 
 
 @dataclass(frozen=True)
 class Told:
-    """One sentence of a job's story.
+    """One entry of a job's history.
 
-    :ivar at: seconds since the Unix epoch, of the first event that it tells of
-    :ivar until: of the last one
+    :ivar at: seconds since the Unix epoch, of the first event that it covers
+    :ivar until: the same, of the last one
     :ivar level: a level of :mod:`logging`
-    :ivar counted: identity of the vertex whose partitions are counted here; empty text otherwise
+    :ivar counted: identity of the vertex whose partitions this entry counts; empty text otherwise
     """
 
     at: float
@@ -85,7 +86,7 @@ class Told:
 
 @dataclass(frozen=True)
 class Reset:
-    """Partitions that had been stored and had to be given up."""
+    """Stored partitions that had to be given up."""
 
     at: float
     epoch: int
@@ -94,7 +95,7 @@ class Reset:
 
 
 class JobHistory:
-    """The story of one job, as far as its events are still there; a snapshot holds none of it."""
+    """The history of one job, as far as its events still exist; a snapshot does not contain it."""
 
     def __init__(self) -> None:
         self.events: deque[Told] = deque(maxlen=KEPT_EVENTS)
@@ -103,7 +104,7 @@ class JobHistory:
         """By vertex, indexes that were stored once and were given up; those that are stored again are still in it."""
 
     def clear(self) -> None:
-        """Begin anew."""
+        """Forget everything."""
         self.events.clear()
         self._forget()
 
@@ -112,7 +113,7 @@ class JobHistory:
         self.lost.clear()
 
     def observe(self, event: ev.JobEvent, graph: ExecutionGraph) -> None:
-        """Take in *event*; *graph* is the job's before it."""
+        """Add *event*; *graph* is the job's graph before it."""
         newest = graph.newest
         if isinstance(event, ev.AttemptStarted):
             if newest is not None and event.epoch <= newest.epoch:
@@ -120,7 +121,7 @@ class JobHistory:
             if event.fresh:
                 self._forget()
         elif newest is None or event.epoch != newest.epoch:
-            return  # a fenced driver's, which the graph ignores
+            return  # from a fenced driver; the graph ignores it
 
         def name(identity: str) -> str:
             vertex = graph.vertices.get(identity)

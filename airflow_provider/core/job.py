@@ -1,7 +1,7 @@
-"""Identity of a job, and the one place where identities become storage keys.
+"""The identity of a job, and how identities become storage keys.
 
-A job is one Airflow task instance (dag_id, run_id, task_id, map_index), never its try number, so that every retry
-finds what the last one left. Identities hold any character; storage keys hold only characters that every file
+A job is one Airflow task instance (dag_id, run_id, task_id, map_index), without its try number, so that every retry
+finds what the last try left. Identities may contain any character; storage keys contain only characters that every file
 system, S3 look-alike and Hadoop path takes literally.
 """
 
@@ -26,8 +26,8 @@ JOB_FOLDER = "@job"
 def encode_segment(text: str) -> str:
     """Return *text* as one key segment: injective, case-preserving, never empty, ``.``, ``..`` or hidden.
 
-    Bytes outside ``[A-Za-z0-9._-]`` become ``~XX``; so do a leading ``.`` and ``_``, which Hadoop takes for hidden.
-    What would be longer than 120 bytes is cut and ends in a digest of the whole.
+    Bytes outside ``[A-Za-z0-9._-]`` become ``~XX``; so do a leading ``.`` and ``_``, which Hadoop treats as hidden. A
+    segment over 120 bytes is cut and ends in a digest of the whole text.
     """
     encoded = "".join(
         chr(byte) if chr(byte) in _PLAIN and not (position == 0 and chr(byte) in "._") else f"~{byte:02X}"
@@ -58,7 +58,7 @@ class JobId:
 
     @classmethod
     def parse(cls, text: str) -> JobId:
-        """Read what :meth:`__str__` wrote; any other text is a valid id too (``/`` separates parts)."""
+        """Read what :meth:`__str__` wrote; any other text is also a valid id (``/`` separates parts)."""
         return cls(tuple(unquote(part, errors="surrogateescape") for part in text.split("/")))
 
     def __str__(self) -> str:
@@ -72,20 +72,20 @@ class JobId:
 
 
 def run_mark(began: datetime | None, cleared: int | None) -> str:
-    """Return what tells a DAG run from others of its name; empty text if nothing does.
+    """Return a mark that distinguishes a DAG run from others of its name; empty text if nothing does.
 
-    :param began: when the run began, which all of its tries see until it is cleared
+    :param began: when the run began; the same in all of its tries until it is cleared
     :param cleared: how often it was cleared
     """
     return f"{cleared or 0}@{began.isoformat()}" if began is not None else ""
 
 
 def is_another_run(one: str, other: str) -> bool:
-    """Whether two marks certainly are of two runs: cleared equally often, they began at different moments."""
+    """Whether two marks certainly belong to two runs: cleared equally often, begun at different moments."""
     (cleared, _, began), (others_cleared, _, others_began) = one.partition("@"), other.partition("@")
     return bool(began and others_began) and cleared == others_cleared and began != others_began
 
 
 def is_another_deployment(one: str, other: str) -> bool:
-    """Whether two names certainly are of two Airflow deployments; empty text may be any."""
+    """Whether two names certainly belong to two Airflow deployments; empty text matches any."""
     return bool(one and other) and one != other

@@ -1,4 +1,4 @@
-"""What a page shows of a job: plain values, ready for JSON, small whatever the size of the job.
+"""Build the recovery page's view of a job: plain values, ready for JSON, small for a job of any size.
 
 One pass over the partitions. The numbers are those of :mod:`airflow_provider.core.report`.
 """
@@ -42,10 +42,10 @@ MOST_ROWS = 300
 def partition_states(vertex: Vertex, epoch: int, lost: Collection[int] = ()) -> str:
     """Return one letter for each partition.
 
-    ``r``: kept from an earlier attempt; ``c``: computed by attempt *epoch*; ``l``: was stored once, is not any more and
-    has to be computed again; ``m``: not computed yet.
+    ``r``: reused from an earlier attempt; ``c``: computed by attempt *epoch*; ``l``: lost after it was stored, to be
+    computed again; ``m``: not computed yet.
 
-    :param lost: indexes that were given up, stored again since or not
+    :param lost: indexes that were given up, whether or not they were stored again since
     """
     states = [MISSING] * vertex.initialized.parallelism
     if vertex.has_finished and not vertex.released:
@@ -59,15 +59,15 @@ def partition_states(vertex: Vertex, epoch: int, lost: Collection[int] = ()) -> 
 
 
 def encode_runs(states: str) -> str:
-    """Return the states as runs, a letter and how often it comes: ``r8c3m`` is eight reused, three computed, one
-    missing partition.
+    """Return the states as runs of a letter and its count: ``r8c3m`` is eight reused, three computed, one missing
+    partition.
     """
     runs = ((letter, sum(1 for _ in run)) for letter, run in groupby(states))
     return "".join(letter if length == 1 else f"{letter}{length}" for letter, length in runs)
 
 
 def merge_cells(states: str, size: int) -> str:
-    """Return one letter for each *size* partitions: the one that most wants to be seen."""
+    """Return one letter for each *size* partitions: the most important state among them."""
     if size <= 1:
         return states
     cells = (states[start : start + size] for start in range(0, len(states), size))
@@ -77,9 +77,9 @@ def merge_cells(states: str, size: int) -> str:
 def job_view(job: str, graph: ExecutionGraph, history: JobHistory) -> dict[str, Any]:
     """Return the view of a job.
 
-    Times are seconds since the Unix epoch, ``None`` where an end was never recorded; sizes are bytes. ``cells`` of a
-    vertex is what :func:`airflow_provider.core.job_view.encode_runs` writes, with ``cell_size`` partitions in each
-    cell. Sums are over the vertices that the newest attempt came to, as in the report.
+    Times are seconds since the Unix epoch, ``None`` for an end that was not recorded; sizes are bytes. ``cells`` of a
+    vertex is the output of :func:`airflow_provider.core.job_view.encode_runs`, with ``cell_size`` partitions per cell.
+    Sums are over the vertices that the newest attempt reached, as in the report.
     """
     newest = graph.newest
     epoch = newest.epoch if newest is not None else 0
@@ -183,11 +183,11 @@ def _vertex(
 
 
 def _state(vertex: Vertex, epoch: int, running: bool, name_reached: bool) -> str:
-    """Return where a vertex stands in the eyes of the newest attempt.
+    """Return a vertex's state as the newest attempt sees it.
 
-    ``SUPERSEDED``: the script has come to another one of its name; ``RELEASED``: all that reads it is committed;
-    ``FINISHED``; ``RUNNING``: being computed or read back; ``WAITING``: not reached yet; ``INCOMPLETE``: the attempt is
-    over and left it so.
+    ``SUPERSEDED``: the script has reached another vertex of its name; ``RELEASED``: everything that reads it is
+    committed; ``FINISHED``; ``RUNNING``: being computed or read back; ``WAITING``: not reached yet; ``INCOMPLETE``: the
+    attempt ended and left it incomplete.
     """
     reached = epoch in vertex.reached_by
     if name_reached and not reached:
@@ -230,7 +230,7 @@ def _cut_all(texts: Iterable[str]) -> list[str]:
 
 
 def summary(view: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Return the numbers of a job (see :func:`airflow_provider.core.job_view.job_view`) that fit into one line."""
+    """Return the key figures of a job for a single line (see :func:`airflow_provider.core.job_view.job_view`)."""
     if view is None:
         return None
     current = [vertex for vertex in view["vertices"] if vertex["state"] not in GONE]

@@ -1,9 +1,9 @@
-"""Folding the stored lines of events into an execution graph, quickly.
+"""Fold stored event lines into an execution graph, fast.
 
-Nearly all events of a large job tell of a finished partition, in exactly the form that ``encode_event`` gives them.
-Such a line is taken into the graph as it is, in a third of the time that it takes to decode it to an event and to apply
-that. Any other line, and any that meets a graph in which something is odd, goes the ordinary way, so that the outcome
-always is that of :meth:`ExecutionGraph.apply`.
+Nearly all events of a large job report a finished partition, in exactly the form that ``encode_event`` writes. Such a
+line is folded into the graph directly, in a third of the time of decoding and applying an event. Any other line, and
+any line that meets something unusual in the graph, takes the ordinary path, so the result is always that of
+:meth:`ExecutionGraph.apply`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _FINISHED = re.compile(
 
 
 class LineFold:
-    """Takes the events of one attempt's block after the other into *graph*."""
+    """Folds the events of blocks, one after another, into *graph*."""
 
     def __init__(self, graph: ExecutionGraph) -> None:
         self.graph = graph
@@ -42,10 +42,10 @@ class LineFold:
         self._folder = ""
 
     def fold(self, line: bytes, epoch: int) -> None:
-        """Apply the event that *line* holds, which has to be of attempt *epoch*.
+        """Apply the event in *line*, which must belong to attempt *epoch*.
 
-        :raises EventFormatError: it cannot be read, and the graph has not changed
-        :raises ValueError: it is of another attempt or no text, and the graph has not changed
+        :raises EventFormatError: it is invalid; the graph has not changed
+        :raises ValueError: it belongs to another attempt or is not text; the graph has not changed
         """
         match = _FINISHED.fullmatch(line)
         if match is not None and self._finish(match, epoch):
@@ -57,7 +57,7 @@ class LineFold:
         self.graph.apply(event)
 
     def _finish(self, match: re.Match[bytes], epoch: int) -> bool:
-        """Take a finished partition into the graph; ``False`` if something is odd about it, and nothing was done."""
+        """Fold a finished partition into the graph; ``False`` if it needs the ordinary path, and nothing was done."""
         at, _, size, _, duration, told_epoch, index, folder, name, _, millis, layout, identity = match.groups()
         if (identity, layout, folder) != self._place or self._vertex is None:
             self._look_up(identity, layout, folder)
@@ -81,7 +81,7 @@ class LineFold:
         return True
 
     def _look_up(self, identity: bytes, layout: bytes, folder: bytes) -> None:
-        """Find the vertex; there is none if its events would be ignored, or if the graph has to close a gap first."""
+        """Find the vertex; none if its events would be ignored, or if the graph must close a gap first."""
         self._vertex, self._attempt = None, self.graph.newest
         vertex = self.graph.vertices.get(identity.decode())
         if vertex is not None and vertex.initialized.layout == layout.decode() and self.graph.gap is None:

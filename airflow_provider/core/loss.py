@@ -1,20 +1,20 @@
-"""What is given up because records of the job event store are lost.
+"""Decide what to give up when records of the job event store are lost.
 
 A block that is missing, damaged, foreign or of a newer version may have held anything. Most of it is found again by
 listing the partition store, or computed again: a partition of a deterministic vertex is right whatever the lost events
-said, because its key tells vertex, layout and content. Two things are not:
+said, because its key names vertex, layout and content. There are two exceptions:
 
-* **The incarnation of a vertex that is not deterministic.** A reset and a second computation may be lost, and what is
-  recorded of the first one would be mixed with what others derived from the second. So such vertices are given up, with
-  all that reads them, directly or not.
-* **The start of an attempt that reuses nothing.** What it gave up would come back. The first event of an attempt is the
-  first record of a block, and attempts follow each other by number, so often it is certain that no start is lost: the
-  blocks before and after are of one attempt, or of two that follow each other and the second one's start is there.
-  Where it is not certain, recovery is abandoned, and the next attempt starts from scratch.
+* **The incarnation of a vertex that is not deterministic.** A reset and a second computation may be lost, and the
+  recorded partitions of the first one would be mixed with what was derived from the second. So such vertices are given
+  up, with everything that reads them, directly or indirectly.
+* **The start of an attempt that reuses nothing.** What it gave up would come back. An attempt's first event is the
+  first record of a block, and attempts follow each other by number. So often it is certain that no start is lost: the
+  blocks before and after belong to one attempt, or to two consecutive ones and the second one's start is there.
+  Otherwise recovery is abandoned, and the next attempt starts from scratch.
 
-What the driver alone knows (steps, pinned listings, queries, writes) is kept as it was before the loss: each of these
-is compared with what is there before it counts, a step's identity, a listing's files, a commit's files. Only newer
-states are lost. Whoever adds rows then asks :func:`may_be_outdated`, and says that they may be there twice.
+State that only the driver knows (steps, pinned listings, queries, writes) stays as it was before the loss, because each
+kind is checked before it is used: a step's identity, a listing's files, a commit's files. Only newer states are lost. A
+write that adds rows therefore asks :func:`may_be_outdated`, and warns that its rows may be there twice.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from airflow_provider.core.events import VertexInitialized
 
 @dataclass(frozen=True)
 class Loss:
-    """A block of which some or all records are lost.
+    """A block with lost records.
 
-    :ivar epoch: the attempt that wrote it, 0 if that cannot be read
-    :ivar first_read: whether its first record was read, so that no start is lost with it
+    :ivar epoch: the attempt that wrote it, 0 if unreadable
+    :ivar first_read: whether its first record was read, so that it holds no lost start
     """
 
     block: int
@@ -44,7 +44,7 @@ LOST = "event-store/lost"
 
 
 def state_of_loss(loss: Loss, newest: int) -> dict[str, Any]:
-    """Return what :data:`LOST` remembers: the newest attempt of which records may be lost, and the block.
+    """Return the state for :data:`LOST`: the newest attempt whose records may be lost, and the block.
 
     :param newest: the newest attempt whose start is known; 0 if none is
     """
@@ -52,15 +52,15 @@ def state_of_loss(loss: Loss, newest: int) -> dict[str, Any]:
 
 
 def attempt_of_loss(coordinators: Mapping[str, Any]) -> int:
-    """Return the newest attempt of which records may be lost; 0 if none are."""
+    """Return the newest attempt whose records may be lost; 0 if there is none."""
     state = coordinators.get(LOST)
     return _number(state, "attempt")
 
 
 def may_be_outdated(coordinators: Mapping[str, Any], known: Mapping[str, Any] | None) -> str:
-    """Return why an output may have been written more often than is known; empty text if it was not.
+    """Return why an output may have been written more often than recorded; empty text if it was not.
 
-    :param known: what is remembered of it, ``None`` if nothing is
+    :param known: the output's recorded state, ``None`` if there is none
     """
     newest = attempt_of_loss(coordinators)
     if not newest or (known is not None and _number(known, "attempt") > newest):
@@ -75,18 +75,18 @@ def _number(state: object, name: str) -> int:
 
 
 def first_start_lost(loss: Loss, newest: int) -> int | None:
-    """Return the lowest attempt that reuses nothing and whose start may be lost; ``None`` if there can be none.
+    """Return the lowest attempt that may have started afresh in a lost record; ``None`` if there can be none.
 
     :param newest: the newest attempt whose start is known; 0 if none is
     """
     if loss.first_read or 0 < loss.epoch <= newest:
         return None
-    # The first attempt has nothing to reuse, so that its start does not matter.
+    # The first attempt has nothing to reuse, so its start does not matter.
     return max(2, newest + 1)
 
 
 def not_determined(vertices: Mapping[str, VertexInitialized]) -> list[str]:
-    """Return the vertices that are not deterministic and those that read one of them, directly or not."""
+    """Return the vertices that are not deterministic, and those that read one of them, directly or indirectly."""
     found = {identity for identity, vertex in vertices.items() if not vertex.deterministic}
     while more := {i for i, v in vertices.items() if i not in found and not found.isdisjoint(v.upstream)}:
         found |= more

@@ -1,4 +1,4 @@
-"""The kinds of values that options have, and how people write them: durations and sizes with units, choices, flags."""
+"""The types of option values and how people write them: durations and sizes with units, choices, flags."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ UNLIMITED = 2**31 - 1
 
 @dataclass(frozen=True)
 class OptionType:
-    """One kind of value.
+    """One type of value.
 
-    :ivar read: given a value and the option's name, returns the plain value or raises ConfigurationError
-    :ivar metavar: stands for a value in ``--help``
+    :ivar read: takes a value and the option's name; returns the plain value or raises ConfigurationError
+    :ivar metavar: placeholder for the value in ``--help``
     :ivar choices: all values, if there are few
     """
 
@@ -84,7 +84,7 @@ def _bad(option: str, value: object, expected: str) -> ConfigurationError:
 
 
 def one_of(*choices: str) -> OptionType:
-    """Return the type of options that have one of a few values."""
+    """Return the type of an option with a few fixed values."""
 
     def read(value: object, option: str) -> str:
         text = str(value).strip()
@@ -103,7 +103,7 @@ def _text(value: object, option: str) -> str:
 def _url(value: object, option: str) -> str:
     text = str(value).strip().rstrip("/")
     if "@" in text:
-        # Not _bad(): it would repeat what may be a password.
+        # Not _bad(), which would repeat a value that may be a password.
         raise ConfigurationError(
             f"Option {option!r} holds a user name or a password.",
             remedy="It must be a URL such as 'http://127.0.0.1:9000'; credentials come from boto3's own chain.",
@@ -131,7 +131,7 @@ def _count(value: object, option: str) -> int:
 
 
 def number(lowest: float, highest: float) -> OptionType:
-    """Return the type of numbers within bounds."""
+    """Return the type of a number between bounds."""
 
     def read(value: object, option: str) -> float:
         try:

@@ -1,8 +1,8 @@
-"""The options of recovery: each is declared here once, with its type, default and help.
+"""The recovery options, each declared once with its type, default and help.
 
-The connection form, the command line, the operator's parameters, Spark's conf and the tables in the documents are made
-from these declarations, so that an option means the same and is spelled the same everywhere. Durations are seconds,
-sizes bytes.
+The connection form, the command line, the operator's parameters, Spark's conf and the tables in the documents are
+generated from these declarations, so an option has the same meaning and spelling everywhere. Durations are in seconds,
+sizes in bytes.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ _DECLARED = "option"
 
 @dataclass(frozen=True)
 class Option:
-    """How an option is declared.
+    """The declaration of an option.
 
-    :ivar default: as people write it; empty text where it is not set
+    :ivar default: as people write it; empty text if it is not set
     :ivar help: what it does, in a sentence without a full stop
-    :ivar common: whether people change it, rather than experts: ``--help`` and the first table of options list it
-    :ivar flink: the name of Flink's option, with ``…`` for what it shares with the one before
+    :ivar common: whether it is for everyone rather than for experts: ``--help`` and the first table of options list it
+    :ivar flink: the name of Flink's option; ``…`` stands for what it shares with the previous one
     """
 
     type: OptionType
@@ -60,19 +60,19 @@ def _option(kind: OptionType, default: str, help_text: str, *, common: bool = Fa
 
 @dataclass(frozen=True)
 class _Options:
-    """What both groups of options can do."""
+    """The base of both option groups."""
 
     @classmethod
     def declared(cls) -> dict[str, Option]:
-        """Return how each option is declared, by name."""
+        """Return the declarations by option name."""
         return {item.name: item.metadata[_DECLARED] for item in fields(cls)}
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, Any], base: Self | None = None) -> Self:
-        """Return *base* (or the defaults) with *values* laid over it; ``None`` and empty text change nothing.
+        """Return *base* (or the defaults) overridden by *values*; ``None`` and empty text change nothing.
 
-        :param values: option name, with ``_`` or ``-``, to its value as text or as a plain value
-        :raises ConfigurationError: an option is unknown or its value cannot be read
+        :param values: maps an option's name, with ``_`` or ``-``, to its value as text or as a plain value
+        :raises ConfigurationError: an option is unknown or its value is invalid
         """
         known = cls.declared()
         changes: dict[str, Any] = {}
@@ -250,12 +250,12 @@ class RecoveryOptions(_Options):
 
     @property
     def writes_once(self) -> bool:
-        """Whether what an earlier attempt has committed is not written again."""
+        """Whether an output that an earlier attempt committed is not written again."""
         return self.enabled and self.sinks == "once"
 
     @property
     def lease(self) -> Lease:
-        """How often a driver beats, and for how long it owns its job after that."""
+        """The driver's heartbeat interval, and how long it owns its job after a beat."""
         return Lease.lasting(self.previous_worker_recovery_timeout)
 
     @property
@@ -266,7 +266,7 @@ class RecoveryOptions(_Options):
 
 @dataclass(frozen=True)
 class StorageOptions(_Options):
-    """How the object store is reached. Never a secret: credentials come from boto3's own chain. Empty text: not set."""
+    """How the object store is reached. Holds no secret: credentials come from boto3's chain. Empty text: not set."""
 
     endpoint_url: str = _option(
         URL,

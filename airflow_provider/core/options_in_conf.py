@@ -1,8 +1,8 @@
-"""Options among Spark's configuration properties: ``spark.recovery.<option>``, with underscores as everywhere.
+"""Read recovery options from Spark's configuration: ``spark.recovery.<option>``, with underscores as everywhere.
 
-They are the last word on one job, over the operator's and the connection's. Both sides read them: the operator those it
-submits, the driver all that it was submitted with, to which ``spark-defaults.conf`` may have added. What an unknown
-property holds is never repeated, in case somebody wrote a secret there; no option is one.
+They override the operator's and the connection's options for one job. Both sides read them: the operator from the conf
+that it submits, the driver from everything it was submitted with, which may include ``spark-defaults.conf``. The value
+of an unknown property is never repeated, in case it is a secret; no option is one.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ def known_settings() -> set[str]:
 
 
 def conf_settings(conf: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings among Spark's conf properties, without the prefix."""
+    """Return the settings in Spark's conf, without the prefix."""
     named = {str(name): value for name, value in conf.items()}
     return {name.removeprefix(CONF_PREFIX): value for name, value in named.items() if name.startswith(CONF_PREFIX)}
 
 
 def with_conf(request: RunRequest, conf: Mapping[str, Any]) -> RunRequest:
-    """Return *request* with the options that Spark's conf gives laid over its own.
+    """Return *request* with its options overridden by those in Spark's conf.
 
-    :param conf: all properties that the driver was submitted with
-    :raises ConfigurationError: a property with the prefix is unknown, its value cannot be read, or it names another
-        event store than the one that the job was started for
+    :param conf: all properties of the driver
+    :raises ConfigurationError: a property with the prefix is unknown or invalid, or names another event store than the
+        job was started with
     """
     given = {name.replace("-", "_"): value for name, value in conf_settings(conf).items() if value not in (None, "")}
     if unknown := sorted(given.keys() - known_settings()):
@@ -59,5 +59,5 @@ def with_conf(request: RunRequest, conf: Mapping[str, Any]) -> RunRequest:
 
 
 def settings_of(group: type[RecoveryOptions | StorageOptions], settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings that are options of a group."""
+    """Return the settings that are options of *group*."""
     return {name: settings[name] for name in group.declared() if name in settings}

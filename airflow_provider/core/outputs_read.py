@@ -1,7 +1,7 @@
-"""What a query reads of what its own job has written: rows that are known by the writes that made them. Pure.
+"""Recognise inputs that the same job has written, by the writes that made them. Pure.
 
-A retry may write again what a script reads back: a folder that was moved away, say, or rows that hold the time. Its
-files are others then, and yet it is the same query of the same script.
+A retry may write again what a script reads back: a folder that was moved away, say, or rows that contain the time. The
+files then differ, yet it is the same query of the same script.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from airflow_provider.core.unfinished_write import CALL, MADE, MOMENT, REPEATED,
 
 @dataclass(frozen=True)
 class OutputsRead:
-    """What files of one source are the job's own.
+    """The files of one source that the job itself wrote.
 
-    :ivar writes: the writes that made them, as they are remembered
-    :ivar stands_for: digest that stands for all of them: of the job's own, what they were made of
-    :ivar varying: the titles of those writes whose rows are others in each attempt
-    :ivar at_a_moment: whether functions have read something by themselves for any of them
-    :ivar alone: whether there are no other files
+    :ivar writes: the coordinators of the writes that made them
+    :ivar stands_for: digest of the source; the job's own files count by what they were made from
+    :ivar varying: titles of the writes whose rows differ between attempts
+    :ivar at_a_moment: whether functions read files or services by themselves for any of them
+    :ivar alone: whether the source has no other files
     """
 
     writes: tuple[str, ...]
@@ -37,10 +37,10 @@ class OutputsRead:
 def outputs_read(
     roots: Sequence[str], files: Iterable[tuple[str, int | str, int | str]], coordinators: Mapping[str, Any]
 ) -> OutputsRead | None:
-    """Return which files are outputs of the job, each of them whole; ``None`` if none is.
+    """Return the files that are complete outputs of the job; ``None`` if there are none.
 
     :param roots: the folders, or files, that the query names
-    :param coordinators: what is remembered of the job's writes
+    :param coordinators: the recorded states of the job's writes, among others
     """
     written = {name: state for name, state in _committed(coordinators) if state.get(MADE)}
     if not written:
@@ -73,11 +73,11 @@ def outputs_read(
 
 @dataclass(frozen=True)
 class SourceRead:
-    """A source of a write's rows.
+    """A source that a write reads.
 
-    :ivar name: stands for where it is and how it is read; empty text if it is not one of files
-    :ivar identity: stands for what it holds
-    :ivar writes: those writes of the job that made all that it holds of the job's own
+    :ivar name: identifies its place and how it is read; empty text if it does not consist of files
+    :ivar identity: identifies its content
+    :ivar writes: the job's own writes that made part of its content
     """
 
     name: str
@@ -92,11 +92,11 @@ def made_before(
     epoch: int,
     is_ahead: Callable[[SourceRead], bool],
 ) -> str:
-    """Return which committed write of an earlier attempt than *epoch* a call of the script is, if it reads what came of
-    that write, or of later ones: the earlier attempt had read what was there before. Empty text if it is none.
+    """Return the committed write, of an attempt before *epoch*, that a call of the script corresponds to although its
+    sources have changed: they now hold what came of that write, or of later ones. Empty text if there is none.
 
-    :param call: stands for the call
-    :param is_ahead: whether a source holds what the script has not come to yet in this attempt
+    :param call: identifies the call
+    :param is_ahead: whether a source holds something that the script has not reached yet in this attempt
     """
     ahead = [is_ahead(source) for source in sources]
     if not call or not any(ahead):
@@ -116,14 +116,14 @@ def made_before(
 
 
 def _committed(coordinators: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the writes that were committed, with what is remembered of each."""
+    """Yield the committed writes, each with its recorded state."""
     for name, state in coordinators.items():
         if name.startswith(SINK) and isinstance(state, Mapping) and state.get("status") in (WRITTEN, REPEATED):
             yield name, state
 
 
 def _folder(path: str, roots: Sequence[str]) -> str:
-    """Return the folder of a file below the root that it is found in."""
+    """Return a file's folder, relative to the root that contains it."""
     folder = path.rpartition("/")[0]
     for root in roots:
         if path == root:

@@ -1,7 +1,7 @@
-"""What recovery itself costs an attempt: seconds of CPU and on the clock, by what they went into.
+"""Measure what recovery costs an attempt: CPU and wall-clock seconds, by purpose.
 
-Each second is counted once. The script's threads wait for recovery where their calls pass it; all else is done by
-threads of its own, beside the script.
+Each second is counted once. The script's threads wait for recovery when their calls pass through it; everything else
+runs in recovery's own threads, beside the script.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ IN_JVM = "in the JVM"
 
 
 class Overhead:
-    """What was spent so far. Threads share it."""
+    """Time spent so far. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -40,19 +40,19 @@ class Overhead:
         self._thread = _Thread()
 
     def add(self, what: str, cpu: float, seconds: float) -> None:
-        """Count seconds of CPU, and on the clock."""
+        """Add CPU and wall-clock seconds."""
         with self._lock:
             before = self._spent.get(what, (0.0, 0.0))
             self._spent[what] = (before[0] + cpu, before[1] + seconds)
 
     def set(self, what: str, cpu: float, seconds: float) -> None:
-        """Put what was counted elsewhere in the place of what is known."""
+        """Replace a purpose's totals with ones counted elsewhere."""
         with self._lock:
             self._spent[what] = (cpu, seconds)
 
     @contextmanager
     def on(self, what: str) -> Iterator[None]:
-        """Count what this thread spends inside, without what is counted as something else in there."""
+        """Count this thread's time within the block, except what the block counts for another purpose."""
         outer, self._thread.inner = self._thread.inner, (0.0, 0.0)
         cpu, began = time.thread_time(), time.monotonic()
         try:
@@ -65,7 +65,7 @@ class Overhead:
 
     @contextmanager
     def not_ours(self) -> Iterator[None]:
-        """Count nothing of what this thread spends inside: Spark does it for the script."""
+        """Do not count this thread's time within the block: Spark works for the script."""
         outer, cpu, began = self._thread.inner, time.thread_time(), time.monotonic()
         try:
             yield
@@ -74,7 +74,7 @@ class Overhead:
             self._thread.inner = (outer[0] + spent[0], outer[1] + spent[1])
 
     def state(self, epoch: int) -> dict[str, Any]:
-        """Return what an attempt has spent, as its coordinator's state."""
+        """Return an attempt's overhead as coordinator state."""
         with self._lock:
             spent = {what: [round(each, 3) for each in both] for what, both in self._spent.items()}
         return {"attempt": epoch, "spent": spent}
@@ -87,7 +87,7 @@ class _Thread(threading.local):
 
 
 def overhead_of(coordinators: Mapping[str, Mapping[str, Any]], epoch: int) -> dict[str, dict[str, float]]:
-    """Return what an attempt has spent, as far as it has said so: ``{"looking": {"cpu": …, "seconds": …}, …}``."""
+    """Return an attempt's recorded overhead: ``{"looking": {"cpu": …, "seconds": …}, …}``."""
     state = coordinators.get(OVERHEAD, {})
     if state.get("attempt") != epoch:
         return {}
@@ -95,7 +95,7 @@ def overhead_of(coordinators: Mapping[str, Mapping[str, Any]], epoch: int) -> di
 
 
 def overhead_text(spent: Mapping[str, Mapping[str, float]]) -> str:
-    """Return it as a sentence."""
+    """Return the overhead as a sentence."""
     total = seconds_text(sum(each["cpu"] for each in spent.values()))
     parts = (
         f"{what} {seconds_text(each['cpu'])}" + (f" ({seconds_text(each['seconds'])})" if each["seconds"] else "")

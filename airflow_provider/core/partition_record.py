@@ -1,7 +1,7 @@
-"""What the execution graph keeps of a finished partition. Small, because a large job has a million of them.
+"""The execution graph's record of a finished partition. Small, because a large job has a million of them.
 
-A partition's name tells its rows, checksum, task time and attempt (``core.partitions``), so that a record holds
-them only where the events tell something else.
+A partition's name contains its rows, checksum, task time and attempt (``core.partitions``), so a record holds them only
+if the events differ from the name.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 
 class Facts(NamedTuple):
-    """What is told of a partition beside its place and its size.
+    """A partition's facts besides place and size.
 
     :ivar duration: seconds of task time
     :ivar attempt: the attempt that computed it
@@ -29,7 +29,7 @@ class PartitionRecord(NamedTuple):
     :ivar folder: the part of the key up to its last slash, which the partitions of a vertex share
     :ivar name: the rest of the key
     :ivar bytes: size of the object
-    :ivar told: ``None`` where the name tells the same
+    :ivar told: ``None`` if the name says the same
     """
 
     folder: str
@@ -44,12 +44,12 @@ class PartitionRecord(NamedTuple):
 
     @property
     def facts(self) -> Facts:
-        """What is told of it."""
+        """The partition's facts."""
         return self.told or Facts(*_told_by(self.name))
 
     @property
     def rows(self) -> int:
-        """Number of rows."""
+        """The number of rows."""
         return self.facts.rows
 
     @property
@@ -77,13 +77,13 @@ class PartitionRecord(NamedTuple):
     def within(
         cls, folder: str, name: str, rows: int, size: int, checksum: str, duration: float, attempt: int
     ) -> PartitionRecord:
-        """Return the record of the object *name* in *folder*, a text that many records share."""
+        """Return the record of the object *name* in *folder*, a string that many records share."""
         told = (rows, checksum, duration, attempt)
         return cls(folder, name, size, None if _told_by(name) == told else Facts(*told))
 
 
 def _told_by(name: str) -> tuple[int, str, float, int] | tuple[()]:
-    """Return what a partition's name tells, as :class:`Facts`; nothing if it tells nothing."""
+    """Return the facts in a partition's name, as :class:`Facts`; an empty tuple if there are none."""
     try:
         _, attempt, _, rows, checksum, millis, _ = name.split(".")
         return int(rows[1:]), checksum[1:], int(millis[2:]) / 1000, int(attempt[1:])

@@ -1,12 +1,12 @@
-"""The states of a job's partitions in one attempt, and the moves between them that are legal.
+"""Track the states of a job's partitions in one attempt, and the legal transitions.
 
     (none) ──start──▶ IN_PROGRESS ──finish──▶ FINISHED ──release──▶ RELEASED ◀── finish, once the attempt is over
       ▲ └─────────────────adopt─────────────────▲ │                    │
       └──────fail, reset───────────┴──────────────┘      start again ──┘
 
-A partition is in progress from the moment its vertex is initialised; one that an earlier attempt stored is adopted.
-What fails or is reset is forgotten. Anything else is an error of ours, never repaired silently. Once the attempt is
-inactive, because it ended or is fenced, what still arrives is released at once. Threads may share a tracker: partitions
+A partition is in progress as soon as its vertex is initialised; one stored by an earlier attempt is adopted. A failed
+or reset partition is forgotten. Any other transition is a bug and is never repaired silently. Once the attempt is
+inactive, because it ended or is fenced, partitions that still arrive are released at once. Thread-safe: partitions
 arrive on the thread of Spark's accumulators.
 
 Source: FLINK-12612's ``ResultPartitionTable``: in progress, finished, released; failing removes; partitions that finish
@@ -23,7 +23,7 @@ from airflow_provider.core.errors import REPORT_IT, IllegalMove
 
 
 class PartitionState(enum.StrEnum):
-    """See the module."""
+    """The states of a partition; see the module."""
 
     IN_PROGRESS = "IN_PROGRESS"
     FINISHED = "FINISHED"
@@ -31,7 +31,7 @@ class PartitionState(enum.StrEnum):
 
 
 class PartitionTracker:
-    """Knows each partition's state, by vertex and index."""
+    """Tracks each partition's state by vertex and index."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -40,16 +40,16 @@ class PartitionTracker:
 
     @property
     def active(self) -> bool:
-        """Whether the attempt is at work."""
+        """Whether the attempt is active."""
         return self._active
 
     def state(self, vertex: str, index: int) -> PartitionState | None:
-        """Return a partition's state, ``None`` if nothing is known of it."""
+        """Return a partition's state, ``None`` if it is unknown."""
         with self._lock:
             return self._states.get(vertex, {}).get(index)
 
     def start(self, vertex: str, indexes: Iterable[int]) -> None:
-        """The vertex is initialised: those of its partitions that are not finished are in progress now."""
+        """Initialise a vertex: its unfinished partitions are now in progress."""
         with self._lock:
             states = self._states.setdefault(vertex, {})
             for index in indexes:
@@ -57,7 +57,7 @@ class PartitionTracker:
                     states[index] = PartitionState.IN_PROGRESS
 
     def adopt(self, vertex: str, index: int) -> None:
-        """An earlier attempt's partition is used.
+        """Adopt a partition of an earlier attempt.
 
         :raises IllegalMove: it has been released
         """
@@ -68,9 +68,10 @@ class PartitionTracker:
             states[index] = PartitionState.FINISHED
 
     def finish(self, vertex: str, index: int) -> bool:
-        """A partition of this attempt is stored; saying it twice is harmless.
+        """Record that a partition of this attempt is stored. Idempotent.
 
-        :returns: whether it counts; ``False`` if the attempt is inactive, or the vertex is released: then this is, too
+        :returns: whether it counts; ``False`` if the attempt is inactive or the vertex released, and so the partition
+            is released
         :raises IllegalMove: it was not in progress
         """
         with self._lock:
@@ -84,14 +85,14 @@ class PartitionTracker:
             return self._active
 
     def forget(self, vertex: str, indexes: Iterable[int] = ()) -> None:
-        """Partitions have failed or are reset: nothing is known of them any more; no indexes means all."""
+        """Forget partitions that have failed or are reset; no indexes means all."""
         with self._lock:
             states = self._states.get(vertex, {})
             for index in tuple(indexes) or tuple(states):
                 states.pop(index, None)
 
     def release(self, vertex: str) -> None:
-        """The partitions of a vertex are needed no longer.
+        """Release the partitions of a vertex.
 
         :raises IllegalMove: one of them is still in progress
         """
@@ -103,7 +104,7 @@ class PartitionTracker:
             states.update(dict.fromkeys(states, PartitionState.RELEASED))
 
     def deactivate(self) -> None:
-        """The attempt has ended or is fenced: from now on whatever arrives is released."""
+        """Mark the attempt as ended or fenced: partitions that arrive from now on are released."""
         with self._lock:
             self._active = False
 

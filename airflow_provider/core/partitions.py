@@ -1,8 +1,8 @@
-"""The name of a stored partition says all that is needed to use it without an event.
+"""Name stored partitions so that each can be used without its event.
 
-A driver can die after a partition's PUT and before its event. The object's key therefore carries vertex, layout,
-index, parallelism, attempt, rows, checksum and duration; one listing of the store finds every survivor, with its size,
-without a request per object (Flink: ``ShuffleMaster.getAllPartitionWithMetrics``).
+A driver can die after a partition's PUT and before its event. So the object's key carries vertex, layout, index,
+parallelism, attempt, rows, checksum and duration: one listing of the store finds every survivor, with its size, without
+a request per object (Flink: ``ShuffleMaster.getAllPartitionWithMetrics``).
 """
 
 from __future__ import annotations
@@ -47,13 +47,14 @@ class StoredPartition:
     :ivar index: 0 … parallelism - 1
     :ivar epoch: the attempt that wrote it
     :ivar task: Spark's task attempt id, unique within the attempt's application
-    :ivar checksum: CRC-32 of the object, eight hexadecimal digits; with :data:`WRITTEN` of the footer of the rows' file
+    :ivar checksum: CRC-32 of the object, eight hexadecimal digits; for :data:`WRITTEN`, of the footer of the file with
+        the rows
     :ivar millis: task time spent on it
-    :ivar rows: of a map output 0 also where Spark has not said how many
-    :ivar bytes: size of what is stored: the object, and its blocks; 0 where only the key is known
-    :ivar blocks: bytes in an object of their own: what a map output holds for its reducers, or the rows' file
+    :ivar rows: for a map output also 0 if Spark did not report the number
+    :ivar bytes: total stored size: the object and its blocks; 0 if only the key is known
+    :ivar blocks: size of the separate object with the content: a map output's blocks, or the file with the rows
     :ivar suffix: :data:`ROWS`, :data:`MAP_OUTPUT` or :data:`WRITTEN`
-    :ivar write: number of the :class:`WriteFolder` in which the rows lie
+    :ivar write: number of the :class:`WriteFolder` that holds the rows
     """
 
     vertex: str
@@ -82,7 +83,8 @@ class StoredPartition:
 
     @property
     def content_key(self) -> str:
-        """Key below the job's prefix of the object that holds the content; where :attr:`content_bytes` are 0 with
+        """Key of the object that holds the content, below the job's prefix. For :data:`WRITTEN` with 0
+        :attr:`content_bytes`, there is none.
         :data:`WRITTEN`, there is none.
         """
         if self.suffix != WRITTEN:
@@ -91,19 +93,19 @@ class StoredPartition:
 
     @property
     def content_bytes(self) -> int:
-        """Size of the object :attr:`content_key`; 0 where only the key is known."""
+        """Size of the object :attr:`content_key`; 0 if only the key is known."""
         if self.suffix == WRITTEN:
             return self.blocks
         return self.object_bytes
 
     @property
     def object_bytes(self) -> int:
-        """Size of the object :attr:`key`, without :attr:`blocks`; 0 where only the key is known."""
+        """Size of the object :attr:`key`, without :attr:`blocks`; 0 if only the key is known."""
         return self.bytes - self.blocks if self.bytes else 0
 
     @classmethod
     def from_key(cls, key: str, size: int) -> StoredPartition | None:
-        """Read a key that :attr:`key` wrote; ``None`` for anything else, which is then nobody's partition.
+        """Read a key that :attr:`key` wrote; ``None`` for anything else, which is not a partition.
 
         :param size: :attr:`object_bytes`
         """
@@ -134,14 +136,14 @@ class StoredPartition:
 
 @dataclass(frozen=True)
 class WriteFolder:
-    """Where Spark's own writer puts the partitions of one execution.
+    """The folder where Spark's own writer puts the partitions of one execution.
 
-    Spark names the files, each with the index of its partition; all else is told by the folder's key. The driver gives
-    each its own key, by which it counts: by a hard link where the store is a folder, else by a small object with that
-    key (:data:`WRITTEN`).
+    Spark puts the partition's index into each file name; the folder's key carries the rest. The driver then gives each
+    file a partition key, which makes it count: a hard link if the store is a folder, else a small object with that key
+    (:data:`WRITTEN`).
 
-    :ivar epoch: the attempt that writes
-    :ivar number: of the vertex's execution in that attempt
+    :ivar epoch: the writing attempt
+    :ivar number: number of the vertex's execution in that attempt
     """
 
     vertex: str
@@ -152,18 +154,18 @@ class WriteFolder:
 
     @property
     def key(self) -> str:
-        """Key of the folder below the job's prefix, without a slash at its end."""
+        """Key of the folder below the job's prefix, without a trailing slash."""
         return f"{FOLDER}/{self.vertex}/{self.layout}/{self.parallelism:06d}.e{self.epoch}.w{self.number}"
 
     def file_of(self, index: int) -> str:
-        """Return the key below the job's prefix of the file of a partition."""
+        """Return the key of a partition's file, below the job's prefix."""
         return f"{self.key}/part-{index:05d}{WRITTEN_FILE}"
 
     @classmethod
     def of_object(cls, key: str) -> tuple[WriteFolder, int | None] | None:
-        """Return the folder in which the object *key* lies, and the partition's index if it is the file of one.
+        """Return the folder of the object *key*, and the partition's index if the object is a partition's file.
 
-        ``None`` if it lies in none.
+        ``None`` if it is in no such folder.
         """
         match = _WRITE.fullmatch(key)
         if match is None:
@@ -175,18 +177,18 @@ class WriteFolder:
         return folder, index if index < parallelism else None
 
     def partition(self, index: int, **facts: Any) -> StoredPartition:
-        """Return the partition that a file of this folder becomes.
+        """Return the partition for a file of this folder.
 
-        :param facts: what the folder does not say; the words are those of :class:`StoredPartition`
+        :param facts: the fields of :class:`StoredPartition` that the folder does not determine
         """
         facts = {"task": 0, "millis": 0, **facts}
         return StoredPartition(self.vertex, self.layout, index, self.parallelism, self.epoch, **facts)
 
 
 def finished_event(partition: StoredPartition, epoch: int, at: float) -> PartitionFinished:
-    """Return the event with which attempt *epoch* tells of a stored partition; *at* in seconds since the Unix epoch.
+    """Return attempt *epoch*'s event for a stored partition; *at* is in seconds since the Unix epoch.
 
-    ``core.line_fold`` reads these events by their exact form, so another field belongs there, too.
+    ``core.line_fold`` matches the exact form of these events, so a new field must be added there, too.
     """
     return PartitionFinished(
         epoch=epoch,
@@ -204,10 +206,10 @@ def finished_event(partition: StoredPartition, epoch: int, at: float) -> Partiti
 
 
 def incarnation(keys: Iterable[str]) -> str:
-    """Return what tells one computation of a vertex from another: a digest of its partitions' *keys*.
+    """Return a digest of *keys*, a vertex's partitions, that tells one computation of the vertex from another.
 
-    What reads a vertex that is not deterministic carries it in its own identity, so that nothing which was derived from
-    a lost incarnation is taken for something that was derived from the one that is there.
+    A reader of a vertex that is not deterministic carries this digest in its own identity, so that nothing derived from
+    a lost incarnation is mistaken for something derived from the present one.
     """
     return digest(*sorted(keys))[:16]
 
@@ -222,11 +224,11 @@ def choose(
 ) -> dict[int, StoredPartition]:
     """Return, by index, the partitions of one vertex that may be reused under *layout*.
 
-    Of several objects for one index the recorded one wins, then the earliest: a deterministic vertex yields the same
-    rows in each. A vertex that is not deterministic is kept only if one attempt wrote and recorded all of it: mixing
-    two incarnations, or two tasks' tries, could lose or double rows.
+    If there are several objects for one index, the recorded one wins, then the earliest: a deterministic vertex has the
+    same rows in each. A vertex that is not deterministic is kept only if one attempt wrote and recorded all of it:
+    mixing two incarnations, or two attempts of a task, could lose or duplicate rows.
 
-    :param recorded: index → key, as events tell it
+    :param recorded: index → key, from the events
     """
     fitting = [p for p in candidates if p.layout == layout and p.parallelism == parallelism]
     chosen: dict[int, StoredPartition] = {}

@@ -1,4 +1,4 @@
-"""Results of user functions that are kept as JSON, in events."""
+"""Turn results of user functions into JSON for events."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ MOST_BYTES = 1024**2
 def json_of(value: Any, what: str, *, purpose: str, not_plain: str, too_large: str) -> str:
     """Return *value* as JSON.
 
-    :param what: whose result it is, for messages
-    :param purpose: what it is needed for: "be kept", for example
-    :param not_plain: remedy for a value that is no plain JSON
-    :param too_large: remedy for one of more than :data:`MOST_BYTES`
-    :raises ConfigurationError: it is no plain JSON, or too large
+    :param what: a name for the result, for messages
+    :param purpose: what the result is needed for, such as "be kept"
+    :param not_plain: remedy if the value is not plain JSON
+    :param too_large: remedy if it exceeds :data:`MOST_BYTES`
+    :raises ConfigurationError: it is not plain JSON, or too large
     """
     try:
         text = json.dumps(value, allow_nan=False)

@@ -1,4 +1,4 @@
-"""Quantities and tables as people read them, in plain text."""
+"""Format quantities and tables for people, in plain text."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 
 
 def bytes_text(size: float) -> str:
-    """Return a number of bytes in the unit that suits it, with its unit: ``512 B``, ``1.5 KiB``, ``43.3 PiB``."""
+    """Return a number of bytes with a suitable unit: ``512 B``, ``1.5 KiB``, ``43.3 PiB``."""
     if size < 1024:
         return f"{size:.0f} B"
     for unit in ("KiB", "MiB", "GiB", "TiB"):
@@ -17,7 +17,7 @@ def bytes_text(size: float) -> str:
 
 
 def seconds_text(seconds: float) -> str:
-    """Return a time in the units that suit it: ``0.4 s``, ``12 s``, ``5 min 10 s``, ``2 h 03 min``."""
+    """Return a duration with suitable units: ``0.4 s``, ``12 s``, ``5 min 10 s``, ``2 h 03 min``."""
     if round(seconds, 1) < 10:
         return f"{seconds:.1f} s"
     whole = round(seconds)
@@ -31,8 +31,8 @@ def seconds_text(seconds: float) -> str:
 def aligned(lines: Sequence[Sequence[str]], left: Collection[int] = (0,)) -> list[str]:
     """Return one line of text for each line of cells, columns two spaces apart.
 
-    :param lines: the header and the rows, all of one length
-    :param left: numbers of the columns that stand to the left; all others stand to the right
+    :param lines: the header and the rows, all of the same length
+    :param left: numbers of the left-aligned columns; all others are right-aligned
     """
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     return [

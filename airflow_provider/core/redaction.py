@@ -1,6 +1,6 @@
-"""Keep secrets out of what is recorded: errors and reasons may quote what a script was given. Pure.
+"""Keep secrets out of records: errors and reasons may quote a script's arguments. Pure.
 
-What counts as a secret is told by its name, as Airflow's and Spark's own redaction do it.
+Names decide what is a secret, as in Airflow's and Spark's own redaction.
 """
 
 from __future__ import annotations
@@ -37,30 +37,30 @@ _QUOTED = re.compile(rf"((?:{_NAMES})[\w.-]*\\?[\"']\s?:\s?)(\\?\"[^\"]*\"|'[^']
 
 
 def names_a_secret(name: str) -> bool:
-    """Whether what bears this name, a setting or a variable, is secret."""
+    """Whether a setting or variable with this name is secret."""
     return _NAMED.search(name) is not None
 
 
 def secrets_of(environment: Mapping[str, str], arguments: Sequence[str]) -> frozenset[str]:
-    """Return the secrets among environment variables, and among a script's arguments.
+    """Return the secrets in environment variables and in a script's arguments.
 
-    :param arguments: ``--password x`` and ``--password=x`` tell of a secret
+    :param arguments: ``--password x`` and ``--password=x`` contain a secret
     """
     named = [*environment.items(), *_named(arguments)]
     return frozenset(value for name, value in named if names_a_secret(name) and _is_secret(name, value))
 
 
 def secrets_in_conf(conf: Mapping[str, str]) -> frozenset[str]:
-    """Return the secrets among Spark's properties. All that Spark's own ``spark.redaction.regex`` names is among them,
-    unless it says where a secret lies or who provides it.
+    """Return the secrets in Spark's properties: everything that ``spark.redaction.regex`` names, except properties that
+    say where a secret is stored or who provides it.
     """
     named = ((name, value) for name, value in conf.items() if not _NO_SECRET_PROPERTY.match(name))
     return frozenset(value for name, value in named if names_a_secret(name) and _is_secret(name, value))
 
 
 def redacted(text: str, secrets: Collection[str]) -> str:
-    """Return a text without secrets, without the user and password of URLs, and without what is assigned to a
-    ``password``, ``token`` and the like.
+    """Return a text without secrets, without user and password in URLs, and without values assigned to a ``password``,
+    ``token`` and the like.
     """
     for secret in sorted(secrets, key=len, reverse=True):
         text = text.replace(secret, MASK)
@@ -68,7 +68,7 @@ def redacted(text: str, secrets: Collection[str]) -> str:
 
 
 def redacted_event(event: JobEvent, secrets: Collection[str]) -> JobEvent:
-    """Return an event whose texts are :func:`redacted`."""
+    """Return an event with all texts :func:`redacted`."""
     told = {name: getattr(event, name) for name in _TEXTS if hasattr(event, name)}
     if isinstance(event, CoordinatorSnapshot) and event.coordinator.startswith(_SINKS):
         told["state"] = event.state

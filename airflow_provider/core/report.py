@@ -1,4 +1,4 @@
-"""What came of a job, for the task log, XCom and ``spark-recovery inspect``. Plain values, ready for JSON."""
+"""The report of a job, for the task log, XCom and ``spark-recovery inspect``. Plain values, ready for JSON."""
 
 from __future__ import annotations
 
@@ -39,20 +39,20 @@ LOST = "LOST"
 class VertexReport:
     """One vertex as the newest attempt left it.
 
-    :ivar reused: partitions kept from earlier attempts
+    :ivar reused: partitions reused from earlier attempts
     :ivar computed: partitions computed by the newest attempt
-    :ivar missing: partitions that are not stored
-    :ivar reached: whether the newest attempt came to it
+    :ivar missing: partitions not stored
+    :ivar reached: whether the newest attempt reached it
     :ivar bytes: stored bytes of all partitions
-    :ivar task_seconds_saved: task time that the reused partitions had cost when they were computed
-    :ivar task_seconds: task time that the computed partitions cost
-    :ivar storing_seconds: task time of that which went into encoding and storing them
-    :ivar rule: ``shuffle`` where auto mode keeps a shuffle; empty text where the script says ``checkpoint``
+    :ivar task_seconds_saved: task time that computing the reused partitions had taken
+    :ivar task_seconds: task time that the computed partitions took
+    :ivar storing_seconds: the part of it that went into encoding and storing them
+    :ivar rule: ``shuffle`` for a shuffle that auto mode keeps; empty text for a ``checkpoint`` of the script
     :ivar because: why the newest attempt computed what an earlier one had stored under this name, one phrase each
     :ivar would_reuse: partitions that a retry would reuse now
-    :ivar would_save: task time that it would save with them
-    :ivar work: task time spent for it so far, as far as that is known, and what of it a retry would keep
-    :ivar released: its partitions were deleted while the job ran, because all that reads it is committed
+    :ivar would_save: task time that this would save
+    :ivar work: task time spent on it so far, if known, and how much of that a retry would keep
+    :ivar released: its partitions were deleted while the job ran, because everything that reads it is committed
     """
 
     name: str
@@ -80,11 +80,12 @@ class VertexReport:
 class AttemptReport:
     """One attempt; times are seconds since the Unix epoch, ``None`` for an end that was never recorded.
 
-    The fields but for ``state`` are those of :class:`airflow_provider.core.graph.Attempt`.
+    The fields except ``state`` are those of :class:`airflow_provider.core.graph.Attempt`.
 
-    :ivar unrecoverable: it failed in a way that no retry can help
+    :ivar unrecoverable: it failed in a way that a retry cannot fix
     :ivar restarts: how often something was restarted inside the application
-    :ivar store_retries: requests to the event store that its driver had to repeat; 0 for one that never ended
+    :ivar store_retries: requests to the event store that its driver had to repeat; 0 if the attempt never recorded its
+        end
     """
 
     epoch: int
@@ -104,7 +105,7 @@ class AttemptReport:
 
 @dataclass(frozen=True)
 class SkippedReport:
-    """What the newest attempt did not keep, why, and how often it came to that."""
+    """Something that the newest attempt did not keep, why, and how often."""
 
     name: str
     reason: str
@@ -113,16 +114,16 @@ class SkippedReport:
 
 @dataclass(frozen=True)
 class JobReport:
-    """The whole job; the sums are over the vertices that the newest attempt came to.
+    """The whole job; sums are over the vertices that the newest attempt reached.
 
-    :ivar restarts: how often recovery was abandoned and the job began from scratch
-    :ivar doubts: writes whose rows may be there twice, or be missing, one sentence each
-    :ivar going_on: writes of the newest attempt that went on where an earlier one was killed, one sentence each
+    :ivar restarts: how often recovery was abandoned and the job started from scratch
+    :ivar doubts: one sentence for each write whose rows may be there twice, or be missing
+    :ivar going_on: one sentence for each write of the newest attempt that continued one of a killed attempt
     :ivar bytes_held: stored bytes of all partitions now, or when the newest attempt ended
-    :ivar most_bytes_held: the most that there were at one time
-    :ivar overhead: what recovery has cost the newest attempt, see :func:`airflow_provider.core.overhead.overhead_of`
+    :ivar most_bytes_held: the highest value of ``bytes_held`` at any time
+    :ivar overhead: what recovery cost the newest attempt, see :func:`airflow_provider.core.overhead.overhead_of`
     :ivar retry: what a retry would save now
-    :ivar returned: ``{"value": …}`` that a task function has returned in the newest attempt, if that has succeeded
+    :ivar returned: ``{"value": …}``, the result of a task function in the newest attempt, if that succeeded
     """
 
     job: str
@@ -190,7 +191,7 @@ def build_report(job: str, graph: ExecutionGraph) -> JobReport:
 
 
 def skipped(events: Iterable[VertexSkipped]) -> list[SkippedReport]:
-    """Return what was skipped, each name and reason once, in the order in which they first came."""
+    """Return what was skipped, each name and reason once, in order of first appearance."""
     times = Counter((event.name, event.reason) for event in events)
     return [SkippedReport(name, reason, number) for (name, reason), number in times.items()]
 
@@ -209,7 +210,9 @@ def skipped_texts(skips: Iterable[SkippedReport]) -> list[str]:
 
 
 def _returned(graph: ExecutionGraph) -> dict[str, Any] | None:
-    """What an attempt returned that failed afterwards, or was lost, counts nothing: the next one may return another."""
+    """Return a task function's result. The result of an attempt that failed afterwards, or was lost, does not count:
+    the next one may return another.
+    """
     kept, newest = graph.coordinators.get(RETURNED), graph.newest
     if kept is None or newest is None or (newest.state, newest.epoch) != (JobState.FINISHED, kept["attempt"]):
         return None

@@ -1,7 +1,7 @@
-"""Whether a failure may be answered by a restart, and after which delay: Flink's four restart strategies.
+"""Decide whether to restart after a failure, and after which delay: Flink's four restart strategies.
 
-A strategy itself never changes. What it has to remember is a :class:`RestartMemory` of plain values: it goes into the
-job event store with each failure, so that the counters survive the driver.
+A strategy is immutable. Its state is a :class:`RestartMemory` of plain values, which goes into the job event store with
+each failure, so that the counters survive the driver.
 
 Source: Flink's ``RestartBackoffTimeStrategy`` and its implementations, with their parameters and defaults.
 """
@@ -19,10 +19,10 @@ from airflow_provider.core.options import RecoveryOptions
 
 @dataclass(frozen=True)
 class RestartMemory:
-    """What is remembered from one failure to the next. Times are seconds since the Unix epoch.
+    """A strategy's state between failures. Times are seconds since the Unix epoch.
 
-    :ivar failures: how many there have been, since the last reset where a strategy resets
-    :ivar times: when the newest ones were
+    :ivar failures: number of failures, since the last reset for strategies that reset
+    :ivar times: when the newest failures happened
     :ivar backoff: seconds of the last delay, without jitter
     """
 
@@ -32,7 +32,7 @@ class RestartMemory:
 
     @classmethod
     def from_json(cls, state: Mapping[str, Any]) -> RestartMemory:
-        """Read what :meth:`to_json` wrote; nothing gives a memory without failures."""
+        """Read what :meth:`to_json` wrote; an empty mapping gives a memory without failures."""
         return cls(
             int(state.get("failures", 0)), tuple(map(float, state.get("times", ()))), float(state.get("backoff", 0))
         )
@@ -46,10 +46,10 @@ class RestartStrategy(Protocol):
     """Decides about restarts."""
 
     def after_failure(self, memory: RestartMemory, now: float) -> RestartMemory:
-        """Return the memory once a failure at *now* has been noted."""
+        """Return the memory after a failure at *now*."""
 
     def can_restart(self, memory: RestartMemory) -> bool:
-        """Whether the failure noted last may be answered by a restart."""
+        """Whether to restart after the last failure."""
 
     def delay(self, memory: RestartMemory) -> float:
         """Return the seconds to wait before that restart."""
@@ -74,7 +74,7 @@ class NoRestart:
 
 @dataclass(frozen=True)
 class FixedDelay:
-    """So many restarts over the life of the job, each after the same delay."""
+    """A fixed number of restarts over the life of the job, each after the same delay."""
 
     attempts: int = 1
     seconds: float = 1.0
@@ -84,7 +84,7 @@ class FixedDelay:
         return RestartMemory(memory.failures + 1, (now,))
 
     def can_restart(self, memory: RestartMemory) -> bool:
-        """While there have been no more failures than restarts are allowed."""
+        """Whether the failures do not exceed the allowed restarts."""
         return memory.failures <= self.attempts
 
     def delay(self, memory: RestartMemory) -> float:
@@ -94,19 +94,19 @@ class FixedDelay:
 
 @dataclass(frozen=True)
 class FailureRate:
-    """Restarts as long as no more than so many failures fall into an interval."""
+    """Restarts unless too many failures fall into an interval."""
 
     max_failures_per_interval: int = 1
     interval: float = 60.0
     seconds: float = 1.0
 
     def after_failure(self, memory: RestartMemory, now: float) -> RestartMemory:
-        """Remember one time more than are allowed."""
+        """Remember the times of the newest failures, one more than allowed."""
         times = (*memory.times, now)[-(self.max_failures_per_interval + 1) :]
         return RestartMemory(memory.failures + 1, times)
 
     def can_restart(self, memory: RestartMemory) -> bool:
-        """Unless the remembered failures, one more than are allowed, all lie within the interval."""
+        """Whether the remembered failures, one more than allowed, do not all lie within the interval."""
         if len(memory.times) <= self.max_failures_per_interval:
             return True
         return memory.times[-1] - memory.times[0] > self.interval
@@ -118,7 +118,7 @@ class FailureRate:
 
 @dataclass(frozen=True)
 class ExponentialDelay:
-    """A delay that grows from failure to failure, and shrinks back once the job has run well for a while.
+    """A delay that grows with each failure, and resets once the job has run well for a while.
 
     :param jitter: returns a number from -1 to 1
     """
@@ -129,10 +129,10 @@ class ExponentialDelay:
     reset_backoff_threshold: float = 3600.0
     jitter_factor: float = 0.1
     attempts_before_reset_backoff: int = UNLIMITED
-    jitter: Callable[[], float] = lambda: random.uniform(-1, 1)  # noqa: S311 - spreads restarts, hides nothing
+    jitter: Callable[[], float] = lambda: random.uniform(-1, 1)  # noqa: S311 - not for security: it spreads restarts
 
     def after_failure(self, memory: RestartMemory, now: float) -> RestartMemory:
-        """Grow the delay, or begin again if the last failure is long past."""
+        """Grow the delay, or reset it if the last failure is long past."""
         calm = not memory.times or now - memory.times[-1] >= self.reset_backoff_threshold + memory.backoff
         if calm:
             return RestartMemory(1, (now,), self.initial_backoff)
@@ -140,16 +140,16 @@ class ExponentialDelay:
         return replace(memory, failures=memory.failures + 1, times=(now,), backoff=grown)
 
     def can_restart(self, memory: RestartMemory) -> bool:
-        """While there have been no more failures since the last reset than are allowed."""
+        """Whether the failures since the last reset do not exceed the allowed ones."""
         return memory.failures <= self.attempts_before_reset_backoff
 
     def delay(self, memory: RestartMemory) -> float:
-        """The backoff, more or less by the jitter, never above the maximum."""
+        """The backoff with jitter, never above the maximum."""
         return min(self.max_backoff, memory.backoff * (1 + self.jitter_factor * self.jitter()))
 
 
 def restart_strategy(options: RecoveryOptions) -> RestartStrategy:
-    """Return the strategy that *options* ask for."""
+    """Return the strategy that *options* select."""
     o = options
     strategies: dict[str, Callable[[], RestartStrategy]] = {
         "none": NoRestart,

@@ -1,4 +1,4 @@
-"""Work that one thread does in rounds, whenever another one asks for it, or a while has passed."""
+"""Run a thread's work in rounds, on request or after a pause."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 
 class Rounds:
-    """Who asks may wait for the round that begins after that. Threads share it."""
+    """Repeated work; a caller can request a round and wait for it. Thread-safe."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -20,11 +20,12 @@ class Rounds:
     def at_work(
         self, name: str, work: Callable[[], float | None], pause: float, patience: float | None = None
     ) -> Iterator[None]:
-        """Let a thread work as long as the block runs; whoever waits when it ends goes on.
+        """Run the thread while the block runs; at its end, waiting callers continue.
 
-        :param work: a round; returns after how many seconds the next one begins if nobody asks, ``None`` if none does
-        :param pause: the same for the first round
-        :param patience: seconds that the block's end waits for a round under way; ``None`` for as long as that takes
+        :param work: runs one round; returns the pause in seconds before the next unrequested round, ``None`` for no
+            more rounds
+        :param pause: the pause before the first round
+        :param patience: seconds that the block's end waits for a running round; ``None`` for no limit
         """
         thread = threading.Thread(target=self._run, args=(work, pause), name=name, daemon=True)
         with self._changed:
@@ -37,14 +38,14 @@ class Rounds:
             thread.join(patience)
 
     def ask(self) -> int:
-        """Let a round begin soon; return its number."""
+        """Request a round; return its number."""
         with self._changed:
             self._asked += 1
             self._changed.notify_all()
             return self._asked
 
     def wait(self, number: int, seconds: float) -> None:
-        """Return when a round is done, when nobody works, or after so many seconds."""
+        """Wait until a round is done, the thread has ended, or *seconds* have passed."""
         with self._changed:
             self._changed.wait_for(lambda: not self._open or self._done >= number, seconds)
 
@@ -60,7 +61,7 @@ class Rounds:
             self._close()
 
     def _begin(self, seconds: float) -> int | None:
-        """Wait until somebody asks, or so many seconds have passed; ``None`` if it is over."""
+        """Wait for a request or for *seconds*; return the round's number, ``None`` if the work is over."""
         with self._changed:
             self._changed.wait_for(lambda: not self._open or self._asked > self._done, seconds)
             return self._asked if self._open else None

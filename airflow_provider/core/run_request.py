@@ -1,7 +1,7 @@
-"""What a driver is asked to do, and its command line: the one contract between Airflow's side and Spark's side.
+"""The run request and the driver's command line: the only contract between Airflow's side and Spark's side.
 
-The operator writes the arguments, the runner and ``spark-recovery run`` read them. Nothing in it is secret, because
-command lines are seen by everybody on a machine.
+The operator writes the arguments; the runner and ``spark-recovery run`` read them. They contain no secret, because
+everybody on a machine can see command lines.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ EXIT_FENCED = 76
 
 @dataclass(frozen=True)
 class SecretPart:
-    """Where a secret is in a script's arguments: which one, from 0, and from where to where. It is no secret itself."""
+    """The place of a secret in a script's arguments: the argument's index, from 0, and the span. Not secret itself."""
 
     argument: int
     start: int
@@ -45,22 +45,21 @@ class SecretPart:
 
 @dataclass(frozen=True)
 class RunRequest:
-    """One driver's task.
+    """What one driver has to run.
 
     :ivar event_store: ``s3://bucket/prefix`` or ``file:///path``
     :ivar application: the user's Python script
     :ivar arguments: its arguments
     :ivar fresh: reason for reusing nothing; empty text to resume
-    :ivar previous_lost: newest epoch that the operator has already watched and found lost; 0 if it has not looked
-    :ivar previous_beat: number of that one's last heartbeat, 0 without one; if it has beaten since, it is watched
-        again. -1 where the operator did not say, which is believed
-    :ivar run: tells the DAG run from others of its name (see :mod:`airflow_provider.core.job`); empty text if
-        that is not known
-    :ivar series: the same for attempts of which each is an automatic retry of the last one; empty text if that is not
-        known
+    :ivar previous_lost: newest epoch that the operator has watched and found lost; 0 if it has not looked
+    :ivar previous_beat: number of that epoch's last heartbeat, 0 if there was none. If it has beaten since, it is
+        watched again. -1 if the operator gave no number, in which case its judgement stands
+    :ivar run: distinguishes the DAG run from others of its name (see :mod:`airflow_provider.core.job`); empty text if
+        unknown
+    :ivar series: shared by attempts that are automatic retries of one another; empty text if unknown
     :ivar automatic_retry: whether it continues the last attempt's series (only when not supervised)
-    :ivar secret_parts: what of the arguments Airflow masks
-    :ivar supervised: an operator acknowledges success and releases the partitions; otherwise the runner does
+    :ivar secret_parts: the parts of the arguments that Airflow masks
+    :ivar supervised: the operator acknowledges success and releases the partitions; otherwise the runner does
     :ivar keep_partitions: leave the partitions in place after success (only when not supervised)
     """
 
@@ -82,19 +81,19 @@ class RunRequest:
 
     @property
     def by_hand(self) -> bool:
-        """Whether somebody has started it without Airflow."""
+        """Whether a person started it without Airflow."""
         return not (self.supervised or self.series)
 
     @property
     def secrets(self) -> frozenset[str]:
-        """What of the script's arguments must not be recorded: what they name a secret, and what Airflow masks."""
+        """The parts of the script's arguments that must not be recorded: named secrets, and what Airflow masks."""
         told = ((self.arguments[part.argument : part.argument + 1], part) for part in self.secret_parts)
         parts = {argument[part.start : part.end] for arguments, part in told for argument in arguments}
         return secrets_of({}, self.arguments) | {part for part in parts if len(part) >= SHORTEST}
 
     def to_arguments(self) -> list[str]:
         """Return the command line that :func:`parse_run_arguments` reads back."""
-        # "=", because a value may begin with "-": a DAG's id, for example.
+        # With "=", because a value, such as a DAG's id, may begin with "-".
         line = [f"--event-store={self.event_store}", f"--job-id={self.job}"]
         for group in (self.options, self.storage):
             defaults = type(group)()
@@ -127,9 +126,9 @@ FAILOVER_OPTIONS = ("failover_strategy", "restart_strategy")
 
 
 def add_store_arguments(parser: argparse.ArgumentParser, *, everything: bool = True) -> None:
-    """Add the options that say where the event store is and how it is reached.
+    """Add the options for the event store and its access.
 
-    :param everything: show all of them in the help, rather than those that people use
+    :param everything: show all options in the help, not only the common ones
     """
     parser.add_argument("--event-store", required=True, metavar="URI", help="s3://bucket/prefix or file:///path")
     group = parser.add_argument_group("object store")
@@ -140,7 +139,7 @@ def add_store_arguments(parser: argparse.ArgumentParser, *, everything: bool = T
 def add_run_arguments(parser: argparse.ArgumentParser, *, everything: bool = False) -> None:
     """Add all options of a run.
 
-    :param everything: show all of them in the help, rather than those that people use
+    :param everything: show all options in the help, not only the common ones
     """
     parser.add_argument("--help-all", action=_HelpAll, nargs=0, help="show all options and exit")
     add_store_arguments(parser, everything=everything)
@@ -175,7 +174,7 @@ def add_run_arguments(parser: argparse.ArgumentParser, *, everything: bool = Fal
     )
     group.add_argument("--secret-parts", type=_secret_parts, default=(), metavar="PARTS", help=argparse.SUPPRESS)
     group.add_argument("--supervised", action="store_true", help=argparse.SUPPRESS)
-    # One positional for both: a separate one for the script would swallow a "--" among its arguments.
+    # One positional for script and arguments: a separate one for the script would swallow a "--" among the arguments.
     parser.add_argument(
         "command", nargs=argparse.PARSER, metavar="app.py", help="your PySpark script and its arguments"
     )

@@ -1,7 +1,7 @@
-"""Values by which a script marks the rows of one run: the moment, a UUID, the application's id. Pure.
+"""Detect values that mark the rows of one run: the current time, a UUID, the application's id. Pure.
 
-``lit(datetime.now())``, ``lit(str(uuid4()))`` and their like make a plan that is another one in each attempt, and yet
-is the same write of the script. What only looks like it costs a write that could have been left out, no more.
+``lit(datetime.now())``, ``lit(str(uuid4()))`` and the like give a different plan in each attempt, although it is the
+same write of the script. A false positive only costs a write that could have been left out.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _UNITS = (1, 10**3, 10**6, 10**9)
 
 
 def value_of_one_run(values: Iterable[Value], begin: float, now: float, application: str) -> str:
-    """Say which of a plan's literals belongs to this run alone; empty text if none seems to.
+    """Return which of a plan's literals belongs to this run only; empty text if none seems to.
 
     :param begin: when the attempt began, in seconds since the Unix epoch
     :param application: Spark's id of the application
@@ -38,14 +38,14 @@ def value_of_one_run(values: Iterable[Value], begin: float, now: float, applicat
 
 
 def _is_now(moment: float, begin: float, now: float) -> bool:
-    """Whether a number of seconds is a moment of this attempt, in UTC or, as those without a time zone are, local."""
+    """Whether a number of seconds is a time within this attempt, in UTC or, without a time zone, in local time."""
     offset = datetime.fromtimestamp(now, UTC).astimezone().utcoffset()
     local = moment - (offset.total_seconds() if offset is not None else 0)
     return begin - 1 <= moment <= now + 1 or begin - 1 <= local <= now + 1
 
 
 def _says_now(found: re.Match[str], begin: float, now: float) -> bool:
-    """Whether a text says a moment of this attempt, in UTC or local time; one without seconds, a minute of it."""
+    """Whether a text is a time within this attempt, in UTC or local time; without seconds, a minute of it."""
     parts = [int(part or 0) for part in found.groups()]
     try:
         told = datetime(*parts)  # type: ignore[arg-type]  # noqa: DTZ001 - both time zones are tried

@@ -1,9 +1,9 @@
-"""What a retry would reuse if the newest attempt ended now, and which share of the work so far it would keep. Pure.
+"""Compute what a retry would reuse now, and which share of the work so far it would keep. Pure.
 
-A stored partition saves the task time that it took. So it does where a recovery point above it is stored whole and
-hides it: then its tasks do not run either. What hides it saves more than that, the time of tasks whose outputs were
-never stored, and so does an output that is committed. The share of the work counts that, too, where the driver has
-recorded what its tasks took (:mod:`airflow_provider.core.task_time`).
+A stored partition saves the task time that it took, even if a fully stored recovery point above it hides it, because
+its tasks do not run then either. The point that hides it saves more: the time of tasks whose outputs were never stored.
+So does a committed output. The share of the work includes that, if the driver has recorded its tasks' times
+(:mod:`airflow_provider.core.task_time`).
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ _EACH_ATTEMPT = "what each attempt runs again, or nothing has read yet"
 class Work:
     """Work so far, in seconds of task time.
 
-    :ivar spent: by all attempts, without what attempts before the newest one have lost
-    :ivar kept: what of it a retry would not spend again
+    :ivar spent: by all attempts, without work that attempts before the newest one lost
+    :ivar kept: the part that a retry would not spend again
     """
 
     spent: float = 0.0
@@ -46,9 +46,9 @@ NO_WORK = Work()
 
 @dataclass(frozen=True)
 class OtherWork(Work):
-    """Work for something that is no recovery point.
+    """Work that is not for a recovery point.
 
-    :ivar title: an output, a step, or what all else is
+    :ivar title: an output, a step, or a name for the rest
     """
 
     title: str = ""
@@ -56,16 +56,16 @@ class OtherWork(Work):
 
 @dataclass(frozen=True)
 class RetrySavings:
-    """What a retry would reuse now, over all recovery points but those that are superseded or released.
+    """What a retry would reuse now, over all recovery points that are neither superseded nor released.
 
-    :ivar partitions: how many there are, stored or not
-    :ivar map_outputs: how many of these are map outputs of shuffles
-    :ivar reusable: how many a retry would reuse
+    :ivar partitions: number of partitions, stored or not
+    :ivar map_outputs: number of these that are map outputs of shuffles
+    :ivar reusable: number that a retry would reuse
     :ivar bytes: their stored bytes
-    :ivar task_seconds: the task time that they took
-    :ivar nothing_because: why a retry reuses nothing, whatever is stored; empty text if it does
-    :ivar work: all work so far; ``None`` if that is not known
-    :ivar others: the work that is for no recovery point, the largest first
+    :ivar task_seconds: their task time
+    :ivar nothing_because: why a retry reuses nothing, whatever is stored; empty text if it can reuse something
+    :ivar work: all work so far; ``None`` if unknown
+    :ivar others: the work for other things, the largest first
     """
 
     partitions: int = 0
@@ -79,9 +79,9 @@ class RetrySavings:
 
 
 def not_reusable(graph: ExecutionGraph, discarded: str = "") -> Mapping[str, str]:
-    """Return, for each vertex of which a retry would reuse nothing whatever is stored, why.
+    """Return, for each vertex that a retry would not reuse whatever is stored, the reason.
 
-    :param discarded: why a retry reuses nothing of the job, which the events do not say
+    :param discarded: why a retry reuses nothing of the job, if it was discarded; the events do not say so
     """
     found = {}
     afresh = _afresh(graph, discarded)
@@ -101,7 +101,7 @@ def not_reusable(graph: ExecutionGraph, discarded: str = "") -> Mapping[str, str
 def reusable(identity: str, vertex: Vertex, because: Mapping[str, str]) -> tuple[int, float]:
     """Return how many partitions of a vertex a retry would reuse, and their task time.
 
-    :param because: what :func:`not_reusable` has said of its graph
+    :param because: the result of :func:`not_reusable` for the graph
     """
     if identity in because:
         return 0, 0.0
@@ -109,12 +109,13 @@ def reusable(identity: str, vertex: Vertex, because: Mapping[str, str]) -> tuple
 
 
 def work_so_far(graph: ExecutionGraph, because: Mapping[str, str], discarded: str = "") -> dict[str, Work]:
-    """Return the work so far, by what it was for: vertices, outputs and steps by their coordinators, and
+    """Return the work so far by purpose: vertices, outputs and steps by their coordinators, and
+    :data:`~airflow_provider.core.task_time.ANY` for the rest. Empty if the newest attempt has not recorded its times.
     :data:`~airflow_provider.core.task_time.ANY` for the rest. Empty if the newest attempt has not said what it spent.
 
-    Kept is what is stored, and what nothing needs any more but what is stored whole, committed or kept itself.
+    Work counts as kept if its result is stored, or if only stored, committed or kept results need it.
 
-    The parameters are those of :func:`not_reusable` and what that has said.
+    The parameters are those of :func:`not_reusable` and its result.
     """
     attempt, used = recorded(graph.coordinators)
     if used is None or graph.newest is None or attempt != graph.newest.epoch:
@@ -126,8 +127,8 @@ def work_so_far(graph: ExecutionGraph, because: Mapping[str, str], discarded: st
 
 
 def taken_over(graph: ExecutionGraph) -> TaskTime | None:
-    """Return what the newest attempt takes over, as it begins, of the task time that earlier ones have recorded;
-    ``None`` if the last of them did not know it.
+    """Return the recorded task time of earlier attempts that the newest one keeps as it begins; ``None`` if the last of
+    them did not know it.
     """
     attempt, used = recorded(graph.coordinators)
     if used is None:
@@ -137,11 +138,11 @@ def taken_over(graph: ExecutionGraph) -> TaskTime | None:
 
 
 def _work(graph: ExecutionGraph, used: TaskTime, because: Mapping[str, str], discarded: str = "") -> dict[Use, Work]:
-    """Return the work by its use, without that for what another recovery point has taken the place of."""
+    """Return the work by use, without work for superseded recovery points."""
     stored = {
         name: sum(each.duration for each in vertex.partitions.values()) for name, vertex in graph.vertices.items()
     }
-    # What is stored is recorded at once, what was spent only now and then.
+    # Stored partitions are recorded at once, spent time only from time to time.
     spent = {
         use: max(seconds, stored.get(use.computes, 0.0))
         for use, seconds in together([*used.items(), *((Use(name), 0.0) for name in stored)]).items()
@@ -157,7 +158,7 @@ def _work(graph: ExecutionGraph, used: TaskTime, because: Mapping[str, str], dis
 
 
 def _whole(graph: ExecutionGraph, uses: Iterable[Use], because: Mapping[str, str]) -> set[str]:
-    """Return of what nothing would run again: it is stored, released, committed or kept, or only such need it."""
+    """Return what would not run again: it is stored, released, committed or kept, or only such results need it."""
     whole = {
         name for name, vertex in graph.vertices.items() if vertex.released or (vertex.complete and name not in because)
     }
@@ -183,14 +184,14 @@ def _superseded(use: Use, because: Mapping[str, str]) -> bool:
 
 
 def _name(use: Use) -> str:
-    """Return under which name it is shown: what several need is no one's own."""
+    """Return the name under which a use is shown: work that several need belongs to none of them."""
     return use.computes or (use.needed_by[0] if len(use.needed_by) == 1 else ANY)
 
 
 def retry_savings(
     graph: ExecutionGraph, because: Mapping[str, str], work: Mapping[str, Work], discarded: str = ""
 ) -> RetrySavings:
-    """Return what a retry of the job would reuse now; the other parameters are those of the functions above."""
+    """Return what a retry of the job would reuse now; the parameters are as in the functions above."""
     partitions = map_outputs = found = size = 0
     seconds = 0.0
     for identity, vertex in graph.vertices.items():
@@ -252,27 +253,27 @@ def savings_text(savings: RetrySavings, state: str) -> str:
 
 
 def kept_text(work: Work) -> str:
-    """Return what of some work is kept, as a cell of a table: ``12 s of 40 s``."""
+    """Return the kept part of some work as a table cell: ``12 s of 40 s``."""
     return f"{seconds_text(work.kept)} of {seconds_text(work.spent)}"
 
 
 def other_text(other: OtherWork) -> str:
-    """Return it as one line."""
+    """Return the work as one line."""
     return f"{other.title}: {kept_text(other)} of task time kept"
 
 
 def share_text(work: Work) -> str:
-    """Return it as a phrase: ``87 % of the work so far: 5 h 12 min of 6 h 00 min of task time``."""
+    """Return the share of work as a phrase: ``87 % of the work so far: 5 h 12 min of 6 h 00 min of task time``."""
     return f"{percent(work)} % of the work so far: {kept_text(work)} of task time"
 
 
 def percent(work: Work) -> int:
-    """Return the share that is kept, rounded down: only what is kept whole has 100."""
+    """Return the kept percentage, rounded down, so that only work kept in full has 100."""
     return int(100 * work.kept / work.spent) if work.spent else 0
 
 
 def noun(map_outputs: int, partitions: int) -> str:
-    """Return what so many partitions are called, of which some are map outputs of shuffles."""
+    """Return the noun for this number of partitions, some of which are map outputs of shuffles."""
     if map_outputs == 0:
         return "partition" if partitions == 1 else "partitions"
     if map_outputs == partitions:

@@ -1,9 +1,9 @@
-"""A snapshot of the execution graph: the fold of all events up to a block, as lines of JSON that read back exactly.
+"""Encode and decode a snapshot of the execution graph: the fold of all events up to a block, as lines of JSON.
 
 Replaying a snapshot and the events after it gives the same graph as replaying all events, wherever the cut is. A
-snapshot holds what the driver alone knows, too (:attr:`ExecutionGraph.coordinators`).
+snapshot also holds the state that only the driver knows (:attr:`ExecutionGraph.coordinators`).
 
-Source: FLIP-383's snapshots of operator coordinators, taken when a vertex ends or after a least pause.
+Source: FLIP-383's snapshots of operator coordinators, taken when a vertex ends or after a minimum pause.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ _MOST_HELD = "most_held"
 def is_due(*, new: int, held: int, blocks: int, elapsed: float, min_pause: float, vertex_ended: bool) -> bool:
     """Whether a snapshot is worth its cost.
 
-    Each one holds the whole graph; to write one whenever a vertex ends would cost the square of their number. So the
-    graph has to have grown by a fixed share, or the blocks since the last one to have become many.
+    Each snapshot holds the whole graph; writing one whenever a vertex ends would take quadratic time in the number of
+    vertices. So the graph must have grown by a fixed share, or many blocks must have been written since the last one.
 
     :param new: events since the last snapshot
     :param held: records that it held
@@ -65,9 +65,9 @@ def encode_graph(graph: ExecutionGraph) -> list[str]:
 
 
 def decode_graph(lines: Iterable[str]) -> ExecutionGraph:
-    """Read what :func:`encode_graph` wrote, one line at a time: a large job's snapshot has hundreds of megabytes.
+    """Read what :func:`encode_graph` wrote, one line at a time: a large job's snapshot takes hundreds of megabytes.
 
-    :raises EventFormatError: it did not write this
+    :raises EventFormatError: the lines are not in that form
     """
     try:
         records = (json.loads(line) for line in lines)
@@ -91,7 +91,7 @@ def decode_graph(lines: Iterable[str]) -> ExecutionGraph:
                     raise EventFormatError(f"A snapshot claims more than {MOST_PARTITIONS_OF_JOB} partitions.")
             else:
                 raise EventFormatError(f"A snapshot holds a record of the kind {kind!r}.")
-        graph.most_held = max(int(job.get(_MOST_HELD, 0)), graph.held)  # older releases do not say it
+        graph.most_held = max(int(job.get(_MOST_HELD, 0)), graph.held)  # older releases did not write it
     except (LookupError, ValueError, TypeError, AttributeError) as error:
         raise EventFormatError(f"A snapshot cannot be read: {error!r}") from error
     return graph

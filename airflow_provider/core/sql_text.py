@@ -1,4 +1,4 @@
-"""What a SQL statement does, as far as its first words tell it."""
+"""Classify a SQL statement by its first words."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _INSERT = re.compile(r"\b(?:INSERT|MERGE|UPDATE|DELETE)\b", re.IGNORECASE)
 def may_write(text: str) -> bool:
     """Return whether running the statement may write to a table, a folder or the catalog.
 
-    What cannot be told counts as writing: that costs nothing while the driver's lease lasts.
+    An unclear statement counts as writing: that costs nothing while the driver's lease lasts.
     """
     if _READS.match(text) or not re.sub(_BEFORE, "", text, count=1, flags=re.DOTALL):
         return False
@@ -30,8 +30,8 @@ def may_write(text: str) -> bool:
 
 
 def adds_rows(text: str) -> bool:
-    """Return whether a text of several statements, or one that cannot be read, seems to hold one that adds or changes
-    rows, and not only some that replace or delete them.
+    """Return whether a text of several statements, or one that cannot be parsed, seems to add or change rows, not only
+    to replace or delete them.
     """
     return _ADDS.search(text) is not None
 
@@ -47,5 +47,5 @@ def _beginning(words: tuple[str, ...]) -> re.Pattern[str]:
 
 
 def quoted_name(parts: Iterable[object]) -> str:
-    """Return a name of several parts as Spark's SQL reads it, whatever is in them."""
+    """Return a name of several parts, quoted for Spark's SQL."""
     return ".".join(f"`{str(part).replace('`', '``')}`" for part in parts)

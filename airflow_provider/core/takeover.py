@@ -1,4 +1,4 @@
-"""What the next try does about the last one: attach, resume, succeed at once, or start afresh. A pure decision."""
+"""Decide what the next try does about the last attempt: attach, resume, succeed at once, or start afresh. Pure."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from airflow_provider.core.graph import JobState
 
 @dataclass(frozen=True)
 class LastAttempt:
-    """What is known of the newest attempt before a new one is started.
+    """The newest attempt as it is known before a new one starts.
 
-    :ivar state: its last recorded state; :attr:`JobState.CREATED` if it claimed the job and recorded nothing
-    :ivar alive: whether its heartbeat moved while it was watched; meaningless once the state is terminal
-    :ivar acknowledged: whether somebody took notice of its success
-    :ivar discarded: why nothing of it may be reused, if somebody has decided so; empty text otherwise
-    :ivar another_run: it was made for another DAG run of the same name, which lets nothing of it be believed
-    :ivar cancelled: somebody has ended the job's driver; the epoch is that of the cancellation
-    :ivar series: the word that it shares with its automatic retries; empty text if that is not known
+    :ivar state: its last recorded state; :attr:`JobState.CREATED` if it claimed the job but recorded nothing
+    :ivar alive: whether its heartbeat changed while it was watched; meaningless if the state is terminal
+    :ivar acknowledged: whether its success was acknowledged
+    :ivar discarded: why nothing of it may be reused, if it was discarded; empty text otherwise
+    :ivar another_run: it belongs to another DAG run of the same name, so nothing of it counts
+    :ivar cancelled: the job's driver was cancelled; the epoch is that of the cancellation
+    :ivar series: shared with its automatic retries; empty text if unknown
     """
 
     epoch: int
@@ -33,21 +33,21 @@ class LastAttempt:
 
 @dataclass(frozen=True)
 class Attach:
-    """A driver is at work: follow it and take over its result."""
+    """A driver is running: follow it and take over its result."""
 
     epoch: int
 
 
 @dataclass(frozen=True)
 class Succeed:
-    """The job ended well, but nobody took notice: take notice now, run nothing."""
+    """The job succeeded without acknowledgement: acknowledge it now, run nothing."""
 
     epoch: int
 
 
 @dataclass(frozen=True)
 class Resume:
-    """Start a driver that goes on from what attempt ``epoch`` left."""
+    """Start a driver that continues from what attempt ``epoch`` left."""
 
     epoch: int
     reason: str
@@ -64,10 +64,10 @@ Decision: TypeAlias = Attach | Succeed | Resume | StartAfresh
 
 
 def only_retried(since: str, series: str | None) -> bool:
-    """Whether a try certainly is an automatic retry of an attempt, so that nobody has asked for new data in between.
+    """Whether a try is certainly an automatic retry of an attempt, so that nobody asked for new data in between.
 
     :param since: the attempt's series
-    :param series: the try's, empty text if that is not known; ``None`` if it is somebody's who only goes on by hand
+    :param series: the try's series; empty text if unknown; ``None`` for a person who resumes by hand
     """
     return series is None or since == series != ""
 
@@ -75,10 +75,11 @@ def only_retried(since: str, series: str | None) -> bool:
 def decide(last: LastAttempt | None, resume: str, series: str | None = None) -> Decision:
     """Return what to do (DESIGN, "Attach or take over").
 
-    A living driver is attached to even with ``resume="never"``: two drivers of one job must never run, and ending
-    somebody's application is not ours to do unasked.
+    A living driver is followed even with ``resume="never"``: two drivers of one job must never run, and recovery does
+    not end a user's application unasked.
 
-    A success that nobody saw is one of the inputs as they were. Who has cleared the task since may have changed them.
+    An unacknowledged success was computed from the inputs of that time. A person who has cleared the task since may
+    have changed them.
 
     :param last: the newest attempt, ``None`` if there was none
     :param resume: the option of that name

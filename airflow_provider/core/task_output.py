@@ -1,8 +1,8 @@
-"""Which tasks of a file write have survived their driver, and whether a retry may keep what they have written. Pure.
+"""Find the tasks of a file write that survived their driver, and whether a retry may keep their files. Pure.
 
-Hadoop's committer gives each task that has committed a folder of its own, which it renames into place in one step:
-``task_<job>_m_<partition>``. Spark names the files in it after the partition, too, and after the write. A folder counts
-if all of that agrees; what else lies beside it is somebody else's, or not whole.
+Hadoop's committer gives each committed task its own folder, which it renames into place in one step:
+``task_<job>_m_<partition>``. Spark also names the files in it after the partition and the write. A folder counts if all
+of these agree; anything else beside it belongs to others, or is incomplete.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ Ranges = tuple[tuple[tuple[int, int], ...], ...]
 
 @dataclass(frozen=True)
 class Cut:
-    """How the rows of a write are cut into tasks.
+    """How a write's rows are divided among tasks.
 
-    :ivar layout: equal only where each task writes the same rows; empty text if single tasks must not be kept
-    :ivar ranges: by which a retry cuts its own plan alike
+    :ivar layout: equal only if each task writes the same rows; empty text if single tasks must not be kept
+    :ivar ranges: the ranges by which a retry divides its own plan in the same way
     :ivar why: why there is no layout
     """
 
@@ -37,7 +37,7 @@ class Cut:
 
     @classmethod
     def from_state(cls, state: object) -> Self:
-        """Read what :meth:`to_state` returned; of anything else no task can be kept."""
+        """Read what :meth:`to_state` returned; anything else gives a cut that keeps no task."""
         if not isinstance(state, Mapping):
             return cls()
         try:
@@ -53,11 +53,11 @@ class Cut:
 
 @dataclass(frozen=True)
 class TaskFolder:
-    """The folder of a task that has committed.
+    """The folder of a committed task.
 
-    :ivar path: of the folder
+    :ivar path: path of the folder
     :ivar whole: whether nothing in it was added or removed since its last file was written
-    :ivar files: the names of all files in it, at whatever depth
+    :ivar files: names of all files in it, at any depth
     """
 
     path: str
@@ -66,9 +66,9 @@ class TaskFolder:
 
 
 def committed_tasks(folders: Iterable[TaskFolder], write: str) -> dict[int, str]:
-    """Return the folders of the tasks of a write, by partition: one of each, if several attempts have left one.
+    """Return the task folders of a write by partition; one per partition, even if several attempts left one.
 
-    :param write: Spark's name of it
+    :param write: Spark's name of the write
     """
     found: dict[int, str] = {}
     for folder in sorted(folders, key=lambda each: each.path):
@@ -82,7 +82,7 @@ def committed_tasks(folders: Iterable[TaskFolder], write: str) -> dict[int, str]
 
 
 def partition_of(folder: str) -> int | None:
-    """Return the partition that a task's folder is named for; ``None`` if it is no task's."""
+    """Return the partition in a task folder's name; ``None`` if it is not a task folder."""
     name = _FOLDER.fullmatch(folder.rpartition("/")[2])
     return int(name[1]) if name is not None else None
 

@@ -1,7 +1,7 @@
-"""What the tasks of a job have taken so far, by what they have computed and by what needs it. Pure.
+"""Account for a job's task time so far, by what the tasks computed and by what needs it. Pure.
 
-A driver records it while it runs. Tasks count that have succeeded, and those that run; not those that failed or that
-recovery has started itself, nor those of streaming queries, whose own checkpoints are their recovery.
+The driver records it while it runs. It includes tasks that have succeeded and running tasks, but not failed ones, not
+those that recovery itself started, and not those of streaming queries, whose own checkpoints are their recovery.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _MOST_USES = 200
 
 @dataclass(frozen=True)
 class Use:
-    """What tasks were used for.
+    """What some tasks were for.
 
-    :ivar computes: the vertex whose partitions they compute; empty text if none is stored of what they compute
-    :ivar needed_by: what reads their rows: vertices, and outputs and steps by their coordinators; :data:`ANY` among
-        them for what each attempt runs again. Nothing, if nothing has read them yet.
+    :ivar computes: the vertex whose partitions they compute; empty text if their results are not stored
+    :ivar needed_by: what reads their rows: vertices, outputs and steps (by coordinator), and :data:`ANY` for what each
+        attempt runs again. Empty if nothing has read them yet.
     """
 
     computes: str
@@ -48,10 +48,10 @@ Stage = int | str
 
 @dataclass(frozen=True)
 class StageTimes:
-    """What the stages of one application have taken.
+    """The task times of one application's stages.
 
     :ivar seconds: stage → task time
-    :ivar read_by: number of a shuffle → the stages that read it
+    :ivar read_by: shuffle number → the stages that read it
     """
 
     seconds: Mapping[Stage, float]
@@ -61,8 +61,8 @@ class StageTimes:
 def task_time(times: StageTimes, shuffles: Mapping[int, str], vertices: Container[str]) -> dict[Use, float]:
     """Return the task time of an application.
 
-    :param shuffles: number of a shuffle → the vertex that it is, for those that are kept
-    :param vertices: all that are known
+    :param shuffles: shuffle number → its vertex, for kept shuffles
+    :param vertices: all known vertices
     """
     return together((_use(stage, times, shuffles, vertices), seconds) for stage, seconds in times.seconds.items())
 
@@ -74,13 +74,13 @@ def _use(stage: Stage, times: StageTimes, shuffles: Mapping[int, str], vertices:
 
 
 def _needed_by(shuffle: int, read_by: Mapping[int, Set[Stage]], shuffles: Mapping[int, str]) -> tuple[str, ...]:
-    """Return what reads a shuffle, with the next kept one in the place of others that are not kept."""
+    """Return what reads a shuffle; a shuffle that is not kept is replaced by its own readers."""
     found, pending, seen = set[str](), [shuffle], {shuffle}
     while pending:
         number = pending.pop()
         readers = read_by.get(number, ())
         if not readers and number != shuffle:
-            found.add(ANY)  # a shuffle that nobody keeps, and nothing has read yet
+            found.add(ANY)  # a shuffle that is not kept and has no reader yet
         for reader in readers:
             if isinstance(reader, str):
                 found.add(reader)
@@ -93,7 +93,7 @@ def _needed_by(shuffle: int, read_by: Mapping[int, Set[Stage]], shuffles: Mappin
 
 
 def together(used: Iterable[tuple[Use, float]]) -> dict[Use, float]:
-    """Return the sums of task times. What computes a vertex is one use, whatever has read it at different times."""
+    """Return the sums of task times. Computing a vertex is one use, even if its readers changed over time."""
     used = list(used)
     needed: dict[str, set[str]] = defaultdict(set)
     for use, _ in used:
@@ -106,9 +106,9 @@ def together(used: Iterable[tuple[Use, float]]) -> dict[Use, float]:
 
 
 def state_of(epoch: int, used: TaskTime | None) -> dict[str, Any]:
-    """Return the state of the coordinator.
+    """Return the coordinator's state.
 
-    :param used: by attempt *epoch* so far, with what it has taken over; ``None`` if that is not known
+    :param used: by attempt *epoch* so far, including what it took over; ``None`` if unknown
     """
     if used is None:
         return {"attempt": epoch, "used": None}
@@ -119,7 +119,7 @@ def state_of(epoch: int, used: TaskTime | None) -> dict[str, Any]:
 
 
 def recorded(coordinators: Mapping[str, Any]) -> tuple[int, TaskTime | None]:
-    """Return the attempt that has recorded its task time last, 0 if none has, and that time if it was known."""
+    """Return the attempt that last recorded its task time (0 if none), and that time if it was known."""
     state = coordinators.get(TASK_TIME, {})
     told = state.get("used")
     used = {Use(computes, tuple(needed_by)): float(seconds) for computes, needed_by, seconds in told or ()}

@@ -1,4 +1,4 @@
-"""What is remembered of a write before it begins, so that a retry can take back what a killed one has left. Pure."""
+"""The record of a write, stored before it begins, so that a retry can take back what a killed write left. Pure."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ _TOLD = "told"
 
 
 def is_written(state: object) -> bool:
-    """Whether what is remembered of an output says that it is written, so that a retry leaves it out."""
+    """Whether an output's recorded state says that it is written, so that a retry skips it."""
     return isinstance(state, Mapping) and state.get("status") == WRITTEN
 
 
 def output_state(status: str, attempt: int, title: str, reads: Iterable[str]) -> dict[str, Any]:
-    """Return what is remembered of an output in any case, as plain JSON.
+    """Return the state that is recorded for every output, as plain JSON.
 
-    :param title: what the log, the report and the page call it
+    :param title: its name in the log, the report and on the page
     :param reads: the vertices whose rows it writes
     """
     return {"status": status, "attempt": attempt, "title": title, READS: list(reads)}
@@ -54,29 +54,30 @@ def output_state(status: str, attempt: int, title: str, reads: Iterable[str]) ->
 
 @dataclass(frozen=True)
 class UnfinishedWrite:
-    """A write that was about to begin.
+    """A write that began, or was about to begin, and has not returned.
 
-    :ivar title: what the log calls it
-    :ivar attempt: that writes
+    :ivar title: its name in the log
+    :ivar attempt: the writing attempt
     :ivar number: Hadoop's application attempt, which names the folder of the pending tasks
-    :ivar location: the folder that it writes to
-    :ivar existed: whether that folder was there before
-    :ivar before: digest of the files that were there before
+    :ivar location: its target folder
+    :ivar existed: whether that folder existed before
+    :ivar before: digest of the files that existed before
     :ivar mode: ``append``, ``overwrite`` or ``error``
     :ivar table: its qualified name; empty text for a path
-    :ivar creates: whether there was no such table before
-    :ivar repeated: whether each attempt writes it
-    :ivar of_a_batch: whether a streaming query writes it, which does not repeat what is committed
+    :ivar creates: whether the table did not exist before
+    :ivar repeated: whether each attempt makes this write again
+    :ivar of_a_batch: whether it belongs to a streaming query, which does not repeat a committed batch
     :ivar reads: the vertices whose rows it writes
-    :ivar watched: whether nothing of it is there before Spark's name of it is stored
+    :ivar watched: whether nothing of it is written before Spark's name of it is recorded
     :ivar writes: Spark's names of it, UUIDs, as far as they are known
-    :ivar failed: Spark's names of its tries before in the same attempt, of which tasks may have been about to commit
-    :ivar cut: how its rows are cut into tasks, of which a retry may keep those that have committed
-    :ivar kept: whether tasks of earlier attempts are kept for it; none of it is in the target then
-    :ivar tasks: how many tasks it has, if some of earlier attempts are left out; else 0
-    :ivar left_out: how many these are
-    :ivar moment: stands for the state of all that functions read for it by themselves; empty text if they read nothing
-    :ivar told: whether it is told from other writes by its plan
+    :ivar failed: Spark's names of earlier executions in the same attempt, whose tasks may have been about to commit
+    :ivar cut: how its rows are divided among tasks; a retry may keep the committed ones
+    :ivar kept: whether it keeps tasks of earlier attempts; none of it is in the target then
+    :ivar tasks: number of its tasks, if it skips some that earlier attempts committed; else 0
+    :ivar left_out: number of the tasks that it skips
+    :ivar moment: identifies the state of the files and services that functions read for it; empty text if they read
+        none
+    :ivar told: whether its plan distinguishes it from other writes
     """
 
     title: str
@@ -118,7 +119,7 @@ class UnfinishedWrite:
                 table=str(state["table"]),
                 creates=bool(state["creates"]),
                 repeated=bool(state["repeated"]),
-                watched=bool(state.get("watched")),  # older releases did not wait for the name
+                watched=bool(state.get("watched")),  # older releases did not wait for Spark's name
                 writes=tuple(str(name) for name in state["writes"]),
                 of_a_batch=bool(state.get("of_a_batch")),
                 reads=tuple(str(vertex) for vertex in state.get(READS, ())),
@@ -139,8 +140,8 @@ class UnfinishedWrite:
         return {"status": WRITING, **asdict(self), **names, "cut": self.cut.to_state(), READS: list(self.reads)}
 
     def addition(self) -> dict[str, Any]:
-        """Return what is remembered beside its commit, to take its rows back by; nothing if it replaces rows, or if a
-        streaming query has written them, which may not write them again.
+        """Return what is recorded with its commit, so that its rows can be taken back. Empty if it replaces rows, or
+        belongs to a streaming query, which may not write them again.
         """
         if self.mode == "overwrite" or self.of_a_batch:
             return {}
@@ -156,38 +157,39 @@ class UnfinishedWrite:
         return {**added, MOMENT: self.moment} if self.moment else added
 
     def going_on(self) -> dict[str, Any]:
-        """Return what is remembered beside its commit if tasks of earlier attempts were left out."""
+        """Return what is recorded with its commit if it skipped tasks that earlier attempts committed."""
         return {"tasks": self.tasks, _LEFT_OUT: self.left_out} if self.left_out else {}
 
     def known_as(self, write: str, cut: Cut | None = None) -> Self:
-        """Return it with one more of Spark's names of it, for which it waits.
+        """Return the record with another of Spark's names for the write, which waits until that is recorded.
 
-        :param cut: how its rows are cut into tasks; of one with several names nobody can tell whose tasks are
+        :param cut: how its rows are divided among tasks; ignored if it has several names, because its tasks cannot be
+            told apart
         """
         only = cut if cut is not None and not self.writes else Cut()
         return replace(self, watched=True, writes=(*self.writes, write), cut=only)
 
     def taken_over(self, attempt: int, number: int) -> Self:
-        """Return it as the write of a later attempt, which keeps what its tasks have committed."""
+        """Return it as the write of a later attempt that keeps its committed tasks."""
         return replace(self, attempt=attempt, number=number, kept=True, tasks=0, left_out=0)
 
     @property
     def may_be_kept(self) -> bool:
-        """Whether what its tasks have committed is certain to be what a retry's tasks would write."""
+        """Whether its committed tasks' files are certain to equal those of a retry's tasks."""
         alone = self.watched and len(self.writes) == 1 and not self.failed
         return alone and bool(self.cut.layout) and not self.repeated and not self.of_a_batch
 
 
 def at_another_moment(then: str, now: str) -> bool:
-    """Whether functions may have read something else *then* than *now*; not if they read nothing.
+    """Whether functions may have read other data *then* than *now*; ``False`` if they read nothing.
 
-    :param then: what is remembered under :data:`MOMENT`; empty text if nothing is
+    :param then: the value recorded under :data:`MOMENT`; empty text if there is none
     """
     return then not in ("", now)
 
 
 def writes_going_on(coordinators: Mapping[str, object], epoch: int) -> list[str]:
-    """Return a sentence for each write of attempt *epoch* that goes on, or went on, where an earlier one was killed."""
+    """Return a sentence for each write of attempt *epoch* that continues a write of a killed attempt."""
     found = [state for state in coordinators.values() if isinstance(state, Mapping) and state.get("attempt") == epoch]
     return [
         f"output {state['title']} goes on: {state[_LEFT_OUT]:,} of its {state['tasks']:,} tasks had been committed by "
@@ -198,7 +200,7 @@ def writes_going_on(coordinators: Mapping[str, object], epoch: int) -> list[str]
 
 
 def unfinished_writes(coordinators: Mapping[str, object], epoch: int) -> dict[str, UnfinishedWrite]:
-    """Return the writes that attempts before *epoch* have begun and not ended, by coordinator."""
+    """Return the writes that attempts before *epoch* began and did not finish, by coordinator."""
     found = {name: UnfinishedWrite.from_state(state) for name, state in coordinators.items() if name.startswith(SINK)}
     return {name: write for name, write in found.items() if write is not None and write.attempt < epoch}
 
@@ -212,17 +214,17 @@ def folders_beside_outputs(coordinators: Mapping[str, object]) -> list[str]:
 
 @dataclass(frozen=True)
 class AddedRows:
-    """What a committed write has added to what was there, or put where nothing was.
+    """Rows that a committed write added to existing ones, or wrote to an empty target.
 
-    :ivar title: what the log calls it
-    :ivar attempt: that has written
-    :ivar write: Spark's name of it, a UUID; empty text if it has left no files
-    :ivar location: the folder that it has written to
-    :ivar created: whether that folder was not there before
-    :ivar table: the qualified name of the table that it has made; empty text if it has made none
-    :ivar first: whether Spark makes such a write only where nothing is
-    :ivar told: whether it is told from other writes by its plan: its rows go when the same write comes again, and stay
-        if it does not. Others go before the script looks.
+    :ivar title: its name in the log
+    :ivar attempt: the attempt that wrote them
+    :ivar write: Spark's name of the write, a UUID; empty text if it left no files
+    :ivar location: the target folder
+    :ivar created: whether that folder did not exist before
+    :ivar table: the qualified name of the table that the write created; empty text if it created none
+    :ivar first: whether Spark allows such a write only on an empty target
+    :ivar told: whether its plan distinguishes the write from others. If so, the rows are removed when the same write
+        comes again, and stay if it does not. Otherwise they are removed before the script looks.
     """
 
     title: str
@@ -236,12 +238,12 @@ class AddedRows:
 
     @classmethod
     def from_state(cls, state: object, *statuses: str) -> Self | None:
-        """Read what is remembered of a committed write of one of *statuses*; ``None`` if it has added no rows."""
+        """Read the recorded state of a committed write with one of *statuses*; ``None`` if it added no rows."""
         if not isinstance(state, dict) or state.get("status") not in statuses or "write" not in state:
             return None
         try:
             title, location, created = str(state["title"]), str(state["location"]), bool(state["created"])
-            table, first = str(state["table"]), state.get("mode") == "error"  # older releases did not tell the mode
+            table, first = str(state["table"]), state.get("mode") == "error"  # older releases did not record the mode
             told = bool(state.get(_TOLD))
             return cls(title, int(state["attempt"]), str(state["write"]), location, created, table, first, told)
         except (KeyError, TypeError, ValueError):
@@ -249,13 +251,13 @@ class AddedRows:
 
 
 def rows_made_again(coordinators: Mapping[str, object], epoch: int, moment: str) -> dict[str, AddedRows]:
-    """Return what attempts before *epoch* have added that *epoch* adds again, by coordinator.
+    """Return the rows that attempts before *epoch* added and *epoch* adds again, by coordinator.
 
-    That is what may be others this time, and all that was added where such rows were the first: they are written again
-    only where nothing is. They come last, when the others are gone.
+    These are rows that may differ this time, and all rows added where such rows came first, because a write that came
+    first is only repeated on an empty target. The first ones come last in the result, after the others are gone.
 
-    :param moment: of *epoch*: what functions have read for a write at another one may be something else now, and makes
-        it another write
+    :param moment: the moment of *epoch*: functions may read other data for a write than they did at another moment,
+        which makes it another write
     """
     states = {name: state for name, state in coordinators.items() if isinstance(state, dict)}
     added = {name: AddedRows.from_state(state, REPEATED, WRITTEN) for name, state in states.items()}
@@ -272,7 +274,7 @@ def rows_made_again(coordinators: Mapping[str, object], epoch: int, moment: str)
 
 
 def of_a_fresh_start(coordinators: Mapping[str, dict[str, Any]], epoch: int) -> dict[str, dict[str, Any]]:
-    """Return what attempt *epoch*, which reuses nothing, has to take back of attempts that did not finish the job."""
+    """Return what attempt *epoch*, which reuses nothing, must take back of attempts that did not finish the job."""
     added = {name for name, state in coordinators.items() if AddedRows.from_state(state, WRITTEN, REPEATED)}
     made_again = {name: {**coordinators[name], "status": REPEATED, _TOLD: False} for name in added}
     return {**{name: coordinators[name] for name in unfinished_writes(coordinators, epoch)}, **made_again}

@@ -1,4 +1,4 @@
-"""The token that names a vertex, ``<encoded name>-<fingerprint>``, and how plans show that they read one."""
+"""Make and parse the token that names a vertex, ``<encoded name>-<fingerprint>``."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ FOR_RETRIES = "@reading"
 
 
 def vertex_identity(name: str, digest: str) -> str:
-    """Return the identity of the vertex of that name and fingerprint, a token that the functions below take apart."""
+    """Return the identity of a vertex by name and fingerprint, a token that the functions below parse."""
     return f"{encode_segment(name)}-{digest[:32]}"
 
 
 def fingerprint_of(token: str) -> str:
-    """Return the part of a vertex token that says what it holds, without the name that the user gave it."""
+    """Return the fingerprint in a vertex token, which identifies its content."""
     return token.rsplit("-", 1)[-1]
 
 
 def name_of(token: str) -> str:
-    """Return the part of a vertex token that the user gave, in its encoded form."""
+    """Return the user's name in a vertex token, still encoded."""
     return token.rsplit("-", 1)[0]
 
 
 def vertex_of(token: str) -> str:
-    """Return the vertex that a token names, without the incarnation."""
+    """Return the vertex in a token, without the incarnation."""
     return token.split("@", 1)[0]

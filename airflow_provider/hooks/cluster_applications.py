@@ -1,8 +1,9 @@
-"""An application that this try has not submitted: its name in the cluster manager, and how it is ended there.
+"""Find and end an application that another try submitted, through the cluster manager.
 
-Needed where a driver in cluster mode was started by another worker, so that no process of this machine can be ended.
-Its name comes from where others can write, the event store above all, so it counts for nothing until the cluster
-manager says that the application bears this job's mark (see :mod:`airflow_provider.airflow.cluster_managers`).
+Needed if another worker started a driver in cluster mode, so that there is no process on this machine to end. The
+application's name comes from places where others can write, above all the event store, so it is trusted only if the
+cluster manager confirms that the application bears this job's mark (see
+:mod:`airflow_provider.airflow.cluster_managers`).
 """
 
 from __future__ import annotations
@@ -55,28 +56,28 @@ class Application:
 def application_of(
     master: str, *, cluster_mode: bool, namespace: str, host: str, recorded: str, remembered: str
 ) -> Application | None:
-    """Return the application of an attempt; ``None`` if nothing that is known names one.
+    """Return the application of an attempt; ``None`` if it is unknown.
 
-    What the driver itself recorded comes first, because what upstream's durable mode remembers may be the application
-    of another attempt: it is saved only after submitting.
+    The driver's own record takes precedence, because upstream's durable mode saves the application only after
+    submitting, so it may remember that of another attempt.
 
     :param namespace: the Kubernetes namespace of the Spark connection
     :param host: the host that claimed the job, on Kubernetes the pod
-    :param recorded: Spark's application id among the attempt's events; empty text before the first recovery point
-    :param remembered: external id that upstream's durable mode has stored, or empty text
+    :param recorded: Spark's application id from the attempt's events; empty text before the first recovery point
+    :param remembered: external id stored by upstream's durable mode, or empty text
     """
     kind, known = manager(master), remembered_application(master, remembered)
     if kind == "yarn":
         return _on_yarn(recorded) or known
     if kind == "k8s" and cluster_mode:
-        if known is not None and host and known.name.startswith(host):  # as a host name a long pod name is cut
+        if known is not None and host and known.name.startswith(host):  # as a host name, a long pod name is cut
             return known
         return _on_kubernetes(namespace or "default", host)
     return None
 
 
 def remembered_application(master: str, remembered: str) -> Application | None:
-    """Return what upstream's durable mode remembers; ``None`` if it cannot be for that master."""
+    """Return the application that upstream's durable mode remembers; ``None`` if it does not fit the master."""
     kind = manager(master)
     if kind == "yarn":
         return _on_yarn(remembered)
@@ -103,13 +104,13 @@ def end_attempt(
     fence: Callable[[], None],
     log: logging.Logger,
 ) -> None:
-    """End the driver that holds *claim*: by its process where that is on this machine, else by its cluster manager.
+    """End the driver that holds *claim*: by its process if it runs on this machine, else through its cluster manager.
 
-    In cluster mode always by the latter: YARN starts a failed application master once more.
+    In cluster mode always through the cluster manager: YARN restarts a failed application master.
 
-    :param mark: the job's in the cluster manager
-    :param fence: makes the driver end itself, and no other begin; called before the cluster manager is asked, which may
-        not be within reach
+    :param mark: the job's mark in the cluster manager
+    :param fence: makes the driver end itself and prevents a new one; called first, because the cluster manager may be
+        unreachable
     """
     by_process = application is None or (not hook.cluster_mode and same_machine(claim))
     if by_process and end_driver(claim, log):
@@ -120,12 +121,12 @@ def end_attempt(
 
 
 def end_remembered(told: order.Application, mark: str, log: logging.Logger) -> None:
-    """Ask the cluster manager to end an application of which a deferred task remembers this; if it does, and can.
+    """Ask the cluster manager to end the application that a deferred task remembers, if any.
 
-    Only a help: the job has been cancelled in the event store. This one is quicker, and frees what a driver still waits
-    for that has not begun.
+    Best effort: the job has been cancelled in the event store already. This is faster, and frees resources that a
+    driver that has not started yet still waits for.
 
-    :param mark: the job's in the cluster manager
+    :param mark: the job's mark in the cluster manager
     """
     application = remembered_application(told.manager, told.external_id)
     if application is None:
@@ -139,7 +140,7 @@ def end_remembered(told: order.Application, mark: str, log: logging.Logger) -> N
 
 
 def end_application(application: Application, mark: str, hook: SparkRecoveryHook, log: logging.Logger) -> None:
-    """Ask the cluster manager to end *application* if it bears *mark*; what goes wrong is a warning."""
+    """Ask the cluster manager to end *application* if it bears *mark*; errors are logged as warnings."""
     try:
         if application.manager == "k8s":
             ended = _end_pod(application, mark)
@@ -147,8 +148,8 @@ def end_application(application: Application, mark: str, hook: SparkRecoveryHook
             ended = _end_on_yarn(application.name, mark, hook)
         else:
             ended = _end_by_command(application.name, mark)
-    except Exception as error:  # noqa: BLE001 - whatever the clients raise, the task is being ended
-        reason = getattr(error, "reason", "") or error  # Kubernetes' errors show headers of the answer, too
+    except Exception as error:  # noqa: BLE001 - whatever the clients raise, the task is ending
+        reason = getattr(error, "reason", "") or error  # Kubernetes errors also contain response headers
         log.warning("%s could not be ended (%s). End it by hand: %s", application, reason, application.by_hand)
         return
     if ended:
@@ -164,7 +165,7 @@ def end_application(application: Application, mark: str, hook: SparkRecoveryHook
 
 
 def _end_pod(application: Application, mark: str) -> bool:
-    """Delete a driver pod that bears *mark*; whether it does."""
+    """Delete a driver pod if it bears *mark*; return whether it does."""
     from airflow.providers.cncf.kubernetes import kube_client
     from kubernetes.client import V1DeleteOptions, V1Preconditions
 
@@ -172,14 +173,14 @@ def _end_pod(application: Application, mark: str) -> bool:
     found = client.read_namespaced_pod(application.name, application.namespace).metadata
     if (found.labels or {}).get(LABEL) != mark:
         return False
-    # Another pod may have taken the name meanwhile.
+    # Another pod may have taken the name in the meantime.
     this_one = V1DeleteOptions(preconditions=V1Preconditions(uid=found.uid))
     client.delete_namespaced_pod(application.name, application.namespace, body=this_one)
     return True
 
 
 def _end_on_yarn(name: str, mark: str, hook: SparkRecoveryHook) -> bool:
-    """Kill an application that bears *mark*, by the ResourceManager's REST API; whether it does."""
+    """Kill an application through the ResourceManager's REST API if it bears *mark*; return whether it does."""
     if mark not in hook.yarn_tags(name):
         return False
     hook._kill_yarn_application(name)
@@ -187,9 +188,9 @@ def _end_on_yarn(name: str, mark: str, hook: SparkRecoveryHook) -> bool:
 
 
 def _end_by_command(name: str, mark: str) -> bool:
-    """Kill an application that bears *mark*, by YARN's command line; whether it does.
+    """Kill an application with YARN's command line if it bears *mark*; return whether it does.
 
-    Its report of one application has no tags, its list can be asked for those with a tag.
+    The command's report of one application has no tags, but its list can be filtered by tag.
     """
     listed = _yarn("-list", "-appTags", mark)
     if name not in [line.split(maxsplit=1)[0] for line in listed.splitlines() if line.strip()]:
@@ -201,7 +202,7 @@ def _end_by_command(name: str, mark: str) -> bool:
 def _yarn(*arguments: str) -> str:
     """Run ``yarn application``; return what it prints.
 
-    :raises RuntimeError: there is none, or it failed
+    :raises RuntimeError: the command is missing or failed
     """
     program = shutil.which("yarn")
     if program is None:

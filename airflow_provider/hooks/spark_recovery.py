@@ -1,4 +1,4 @@
-"""The hook: ``SparkSubmitHook`` that wraps the user's application in the recovery runner."""
+"""The hook: a ``SparkSubmitHook`` that wraps the user's application in the recovery runner."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ YARN_EXIT_CODE = re.compile(r"User application exited with(?: status)? (\d+)")
 
 @dataclass(frozen=True)
 class NextAttempt:
-    """What an attempt is told that is about to be submitted.
+    """The parameters of an attempt that is about to be submitted.
 
     :ivar fresh: why nothing may be reused; empty text to resume
-    :ivar previous_lost: newest epoch that has been watched and found lost, so that the driver need not watch it
-    :ivar previous_beat: number of that one's last heartbeat; -1 if it is not known
-    :ivar run: tells the DAG run from others of the same name (see :mod:`airflow_provider.core.job`)
-    :ivar series: the same for tries that Airflow starts by itself (see :mod:`airflow_provider.airflow.retries`)
+    :ivar previous_lost: newest epoch that was watched and found lost, so the driver need not watch it
+    :ivar previous_beat: number of that epoch's last heartbeat; -1 if unknown
+    :ivar run: distinguishes the DAG run from others of the same name (see :mod:`airflow_provider.core.job`)
+    :ivar series: shared by tries that Airflow starts automatically (see :mod:`airflow_provider.airflow.retries`)
     """
 
     job: JobId
@@ -64,10 +64,10 @@ class SparkRecoveryHook(SparkSubmitHook):
     """Submit PySpark applications that a retry can resume; all of ``SparkSubmitHook``'s parameters work.
 
     :param recovery_conn_id: connection of type ``spark_recovery``: event store and options
-    :param event_store: event store for this job in place of the connection's
-    :param recovery_options: options for this job over the connection's
+    :param event_store: overrides the connection's event store for this job
+    :param recovery_options: options for this job, which override the connection's
     :ivar recovery: where the job's state is kept, and how it is recovered
-    :ivar driver_error: the runner's own last line about what is wrong; empty text if it wrote none
+    :ivar driver_error: the runner's last error line; empty text if it wrote none
     """
 
     conn_name_attr = "recovery_conn_id"
@@ -98,10 +98,10 @@ class SparkRecoveryHook(SparkSubmitHook):
 
     @classmethod
     def adopt(cls, hook: SparkSubmitHook, recovery: RecoveryConnection) -> SparkRecoveryHook:
-        """Return a recovery hook with everything that *hook* was given.
+        """Return a recovery hook with all parameters of *hook*.
 
-        ``SparkSubmitOperator`` makes its hook in one method that names every parameter; adopting that hook keeps
-        parameters working that later releases add.
+        ``SparkSubmitOperator`` creates its hook in one method that names every parameter; adopting that hook keeps
+        parameters of later releases working.
         """
         adopted = cls.__new__(cls)
         adopted.__dict__.update(hook.__dict__)
@@ -110,7 +110,7 @@ class SparkRecoveryHook(SparkSubmitHook):
 
     @classmethod
     def get_ui_field_behaviour(cls) -> dict[str, Any]:
-        """Return how Airflow versions without declared forms show the connection."""
+        """Return the connection form's layout for Airflow versions without declared forms."""
         from airflow_provider.provider_info import get_provider_info
 
         behaviour: dict[str, Any] = get_provider_info()["connection-types"][0]["ui-field-behaviour"]
@@ -118,31 +118,31 @@ class SparkRecoveryHook(SparkSubmitHook):
 
     @classmethod
     def get_connection_form_widgets(cls) -> dict[str, Any]:
-        """Return the form's fields for Airflow 3.1; later versions read them in the provider's metadata."""
+        """Return the form's fields for Airflow 3.1; later versions read them from the provider's metadata."""
         return form_widgets()
 
     @property
     def settings(self) -> RecoverySettings:
         """Where jobs keep their state, and how they are recovered.
 
-        :raises ConfigurationError: the connection is missing or something in it cannot be used
+        :raises ConfigurationError: the connection is missing, or a setting is invalid
         """
         return self.recovery.settings
 
     @property
     def store(self) -> ObjectStore:
-        """The event store. Nothing is sent to it yet."""
+        """The event store. Sends no request yet."""
         return self.recovery.store
 
     def test_connection(self) -> tuple[bool, str]:
-        """Try everything that recovery needs of the store: for the *Test* button of the connection form."""
+        """Test everything that recovery needs of the store; used by the *Test* button of the connection form."""
         return self.recovery.test()
 
     # -- submitting -------------------------------------------------------------------------------------------------
 
     @property
     def cluster_mode(self) -> bool:
-        """Whether the driver runs on another machine than this one."""
+        """Whether the driver runs on another machine."""
         mode = self._connection["deploy_mode"] or self._conf.get(_DEPLOY_MODE) or self._said_in_files(_DEPLOY_MODE)
         return str(mode).lower() == "cluster"
 
@@ -159,9 +159,9 @@ class SparkRecoveryHook(SparkSubmitHook):
             return ""
 
     def require_recoverable(self, application: str) -> None:
-        """Make sure that the application can be run with recovery, before anything is asked of the store.
+        """Make sure that the application can run with recovery, before any request to the store.
 
-        :raises ConfigurationError: it cannot; says why
+        :raises ConfigurationError: it cannot, with the reason
         """
         environment = {**os.environ, **(self._env_vars or {})}
         remote = self._conf.get("spark.remote") or environment.get("SPARK_REMOTE") or ""
@@ -170,7 +170,7 @@ class SparkRecoveryHook(SparkSubmitHook):
         ship(application, cluster_mode=self.cluster_mode)
 
     def yarn_tags(self, application_id: str) -> list[str]:
-        """Return the tags of an application, as YARN's ResourceManager tells them."""
+        """Return an application's tags from YARN's ResourceManager."""
         address = f"{self.yarn_address}/ws/v1/cluster/apps/{application_id}"
         answer = requests.get(address, auth=self._resolved_yarn_rm_auth, timeout=self._HTTP_TIMEOUT)
         answer.raise_for_status()
@@ -180,13 +180,14 @@ class SparkRecoveryHook(SparkSubmitHook):
         """Make the next :meth:`submit` an attempt at a job."""
         self._attempt = attempt
         if self.cluster_mode and not self._connection["deploy_mode"] and not self._yarn_track_via_rm_api:
-            # Upstream overlooks conf and files: it would take any end of a driver pod for a success, and capture no id.
+            # Upstream ignores the deploy mode in conf and files: it would take any end of a driver pod as success, and
+            # capture no id.
             self._connection["deploy_mode"] = "cluster"
 
     def submit(self, application: str = "", **kwargs: Any) -> str | None:
         """Submit the application, inside the runner if :meth:`prepare` was called.
 
-        Without the runner, too, the package goes along with a Python script, which may import it.
+        Even without the runner, the package is shipped with a Python script, which may import it.
         """
         self.submitted = True
         if self._attempt is None:
@@ -201,7 +202,7 @@ class SparkRecoveryHook(SparkSubmitHook):
             return None
 
     def _start_detached(self, runner: str, output: Path) -> None:
-        """Start a driver that nobody waits for, and what renews its credentials."""
+        """Start a driver that nobody waits for, and the process that renews its credentials."""
         loan = self._loan = self.recovery.aws.loan() if self.recovery.aws is not None else None
         self._lent = loan.environment if loan is not None else None
         try:
@@ -222,7 +223,7 @@ class SparkRecoveryHook(SparkSubmitHook):
 
     @contextmanager
     def _credentials_lent(self) -> Iterator[None]:
-        """Renew the credentials of a driver of this machine while the block runs."""
+        """Renew the credentials of a driver on this machine while the block runs."""
         if self.recovery.aws is None or self.cluster_mode:
             yield
             return
@@ -233,16 +234,16 @@ class SparkRecoveryHook(SparkSubmitHook):
                 self._lent = None
 
     def do_not_wait(self, output: Path | None) -> None:
-        """Let the next :meth:`submit` return as soon as the application is started, whatever becomes of it.
+        """Make the next :meth:`submit` return as soon as the application is started.
 
-        In cluster mode the cluster manager is only given the application. Otherwise the driver is a process of this
-        machine, which outlives this one.
+        In cluster mode the application is only handed to the cluster manager. Otherwise the driver is a process on this
+        machine, which outlives this process.
 
-        :param output: file for what a driver of this machine prints; none in cluster mode
-        :raises ConfigurationError: the connection does not say enough
+        :param output: file for the output of a driver on this machine; none in cluster mode
+        :raises ConfigurationError: the connection lacks a setting for this
         """
         self._output = output
-        self._post_submit_commands_done = True  # they are for when the application has ended
+        self._post_submit_commands_done = True  # they must run after the application has ended
         if output is not None:
             return
         if self._is_yarn:
@@ -258,12 +259,12 @@ class SparkRecoveryHook(SparkSubmitHook):
                 ) from error
 
     def relay(self, lines: Iterator[str]) -> None:
-        """Log what a detached driver has printed, as :meth:`submit` does for one that it waits for."""
+        """Log a detached driver's output, as :meth:`submit` does for a driver that it waits for."""
         self._process_spark_submit_log(lines)
 
     @contextmanager
     def _wrapped(self, application: str, attempt: NextAttempt) -> Iterator[str]:
-        """Put the runner in the place of the application while the block runs."""
+        """Replace the application by the runner while the block runs."""
         bundle = build_bundle()
         shipped = ship(application, cluster_mode=self.cluster_mode)
         arguments = tuple(str(argument) for argument in self._application_args or ())
@@ -297,7 +298,7 @@ class SparkRecoveryHook(SparkSubmitHook):
 
     @property
     def exit_code(self) -> int | None:
-        """Exit code of the driver, as far as the last ``spark-submit`` tells it; ``None`` if none has ended."""
+        """The driver's exit code, as far as the last ``spark-submit`` reveals it; ``None`` if none has ended."""
         if self._driver_exit_code or self._spark_exit_code:
             return self._driver_exit_code or self._spark_exit_code
         return self._submit_sp.returncode if self._submit_sp is not None else None
@@ -306,7 +307,7 @@ class SparkRecoveryHook(SparkSubmitHook):
         super()._process_spark_submit_log(self._listen(itr))
 
     def _listen(self, lines: Iterator[Any]) -> Iterator[Any]:
-        """Pass the lines on, and note what the runner says of itself and what YARN says of it."""
+        """Pass the lines on, and note the runner's messages and YARN's about it."""
         for line in lines:
             if said := _RUNNER_ERROR.search(line):
                 self.driver_error = said[1].strip()

@@ -1,1 +1,1 @@
-"""One attempt at a job, whoever drives it: claim, reconcile, record, end. Knows neither Spark nor Airflow."""
+"""One attempt at a job, independent of its driver: claim, reconcile, record, end. Knows neither Spark nor Airflow."""

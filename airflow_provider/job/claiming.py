@@ -1,4 +1,4 @@
-"""Before an attempt begins: whether there is anything to run, and whether the last driver is really gone.
+"""Decide before an attempt whether there is anything to run, and make sure that the last driver has stopped.
 
 Knows no Spark.
 """
@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 
 def read_graph(store: ObjectStore, prefix: str) -> ExecutionGraph:
-    """Return the execution graph that the job event store tells.
+    """Return the execution graph, replayed from the job event store.
 
     :raises StoreError: it cannot be read
     """
@@ -28,11 +28,12 @@ def read_graph(store: ObjectStore, prefix: str) -> ExecutionGraph:
 
 
 def decide_alone(request: RunRequest, store: ObjectStore) -> Decision:
-    """Decide what a driver without an operator does about the last attempt.
+    """Decide, without an operator, what to do about the last attempt.
 
-    Whether that one lives is not asked here: it is fenced by the new claim, and waited for after that.
+    Does not check whether the last driver is alive: the new claim fences it, and :func:`wait_for_previous` waits for
+    it.
 
-    :raises JobOfAnotherDeployment: the job is another deployment's
+    :raises JobOfAnotherDeployment: the job belongs to another deployment
     :raises StoreError: the store cannot be read
     """
     prefix, claims = request.job.prefix, Claims(store, request.job.prefix)
@@ -45,11 +46,11 @@ def decide_alone(request: RunRequest, store: ObjectStore) -> Decision:
 
 
 def wait_for_previous(request: RunRequest, store: ObjectStore, claim: Claim) -> None:
-    """Return when no earlier attempt's driver is at work any more.
+    """Wait until no earlier attempt's driver is running.
 
-    An attempt that has recorded its start had waited for all before it; those that claimed later may have died while
-    they waited, so each of them is looked at. What the operator has found lost is not watched again if its heartbeat is
-    the same *after* our claim: a beat that is sent later is not confirmed any more (``storage.heartbeat``).
+    An attempt that recorded its start had waited for all before it; later claimants may have died while they waited, so
+    each of them is checked. A driver that the operator found lost is not watched again if its heartbeat is unchanged
+    *after* our claim: a beat sent later can no longer be confirmed (``storage.heartbeat``).
 
     :raises StoreError: the store cannot be read
     """

@@ -1,10 +1,10 @@
 """One attempt at a job, seen from the driver: claim, reconcile, record, end. Knows no Spark.
 
-The name is Flink's: the part of a job that owns its execution graph and its recovery. The order of the steps carries
-the safety: the claim fences all earlier attempts; the first block is written only when the previous driver is gone or
-has stopped; a vertex counts as finished only when its events are confirmed; the end is recorded before anybody hears
-of it. How each step is done is told in ``claiming``, ``ownership``, ``reconciling``, ``recording``,
-``recorded_vertices`` and ``survivors``.
+The name is Flink's: the component that owns a job's execution graph and its recovery. Safety depends on the order of
+the steps: the claim fences all earlier attempts; the first block is written only after the previous driver is gone or
+has stopped; a vertex counts as finished only when its events are confirmed; the end is recorded before it is reported.
+Each step is explained in ``claiming``, ``ownership``, ``reconciling``, ``recording``, ``recorded_vertices`` and
+``survivors``.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ log = logging.getLogger(__name__)
 
 
 class JobMaster(RecordedVertices):
-    """What a driver asks of its job, and tells of it. It is made as :class:`OwnedJob` is."""
+    """A driver's interface to its job. Constructed like :class:`OwnedJob`."""
 
-    # -- beginning ------------------------------------------------------------------------------------------------
+    # -- beginning ----------------------------------------------------------------------------------------------------
 
     def start(self) -> bool:
-        """Claim the job and reconcile with what earlier attempts left.
+        """Claim the job and reconcile it with what earlier attempts left.
 
-        :returns: ``False`` if the job has already succeeded and nobody took notice; then there is nothing to run
-        :raises RecoveryError: the store cannot be used, or another driver keeps the job
+        :returns: ``False`` if the job has already succeeded without acknowledgement; then there is nothing to run
+        :raises RecoveryError: the store is unusable, or another driver keeps the job
         """
         fresh = self.request.fresh
         if not self.request.supervised and not fresh:
@@ -82,42 +82,43 @@ class JobMaster(RecordedVertices):
         self._record.add(ev.JobStateChanged(**self._now, state=JobState.RUNNING))
         log.info("Attempt %d: RUNNING", self.epoch)
 
-    # -- attempts ---------------------------------------------------------------------------------------------------
+    # -- attempts -----------------------------------------------------------------------------------------------------
 
     @property
     def series(self) -> str:
-        """The word that this attempt shares with those that are automatic retries of it; empty text if a later one
-        could not tell that it is.
+        """The series that this attempt shares with its automatic retries; empty text if a later attempt could not tell
+        that it is one.
         """
         return self.graph.attempts[self.epoch].series
 
     @property
     def moment(self) -> str:
-        """What stands for the state of all that functions read by themselves: the series, else this attempt.
+        """Identifies the state of everything that functions read by themselves: the series, else this attempt.
 
-        Who runs a job again by hand goes on with it, and has ``--fresh`` to start over: all such runs are one moment.
+        A person who runs a job again by hand continues it (``--fresh`` starts over), so all runs by hand share one
+        moment.
         """
         return "by hand" if self.request.by_hand else self.series or f"attempt {self.epoch}"
 
     def only_retried_since(self, epoch: int) -> bool:
-        """Whether this attempt certainly is an automatic retry of *epoch*, or of one that was."""
+        """Whether this attempt is certainly an automatic retry of *epoch*, directly or through other retries."""
         return self.graph.only_retried_since(epoch)
 
     def application_started(self, application_id: str, ui_url: str) -> None:
         """Record the Spark application of this attempt."""
         self._record.add(ev.SparkApplicationStarted(**self._now, application_id=application_id, ui_url=ui_url))
 
-    # -- failures ---------------------------------------------------------------------------------------------------
+    # -- failures -----------------------------------------------------------------------------------------------------
 
     def failed_vertex(
         self, identity: str, error: str, causes: Collection[Cause], lost: Collection[str], reached: Collection[str]
     ) -> FailureHandlingResult:
-        """Decide what is restarted after a failure; what the restart strategy counts is in the store before that.
+        """Decide what to restart after a failure; first store the restart strategy's counters.
 
-        :param identity: what has failed: a vertex, or an action
-        :param error: it, in one line
-        :param lost: vertices of which stored partitions cannot be read any more
-        :param reached: recovery points that this attempt has come to, in that order
+        :param identity: what failed: a vertex, or an action
+        :param error: the error in one line
+        :param lost: vertices with unreadable stored partitions
+        :param reached: recovery points that this attempt has reached, in that order
         """
         with self._record.lock:
             result = handle_failure(
@@ -147,24 +148,25 @@ class JobMaster(RecordedVertices):
         fault_point(AFTER_FAILURE_HANDLED)
         return result
 
-    # -- what the driver alone knows ----------------------------------------------------------------------------------
+    # -- state that only the driver knows -----------------------------------------------------------------------------
 
     def coordinator(self, name: str) -> dict[str, Any] | None:
-        """Return what is remembered under a coordinator's name."""
+        """Return a coordinator's state."""
         state = self.graph.coordinators.get(name)
         return dict(state) if state is not None else None
 
     def remember(self, name: str, state: dict[str, Any]) -> bool:
-        """Record what the driver alone knows; whether the store has confirmed it."""
+        """Record a coordinator's state; return whether the store has confirmed it."""
         self.note(name, state)
         confirmed = self._record.flush()
         fault_point(AFTER_COORDINATOR_SNAPSHOT)
         return confirmed
 
     def remember_first(self, name: str, state: dict[str, Any]) -> None:
-        """Record what a retry has to know of something before it is done, and wait until the store has confirmed that.
+        """Record what a retry must know about an operation before it runs, and wait until the store has confirmed the
+        record.
 
-        A store that has failed for good records nothing, and then nothing is waited for.
+        If recording has ended for good, nothing is recorded and there is no wait.
 
         :raises Fenced: a newer attempt owns the job
         :raises OwnershipUnconfirmed: the store did not answer within ``ownership_timeout``
@@ -181,17 +183,17 @@ class JobMaster(RecordedVertices):
         fault_point(AFTER_COORDINATOR_SNAPSHOT)
 
     def note(self, name: str, state: dict[str, Any]) -> None:
-        """Record what the driver alone knows, without waiting for the store."""
+        """Record a coordinator's state without waiting for the store."""
         self._record.add(ev.CoordinatorSnapshot(**self._now, coordinator=name, state=state))
 
     def note_overhead(self) -> None:
-        """Record what recovery has cost this attempt so far."""
+        """Record the overhead of this attempt so far."""
         self.note(OVERHEAD, self.overhead.state(self.epoch))
 
-    # -- end --------------------------------------------------------------------------------------------------------
+    # -- end ----------------------------------------------------------------------------------------------------------
 
     def finished(self) -> None:
-        """Record the success; without an operator also acknowledge it and release the partitions."""
+        """Record the success; without an operator, also acknowledge it and release the partitions."""
         fault_point(BEFORE_JOB_FINISHED)
         self.note_overhead()
         self._record.add(ev.JobFinished(**self._now, store_retries=requests_repeated()))
@@ -209,7 +211,7 @@ class JobMaster(RecordedVertices):
     def failed(self, error: str, unrecoverable: bool = False) -> None:
         """Record the failure; the partitions stay for the next attempt.
 
-        :param unrecoverable: no retry can help until somebody changes something
+        :param unrecoverable: a retry cannot help until something is changed
         """
         self.note_overhead()
         self._record.add(
@@ -220,7 +222,7 @@ class JobMaster(RecordedVertices):
         log.error("Attempt %d: FAILED: %s", self.epoch, self.graph.attempts[self.epoch].error)  # without secrets
 
     def acknowledge(self) -> None:
-        """Take notice of the success: log the report, release the partitions, keep the report as a summary."""
+        """Acknowledge the success: log the report, release the partitions, keep the report as a summary."""
         report = build_report(str(self.request.job), self.graph)
         log.info("%s", format_report(report))
         take_notice(self.store, self.prefix, report, log, keep=self.request.keep_partitions)

@@ -1,4 +1,4 @@
-"""One attempt's hold on its job: its claim, its signs of life, and whether it may still write. Knows no Spark."""
+"""Own a job for one attempt: claim it, send heartbeats, and check whether it may still write. Knows no Spark."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ log = logging.getLogger(__name__)
 
 
 class OwnedJob:
-    """A job that a driver claims, and keeps as long as nobody else does.
+    """A job that a driver claims and owns until another driver claims it.
 
     :param request: what to run
-    :param store: the object store that it names
+    :param store: the object store that the request names
     :param on_fenced: called once, from any thread, with the epoch that took over; should end the process
-    :param jvm: the driver's JVM, as far as there is one
+    :param jvm: the driver's JVM, if there is one
     """
 
     def __init__(
@@ -46,12 +46,12 @@ class OwnedJob:
 
     @property
     def graph(self) -> ExecutionGraph:
-        """Everything known of the job."""
+        """The job's execution graph."""
         return self._record.graph
 
     @property
     def overhead(self) -> Overhead:
-        """What recovery has cost this attempt so far."""
+        """The overhead of this attempt so far."""
         return self._record.overhead
 
     @property
@@ -60,13 +60,13 @@ class OwnedJob:
         return self._record.epoch
 
     def keep_secret(self, conf: Mapping[str, str]) -> None:
-        """Leave the secrets among Spark's properties out of all that is recorded from now on."""
+        """Keep the secrets in Spark's properties out of all records from now on."""
         self._record.keep_secret(conf)
 
     def _claim(self) -> Claim:
-        """Claim the next attempt at the job, and begin to beat for it.
+        """Claim the next attempt at the job, and start its heartbeat.
 
-        :raises RecoveryError: the store cannot be used, or the job is another deployment's
+        :raises RecoveryError: the store is unusable, or the job belongs to another deployment
         """
         options = self.request.options
         claim = Claims(self.store, self.prefix).claim(options.lease, self.request.run, options.deployment)
@@ -86,7 +86,7 @@ class OwnedJob:
 
     @property
     def usable(self) -> bool:
-        """Whether the store records; while it does not, the job goes on without recovery."""
+        """Whether the store records events; if it does not, the job runs without recovery."""
         return self._record.usable
 
     def check(self) -> None:
@@ -94,10 +94,10 @@ class OwnedJob:
         self._record.check()
 
     def check_now(self) -> None:
-        """Make sure that this attempt owns the job, before something is committed outside of the store.
+        """Make sure that this attempt owns the job before something is committed outside the store.
 
-        Costs no request while the lease lasts; after that it waits for the store. What was to be recorded before is
-        waited for in any case, once in an outage, so that a retry knows of all that this attempt writes.
+        Costs no request while the lease lasts; after that it waits for the store. If events still wait to be stored, it
+        also waits for them, once per outage, so that a retry knows of everything that this attempt writes.
 
         :raises Fenced: a newer attempt owns the job
         :raises OwnershipUnconfirmed: the store did not say so within ``ownership_timeout``
@@ -110,12 +110,12 @@ class OwnedJob:
             self._waited_for = outage
 
     def owned_for(self) -> float:
-        """Return for how many seconds this attempt certainly owns the job; not positive if that is not certain now."""
+        """Return for how many seconds this attempt certainly owns the job; zero or less if that is not certain now."""
         return self._heartbeat.left if self._heartbeat is not None else 0.0
 
     def check_after(self) -> None:
-        """Find out, if the lease ran out while something was written, whether a newer attempt has begun meanwhile. Asks
-        the store once; that it does not answer says nothing.
+        """If the lease ran out during a write, check whether a newer attempt has begun meanwhile. Asks the store once;
+        no answer means no finding.
 
         :raises Fenced: a newer attempt owns the job
         """
@@ -125,7 +125,7 @@ class OwnedJob:
                 self._ask(self._heartbeat.check)
 
     def _ask(self, whose_job: Callable[[], None]) -> None:
-        """Ask who owns the job, and record that it is a newer attempt."""
+        """Check who owns the job, and record it if a newer attempt does."""
         try:
             whose_job()
         except Fenced as error:

@@ -1,7 +1,7 @@
-"""Between the claim and the script: the recorded graph is made to agree with what the store really holds.
+"""Reconcile the recorded graph with what the store holds, between the claim and the script.
 
-Source: Flink's ``RECONCILING`` state (FLIP-383): events are replayed, what survived is asked for, what is lost is
-reset, and partitions are classified. Knows no Spark.
+Source: Flink's ``RECONCILING`` state (FLIP-383): replay the events, find survivors, reset what is lost, classify the
+partitions. Knows no Spark.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ def reconcile(
     tracker: PartitionTracker,
     reset: Callable[[str, tuple[int, ...], str], None],
 ) -> None:
-    """List the partition store; reset what is lost, release what is superseded, sweep what is useless.
+    """List the partition store; reset lost partitions, release superseded vertices, sweep useless objects.
 
-    :param reset: records that partitions of a vertex are not there any more, with the reason; no indexes means all
+    :param reset: records that partitions of a vertex are gone, with the reason; no indexes means all
     :raises RecoveryError: the store cannot be read, or a newer attempt owns the job
     """
     survivors.find(graph, epoch)
@@ -39,7 +39,7 @@ def reconcile(
     for identity in superseded:
         if graph.vertices[identity].partitions:
             reset(identity, (), "released: another vertex has taken its place")
-    # What is released may still be deleted by the driver that has recorded it, so nothing relies on what is left.
+    # The driver that recorded a release may still be deleting, so nothing relies on released objects.
     released = [identity for identity, vertex in graph.vertices.items() if vertex.released]
     survivors.sweep(epoch, [*superseded, *released])
     for identity, vertex in graph.vertices.items():

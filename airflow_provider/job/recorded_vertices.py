@@ -1,7 +1,8 @@
-"""The vertices of an attempt: what recovery points and kept shuffles ask, and tell, and how their partitions go.
+"""The vertices of an attempt: state and records for recovery points and kept shuffles, and the release of their
+partitions.
 
-A vertex counts as finished only when its events are confirmed. What nothing needs any more is recorded as released
-before its objects go, which ``unneeded`` deletes. Knows no Spark.
+A vertex counts as finished only when its events are confirmed. Unneeded objects are recorded as released before
+``unneeded`` deletes them. Knows no Spark.
 """
 
 from __future__ import annotations
@@ -38,14 +39,14 @@ log = logging.getLogger(__name__)
 
 
 class _Stamp(TypedDict):
-    """What all events say: who, and when."""
+    """The fields of all events: who, and when."""
 
     epoch: int
     at: float
 
 
 class RecordedVertices(OwnedJob):
-    """The vertices of a job that a driver owns. It is made as :class:`OwnedJob` is."""
+    """The vertices of a job that a driver owns. Constructed like :class:`OwnedJob`."""
 
     def __init__(
         self,
@@ -70,19 +71,19 @@ class RecordedVertices(OwnedJob):
     def _now(self) -> _Stamp:
         return {"epoch": self.epoch, "at": time.time()}
 
-    # -- what the checkpoints ask and tell ----------------------------------------------------------------------
+    # -- state and records of recovery points -------------------------------------------------------------------------
 
     def vertex(self, identity: str) -> Vertex | None:
-        """Return what is known of a vertex."""
+        """Return a vertex, ``None`` if it is unknown."""
         return self.graph.vertices.get(identity)
 
     def optional(self, identity: str) -> bool:
-        """Whether all that is known to read the vertex is finished, so that it is not computed for its own sake."""
+        """Whether all known readers of the vertex are finished, so that it is not computed for its own sake."""
         with self._record.lock:
             return classify(self.graph).get(identity) is Need.OPTIONAL
 
     def survivors(self, identity: str) -> dict[int, StoredPartition]:
-        """Return the stored partitions of a vertex that may be reused, by index."""
+        """Return the reusable stored partitions of a vertex by index."""
         vertex = self.graph.vertices.get(identity)
         if vertex is None:
             return {}
@@ -92,26 +93,26 @@ class RecordedVertices(OwnedJob):
     def survivors_of(
         self, identity: str, layout: str, parallelism: int, deterministic: bool
     ) -> dict[int, StoredPartition]:
-        """Like :meth:`survivors`, for a layout that the events need not know."""
+        """Like :meth:`survivors`, for a layout that the events may not contain."""
         return self._survivors.of(self.graph, identity, layout, parallelism, deterministic)
 
     def vertex_initialized(self, event: ev.VertexInitialized) -> None:
-        """Record that a vertex with a known layout is about to run, and have that confirmed.
+        """Record that a vertex with a known layout is about to run, and wait for confirmation.
 
-        From then on every partition that is stored can be placed by the next attempt, which pins the same layout.
+        From then on the next attempt can place every stored partition, because it pins the same layout.
         """
         self._record.add(event)
         self._tracker.start(event.vertex, range(event.parallelism))
         self._record.flush()
 
     def partition_finished(self, partition: StoredPartition, *, again: bool = False) -> None:
-        """Record a stored partition; saying it twice is harmless.
+        """Record a stored partition. Idempotent.
 
-        One that arrives when the attempt is over is released at once: deleted if the job has succeeded; kept if it has
-        failed, because the next attempt can use it; left alone if the attempt is fenced, because its owner may have
-        found and used it already, and sweeps what it does not need.
+        A partition that arrives after the attempt's end is released at once: deleted if the job has succeeded; kept if
+        it has failed, because the next attempt can use it; left alone if the attempt is fenced, because the new owner
+        may have found and used it already, and sweeps what it does not need.
 
-        :param again: Spark has run this task before, which may have stored something without saying so
+        :param again: Spark has run this task before, and the earlier run may have stored something without reporting it
         """
         vertex = self.graph.vertices[partition.vertex]
         with self._record.lock:
@@ -133,7 +134,7 @@ class RecordedVertices(OwnedJob):
         fault_point(AFTER_PARTITION_EVENT)
 
     def partition_replaced(self, partition: StoredPartition) -> None:
-        """Another object counts for a stored partition, or will: this one goes when the vertex is stored."""
+        """Another object replaces a stored partition, now or soon: this one is deleted once the vertex is stored."""
         self._unneeded.replace(partition.vertex, [partition])
 
     def _release_late(self, partition: StoredPartition) -> None:
@@ -145,12 +146,12 @@ class RecordedVertices(OwnedJob):
             log.warning("A partition that came too late could not be released: %s", error)
 
     def partitions_reset(self, identity: str, indexes: tuple[int, ...], reason: str) -> None:
-        """Record that partitions are computed again, with the reason; no indexes means all."""
+        """Record that partitions will be computed again, with the reason; no indexes means all."""
         self._record.add(ev.PartitionsReset(**self._now, vertex=identity, indexes=indexes, reason=reason))
         self._tracker.forget(identity, indexes)
 
     def partitions_recomputed(self, identity: str, indexes: tuple[int, ...], reason: str) -> None:
-        """Record that partitions were computed again, whose new objects are about to be stored."""
+        """Record that partitions were computed again and their new objects are about to be stored."""
         with self._record.lock:
             self._unneeded.replace(identity, self._survivors.forget(identity, indexes))
         self.partitions_reset(identity, indexes, reason)
@@ -162,10 +163,10 @@ class RecordedVertices(OwnedJob):
         storing_seconds: float = 0.0,
         finishing: AbstractContextManager[None] | None = None,
     ) -> bool:
-        """Seal the vertex: ``True`` once all of its events are confirmed by the store (Flink's ``cutBlock``).
+        """Seal the vertex; return ``True`` once the store has confirmed all its events (Flink's ``cutBlock``).
 
         :param storing_seconds: task time that went into storing
-        :param finishing: around the event, but not around the wait for the store; it may raise, then nothing is sealed
+        :param finishing: wraps the event, but not the wait for the store; if it raises, the vertex is not sealed
         """
         fault_point(BEFORE_VERTEX_FINISHED)
         with finishing or nullcontext():
@@ -185,23 +186,23 @@ class RecordedVertices(OwnedJob):
         return confirmed
 
     def vertex_reused(self, identity: str) -> None:
-        """Record that all of a vertex was kept."""
+        """Record that all of a vertex is reused."""
         layout = self.graph.vertices[identity].initialized.layout
         self._record.add(ev.VertexReused(**self._now, vertex=identity, layout=layout))
 
     def vertex_skipped(self, name: str, reason: str) -> None:
-        """Record that a recovery point stores nothing, and why."""
+        """Record that a recovery point is not stored, and why."""
         self._record.add(ev.VertexSkipped(**self._now, name=name, reason=reason))
 
-    # -- what goes while the job runs ---------------------------------------------------------------------------------
+    # -- what is released while the job runs --------------------------------------------------------------------------
 
     def needed_no_more(self) -> list[str]:
-        """Return the stored vertices of the script that all known readers need no more."""
+        """Return the script's stored vertices that no known reader needs any more."""
         with self._record.lock:
             return [] if self.request.keep_partitions else needed_no_more(self.graph)
 
     def release(self, identity: str) -> bool:
-        """Let a vertex go that the script can name no more; return whether that is still right."""
+        """Release a vertex that the script can no longer name; return whether that is still right."""
         with self._record.lock:
             right = identity in self.needed_no_more()
             if right:
@@ -209,7 +210,7 @@ class RecordedVertices(OwnedJob):
             return right
 
     def release_shuffles(self) -> list[str]:
-        """Let the kept shuffles go that a retry needs no more; return which ones these are."""
+        """Release the kept shuffles that a retry does not need; return them."""
         with self._record.lock:
             found = [] if self.request.keep_partitions else shuffles_of_written_outputs(self.graph)
             for identity in found:
@@ -217,9 +218,9 @@ class RecordedVertices(OwnedJob):
             return found
 
     def make_room(self, size: int, worth: float, needed: Collection[str]) -> list[str] | None:
-        """Let kept shuffles go, so that *size* bytes more are within the job's ``store_budget``; return which.
+        """Release kept shuffles so that *size* more bytes fit into the job's ``store_budget``; return them.
 
-        The parameters and the result are those of :func:`airflow_provider.core.expendable.room_for`.
+        Parameters and result are those of :func:`airflow_provider.core.expendable.room_for`.
         """
         budget = self.request.options.store_budget
         with self._record.lock:
@@ -231,7 +232,7 @@ class RecordedVertices(OwnedJob):
             return going
 
     def _released(self, identity: str) -> list[StoredPartition]:
-        """Record that nothing needs a vertex any more; return its objects."""
+        """Record that a vertex is released; return its objects."""
         vertex = self.graph.vertices[identity]
         if vertex.missing:
             self._tracker.forget(identity, vertex.missing)
@@ -241,19 +242,19 @@ class RecordedVertices(OwnedJob):
         return self._survivors.forget(identity)
 
     def delete_unneeded(self) -> None:
-        """Delete what nothing needs any more, once the store has confirmed that this is recorded.
+        """Delete unneeded objects once the store has confirmed the records of their release.
 
         :raises Fenced: a newer attempt owns the job
         """
         self._unneeded.delete(self.owned_for())
 
-    # -- what cannot be used any more ---------------------------------------------------------------------------------
+    # -- what has become unusable -------------------------------------------------------------------------------------
 
     def give_up(self, key: str) -> str:
-        """Never use a stored partition again that cannot be read; return its vertex, empty text if it is none of this
-        job's.
+        """Give up a stored partition that cannot be read; return its vertex, or empty text if it does not belong to
+        this job.
 
-        :param key: of the partition or of the object that holds its content
+        :param key: key of the partition, or of the object that holds its content
         """
         partition = self._survivors.named(key)
         if partition is None:
@@ -262,20 +263,20 @@ class RecordedVertices(OwnedJob):
         return partition.vertex if partition.vertex in self.graph.vertices else ""
 
     def start_over(self, identity: str, reason: str) -> list[StoredPartition]:
-        """Give up all partitions of a vertex; return what of them is in the store, under whichever layout."""
+        """Give up all partitions of a vertex; return those in the store, of any layout."""
         stored = self._survivors.forget(identity)
         self.partitions_reset(identity, (), reason)
         return stored
 
     def delete_vertex(self, identity: str, reason: str) -> None:
-        """Give up all partitions of a vertex, and delete what of them is in the store.
+        """Give up all partitions of a vertex, and delete those in the store.
 
         :raises StoreError: they cannot be deleted
         """
         self._partitions.delete(self.start_over(identity, reason))
 
     def mark_corrupt(self, key: str) -> None:
-        """Note in the store that a partition is damaged, so that the next attempt computes it again; see
+        """Mark a partition in the store as damaged, so that the next attempt computes it again; see :meth:`give_up`.
         :meth:`give_up`.
         """
         partition = self._survivors.named(key)

@@ -1,7 +1,7 @@
-"""The record that a driver keeps of its job: the execution graph in memory and the same events in the store.
+"""A driver's record of its job: the execution graph in memory, and the same events in the store.
 
-One lock makes both one step, so that the graph is at any time the fold of the events in the order in which they are
-stored. Knows no Spark.
+One lock makes both one step, so the graph is always the fold of the events in the order in which they are stored. Knows
+no Spark.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 
 class JobRecord:
-    """What one attempt knows and tells of its job.
+    """One attempt's record of its job.
 
     :param on_fenced: called once, from any thread, with the epoch that took over
     """
@@ -57,26 +57,26 @@ class JobRecord:
         self._snapshot_block = 1
 
     def keep_secret(self, conf: Mapping[str, str]) -> None:
-        """Leave the secrets among Spark's properties out of all that is recorded from now on."""
+        """Keep the secrets in Spark's properties out of all records from now on."""
         with self.lock:
             self._secrets |= secrets_in_conf(conf)
 
     @property
     def usable(self) -> bool:
-        """Whether the store records; while it does not, the job goes on without recovery."""
+        """Whether the store records events; if it does not, the job runs without recovery."""
         return self._writer is not None and self._writer.broken is None and self._writer.away is None
 
     @property
     def outage(self) -> int:
-        """The number of the outage in which events wait in memory for a store that does not answer; 0 if none does."""
+        """The number of the current outage, in which events wait in memory for the store; 0 if there is none."""
         return self._writer.outages if self._writer is not None and self._writer.away is not None else 0
 
     def begin(self, claim: Claim, fresh: str) -> None:
-        """Read what earlier attempts have told, and write this attempt's first block behind it.
+        """Read the events of earlier attempts, and write this attempt's first block after them.
 
-        What was discarded is not reused, whoever decided to resume: that may have been before the discard.
+        Discarded state is not reused even if *fresh* says to resume: that decision may be older than the discard.
 
-        :param fresh: why nothing of it may be reused; empty text to resume
+        :param fresh: why nothing may be reused; empty text to resume
         :raises RecoveryError: a newer attempt has begun, or the store cannot be used
         """
 
@@ -113,7 +113,7 @@ class JobRecord:
         self._snapshot_at, self._snapshot_block = time.monotonic(), self._writer.blocks
         for problem in self.graph.problems:
             log.warning("Job event store: %s", problem)
-        # Then nobody has to read again, and say again, what this attempt has just dealt with.
+        # So that later readers need not process again what this attempt has just dealt with.
         self._vertex_ended = bool(self.graph.problems)
         own = self.graph.attempts[claim.epoch]
         if own.abandoned:
@@ -126,14 +126,15 @@ class JobRecord:
             log.info("Attempt %d starts afresh: %s.", self.epoch, own.reason)
 
     def _series(self, graph: ExecutionGraph) -> str:
-        """Return what this attempt has in common with those of which it is an automatic retry."""
+        """Return the series that this attempt shares with those it automatically retries."""
         if not self._request.by_hand:
             return self._request.series
         last = graph.newest.series if graph.newest is not None and self._request.automatic_retry else ""
         return last or uuid.uuid4().hex
 
     def _of_another_run(self, graph: ExecutionGraph) -> int:
-        """Return the newest attempt that has recorded its start, if that was for another DAG run of the same name, else
+        """Return the newest attempt that recorded its start if it was for another DAG run of the same name, else 0. An
+        attempt of this run may have claimed the job since and died before it recorded its start.
         0. An attempt of this run may have claimed the job since, and died before it had recorded that.
 
         :raises StoreError: the store cannot be read
@@ -145,7 +146,7 @@ class JobRecord:
         return newest.epoch if claim is not None and is_another_run(self._request.run, claim.run) else 0
 
     def add(self, event: JobEvent) -> None:
-        """Fold *event*, without secrets, into the graph and have it stored; never waits for the store.
+        """Fold *event*, without secrets, into the graph and queue it for the store; never waits for the store.
 
         :raises Fenced: a newer attempt is known to own the job
         """
@@ -173,19 +174,19 @@ class JobRecord:
             self._snapshot_at, self._snapshot_block = time.monotonic(), writer.blocks
 
     def flush(self, patience: float = 0.0) -> bool:
-        """Wait until everything so far is stored (Flink's ``cutBlock``); return whether it is.
+        """Wait until all events so far are stored (Flink's ``cutBlock``); return whether they are.
 
         :param patience: seconds to wait for a store that does not answer
         :raises Fenced: a newer attempt owns the job
         """
         confirmed = self._writer is not None and self._writer.flush(patience)
-        if self._writer is not None and self._writer.fenced_by is not None:  # its thread may not have said so yet
+        if self._writer is not None and self._writer.fenced_by is not None:  # its thread may not have reported it yet
             self.fence(self._writer.fenced_by)
         self.check()
         return confirmed
 
     def close(self) -> None:
-        """Store what is pending; nothing can be added afterwards."""
+        """Store pending events; nothing can be added afterwards."""
         if self._writer is not None:
             self._writer.close()
 
@@ -195,7 +196,7 @@ class JobRecord:
             raise Fenced(f"A newer attempt owns job {self._request.job}; attempt {self.epoch} stops.")
 
     def fence(self, newer: int) -> None:
-        """Note that attempt *newer* owns the job, and say so once."""
+        """Note that attempt *newer* owns the job, and report it once."""
         with self.lock:
             if self._fenced.is_set():
                 return

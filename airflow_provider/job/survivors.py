@@ -1,4 +1,4 @@
-"""What earlier attempts stored and this one may use: one listing, less what proves to be lost or damaged.
+"""Find the stored partitions of earlier attempts that this one may use: one listing, minus lost and damaged ones.
 
 Knows no Spark.
 """
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 class Survivors:
     """The stored partitions of earlier attempts, by vertex.
 
-    :param reset: told of partitions that turn out damaged: vertex, indexes and the reason
+    :param reset: called for damaged partitions with vertex, indexes and reason
     """
 
     def __init__(self, store: ObjectStore, prefix: str, reset: Callable[[str, tuple[int, ...], str], None]) -> None:
@@ -35,9 +35,9 @@ class Survivors:
         self._given_up: list[StoredPartition] = []
 
     def find(self, graph: ExecutionGraph, epoch: int) -> None:
-        """List the partition store, once; what a given-up run has stored is left out.
+        """List the partition store once; leave out what a given-up run stored.
 
-        :param epoch: this attempt; what tasks of earlier ones have written and no driver has come to is taken
+        :param epoch: this attempt; adopts files that tasks of earlier attempts wrote and no driver has recorded
 
         :raises StoreError: the store cannot be read
         """
@@ -46,12 +46,12 @@ class Survivors:
         self._found = {vertex: [p for p in found if p.epoch >= graph.base_epoch] for vertex, found in survivors.items()}
 
     def sweep(self, epoch: int, unneeded: Iterable[str]) -> None:
-        """Delete what earlier attempts than *epoch* left and nobody can use, and abort their unfinished uploads.
+        """Delete the useless objects of attempts before *epoch*, and abort their unfinished uploads.
 
-        Their drivers are gone and fenced, so nothing of this is at work; what executors that outlive them store later
-        is swept when the job ends. A store that refuses costs only room.
+        Their drivers are gone and fenced, so nothing uses these objects; what executors that outlive them store later
+        is swept when the job ends. If the store refuses, this only costs space.
 
-        :param unneeded: vertices whose place others have taken, and those that are released
+        :param unneeded: superseded and released vertices
         """
         useless = [*self._given_up, *(p for vertex in unneeded for p in self._found.pop(vertex, ()))]
         self._given_up = []
@@ -65,7 +65,7 @@ class Survivors:
             log.info("Swept %d useless partitions and %d unfinished uploads.", len(useless), aborted)
 
     def lost(self, graph: ExecutionGraph) -> dict[str, tuple[int, ...]]:
-        """Return what the events call finished but the store does not hold with the recorded size: vertex → indexes."""
+        """Return recorded partitions that the store does not hold with the recorded size: vertex → indexes."""
         lost = {}
         for identity, vertex in graph.vertices.items():
             present = {p.key: p.bytes for p in self._found.get(identity, ())}
@@ -77,7 +77,7 @@ class Survivors:
     def of(
         self, graph: ExecutionGraph, identity: str, layout: str, parallelism: int, deterministic: bool
     ) -> dict[int, StoredPartition]:
-        """Return, by index, the partitions of a vertex that may be reused under a layout, which no event need know."""
+        """Return, by index, the partitions of a vertex that may be reused under a layout, even an unrecorded one."""
         vertex = graph.vertices.get(identity)
         if not deterministic and not (vertex and vertex.finished):
             return {}
@@ -95,25 +95,25 @@ class Survivors:
             self.discard(graph, identity, damaged)
 
     def named(self, key: str) -> StoredPartition | None:
-        """Return the partition with a key, or whose content lies there; ``None`` if there is none."""
+        """Return the partition with this key, or whose content has this key; ``None`` if there is none."""
         written = WriteFolder.of_object(key)
         if written is None:
             return StoredPartition.from_key(key, 0)
         return next((each for each in self._found.get(written[0].vertex, ()) if each.content_key == key), None)
 
     def add(self, partition: StoredPartition) -> None:
-        """A partition of this attempt is stored."""
+        """Add a stored partition of this attempt."""
         self._found.setdefault(partition.vertex, []).append(partition)
 
     def forget(self, identity: str, indexes: Collection[int] = ()) -> list[StoredPartition]:
-        """Whatever is stored of partitions is not used any more; returns what that is. No indexes means all."""
+        """Stop using stored partitions and return them. No indexes means all."""
         found = self._found.pop(identity, [])
         if indexes:
             self._found[identity] = [partition for partition in found if partition.index not in indexes]
         return [partition for partition in found if not indexes or partition.index in indexes]
 
     def discard(self, graph: ExecutionGraph, identity: str, damaged: list[StoredPartition]) -> None:
-        """Never use damaged partitions again, neither here nor in a later attempt."""
+        """Discard damaged partitions, for this attempt and all later ones."""
         keys = {partition.key for partition in damaged}
         self._found[identity] = [p for p in self._found.get(identity, ()) if p.key not in keys]
         for partition in damaged:
@@ -126,9 +126,9 @@ class Survivors:
 def find_damaged(store: ObjectStore, prefix: str, partitions: Iterable[StoredPartition]) -> list[StoredPartition]:
     """Return those of *partitions* whose content does not match their checksum or seal; none for stores on S3.
 
-    S3 guards its objects against decay, and what is read through Arrow is checked on the way in. A plain file system
-    gives no such promise, and Spark's own reader checks pages but not footers. Reading a local file once is cheap
-    against computing it, so files are checked whole.
+    S3 protects its objects against bit rot, and reads through Arrow are checked. A plain file system gives no such
+    guarantee, and Spark's own reader checks pages but not footers. Reading a local file once is cheap compared with
+    computing it, so files are checked whole.
     """
     plain = store.plain if isinstance(store, SealedStore) else store
     if not isinstance(plain, FileObjectStore):

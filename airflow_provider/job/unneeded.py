@@ -1,8 +1,8 @@
-"""The one way in which objects of a running job go: what nothing needs any more waits here until it may be deleted.
+"""Delete unneeded objects of a running job: they wait here until they may be deleted.
 
-First the store confirms all that was recorded so far, so that whoever comes next knows why they are gone, and of what
-has taken their place. They are deleted only while this attempt certainly owns the job: a fenced driver deletes nothing.
-Knows no Spark.
+The store must first confirm all events so far, so that the next attempt knows why the objects are gone and what
+replaced them. They are deleted only while this attempt certainly owns the job: a fenced driver deletes nothing. Knows
+no Spark.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class _Beside:
-    """What tasks of a vertex may have stored without saying so.
+    """Objects that tasks of a vertex may have stored without reporting them.
 
-    :ivar kept: keys of what is recorded
-    :ivar task: the newest of the tasks that have stored them; what comes later may be at work
+    :ivar kept: keys of the recorded objects
+    :ivar task: the newest task that stored one of them; later tasks may still be running
     """
 
     vertex: str
@@ -35,11 +35,11 @@ class _Beside:
 
 
 class Unneeded:
-    """Objects of one attempt that are to be deleted, some of them when their vertex is stored. Threads may share it;
-    one of them deletes.
+    """Objects of one attempt that are to be deleted, some of them only when their vertex is stored. Thread-safe; one
+    thread deletes.
 
-    :param partitions: of the job
-    :param record: of the attempt
+    :param partitions: the job's partition store
+    :param record: the attempt's record
     """
 
     def __init__(self, partitions: PartitionStore, record: JobRecord) -> None:
@@ -53,24 +53,24 @@ class Unneeded:
         self._ran_again: set[str] = set()
 
     def add(self, partitions: Iterable[StoredPartition]) -> None:
-        """Nothing needs these any more."""
+        """Delete these partitions."""
         with self._lock:
             self._waiting += partitions
 
     def replace(self, vertex: str, partitions: Iterable[StoredPartition]) -> None:
-        """Other objects count for these partitions, or will: these are not needed when the vertex is stored."""
+        """Delete these partitions once their vertex is stored, because other objects replace them."""
         with self._lock:
             self._replaced[vertex] += partitions
 
     def ran_again(self, vertex: str) -> None:
-        """A task of a vertex has run before, and may have stored something without saying so."""
+        """Note that a task of a vertex has run before and may have stored something without reporting it."""
         with self._lock:
             self._ran_again.add(vertex)
 
     def stored(self, vertex: str, kept: Collection[str]) -> None:
-        """A vertex is stored: what was replaced is not needed, nor what else tasks have stored that ran again.
+        """Note that a vertex is stored: replaced objects, and others that repeated tasks stored, can be deleted.
 
-        :param kept: keys of what is recorded of it
+        :param kept: keys of its recorded objects
         """
         told = [partition for key in kept if (partition := StoredPartition.from_key(key, 0)) is not None]
         newest = max((partition.task for partition in told if partition.epoch == self._record.epoch), default=0)
@@ -81,9 +81,9 @@ class Unneeded:
                 self._beside.append(_Beside(vertex, frozenset(kept), newest))
 
     def delete(self, owned: float) -> None:
-        """Delete what waits here, if it may be; a store that refuses costs only room, until the next time.
+        """Delete what may be deleted now. If the store refuses, this only costs space until the next call.
 
-        :param owned: for how many seconds this attempt certainly owns the job
+        :param owned: seconds for which this attempt certainly owns the job
         :raises Fenced: a newer attempt owns it
         """
         with self._lock:

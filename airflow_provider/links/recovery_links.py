@@ -1,7 +1,7 @@
 """The operator's extra links: the recovery page, the Spark UI, and where the job's state is stored.
 
-Airflow asks a link for its address when the task has ended; while it runs, the UI shows what the operator has pushed
-under :attr:`BaseOperatorLink.xcom_key` (:func:`publish`).
+Airflow asks a link for its address after the task has ended; while it runs, the UI shows the address that the operator
+has pushed under :attr:`BaseOperatorLink.xcom_key` (:func:`publish`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LOCATION_KEY = "spark_recovery"
 
 
 class RecoveryPageLink(BaseOperatorLink):
-    """The page that shows what survived, and steers it."""
+    """Link to the recovery page."""
 
     name = "Spark recovery"
 
@@ -32,17 +32,17 @@ class RecoveryPageLink(BaseOperatorLink):
 
 
 class SparkUiLink(BaseOperatorLink):
-    """The Spark UI of the newest attempt, or its page on the history server: looked up when somebody follows it."""
+    """Link to the newest attempt's Spark UI, or its page on the history server; looked up when the link is followed."""
 
     name = "Spark UI"
 
     def get_link(self, operator: Any, *, ti_key: TaskInstanceKey) -> str:
-        """Return the address of a page that leads on to the application."""
+        """Return the address of a page that leads to the application."""
         return address(ti_key, "spark-ui")
 
 
 class EventStoreLink(BaseOperatorLink):
-    """Where the job's events and partitions are: in AWS's console, or on the recovery page for other stores."""
+    """Link to the job's objects: in AWS's console, or on the recovery page for other stores."""
 
     name = "Event store"
 
@@ -57,7 +57,7 @@ LINKS = (RecoveryPageLink(), SparkUiLink(), EventStoreLink())
 
 
 def address(ti_key: Any, page: str = "") -> str:
-    """Return the whole address of the recovery page of a task instance, or of another page beside it."""
+    """Return the full address of a task instance's recovery page, or of another page beside it."""
     base = str(conf.get("api", "base_url", fallback="")).rstrip("/")
     return base + page_path(ti_key.dag_id, ti_key.run_id, ti_key.task_id, _index(ti_key), page)
 
@@ -67,10 +67,10 @@ def _index(ti_key: Any) -> int:
 
 
 def publish(operator: Any, instance: Any, location: dict[str, Any], log: logging.Logger) -> None:
-    """Push where the job's state is, and the links, so that Airflow's UI can show the job while it runs.
+    """Push the job's location and the links to XCom, so that Airflow's UI can show the job while it runs.
 
-    In each try, because Airflow wipes XComs before each. That it cannot be shown is no reason to fail. Nothing of it is
-    secret: the name of a connection, never what it holds.
+    Called in each try, because Airflow clears XComs before each. A failure to push does not fail the task. Nothing
+    pushed is secret: it includes the name of a connection, never its contents.
 
     :param instance: the task instance
     :param location: plain JSON without secrets

@@ -1,4 +1,4 @@
-"""The end of a try, in the terms of Airflow: what it returns, or what it raises."""
+"""Conclude a try in Airflow's terms: return a result or an exception."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _KILLED = (-9, 137)
 
 
 def succeed(supervisor: JobSupervisor, log: logging.Logger) -> dict[str, Any] | None:
-    """Report a job that has succeeded and take notice of it; return what goes to XCom.
+    """Report and acknowledge a job that has succeeded; return the value for XCom.
 
-    The success stands whatever the event store says or fails to say.
+    The success stands even if the event store cannot be read or contradicts it.
     """
     try:
         report = supervisor.report()
@@ -45,7 +45,7 @@ def succeed(supervisor: JobSupervisor, log: logging.Logger) -> dict[str, Any] | 
 
 
 def failed_elsewhere(supervisor: JobSupervisor, log: logging.Logger, resume: str) -> AirflowException:
-    """Return what to raise for a job that another worker's driver ran, and that failed."""
+    """Return the exception for a failed job whose driver another worker started."""
     report = supervisor.report()
     log.info("%s", format_report(report))
     tell(report, log)
@@ -62,18 +62,18 @@ def explain(
     exit_code: int | None,
     driver_error: str,
 ) -> Exception:
-    """Return what to raise for *failure*: in the driver's own words, where it left some, else itself.
+    """Return the exception for *failure*: with the driver's own message if it left one, else *failure* itself.
 
-    :param last_epoch: newest attempt before this try; what it says is not about this failure
-    :param exit_code: the driver's, as far as it is known
-    :param driver_error: what the runner said of itself on its output
+    :param last_epoch: newest attempt before this try; its messages are not about this failure
+    :param exit_code: the driver's exit code, if known
+    :param driver_error: the runner's error message from its output
     """
     try:
         report = supervisor.report()
         if kept := supervisor.kept():
             log.info("Kept for the next try, partitions stored: %s", ", ".join(kept))
             log.info("%s", savings_text(report.retry, report.state))
-    except Exception as problem:  # noqa: BLE001 - it must never hide the failure that is being handled
+    except Exception as problem:  # noqa: BLE001 - it must never hide the failure being handled
         log.warning("What is kept for the next try cannot be told: %s", problem)
         tell_store_error(supervisor.job, log)
     else:
@@ -85,7 +85,7 @@ def explain(
         exit_code = int(told[1])
     if exit_code == EXIT_CONFIGURATION:
         return AirflowFailException(driver_error or str(failure))
-    # A fenced driver ends its JVM by a signal, and that may have been spark-submit itself.
+    # A fenced driver ends its JVM with a signal, and that JVM may be spark-submit itself.
     fenced = exit_code in _KILLED and " is fenced: " in driver_error
     if driver_error and (exit_code in (EXIT_FAILED, EXIT_FENCED) or fenced):
         return AirflowException(driver_error)
@@ -93,7 +93,7 @@ def explain(
 
 
 def _failure(report: JobReport, resume: str) -> AirflowException:
-    """Return what to raise for a job that failed by itself; where no retry can help, the task ends without any."""
+    """Return the exception for a job that failed by itself; if no retry can help, it makes Airflow skip the retries."""
     newest = report.attempts[-1]
     what = f"The Spark job failed in attempt {newest.epoch}: {newest.error or 'it did not say why'}".rstrip(".") + "."
     if newest.unrecoverable:

@@ -1,6 +1,6 @@
 """``@task.spark_recovery``: the decorated function is the Spark job.
 
-Its body runs on the driver, with ``spark``; a retry resumes it as any other job; what it returns goes to XCom.
+Its body runs on the driver, with ``spark``; a retry resumes it like any other job; its return value goes to XCom.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ _OURS = ("application", "application_args", "java_class")
 class SparkRecoveryDecoratedOperator(DecoratedOperator, SparkRecoveryOperator):
     """Ship a function's source to the driver and submit it as ``SparkRecoveryOperator`` submits a script.
 
-    :param python_callable: the function; it stands by itself, and may take ``spark`` and ``sc``
-    :param op_args: its arguments by position (templated), plain JSON
-    :param op_kwargs: its arguments by name (templated), plain JSON
+    :param python_callable: the function; it must be self-contained, and may take ``spark`` and ``sc``
+    :param op_args: positional arguments (templated), plain JSON
+    :param op_kwargs: keyword arguments (templated), plain JSON
     """
 
     custom_operator_name = "@task.spark_recovery"
@@ -67,9 +67,9 @@ class SparkRecoveryDecoratedOperator(DecoratedOperator, SparkRecoveryOperator):
         super().__init__(python_callable=python_callable, op_args=op_args, op_kwargs=op_kwargs, **kwargs)
 
     def execute(self, context: Context) -> Any:
-        """Run the function on a driver, or what is missing of it; return what it returned.
+        """Run the function on a driver, or resume it; return its result.
 
-        :raises AirflowFailException: the arguments cannot go to the driver, or something is configured wrongly
+        :raises AirflowFailException: the arguments cannot be shipped, or the configuration is wrong
         :raises AirflowException: the job failed; a retry resumes it
         """
         path = self._shipped(context)
@@ -77,7 +77,7 @@ class SparkRecoveryDecoratedOperator(DecoratedOperator, SparkRecoveryOperator):
         return self._concluded(context, path, lambda: super(SparkRecoveryDecoratedOperator, self).execute(context))
 
     def execute_complete(self, context: Context, event: Any = None, **kept: Any) -> Any:
-        """Go on where the trigger has ended; return what the function returned.
+        """Continue after the trigger has ended; return the function's result.
 
         :raises AirflowException: see ``SparkRecoveryOperator``
         """
@@ -100,7 +100,7 @@ class SparkRecoveryDecoratedOperator(DecoratedOperator, SparkRecoveryOperator):
         try:
             value = self._returned(run(), path.with_suffix(".json"), context)
         except TaskDeferred:
-            raise  # the driver needs its script, and may leave its answer beside it
+            raise  # the driver still needs its script, and may leave its result beside it
         except BaseException:
             _remove(path.parent)
             raise
@@ -108,7 +108,7 @@ class SparkRecoveryDecoratedOperator(DecoratedOperator, SparkRecoveryOperator):
         return value
 
     def _returned(self, report: dict[str, Any] | None, file: Path, context: Context) -> Any:
-        """Return the function's value: from the job's events, or else from the file that the driver left."""
+        """Return the function's result: from the job's events, or else from the file that the driver left."""
         value = (report or {}).pop("returned", None)
         if report is not None:
             context["ti"].xcom_push(key=REPORT_KEY, value=report)
@@ -123,7 +123,7 @@ class SparkRecoveryDecoratedOperator(DecoratedOperator, SparkRecoveryOperator):
 
 
 def _written(script: str, identity: str, name: str) -> Path:
-    """Return the path of a file with the script, the same for each try on this machine; only this user can read it."""
+    """Write the script to a file for this user only; return its path, the same for each try on this machine."""
     folder = hold(private_folder() / f"task-{hashlib.sha256(identity.encode()).hexdigest()[:24]}")
     path = folder / f"{name}.py"
     write_whole(path, script.encode())
@@ -139,7 +139,7 @@ def _remove(folder: Path) -> None:
 
 def _prepare(function: Callable[..., Any]) -> None:
     require_shippable(function)
-    # What the driver fills in is no matter of the DAG's; Airflow asks the signature what a call may look like.
+    # Airflow checks calls against the signature, so it must not contain the parameters that the driver fills in.
     function.__signature__ = caller_signature(function)  # type: ignore[attr-defined]
 
 
@@ -148,12 +148,12 @@ def spark_recovery_task(
     multiple_outputs: bool | None = None,
     **kwargs: Any,
 ) -> TaskDecorator:
-    """Make a function a task that runs on a Spark driver of its own, and that a retry resumes.
+    """Turn a function into a task that runs on its own Spark driver and that a retry resumes.
 
     :param python_callable: the function
-    :param multiple_outputs: push each entry of a returned dictionary as an XCom of its own
+    :param multiple_outputs: push each entry of a returned dictionary as a separate XCom
     :param kwargs: parameters of :class:`airflow_provider.operators.spark_recovery.SparkRecoveryOperator`
-    :raises ConfigurationError: the function does not stand by itself
+    :raises ConfigurationError: the function is not self-contained
     """
     if python_callable is None:
         return lambda function: spark_recovery_task(function, multiple_outputs, **kwargs)  # type: ignore[return-value]

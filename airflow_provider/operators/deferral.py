@@ -1,7 +1,7 @@
-"""Deferrable mode: the task hands its job over to a trigger, and goes on when that has seen the job's end.
+"""Deferrable mode: the task hands its job to a trigger and continues when the trigger has seen the job's end.
 
-What is decided and concluded is the same as without it; only nobody waits in a worker. What a deferred task has to
-remember is kept by Airflow as plain JSON, in words that later releases still read.
+Decisions and results are the same as in normal mode, but no worker waits. Airflow keeps the deferred task's state as
+plain JSON, in a form that later releases still read.
 """
 
 from __future__ import annotations
@@ -56,19 +56,19 @@ _ACTIVE, _SUCCEEDED, _ENDED = "active", "succeeded", "ended"
 
 
 def default_deferrable() -> bool:
-    """Whether operators defer if nothing is said: Airflow's ``[operators] default_deferrable``."""
+    """Whether operators defer by default: Airflow's ``[operators] default_deferrable``."""
     return bool(conf.getboolean("operators", "default_deferrable", fallback=False))
 
 
 @dataclass(frozen=True)
 class Deferral:
-    """What a deferred task remembers.
+    """The state of a deferred task.
 
     :ivar after: newest epoch before the attempt that is followed
-    :ivar attached: another try has submitted it
-    :ivar output: file of what a driver of this machine prints, and how many bytes of it are in the task log already
-    :ivar since: when the task was deferred first, in seconds since the Unix epoch
-    :ivar waits: how often it has been deferred again because nothing was decided yet
+    :ivar attached: whether another try submitted it
+    :ivar output: output file of a driver on this machine, and how many of its bytes are in the task log already
+    :ivar since: when the task was first deferred, in seconds since the Unix epoch
+    :ivar waits: how often it was deferred again because the outcome was still open
     """
 
     after: int = 0
@@ -93,7 +93,7 @@ class Deferral:
 
 
 class Deferring(_Submitting):
-    """What ``SparkRecoveryOperator`` does in deferrable mode."""
+    """The deferrable mode of ``SparkRecoveryOperator``."""
 
     deferrable: bool
     start_timeout: float
@@ -116,27 +116,27 @@ class Deferring(_Submitting):
     # -- handing over -----------------------------------------------------------------------------------------------
 
     def _do_not_wait(self, hook: SparkRecoveryHook, job: JobId) -> None:
-        """Let the next submission return as soon as the application is started."""
+        """Make the next submission return as soon as the application is started."""
         self._waits = False
         if not hook.cluster_mode:
             self._output = output_path(conf.get("logging", "base_log_folder", fallback=""), job.prefix)
 
     def poll_until_complete(self, external_id: Any, context: Context) -> None:
-        """Wait for the application, or in deferrable mode only note it."""
+        """Wait for the application; in deferrable mode, only note it."""
         if self._waits:
             super().poll_until_complete(external_id, context)
         else:
             self._external_id = str(external_id)
 
     def _defer_attached(self, recovery: RecoveryConnection, job: JobId, epoch: int) -> NoReturn:
-        """Hand over a driver that another try has started."""
+        """Hand over a driver that another try started."""
         self._hand_over(recovery, job, Deferral(after=epoch - 1, attached=True, since=time.time()), epoch)
 
     def _defer_submitted(self, hook: SparkRecoveryHook, recovery: RecoveryConnection, job: JobId, after: int) -> None:
-        """Hand over a driver that has just been started; returns only if there is nothing to wait for.
+        """Hand over a driver that was just started; returns only if there is nothing to wait for.
 
-        :param hook: the one that has submitted
-        :raises AirflowException: a driver of this machine has ended before it claimed the job
+        :param hook: the hook that submitted it
+        :raises AirflowException: a driver on this machine ended before it claimed the job
         """
         deferral = Deferral(after=after, since=time.time(), application=self._application(hook))
         epoch = 0
@@ -145,7 +145,7 @@ class Deferring(_Submitting):
             deferral = replace(deferral, output=str(self._output), output_read=read, host=socket.gethostname())
             self.log.info("The driver runs detached from this task; its output: %s on %s", self._output, deferral.host)
         elif not (hook.submitted or self._external_id):
-            return  # upstream's durable mode knows that the application has succeeded
+            return  # upstream's durable mode knows that the application succeeded
         self._hand_over(recovery, job, deferral, epoch)
 
     def _application(self, hook: SparkRecoveryHook) -> Application:
@@ -157,9 +157,9 @@ class Deferring(_Submitting):
     def _await_claim(
         self, hook: SparkRecoveryHook, recovery: RecoveryConnection, job: JobId, after: int, output: Output
     ) -> tuple[int, int]:
-        """Wait until a driver of this machine has claimed the job; return its epoch and how much of its output is read.
+        """Wait until a driver on this machine has claimed the job; return its epoch and the bytes read of its output.
 
-        :raises AirflowException: it ended before, or has not come that far in time
+        :raises AirflowException: the driver ended first, or did not claim the job in time
         """
         claims, process = Claims(recovery.store, job.prefix), hook._submit_sp
         assert process is not None  # noqa: S101 - it has just been started
@@ -215,7 +215,7 @@ class Deferring(_Submitting):
     def _resumed(
         self, context: Context, hook: SparkRecoveryHook, job: JobId, outcome: Outcome, deferral: Deferral
     ) -> dict[str, Any] | None:
-        """Conclude from what the trigger has seen, or defer again.
+        """Conclude from the trigger's outcome, or defer again.
 
         :raises AirflowException: the job failed, or its driver is lost; a retry resumes it
         """
@@ -255,9 +255,9 @@ class Deferring(_Submitting):
         )
 
     def _wait_on(self, hook: SparkRecoveryHook, job: JobId, outcome: Outcome, deferral: Deferral) -> None:
-        """Defer once more. Does not return.
+        """Defer again. Does not return.
 
-        :raises AirflowException: the driver had all the time that it may take to begin
+        :raises AirflowException: the driver did not start within the allowed time
         """
         if outcome.kind == UNCLAIMED:
             if time.time() - deferral.since > self.start_timeout:
@@ -270,7 +270,7 @@ class Deferring(_Submitting):
         self._hand_over(hook.recovery, job, replace(deferral, waits=deferral.waits + 1), outcome.epoch)
 
     def _word(self, context: Context, hook: SparkRecoveryHook, job: JobId, outcome: Outcome, deferral: Deferral) -> str:
-        """Return what is known of a driver that is silent: active, succeeded or ended; empty text if nothing is."""
+        """Return the state of a silent driver: active, succeeded or ended; empty text if unknown."""
         if outcome.kind not in (SILENT, UNCLAIMED):
             return ""
         claim = Claims(hook.store, job.prefix).get(outcome.epoch) if outcome.epoch else None
@@ -285,7 +285,7 @@ class Deferring(_Submitting):
         self._hook = hook
         try:
             status = self.get_job_status(told.external_id, context)
-        except Exception as error:  # noqa: BLE001 - upstream raises all kinds; the heartbeat then has to tell
+        except Exception as error:  # noqa: BLE001 - upstream raises all kinds; then the heartbeat has to decide
             self.log.warning("The cluster manager does not tell how %s is: %s", told.external_id, error)
             return ""
         self.log.info("The cluster manager says of %s: %s", told.external_id, status)
@@ -294,15 +294,15 @@ class Deferring(_Submitting):
         return _SUCCEEDED if super().is_job_succeeded(status) else _ENDED
 
     def _account(self, context: Context, deferral: Deferral) -> str:
-        """Return upstream's own account of an application that has failed: the cluster manager's diagnostics."""
+        """Return upstream's report of a failed application: the cluster manager's diagnostics."""
         try:
             super().poll_until_complete(deferral.application.external_id, context)
-        except Exception as error:  # noqa: BLE001 - this is the account
+        except Exception as error:  # noqa: BLE001 - the error is the report
             return f"{error}".rstrip(".") + "."
         return ""
 
     def _end_of_application(self, hook: SparkRecoveryHook, job: JobId, epoch: int, deferral: Deferral) -> None:
-        """Bring the driver's output into the task log, and run what is to be run after the application."""
+        """Copy the driver's output to the task log, and run the commands due after the application."""
         if deferral.output:
             self._bring_output(hook, job, epoch, deferral)
         hook._run_post_submit_commands()
@@ -323,9 +323,9 @@ class Deferring(_Submitting):
     # -- ending -----------------------------------------------------------------------------------------------------
 
     def _timed_out(self, hook: SparkRecoveryHook, job: JobId, application: ClusterApplication | None) -> None:
-        """End the driver, as a time-out does that is noticed in a worker; also one that has not claimed the job yet.
+        """End the driver, as a timeout in a worker does; also a driver that has not claimed the job yet.
 
-        :param application: the one that upstream's durable mode remembers
+        :param application: the application that upstream's durable mode remembers
         """
         store, prefix, deployment = hook.store, job.prefix, hook.settings.options.deployment
         newest = Claims(store, prefix).newest()
@@ -342,7 +342,7 @@ class Deferring(_Submitting):
 
 
 def _claimed(claims: Claims, epoch: int, recovery: RecoveryConnection) -> bool:
-    """Whether a driver of this deployment, or one that is told to go, holds the epoch."""
+    """Whether a driver of this deployment, or a cancellation, holds the epoch."""
     claim = claims.get(epoch) if claims.taken(epoch) else None
     return claim is not None and _is_own(claim, recovery)
 
@@ -352,9 +352,9 @@ def _is_own(claim: Claim, recovery: RecoveryConnection) -> bool:
 
 
 def read_start_timeout(value: timedelta | float) -> float:
-    """Return seconds.
+    """Return the start timeout in seconds.
 
-    :raises ConfigurationError: it is not longer than zero
+    :raises ConfigurationError: it is not positive
     """
     seconds = value.total_seconds() if isinstance(value, timedelta) else float(value)
     if seconds <= 0:

@@ -1,7 +1,8 @@
-"""What ``SparkRecoveryOperator`` does by itself, for any task: no retries where none can help. Needs Airflow 3.3.
+"""A retry policy for any task: no retries if none can help. Needs Airflow 3.3.
 
-The operator ends a task without retries if its driver says that the failure is unrecoverable. A task that runs Spark in
-another way, in a ``@task`` function say, gets the same from ``retry_policy=SparkRecoveryRetryPolicy()``.
+``SparkRecoveryOperator`` already ends a task without retries if its driver reports an unrecoverable failure. A task
+that runs Spark in another way, for example in a ``@task`` function, gets the same with
+``retry_policy=SparkRecoveryRetryPolicy()``.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from airflow_provider.core.failure import unrecoverable
 
 
 class SparkRecoveryRetryPolicy(RetryPolicy):
-    """Fail at once for errors that no retry can fix (see :mod:`airflow_provider.core.failure`), else as usual."""
+    """Fail at once on errors that no retry can fix (see :mod:`airflow_provider.core.failure`), else as usual."""
 
     def evaluate(
         self, exception: BaseException, try_number: int, max_tries: int, context: Context | None = None
@@ -28,7 +29,7 @@ class SparkRecoveryRetryPolicy(RetryPolicy):
         return RetryDecision.fail(f"no retry can fix {cause.condition or cause.type}: {cause.message}"[:500])
 
     def serialize(self) -> dict[str, Any]:
-        """It has no parameters."""
+        """Return the parameters, of which there are none."""
         return {}
 
     @classmethod

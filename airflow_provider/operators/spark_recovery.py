@@ -1,4 +1,4 @@
-"""The operator that is put in the place of ``SparkSubmitOperator``."""
+"""The operator that replaces ``SparkSubmitOperator``."""
 
 from __future__ import annotations
 
@@ -42,26 +42,26 @@ _FAIL, _TIMED_OUT = "__fail__", "Trigger timeout"
 
 
 class SparkRecoveryOperator(Deferring, SparkSubmitOperator):
-    """Submit a PySpark application that a retry resumes: every partition that survived is kept, the rest computed.
+    """Submit a PySpark application that a retry resumes: surviving partitions are reused, the rest is computed.
 
-    All parameters and template fields of ``SparkSubmitOperator`` work. The application marks its recovery points with
-    ``airflow_provider.spark.checkpoint``. A try attaches to a driver that still lives, succeeds at once if the driver
-    finished while no worker was watching, resumes a lost or failed attempt, and starts afresh when a green task was
-    cleared. Returns (as XCom) the report of the job: attempts, and per vertex partitions, reused, computed, rows,
-    bytes and task-seconds saved.
+    All parameters and template fields of ``SparkSubmitOperator`` work. The application may name recovery points with
+    ``airflow_provider.spark.checkpoint``. A try attaches to a driver that is still alive, succeeds at once if the
+    driver finished while no worker was watching, resumes a lost or failed attempt, and starts afresh if a successful
+    task was cleared. Returns the job's report as XCom: attempts, and for each vertex partitions, reused, computed,
+    rows, bytes and task-seconds saved.
 
     :param recovery_conn_id: connection of type ``spark_recovery``, with the event store and the options
-    :param event_store: event store for this task in place of the connection's (templated)
-    :param resume: ``auto`` or ``never`` (start afresh at every try), in place of the connection's (templated); a run
-        whose conf has ``{"spark_recovery": {"resume": "never"}}`` overrides it
-    :param source_version: names the state of all that tells no version (JDBC, an RDD, what Python functions read):
-        every try reuses what was made of it as long as this text is the same (templated)
-    :param recovery_options: further options by name, in place of the connection's, for example
+    :param event_store: overrides the connection's event store for this task (templated)
+    :param resume: ``auto`` or ``never`` (start every try afresh), overrides the connection's (templated); a run's conf
+        ``{"spark_recovery": {"resume": "never"}}`` overrides both
+    :param source_version: a name for the state of all sources without a version (JDBC, an RDD, what Python functions
+        read): tries reuse what was computed from them while this text stays the same (templated)
+    :param recovery_options: further options by name, which override the connection's, for example
         ``{"previous_worker_recovery_timeout": "2 min", "enabled": False}`` (templated)
-    :param deferrable: hold no worker while the job runs: the triggerer follows it in the event store. By default
+    :param deferrable: hold no worker while the job runs: the triggerer follows it in the event store. Defaults to
         Airflow's ``[operators] default_deferrable``
-    :param start_timeout: in deferrable mode, how long a driver may take from its submission until it claims the job,
-        which includes the time in the cluster manager's queue
+    :param start_timeout: in deferrable mode, the time that a driver may take from submission to claiming the job,
+        including the time in the cluster manager's queue
     """
 
     template_fields: Sequence[str] = (
@@ -114,7 +114,7 @@ class SparkRecoveryOperator(Deferring, SparkSubmitOperator):
 
     @property
     def _own_options(self) -> dict[str, str]:
-        """Options that are parameters of their own."""
+        """The options that have their own parameters."""
         given = {"resume": self.resume, "source_version": self.source_version}
         return {name: value for name, value in given.items() if value}
 
@@ -123,9 +123,9 @@ class SparkRecoveryOperator(Deferring, SparkSubmitOperator):
         return cast("logging.Logger", self.log)
 
     def execute(self, context: Context) -> dict[str, Any] | None:  # type: ignore[override]  # upstream: None
-        """Attach, succeed, or submit, as the state of the last attempt demands; return the job's report.
+        """Attach, succeed or submit, depending on the last attempt; return the job's report.
 
-        :raises AirflowFailException: something is configured wrongly; no retry can help
+        :raises AirflowFailException: the configuration is wrong; a retry cannot help
         :raises AirflowException: the job failed; a retry resumes it
         """
         with _in_airflows_terms():
@@ -142,11 +142,11 @@ class SparkRecoveryOperator(Deferring, SparkSubmitOperator):
             return self._execute(context, hook)
 
     def execute_complete(self, context: Context, event: Any = None, **kept: Any) -> dict[str, Any] | None:
-        """Go on where the trigger has ended: conclude, or defer again.
+        """Continue after the trigger has ended: conclude, or defer again.
 
-        :param event: how the trigger has ended (see :class:`airflow_provider.airflow.order.Outcome`)
-        :param kept: what was remembered (see :class:`airflow_provider.operators.deferral.Deferral`)
-        :raises AirflowFailException: no retry can help
+        :param event: the trigger's outcome (see :class:`airflow_provider.airflow.order.Outcome`)
+        :param kept: the task's state (see :class:`airflow_provider.operators.deferral.Deferral`)
+        :raises AirflowFailException: a retry cannot help
         :raises AirflowException: the job failed, or its driver is lost; a retry resumes it
         """
         with _in_airflows_terms():
@@ -156,13 +156,13 @@ class SparkRecoveryOperator(Deferring, SparkSubmitOperator):
             )
 
     def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context) -> Any:
-        """Go on after a deferral; if that has timed out, end the driver first, as a time-out in a worker does."""
+        """Continue after a deferral; if it timed out, end the driver first, as a timeout in a worker does."""
         if next_method == _FAIL and (next_kwargs or {}).get("error") == _TIMED_OUT:
             try:
                 hook = self._hook_for(context)
                 application = remembered_application(hook._connection["master"], self._remembered_id(context))
                 self._timed_out(hook, job_of(context), application)
-            except Exception as error:  # noqa: BLE001 - it must not hide the time-out
+            except Exception as error:  # noqa: BLE001 - it must not hide the timeout
                 self.log.warning("The driver could not be ended: %s", error)
         return super().resume_execution(next_method, next_kwargs, context)
 
@@ -203,7 +203,7 @@ class SparkRecoveryOperator(Deferring, SparkSubmitOperator):
             self._submit(context, hook, supervisor, decision, last)
         report = succeed(supervisor, self._task_log)
         if report is None or report["state"] != "FINISHED":
-            # Nothing but upstream's memory says that it succeeded; after a clearing, the job would not run again.
+            # Only upstream's memory says that it succeeded; after the task is cleared, the job would not run again.
             self._forget_external_job(context)
         return report
 
@@ -228,9 +228,9 @@ class SparkRecoveryOperator(Deferring, SparkSubmitOperator):
             end_attempt(claim, application, mark, hook, lambda: supervisor.fence(claim), self._task_log)
             hook._run_post_submit_commands()
 
-        # Left set where following breaks: Airflow asks for the end of the application after a time-out was raised.
+        # Stays set if following fails: Airflow asks to end the application after it has raised a timeout.
         self._end_attached = end
-        if self._killed:  # before there was anything to end
+        if self._killed:  # killed before there was anything to end
             end()
         ending = supervisor.follow(claim, lambda: self._killed)
         self._end_attached = None
@@ -246,9 +246,9 @@ class SparkRecoveryOperator(Deferring, SparkSubmitOperator):
         decision: Resume | StartAfresh,
         last: LastAttempt | None,
     ) -> None:
-        """Run one attempt with upstream's own ways of submitting and waiting, which make their hook anew.
+        """Run one attempt with upstream's own code for submitting and waiting, which creates a new hook.
 
-        :raises AirflowException: the task was ended before; Airflow lets it go on for seconds
+        :raises AirflowException: the task was ended before; Airflow lets it run on for seconds
         """
         if self._killed:
             raise AirflowException("The task was ended before it submitted anything.")
@@ -296,28 +296,29 @@ class SparkRecoveryOperator(Deferring, SparkSubmitOperator):
             raise explained from failure
 
     def is_job_succeeded(self, status: str) -> bool:
-        """Whether the application that upstream's durable mode remembers has done this job already.
+        """Whether the application that upstream's durable mode remembers has already done this job.
 
-        One that succeeded before anybody claimed the job, or before the task was cleared, ran for something else.
+        An application that succeeded before any driver claimed the job, or before the task was cleared, ran for
+        something else.
         """
         return super().is_job_succeeded(status) and self._only_retried
 
     def poll_until_complete(self, external_id: Any, context: Context) -> None:
-        """Wait for an application; also one that upstream's durable mode has found again can then be ended."""
+        """Wait for an application, so that it can be ended, even one that upstream's durable mode found again."""
         hook = cast("SparkRecoveryHook | None", self._hook)
         if hook is not None and hook._is_yarn and hook._yarn_application_id is None:
             hook._yarn_application_id = external_id
         super().poll_until_complete(external_id, context)
 
     def _remembered_id(self, context: Context) -> str:
-        """Return what upstream's durable mode remembers as the last application of this task; empty text if nothing."""
+        """Return this task's last application as upstream's durable mode remembers it; empty text if there is none."""
         state = context.get("task_state_store")
         return str(state.get(self.external_id_key) or "") if state is not None and self.durable else ""
 
     def _end_waiting_job(self, context: Context, hook: SparkRecoveryHook) -> None:
-        """End an application of this task that was submitted and has not started, where the job is to start afresh.
+        """End this task's submitted application that has not started yet, when the job is to start afresh.
 
-        Left alone it would start one day and fence the one that is submitted now.
+        Left alone, it would start one day and fence the application that is submitted now.
         """
         application = remembered_application(hook._connection["master"], self._remembered_id(context))
         if application is None:
@@ -331,11 +332,11 @@ class SparkRecoveryOperator(Deferring, SparkSubmitOperator):
             end_application(application, hook.recovery.mark_of(job_of(context)), hook, self._task_log)
 
     def _forget_external_job(self, context: Context, *, also_a_waiting_one: bool = True) -> None:
-        """Keep upstream's durable mode from taking the last run's application for this one.
+        """Keep upstream's durable mode from mistaking the last run's application for this one.
 
-        What it remembers outlives the clearing of a task: an application, and that a driver pod has succeeded.
+        Its memory survives the clearing of a task: an application, and that a driver pod succeeded.
 
-        :param also_a_waiting_one: forget an application, too, that may not have started yet
+        :param also_a_waiting_one: also forget an application that may not have started yet
         """
         state = context.get("task_state_store")
         if state is None or not self.durable:
@@ -345,7 +346,7 @@ class SparkRecoveryOperator(Deferring, SparkSubmitOperator):
             state.delete(self.external_id_key)
 
     def on_kill(self) -> None:
-        """End the application, also one that this try has only attached to."""
+        """End the application, even one that this try only attached to."""
         self._killed = True
         if self._end_attached is None:
             super().on_kill()
@@ -355,7 +356,7 @@ class SparkRecoveryOperator(Deferring, SparkSubmitOperator):
 
 @contextlib.contextmanager
 def _in_airflows_terms() -> Iterator[None]:
-    """Turn our own errors into those by which Airflow decides about a retry."""
+    """Turn our errors into the exceptions by which Airflow decides about a retry."""
     try:
         yield
     except RecoveryError as error:
@@ -363,7 +364,7 @@ def _in_airflows_terms() -> Iterator[None]:
 
 
 def job_of(context: Context) -> JobId:
-    """Return the identity of the task instance that *context* belongs to; its try number is no part of it."""
+    """Return the job of *context*'s task instance; the try number is not part of it."""
     instance = context["ti"]
     return JobId.of_task_instance(
         instance.dag_id, instance.run_id, instance.task_id, -1 if (index := instance.map_index) is None else index
@@ -371,7 +372,7 @@ def job_of(context: Context) -> JobId:
 
 
 def mark_of(context: Context) -> str:
-    """Return what tells the DAG run that *context* belongs to from others of its name; empty text if nothing does."""
+    """Return a mark that distinguishes *context*'s DAG run from others of its name; empty text if nothing does."""
     run = context.get("dag_run")
     began = getattr(run, "start_date", None)
     return run_mark(began if isinstance(began, datetime) else None, getattr(run, "clear_number", 0))

@@ -1,4 +1,4 @@
-"""Who may do what: Airflow's own login, and its permissions on the DAG that a request names."""
+"""Control access to the page: Airflow's own login, and its permissions on the DAG of a request."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CSRF_HEADER = "X-Spark-Recovery"
 
 @dataclass(frozen=True)
 class RunRef:
-    """The DAG run that a request is about."""
+    """The DAG run of a request."""
 
     dag_id: str
     run_id: str
@@ -30,7 +30,7 @@ class RunRef:
 
 @dataclass(frozen=True)
 class TaskInstanceRef:
-    """The task instance that a request is about."""
+    """The task instance of a request."""
 
     dag_id: str
     run_id: str
@@ -39,7 +39,7 @@ class TaskInstanceRef:
 
     @property
     def job(self) -> JobId:
-        """Its job."""
+        """The task instance's job."""
         return JobId.of_task_instance(self.dag_id, self.run_id, self.task_id, self.map_index)
 
 
@@ -54,7 +54,9 @@ def task_instance(
     task_id: Annotated[str, Query(min_length=1)],
     map_index: Annotated[str, Query()] = "-1",
 ) -> TaskInstanceRef:
-    """Read the task instance from the query. What Airflow could not fill in, ``{MAP_INDEX}``, stands for no mapping."""
+    """Read the task instance from the query. A placeholder that Airflow did not fill in, ``{MAP_INDEX}``, means an
+    unmapped task.
+    """
     mapped = map_index.isascii() and map_index.isdigit()
     return TaskInstanceRef(dag_id, run_id, task_id, int(map_index) if mapped else -1)
 
@@ -75,13 +77,13 @@ def may(user: BaseUser, method: Literal["GET", "PUT"], dag_id: str) -> bool:
 
 
 def may_see(user: User, run: Run) -> None:
-    """Refuse whoever may not see the DAG's task instances."""
+    """Reject users who may not see the DAG's task instances."""
     if not may(user, "GET", run.dag_id):
         raise HTTPException(status.HTTP_403_FORBIDDEN, "You may not see task instances of this DAG.")
 
 
 def may_change(request: Request, user: User, task: Task) -> None:
-    """Refuse whoever may not clear the DAG's task instances, and what does not come from the page itself."""
+    """Reject users who may not clear the DAG's task instances, and requests that do not come from the page itself."""
     if not (may(user, "GET", task.dag_id) and may(user, "PUT", task.dag_id)):
         raise HTTPException(status.HTTP_403_FORBIDDEN, "You may not change task instances of this DAG.")
     if not same_origin(request):
@@ -89,10 +91,10 @@ def may_change(request: Request, user: User, task: Task) -> None:
 
 
 def same_origin(request: Request) -> bool:
-    """Whether a request that changes something was sent by our own page, or by a program with its own token.
+    """Whether a modifying request comes from our own page, or from a program with its own token.
 
-    Three fences against other sites that use somebody's login: JSON and a header of our own, which no form can send;
-    what the browser says of the sender, where it says so; and the sender's address.
+    Three defences against other sites that use a person's login: JSON and a header of our own, which no form can send;
+    what the browser says about the sender, if it does; and the sender's address.
     """
     headers = request.headers
     json_body = headers.get("content-type", "").partition(";")[0].strip().lower() == "application/json"

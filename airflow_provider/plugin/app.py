@@ -1,4 +1,4 @@
-"""The page's application: HTML, JSON, and two buttons. All decisions are made elsewhere; this is HTTP only."""
+"""The page's web application: HTML, JSON and two buttons. HTTP only; other modules make all decisions."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def create_app() -> FastAPI:
 
     @app.get("/run", dependencies=[Depends(may_see)])
     def run_page(request: Request, run: Run, session: SessionDep) -> Response:
-        """The page of a DAG run; a run with one job leads to that."""
+        """Show the page of a DAG run; a run with a single job redirects to that job's page."""
         found, _ = read_run(session, run, most=2, located=0)
         if len(found) == 1:
             return RedirectResponse(f"./?{urlencode(vars(found[0][0]), quote_via=quote)}", status.HTTP_303_SEE_OTHER)
@@ -81,7 +81,7 @@ def create_app() -> FastAPI:
     @app.get("/api/job", dependencies=[Depends(may_see)])
     def job(request: Request, task: Task, user: User, session: SessionDep) -> Response:
         instance, location = read_instance(session, task), read_location(session, task)
-        session.commit()  # whoever waits for the store holds no connection to Airflow's database
+        session.commit()  # hold no connection to Airflow's database while waiting for the store
         missing, remedy = what_is_missing(instance, location)
         seen, problem = _look(jobs, location, task) if location is not None else (None, "")
         answer = {
@@ -135,7 +135,7 @@ def create_app() -> FastAPI:
 
 
 def login_address(request: Request) -> str:
-    """Return where to log in to come back to this request. Airflow checks the address to come back to itself."""
+    """Return the login address that leads back to this request. Airflow itself checks the return address."""
     own = request.scope.get("root_path", "")
     root = own[: own.rfind("/spark-recovery")] if "/spark-recovery" in own else ""
     back = request.url.path + (f"?{request.url.query}" if request.url.query else "")
@@ -143,7 +143,7 @@ def login_address(request: Request) -> str:
 
 
 def _look(jobs: WatchedJobs, location: Location, task: TaskInstanceRef) -> tuple[Seen | None, str]:
-    """Look at a job; return what was seen, or in one sentence why it cannot be."""
+    """Look at a job; return its state, or a sentence that says why it cannot be shown."""
     try:
         return jobs.look(location, task.job), ""
     except RecoveryError as error:
@@ -151,7 +151,7 @@ def _look(jobs: WatchedJobs, location: Location, task: TaskInstanceRef) -> tuple
 
 
 def _row(job: Job, seen: Mapping[tuple[Location, JobId], Seen | RecoveryError], *, looked_at: bool) -> dict[str, Any]:
-    """Return what is listed of a job of a run, and what was seen of it if it was looked at."""
+    """Return a job's row in the list of a run, with its state if it was looked at."""
     task, instance, location = job
     found = seen.get((location, task.job)) if location is not None else None
     told = _told_of(found if isinstance(found, Seen) else None)
@@ -190,7 +190,7 @@ def _told_of(seen: Seen | None) -> dict[str, Any]:
 def _give_up(
     jobs: WatchedJobs, task: TaskInstanceRef, user: str, session: SessionDep, attempt: int, *, delete: bool
 ) -> JSONResponse:
-    """Discard, and release if *delete* says so, unless something else happened since the person looked at the page."""
+    """Discard, and release if *delete*, unless the job has changed since the person looked at the page."""
     instance, location = read_instance(session, task), read_location(session, task)
     session.commit()
     if location is None:
@@ -211,7 +211,7 @@ def _give_up(
 
 
 def _serves(name: str) -> Callable[[Request], Response]:
-    """Return the endpoint of a file that is the same for everybody."""
+    """Return the endpoint of a static file."""
 
     def file(request: Request) -> Response:
         return _file(request, name)
@@ -229,7 +229,7 @@ def _file(request: Request, name: str) -> Response:
 
 
 def _unless_known(request: Request, body: bytes, media_type: str) -> Response:
-    """Return *body*, or only that the browser has it already."""
+    """Return *body*, or "not modified" if the browser already has it."""
     tag = f'W/"{hashlib.sha256(body).hexdigest()[:32]}"'
     known = [told.strip() for told in request.headers.get("if-none-match", "").split(",")]
     if tag in known:

@@ -1,4 +1,4 @@
-"""What Airflow knows of a task instance, and what its try has said of itself (see ``links.recovery_links``)."""
+"""Read a task instance from Airflow, and the location that its try has published (see ``links.recovery_links``)."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ _FIRST = ("running", "restarting", "deferred", "failed", "up_for_retry", "queued
 class Location:
     """Where a job's state is.
 
-    :ivar timeout: seconds a heartbeat must stand still before its driver counts as lost
+    :ivar timeout: seconds without a heartbeat change before the driver counts as lost
     :ivar history_server: ``host:port`` or URL of Spark's history server; empty text if unknown
-    :ivar own_settings: names of the task's own settings without which the connection leads to another store
+    :ivar own_settings: the task's own settings, by name, without which the connection would lead to another store
     """
 
     recovery_conn_id: str
@@ -44,7 +44,7 @@ class Location:
 
 @dataclass(frozen=True)
 class Instance:
-    """A task instance as Airflow has it; ``state`` is empty text for one that has none yet."""
+    """A task instance in Airflow; ``state`` is empty text if it has none yet."""
 
     state: str
     try_number: int
@@ -56,7 +56,7 @@ Job = tuple[TaskInstanceRef, Instance, Location | None]
 
 
 def read_instance(session: Session, task: TaskInstanceRef) -> Instance | None:
-    """Return what Airflow knows of a task instance, ``None`` if there is none."""
+    """Return a task instance from Airflow, ``None`` if it does not exist."""
     row = session.execute(
         select(*_INSTANCE).where(
             TaskInstance.dag_id == task.dag_id,
@@ -76,7 +76,7 @@ def _instance(row: Sequence[Any]) -> Instance:
 
 
 def read_location(session: Session, task: TaskInstanceRef) -> Location | None:
-    """Return what the newest try has said of itself, ``None`` if it said nothing that can be read here."""
+    """Return the location that the newest try published, ``None`` if there is none that can be read."""
     query = XComModel.get_many(
         run_id=task.run_id,
         key=LOCATION_KEY,
@@ -90,12 +90,12 @@ def read_location(session: Session, task: TaskInstanceRef) -> Location | None:
 
 
 def read_run(session: Session, run: RunRef, most: int, located: int) -> tuple[list[Job], int]:
-    """Return the jobs of a run that are listed, those first that need somebody's eye, and how many there are beside.
+    """Return the listed jobs of a run, those that need attention first, and the number of unlisted ones.
 
-    Jobs are the task instances of our operators, and those that have said where their state is.
+    Jobs are the task instances of our operators, and those that have published a location.
 
-    :param most: jobs to list
-    :param located: of how many of them the location is read
+    :param most: maximum number of jobs to list
+    :param located: maximum number of jobs whose location is read
     """
     said = select(XComModel.task_id).where(
         *_said_in(run), XComModel.task_id == TaskInstance.task_id, XComModel.map_index == TaskInstance.map_index
@@ -138,7 +138,7 @@ def _said_in(run: RunRef) -> tuple[ColumnElement[bool], ...]:
 
 
 def parse_location(value: Any) -> Location | None:
-    """Read an XCom's value, JSON text or what it stands for; ``None`` if it is nothing of ours."""
+    """Read an XCom value, as JSON text or decoded; ``None`` if it is not a location of ours."""
     if isinstance(value, str):
         try:
             value = json.loads(value)
@@ -151,13 +151,13 @@ def parse_location(value: Any) -> Location | None:
     timeout = value.get("timeout", usual)
     if not all(isinstance(text, str) and text for text in texts) or not isinstance(timeout, int | float):
         return None
-    timeout = timeout if 0 < timeout <= _LONGEST_TIMEOUT else usual  # nor is it NaN
+    timeout = timeout if 0 < timeout <= _LONGEST_TIMEOUT else usual  # rejects NaN, too
     more = [text if isinstance(text := value.get(name), str) else "" for name in ("history_server", "own_settings")]
     return Location(str(texts[0]), str(texts[1]), float(timeout), *more)
 
 
 def what_is_missing(instance: Instance | None, location: Location | None) -> tuple[str, str]:
-    """Return why there is nothing to show, and what helps; empty texts if there is something."""
+    """Return why there is nothing to show, and the remedy; empty texts if there is something."""
     if location is not None:
         return "", ""
     if instance is None:

@@ -1,6 +1,7 @@
-"""What Airflow loads (entry point ``airflow.plugins``): the pages, and tabs for them of task instances and DAG runs.
+"""The plugin that Airflow loads (entry point ``airflow.plugins``): the pages, and their tabs in the UI of task
+instances and DAG runs.
 
-Schedulers and workers load plugins, too, so nothing heavy is imported before somebody asks for the page.
+Schedulers and workers also load plugins, so nothing heavy is imported before the first request for a page.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from airflow_provider.airflow.locations import URL_PREFIX
 
 
 class LazyApp:
-    """An ASGI application that is made when the first request comes."""
+    """An ASGI application that is created on the first request."""
 
     @cached_property
     def _app(self) -> Any:
@@ -23,7 +24,7 @@ class LazyApp:
         return create_app()
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Answer a request."""
+        """Handle a request."""
         await self._app(scope, receive, send)
 
 

@@ -1,4 +1,4 @@
-"""Where a job's Spark UI is, and how people are led there."""
+"""Find a job's Spark UI and lead people there."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from airflow_provider.plugin.watched_jobs import WatchedJobs
 class SparkUi(NamedTuple):
     """An address of a Spark UI.
 
-    :ivar configured: whether it is of the history server that somebody has configured; else a driver has said so
+    :ivar configured: whether it is on a configured history server; otherwise a driver reported it
     """
 
     url: str
@@ -25,9 +25,9 @@ class SparkUi(NamedTuple):
 
 
 def stated_address(url: str) -> str:
-    """Return a page that leads to what a driver says is its Spark UI.
+    """Return a page that links to the Spark UI that a driver reported.
 
-    Whoever can write to the event store can say so. Airflow's own address must not send anybody there unseen.
+    Anyone who can write to the event store can set this address, so Airflow must not redirect there unseen.
     """
     place, address = escape(urlsplit(url).netloc), escape(url, quote=True)
     return (

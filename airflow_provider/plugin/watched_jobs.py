@@ -1,4 +1,4 @@
-"""Jobs that are being looked at: each is replayed once, then only what is new is read, however many people look."""
+"""Follow the jobs that people look at: each is replayed once, then only new events are read, for all viewers."""
 
 from __future__ import annotations
 
@@ -44,14 +44,15 @@ _LIFE = 600.0
 
 @dataclass(frozen=True)
 class Seen:
-    """What a look at a job has found.
+    """The state of a job at one look.
 
     :ivar view: see :func:`airflow_provider.core.job_view.job_view`; ``None`` if nothing is recorded
-    :ivar pulse: ``alive``, ``watching`` (not known yet), ``silent`` for the time-out, the driver's last word, ``none``
+    :ivar pulse: ``alive``, ``watching`` (not known yet), ``silent`` for the whole timeout, the driver's last word, or
+        ``none``
     :ivar patience: seconds of silence after which the driver counts as lost; 0 without a driver
     :ivar application_id: of the newest attempt's Spark application; empty text without one
-    :ivar ui_url: where its driver says that its Spark UI is; empty text once the attempt has ended
-    :ivar claimed: newest claimed attempt, 0 without one; it may have recorded nothing yet
+    :ivar ui_url: the address of the Spark UI that its driver reported; empty text once the attempt has ended
+    :ivar claimed: newest claimed attempt, 0 if there is none; it may have recorded nothing yet
     """
 
     view: dict[str, Any] | None
@@ -68,7 +69,7 @@ _PULSES = {Life.WATCHING: "watching", Life.ALIVE: "alive", Life.SILENT: "silent"
 
 
 class WatchedJob:
-    """One job, followed for whoever looks at it. Threads may share it."""
+    """One job, followed for all its viewers. Thread-safe."""
 
     def __init__(self, store: ObjectStore, job: JobId, timeout: float) -> None:
         self.store = store
@@ -92,9 +93,9 @@ class WatchedJob:
         self._failure: tuple[float, RecoveryError] | None = None
 
     def look(self, *, anew: bool = False) -> Seen:
-        """Return how the job stands; what is younger than a second is not looked up again.
+        """Return the job's state; a state younger than a second is not read again.
 
-        :param anew: something has just been changed: look in any case
+        :param anew: look in any case, because something has just changed
         :raises RecoveryError: the store cannot be read, or could not a moment ago
         """
         with self._lock:
@@ -111,7 +112,7 @@ class WatchedJob:
             return self._seen
 
     def life(self, claim: Claim) -> Life:
-        """Return what is known by now of the driver of a claim, the newest one."""
+        """Return what is known of the newest claim's driver."""
         with self._lock:
             return self._liveness_of(claim).look()
 
@@ -122,7 +123,7 @@ class WatchedJob:
 
     @property
     def over(self) -> bool:
-        """Whether the job is to be opened anew: it is looked at for long, or its store has failed some time ago."""
+        """Whether the job must be reopened: it has been open for long, or its store failed some time ago."""
         now = time.monotonic()
         failed = self._failure is not None and now - self._failure[0] >= _FAILED_FOR
         return failed or now - self.made_at >= _LIFE
@@ -150,7 +151,7 @@ class WatchedJob:
 
 
 class WatchedJobs:
-    """The jobs that were looked at last."""
+    """The most recently viewed jobs."""
 
     def __init__(self) -> None:
         self._jobs: OrderedDict[tuple[Location, str], WatchedJob] = OrderedDict()
@@ -160,17 +161,18 @@ class WatchedJobs:
         """Stores that do not answer, or not to us: since when, and what they said."""
 
     def look(self, location: Location, job: JobId, until: float | None = None) -> Seen:
-        """Return how a job stands. Whoever looks waits for a slow store, but a few only at a time.
+        """Return a job's state. Callers wait for a slow store, but only a few at a time.
 
-        :param until: moment on the monotonic clock until which it may wait for its turn
-        :raises RecoveryError: the store cannot be opened or read, or could not a moment ago; or too many are looking
+        :param until: the monotonic time until which it may wait for its turn
+        :raises RecoveryError: the store cannot be opened or read, or could not a moment ago; or too many callers are
+            waiting
         """
         with self._turn(location, until):
             return self.get(location, job).look()
 
     def look_at(self, jobs: Sequence[tuple[Location, JobId]]) -> list[Seen | RecoveryError]:
-        """Return how each of several jobs stands, or why that cannot be told. All of them wait for their turns together
-        as long as one does.
+        """Return the state of each job, or why it cannot be read. All of them together wait for their turns no longer
+        than one alone.
         """
         until = time.monotonic() + _TURN
 
@@ -184,11 +186,11 @@ class WatchedJobs:
             return list(pool.map(seen, jobs))
 
     def give_up(self, location: Location, job: JobId, by: str, attempt: int, *, delete: bool) -> tuple[Discard, int]:
-        """Discard what a job has stored, and delete it if *delete* says so; return how many partitions were deleted.
+        """Discard what a job has stored, and delete it if *delete*; return how many partitions were deleted.
 
-        Nobody waits for a driver that may be at work: that takes as long as its claim says.
+        Does not wait to find out whether a driver is running, which would take as long as its claim allows.
 
-        :param attempt: the newest one when somebody decided this
+        :param attempt: the newest attempt at the time of the decision
         :raises RecoveryError: see :func:`airflow_provider.storage.discarding.discard` and :meth:`look`
         """
         with self._turn(location):
@@ -206,7 +208,7 @@ class WatchedJobs:
 
     @contextmanager
     def _turn(self, location: Location, until: float | None = None) -> Iterator[None]:
-        """A turn at a store; what is wrong with it is told to all who come soon after."""
+        """Take a turn at a store; an error is also reported to callers that come soon after."""
         now = time.monotonic()
         with self._lock:
             self._failures = {
@@ -226,9 +228,9 @@ class WatchedJobs:
             self._turns.release()
 
     def get(self, location: Location, job: JobId) -> WatchedJob:
-        """Return a job, which is opened if nobody has looked at it lately.
+        """Return a job; open it if nobody has looked at it lately.
 
-        :raises RecoveryError: its store cannot be opened: the connection is missing, say
+        :raises RecoveryError: its store cannot be opened, for example because the connection is missing
         """
         key = (location, job.prefix)
         with self._lock:
@@ -246,13 +248,13 @@ class WatchedJobs:
 
 
 def open_location(location: Location) -> ObjectStore:
-    """Open the store that a try has named, with the connection that it has named, and no other.
+    """Open the store that a try published, with the connection that it published, and no other.
 
-    :raises RecoveryError: the connection is missing, cannot be used, or is not all that leads to the store
+    :raises RecoveryError: the connection is missing, invalid, or not sufficient to reach the store
     """
     name = location.recovery_conn_id
     if location.own_settings:
-        # They are not taken from an XCom: Airflow's API server would ask whatever address stands there.
+        # Settings are not read from an XCom: Airflow's API server would contact any address found there.
         raise RecoveryError(
             f"The task reaches its event store with its own {location.own_settings}; with the connection {name!r} "
             "alone the page would look into another one.",

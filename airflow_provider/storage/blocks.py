@@ -1,8 +1,8 @@
 """The format of one block of the job event store: checksummed lines of JSON. Pure; see ``docs`` for the layout.
 
-Every line is the CRC-32 of its JSON (eight hexadecimal digits), a space, the JSON. The first line is a header that
-says which block this is, whose, and how many events follow. A block counts up to its first line that cannot be
-trusted: what stands behind it may depend on what was lost.
+Every line is the CRC-32 of its JSON (eight hexadecimal digits), a space, the JSON. The first line is a header with the
+block's number, its owner, and the number of events. A block is valid up to its first line that cannot be trusted: later
+lines may depend on what was lost.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class BlockHeader:
     """A block's first line.
 
     :ivar job: the job's prefix
-    :ivar owner: the claim's, which makes every attempt's blocks different from any other's
+    :ivar owner: the claim's owner, which makes every attempt's blocks unique
     :ivar records: number of events
     """
 
@@ -37,13 +37,13 @@ class BlockHeader:
 
 @dataclass(frozen=True)
 class Block:
-    """What can be trusted of a stored block.
+    """The trusted part of a stored block.
 
     :ivar header: ``None`` if the block cannot be trusted at all
-    :ivar events: none where the lines were folded as they were read
-    :ivar problem: what is wrong with it; empty if nothing is
+    :ivar events: empty if the lines were folded while they were read
+    :ivar problem: what is wrong with the block; empty text if it is sound
     :ivar used: number of events that can be trusted
-    :ivar sealed: ``False`` if it should have a seal and has none that holds (see ``storage.sealing``)
+    :ivar sealed: ``False`` if it should have a seal but has no valid one (see ``storage.sealing``)
     """
 
     header: BlockHeader | None
@@ -54,7 +54,7 @@ class Block:
 
 
 def encode_block(header: BlockHeader, events: Sequence[str]) -> bytes:
-    """Return a block of events that :func:`encode_event` has encoded."""
+    """Return a block of events encoded by :func:`encode_event`."""
     lines = [json.dumps(asdict(header), sort_keys=True, separators=(",", ":")), *events]
     return checksummed(lines)
 
@@ -65,7 +65,7 @@ def checksummed(lines: Iterable[str]) -> bytes:
 
 
 def decode_block(data: bytes, job: str, number: int) -> Block:
-    """Read a block that should be block *number* of *job*. Never raises: what cannot be trusted is said."""
+    """Read a block that should be block *number* of *job*. Never raises: :attr:`Block.problem` says what is wrong."""
     events: list[JobEvent] = []
 
     def take(line: bytes, epoch: int) -> None:
@@ -79,10 +79,10 @@ def decode_block(data: bytes, job: str, number: int) -> Block:
 
 
 def fold_block(data: bytes, job: str, number: int, take: Callable[[bytes, int], None]) -> Block:
-    """Hand the JSON of each event of a block to *take*, which keeps what it can; return the block without events.
+    """Pass the JSON of each event of a block to *take*; return the block without events.
 
-    :param take: called with the line and the block's epoch; raises ``EventFormatError`` or ``ValueError`` for one that
-        cannot be read, which ends the block
+    :param take: called with the line and the block's epoch; raises ``EventFormatError`` or ``ValueError`` for an
+        invalid line, which ends the block
     """
     lines = data.split(b"\n")
     try:
@@ -110,7 +110,7 @@ def fold_block(data: bytes, job: str, number: int, take: Callable[[bytes, int], 
 def checked(line: bytes) -> str:
     """Return the JSON of a line that :func:`checksummed` wrote.
 
-    :raises ValueError: it is not what was written
+    :raises ValueError: the line has changed
     """
     return _checked(line).decode()
 

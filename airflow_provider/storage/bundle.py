@@ -1,9 +1,9 @@
-"""What travels with a job: one zip for ``--py-files`` with the driver's side of this package, and what that needs.
+"""Build what travels with a job: one zip for ``--py-files`` with the driver's side of this package and its
+dependencies.
 
-Made from installed files, by path: nothing of the Spark side is imported. The zip is the same bytes for the same files,
-and is kept under its digest, so that a machine makes it once. The packages of others that an ``s3://`` store needs lie
-in it as a zip of their own, from which nothing can be imported: whether they are used is decided where it arrives, in
-``dependencies``.
+Built from installed files, by path: nothing of the Spark side is imported. The same files give the same bytes, and the
+zip is kept under its digest, so each machine builds it once. The packages that an ``s3://`` store needs are nested in
+it as a zip from which nothing can be imported; ``dependencies`` decides on arrival whether to use them.
 """
 
 from __future__ import annotations
@@ -35,18 +35,19 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
 def build_package(folder: Path | None = None) -> Path:
-    """Return the zip, made anew only if it is not there yet.
+    """Return the zip, building it if it is missing.
 
-    Several processes may do so at once, and a cleaner of temporary files may have taken it: it is put in its place as a
-    whole, and always has the same bytes.
+    Several processes may do so at once, and a cleaner of temporary files may have removed it: the zip is put in place
+    atomically and always has the same bytes.
 
-    :param folder: where zips are kept; by default a folder of this user's in the machine's temporary directory
+    :param folder: folder that keeps the zips; by default this user's own folder in the machine's temporary directory
     """
     own, others = dict(_own_files()), dict(_dependencies())
     digest = hashlib.sha256()
     for name, content in (*own.items(), *others.items()):
         digest.update(f"{name}\0{len(content)}\0".encode() + content)
-    # Held by whoever has started the job, and by a driver that runs from it: executors fetch it as long as it runs.
+    # Held by the process that started the job, and by a driver that runs from it: executors fetch it while the job
+    # runs.
     target = hold((folder or private_folder()) / digest.hexdigest()[:24]) / "airflow_provider_driver.zip"
     if not target.is_file():
         write_whole(target, _zipped({**own, f"airflow_provider/storage/{DEPENDENCIES}": _zipped(others)}))
@@ -61,7 +62,7 @@ def _own_files() -> Iterator[tuple[str, bytes]]:
 
 
 def _dependencies() -> Iterator[tuple[str, bytes]]:
-    """Yield the files of the packages that an ``s3://`` store needs, as far as they are installed here."""
+    """Yield the files of the packages that an ``s3://`` store needs and that are installed here."""
     for name in _PACKAGES:
         spec = importlib.util.find_spec(name)
         if spec is None or spec.origin is None:

@@ -1,12 +1,11 @@
-"""Ending a job from outside, wherever its driver runs: whoever cancels claims the next epoch, and runs nothing.
+"""Cancel a job from outside, wherever its driver runs: claim the next epoch, and run nothing.
 
-The driver sees at its next heartbeat, or when it writes events or commits, that it is fenced, and ends itself and its
-JVM. Nothing but the event store has to be within reach, so this works alike for every cluster manager. It rests on what
-claims rest on: one create-only object, so that either the cancellation or a new driver gets the epoch, never both.
+The driver notices that it is fenced at its next heartbeat, or when it writes events or commits, and ends itself and its
+JVM. Only the event store must be reachable, so this works the same with every cluster manager. As with claims, safety
+comes from one create-only object: either the cancellation or a new driver gets the epoch, never both.
 
-A driver that was submitted and has not claimed yet comes later and gets a later epoch. It finds the cancellation
-between the newest epoch of the time when it was submitted and its own, and ends before it has begun
-(:func:`refuse_cancelled`).
+A driver that was submitted but has not claimed yet gets a later epoch. It finds the cancellation between the newest
+epoch at its submission and its own, and ends before it starts (:func:`refuse_cancelled`).
 """
 
 from __future__ import annotations
@@ -29,11 +28,10 @@ CANCELLED = "CANCELLED"
 def cancel(store: ObjectStore, prefix: str, epoch: int) -> Claim | None:
     """Fence attempt *epoch*; return its claim, ``None`` if there is nothing to end.
 
-    An attempt that has ended is left alone, and so is one that has a successor: that is somebody else's. Again is
-    harmless.
+    An attempt that has ended or has a successor is left alone. Idempotent.
 
-    :param epoch: the attempt, or the newest one there was when a driver was submitted that has not claimed yet
-    :raises StoreError: the store failed; doing it again is harmless
+    :param epoch: the attempt, or for a driver that has not claimed yet, the newest one at its submission
+    :raises StoreError: the store failed; repeating the call is safe
     """
     claims = Claims(store, prefix)
     claim = claims.get(epoch) if epoch else None
@@ -49,9 +47,9 @@ def cancel(store: ObjectStore, prefix: str, epoch: int) -> Claim | None:
 def cancel_unclaimed(store: ObjectStore, prefix: str, after: int, deployment: str = "") -> Claim | None:
     """End the driver that was submitted when *after* was the newest epoch, whether it has claimed the job or not.
 
-    :param deployment: the Airflow deployment that has submitted it; the claim of another one's driver is left alone
+    :param deployment: the Airflow deployment that submitted it; claims of other deployments' drivers are left alone
     :returns: its claim, ``None`` if it has none
-    :raises StoreError: the store failed; doing it again is harmless
+    :raises StoreError: the store failed; repeating the call is safe
     """
     claims = Claims(store, prefix)
     taken = claims.take(after + 1, cancels=True)
@@ -65,7 +63,7 @@ def cancel_unclaimed(store: ObjectStore, prefix: str, after: int, deployment: st
 
 
 def refuse_cancelled(store: ObjectStore, prefix: str, claim: Claim, submitted_after: int) -> None:
-    """Raise if somebody has cancelled the job after this driver was submitted, and before it claimed.
+    """Raise if the job was cancelled after this driver was submitted and before it claimed.
 
     :param submitted_after: newest epoch when the driver was submitted
     :raises Fenced: it was cancelled
@@ -91,7 +89,7 @@ def _has_ended(store: ObjectStore, prefix: str, epoch: int) -> bool:
 
 
 def _say(store: ObjectStore, prefix: str, taken: Claim) -> None:
-    """Leave a last word, for those who look at the newest claim's heartbeat; the claim alone counts."""
+    """Write a final heartbeat for observers of the newest claim; only the claim itself counts."""
     body = {"owner": taken.owner, "beat": 1, "state": CANCELLED}
     try:
         store.put(heartbeat_key(prefix, taken.epoch), json.dumps(body, sort_keys=True).encode())

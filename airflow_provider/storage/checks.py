@@ -1,4 +1,4 @@
-"""Find out, before a job starts, whether a store can do what recovery needs, with one clear error if it cannot."""
+"""Check before a job starts whether a store can do what recovery needs, with one clear error if it cannot."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CHECK_FOLDER = ".check"
 
 @dataclass(frozen=True)
 class CheckedStep:
-    """One thing that recovery needs of a store.
+    """One operation that recovery needs of a store.
 
     :ivar problem: why it does not work, with its remedy; ``None`` if it does
     """
@@ -28,7 +28,7 @@ class CheckedStep:
 def check_store(store: ObjectStore) -> None:
     """Create, refuse to create twice, read, list and delete one small object below the root of *store*.
 
-    Costs about seven requests. Two checks at once do not meet: every one has a folder of its own.
+    Costs about seven requests. Concurrent checks do not interfere: each has its own folder.
 
     :raises StoreError: the first thing that does not work, with its remedy
     """
@@ -39,9 +39,9 @@ def check_store(store: ObjectStore) -> None:
 
 
 def check_steps(store: ObjectStore) -> Generator[CheckedStep, None, None]:
-    """Do what :func:`check_store` does, step by step; a step that fails does not keep the others from being tried.
+    """Do what :func:`check_store` does, step by step; a failed step does not stop the others.
 
-    Without an object nothing else can be tried: if creating fails, it is the only step.
+    If creating fails, it is the only step, because the others need the object.
     """
     folder = f"{CHECK_FOLDER}/{uuid.uuid4().hex}"
     key = f"{folder}/object"
@@ -80,7 +80,7 @@ def _check_create_only(store: ObjectStore, key: str, other: bytes) -> None:
 
 
 def ignores_create_only(store: ObjectStore, key: str) -> StoreError:
-    """Return what to say of a store that has created an object a second time."""
+    """Return the error for a store that has created an object twice."""
     return StoreError(
         f"{store.uri} replaced an object although it was told to create it only if there is none.",
         remedy="Recovery needs conditional writes (PutObject with If-None-Match: *) to keep two drivers apart: "
@@ -113,7 +113,7 @@ def _check_listing(store: ObjectStore, folder: str, key: str) -> None:
 def _check_deleting(store: ObjectStore, key: str, *, readable: bool) -> None:
     store.delete([key])
     if not readable:
-        return  # that it cannot be read afterwards would say nothing
+        return  # a failed read afterwards would prove nothing
     try:
         store.get(key)
     except ObjectNotFound:
@@ -127,7 +127,7 @@ def _check_deleting(store: ObjectStore, key: str, *, readable: bool) -> None:
 
 
 def _delete_quietly(store: ObjectStore, key: str) -> None:
-    """The clean-up must never hide the failure that made it necessary."""
+    """Delete an object; a failing clean-up must never hide the failure that made it necessary."""
     try:
         store.delete([key])
     except StoreError:

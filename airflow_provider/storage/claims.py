@@ -1,12 +1,12 @@
-"""Who owns a job: create-only objects, one per epoch.
+"""Claims decide who owns a job: create-only objects, one per epoch.
 
-Whoever creates the claim of the newest epoch owns the job; all earlier epochs are fenced. Two who try at once get two
-different epochs, because only one of them can create each object. Claims are never rewritten; whoever removes a job
-from the store must remove them last, or its epochs would begin again while blocks of the old ones are there.
+The driver that created the claim of the newest epoch owns the job; all earlier epochs are fenced. Two concurrent claims
+get two different epochs, because each object can be created only once. Claims are never rewritten. To remove a job from
+the store, remove its claims last: otherwise its epochs would start again while blocks of the old ones still exist.
 
-An owner looks at the next epoch only. Where somebody has left a gap (a stray claim of a high number), a new claim also
-takes the first free epoch of each gap below it, as a fence that runs nothing, so that every earlier owner sees that it
-is replaced. Whoever was about to take that epoch meets the fence, lists again, and comes behind the new claim.
+An owner checks only the next epoch. If there is a gap (below a stray claim with a high number), a new claim also takes
+the first free epoch of each gap below it, as a fence that runs nothing, so that every earlier owner sees that it is
+replaced. A driver that was about to take that epoch meets the fence, lists again, and comes after the new claim.
 """
 
 from __future__ import annotations
@@ -37,16 +37,17 @@ log = logging.getLogger(__name__)
 class Claim:
     """One attempt's claim.
 
-    :ivar owner: random, unique to this claim; empty if the claim's object cannot be read
-    :ivar boot_id: the machine's boot and the process's PID name space; empty where that cannot be told
-    :ivar pid_started: start time of the process in the kernel's ticks since boot, which with ``pid`` names it for good
+    :ivar owner: random, unique to this claim; empty text if the claim's object is unreadable
+    :ivar boot_id: the machine's boot and the process's PID namespace; empty text if unknown
+    :ivar pid_started: start time of the process in kernel ticks since boot; identifies the process together with
+        ``pid``
     :ivar claimed_at: seconds since the Unix epoch on the owner's clock; for people only
-    :ivar cancels: no driver's claim: somebody ends the one before it (see ``storage.cancelling``)
+    :ivar cancels: not a driver's claim: it cancels the one before it (see ``storage.cancelling``)
     :ivar beat_interval: seconds between two heartbeats
-    :ivar lease: seconds for which it owns the job after a confirmed heartbeat (see ``core.lease``)
-    :ivar run: tells its DAG run from others of the same name (see ``core.job``); empty if that is not known
-    :ivar deployment: the Airflow deployment that it was made for; empty if that is not known
-    :ivar successor: of a fence in a gap, which ``cancels`` as well: the attempt that has set it; else 0
+    :ivar lease: seconds for which the driver owns the job after a confirmed heartbeat (see ``core.lease``)
+    :ivar run: distinguishes its DAG run from others of the same name (see ``core.job``); empty text if unknown
+    :ivar deployment: the Airflow deployment that the claim is for; empty text if unknown
+    :ivar successor: the attempt that set this fence in a gap, which ``cancels`` as well; else 0
     """
 
     epoch: int
@@ -65,12 +66,12 @@ class Claim:
 
     @property
     def terms(self) -> Lease:
-        """How often its driver beats, and for how long it owns the job after a beat."""
+        """The heartbeat terms of its driver."""
         return Lease(self.beat_interval, self.lease)
 
 
 class Claims:
-    """The claims of the job whose objects lie below *prefix*."""
+    """The claims of the job with the key prefix *prefix*."""
 
     def __init__(self, store: ObjectStore, prefix: str) -> None:
         self._store = store
@@ -79,16 +80,16 @@ class Claims:
     def claim(self, lease: Lease | None = None, run: str = "", deployment: str = "") -> Claim:
         """Claim the next epoch for this process and fence all earlier ones.
 
-        The job of another deployment is not claimed. Nobody can claim it between that look and ours: the claim would be
-        the newest one, and ours the second of its epoch.
+        Does not claim another deployment's job. No other deployment can claim it between the check and our claim,
+        because that claim would be the newest one, and ours the second of its epoch.
 
-        Every round either succeeds or meets an object that another has created, so it ends. The claim is then created
-        once more: a store that does not refuse that keeps no two drivers apart. The same bytes are written, so that
-        it harms nobody.
+        Each round either succeeds or meets an object that another process has created, so the loop ends. Then the claim
+        is created once more: a store that accepts this cannot keep two drivers apart. The bytes are the same, so
+        nothing is damaged.
 
-        :param lease: what the driver will keep to
-        :param run: tells its DAG run from others of the same name
-        :param deployment: the Airflow deployment that it is made for
+        :param lease: the driver's heartbeat terms
+        :param run: distinguishes its DAG run from others of the same name
+        :param deployment: the Airflow deployment that the claim is for
         :raises JobOfAnotherDeployment: the newest driver's claim names another one
         :raises StoreError: the store failed, or does not honour create-only puts; the epoch may have been taken
         """
@@ -107,7 +108,7 @@ class Claims:
         raise ignores_create_only(self._store, self._key(epoch))
 
     def require_own(self, known: Iterable[int], deployment: str) -> None:
-        """Make sure that the newest driver among the epochs *known* is not another deployment's.
+        """Make sure that the newest driver among the epochs *known* does not belong to another deployment.
 
         :raises JobOfAnotherDeployment: it is
         :raises StoreError: the store failed
@@ -124,7 +125,7 @@ class Claims:
         )
 
     def _fence_gaps(self, known: set[int], claim: Claim) -> None:
-        """Take the first free epoch of each gap below *claim*; without gaps this makes no request."""
+        """Take the first free epoch of each gap below *claim*; sends no request if there are no gaps."""
         for edge in sorted(epoch for epoch in known if epoch < claim.epoch and epoch + 1 not in known):
             epoch = edge
             while not self._is_fence(epoch):
@@ -153,14 +154,14 @@ class Claims:
         successor: int = 0,
         deployment: str = "",
     ) -> Claim | None:
-        """Claim *epoch* and no other; ``None`` if somebody else holds it.
+        """Claim *epoch* and no other; ``None`` if another process holds it.
 
-        :param cancels: only to fence the epoch before it
-        :param lease: what the owner will keep to
-        :param run: tells its DAG run from others of the same name
-        :param successor: the attempt for which it fences
-        :param deployment: the Airflow deployment that it is made for
-        :raises StoreError: the store failed; the epoch may have been taken, which harms nobody
+        :param cancels: the claim only fences the epoch before it
+        :param lease: the owner's heartbeat terms
+        :param run: distinguishes its DAG run from others of the same name
+        :param successor: the attempt for which the claim fences
+        :param deployment: the Airflow deployment that the claim is for
+        :raises StoreError: the store failed; the epoch may have been taken, which does no harm
         """
         terms = lease or Lease()
         claim = Claim(
@@ -181,17 +182,17 @@ class Claims:
         try:
             self._store.put_new(self._key(epoch), _encode(asdict(claim)))
         except ObjectExists:
-            # The answer to our own first request may have been lost: then the claim there is ours.
+            # If the answer to our own first request was lost, the claim there is ours.
             if self._parsed(epoch, lambda key: already_there(self._store, key)).owner != claim.owner:
                 return None
         return claim
 
     def newest(self) -> Claim | None:
-        """Return the claim of the newest epoch, ``None`` if nobody has ever claimed the job."""
+        """Return the claim of the newest epoch, ``None`` if the job was never claimed."""
         epochs = self._epochs()
         if not epochs:
             return None
-        # A listing may show what was just deleted. The epoch was held all the same.
+        # A listing may show a claim that was just deleted. The epoch was taken all the same.
         return self.get(max(epochs)) or _unknown(max(epochs))
 
     def get(self, epoch: int) -> Claim | None:
@@ -202,14 +203,14 @@ class Claims:
             return None
 
     def drivers_before(self, epoch: int, down_to: int = 1) -> Iterator[Claim]:
-        """Yield the claims before *epoch* that drivers hold, the newest first; one listing, then a request each.
+        """Yield drivers' claims before *epoch*, newest first; one listing, then one request each.
 
         :param down_to: the earliest epoch to look at
         """
         return self._drivers(known for known in self._epochs() if down_to <= known < epoch)
 
     def before(self, epoch: int, down_to: int = 1) -> Iterator[Claim]:
-        """Yield all claims before *epoch*, the newest first; one listing, then a request each.
+        """Yield all claims before *epoch*, newest first; one listing, then one request each.
 
         :param down_to: the earliest epoch to look at
         """
@@ -222,11 +223,11 @@ class Claims:
         return (claim for epoch in sorted(set(epochs), reverse=True) if (claim := self.get(epoch)) is not None)
 
     def taken(self, epoch: int) -> bool:
-        """Whether somebody has claimed *epoch*; one small request."""
+        """Whether *epoch* is claimed; one small request."""
         return self._store.exists(self._key(epoch))
 
     def acknowledge(self, epoch: int, report: dict[str, Any]) -> None:
-        """Record that somebody took notice of the success of *epoch*. Again is harmless: the first report stays."""
+        """Record that the success of *epoch* was acknowledged. Idempotent: the first report stays."""
         try:
             self._store.put_new(self._ack_key(epoch), _encode(report))
         except ObjectExists:
@@ -244,7 +245,7 @@ class Claims:
         try:
             return _decode(refuse_sealed(read(key), key), epoch)
         except (CorruptObject, ValueError, TypeError, KeyError) as error:
-            # Whoever wrote it holds the epoch all the same; nothing else can be said of them.
+            # Its writer holds the epoch all the same; nothing else is known of it.
             log.warning("The claim %s in %s cannot be read: %s", key, self._store.uri, error)
             return _unknown(epoch)
 
@@ -261,17 +262,17 @@ def claim_key(prefix: str, epoch: int) -> str:
 
 
 def _unknown(epoch: int) -> Claim:
-    """Return what is said of a claim that cannot be read."""
+    """Return the stand-in for an unreadable claim."""
     return Claim(epoch, owner="", host="", boot_id="", pid=0, pid_started=0, claimed_at=0.0)
 
 
 def same_machine(claim: Claim) -> bool:
-    """Whether the claim's process id means a process of this machine, in this boot and PID name space."""
+    """Whether the claim's process id refers to this machine, in this boot and PID namespace."""
     return bool(claim.boot_id) and claim.pid > 0 and (claim.host, claim.boot_id) == (socket.gethostname(), machine())
 
 
 def process_is_gone(claim: Claim) -> bool:
-    """Whether the claim's process certainly has ended. ``False`` also means that it cannot be told from here."""
+    """Whether the claim's process has certainly ended; ``False`` also if that cannot be known from here."""
     return same_machine(claim) and Process(claim.pid, claim.pid_started).is_gone()
 
 

@@ -1,15 +1,14 @@
-"""Writing snapshots in the background, and deleting the blocks that nobody needs any more.
+"""Write snapshots in the background, and delete the blocks that they replace.
 
-Blocks are deleted only when two good snapshots cover them: the newest, and the one before it for the case that the
-newest turns out damaged. What fences must stay:
+Blocks are deleted only when two good snapshots cover them: the newest, and the one before it in case the newest turns
+out to be damaged. Blocks that fence must stay:
 
-A block number is taken once. A driver that has been replaced wants to write the number after its last block; that block
-is the first one of the attempt that came next, because the blocks of one attempt follow each other without a gap. If it
-had been deleted, the zombie would create it and believe itself recorded. So the **first block of every attempt**, and
-every block that cannot be read, **is never deleted**: one small object for each attempt. A driver that has not written
+A block number can be taken only once. A replaced driver wants to write the number after its last block. That block is
+the first one of the next attempt, because the blocks of an attempt follow each other without a gap. If it had been
+deleted, the zombie would create it and believe that its events were recorded. So the **first block of every attempt**,
+and every block that cannot be read, **is never deleted**: one small object per attempt. A driver that has not written
 its first block yet may wait at any number; therefore :meth:`JobEventWriter.begin` looks for newer snapshots *after* its
-first block is stored, and begins anew behind them if there are any. Whatever a number below a snapshot holds is not
-read by anybody.
+first block is stored, and if there are any, starts over behind them. Nothing below a snapshot is ever read.
 """
 
 from __future__ import annotations
@@ -27,11 +26,11 @@ log = logging.getLogger(__name__)
 
 
 class Compactor:
-    """Stores the snapshots that it is offered, in a thread of its own; of several that wait, the newest.
+    """Stores offered snapshots in its own thread; if several wait, only the newest.
 
-    A failing store costs the snapshot, never the job: the blocks tell the same.
+    If the store fails, only the snapshot is lost, never the job: the blocks hold the same.
 
-    :ivar good: number of the newest snapshot that was read and found good; 0 if there is none
+    :ivar good: number of the newest snapshot that was read and verified; 0 if there is none
     """
 
     def __init__(self, store: ObjectStore, prefix: str) -> None:
@@ -46,7 +45,7 @@ class Compactor:
         self._started = False
 
     def offer(self, snapshot: Snapshot) -> None:
-        """Have *snapshot* stored soon. Never waits for the store."""
+        """Queue *snapshot* for storing. Never waits for the store."""
         with self._changed:
             self._offered = snapshot
             if not self._started:
@@ -55,7 +54,7 @@ class Compactor:
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Store what was offered, and end. Again does nothing."""
+        """Store the pending snapshot, and end. Idempotent."""
         with self._changed:
             self._closing = True
             self._changed.notify_all()
@@ -73,13 +72,13 @@ class Compactor:
             number = snapshot.number
             try:
                 stored = self._write(snapshot)
-            except Exception as error:  # noqa: BLE001  whatever it is, the blocks tell the same
+            except Exception as error:  # noqa: BLE001  whatever it is, the blocks hold the same
                 log.warning("Snapshot %d of the job event store could not be stored: %s", number, _told(error))
                 continue
             try:
                 if stored:
                     self._delete_superfluous(snapshot)
-            except Exception as error:  # noqa: BLE001  what stays costs room only
+            except Exception as error:  # noqa: BLE001  leftovers only cost space
                 log.warning(
                     "Snapshot %d of the job event store is stored, but what it makes superfluous could not be deleted: "
                     "%s The next snapshot tries again.",
@@ -88,7 +87,7 @@ class Compactor:
                 )
 
     def _write(self, snapshot: Snapshot) -> bool:
-        """Store *snapshot*; return whether it is there now."""
+        """Store *snapshot*; return whether it is stored now."""
         fault_point(BEFORE_SNAPSHOT)
         if not self._snapshots.write(snapshot):
             log.warning("Snapshot %d of the job event store is there already and damaged.", snapshot.number)
@@ -97,7 +96,7 @@ class Compactor:
         return True
 
     def _delete_superfluous(self, snapshot: Snapshot) -> None:
-        """Delete what the one before *snapshot* stands for: older snapshots first, so that none lacks its blocks."""
+        """Delete what the snapshot before *snapshot* replaces: older snapshots first, so that none lacks its blocks."""
         previous, self.good = self.good, snapshot.number
         if previous:
             self._snapshots.delete(older for older in self._snapshots.numbers() if older < previous)

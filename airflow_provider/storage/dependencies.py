@@ -1,9 +1,8 @@
-"""The packages that an ``s3://`` store needs, on a machine that has none of its own: they came with the job.
+"""Provide the packages that an ``s3://`` store needs on a machine without them, from what came with the job.
 
-The one place that decides whose packages are used. A machine's own come first, always: what came with the job is added
-at the end of ``sys.path``, and only where something is missing. It lies unpacked in a folder that nobody else can write
-to, because botocore reads its data by path; processes unpack it side by side, file by file, and check all of it before
-they use it.
+Only this module decides whose packages are used. A machine's own packages always come first: the job's are added at the
+end of ``sys.path``, and only if one is missing. They are unpacked in a folder that only this user can write to, because
+botocore reads its data by path. Processes unpack them concurrently, file by file, and check all of it before use.
 """
 
 from __future__ import annotations
@@ -26,9 +25,9 @@ _NEEDED = ("botocore", "tenacity")
 
 
 def provide_dependencies() -> None:
-    """Make botocore and tenacity importable, if they are here at all.
+    """Make botocore and tenacity importable if they are available at all.
 
-    :raises ConfigurationError: what came with the job cannot be unpacked
+    :raises ConfigurationError: the job's packages cannot be unpacked
     """
     if all(importlib.util.find_spec(name) for name in _NEEDED):
         return
@@ -52,7 +51,7 @@ def provide_dependencies() -> None:
 
 
 def _unpacked(content: bytes) -> Path:
-    """Return a folder with the packages in the zip *content*; what is missing or damaged in it is written anew."""
+    """Return a folder with the packages of the zip *content*; missing or damaged files are written again."""
     folder = hold(private_folder() / f"dependencies-{hashlib.sha256(content).hexdigest()[:24]}")
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         for entry in archive.infolist():

@@ -1,7 +1,7 @@
-"""Directories that several processes fill and empty at once, as the store of files needs them.
+"""Directories for the file store that several processes can fill and empty at once.
 
-Names are looked up one by one in directories that are held open, so that a symbolic link on the way is an error, also
-one that is planted meanwhile. Only the root may be one.
+Names are looked up one by one in directories that are held open, so a symbolic link on the way is an error, even one
+planted meanwhile. Only the root may be a link.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _REPLACED = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP}
 
 
 class Folder:
-    """The directories from a root down to one of its folders, held open; close it when it is not used any more.
+    """The directories from a root down to one of its folders, held open until it is closed.
 
-    :param names: of the directories below *root*
-    :param make: mode of the directories that are made, before the umask; ``None`` to make none
-    :raises FileNotFoundError: one of them is not there, or was removed meanwhile
+    :param names: names of the directories below *root*
+    :param make: mode of new directories, before the umask; ``None`` to create none
+    :raises FileNotFoundError: one of them does not exist, or was removed meanwhile
     :raises NotADirectoryError: one of them is a file
     :raises OSError: one of them is a symbolic link (``ELOOP``), or cannot be opened
     """
@@ -70,17 +70,17 @@ class Folder:
         self.close()
 
     def close(self) -> None:
-        """Close all of them."""
+        """Close all directories."""
         while self._open:
             os.close(self._open.pop())
 
     @property
     def descriptor(self) -> int:
-        """The last one's file descriptor."""
+        """The last directory's file descriptor."""
         return self._open[-1]
 
     def create(self, name: str) -> BinaryIO:
-        """Open a new file; :raises FileExistsError: the name is taken."""
+        """Create and open a file; :raises FileExistsError: the name is taken."""
         return self._opened(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, "wb")
 
     def open(self, name: str) -> BinaryIO:
@@ -88,21 +88,21 @@ class Folder:
         return self._opened(name, os.O_RDONLY | os.O_NOFOLLOW, "rb")
 
     def _opened(self, name: str, flags: int, mode: str) -> BinaryIO:
-        # Python's own open() says whose error it is, also of a directory, and closes what it cannot use.
+        # Python's own open() names the path in its errors, also for a directory, and closes what it cannot use.
         opener = partial(os.open, mode=0o666, dir_fd=self.descriptor)
         return cast("BinaryIO", open(name, mode, opener=lambda path, _: opener(path, flags | os.O_CLOEXEC)))
 
     def status(self, name: str) -> os.stat_result:
-        """Return what the file system says of *name*; :raises OSError: it is a symbolic link, or nothing is there."""
+        """Return the status of *name*; :raises OSError: it is a symbolic link, or nothing is there."""
         found = os.stat(name, dir_fd=self.descriptor, follow_symlinks=False)
         if stat.S_ISLNK(found.st_mode):
             raise _is_a_link(name)
         return found
 
     def remove(self, name: str) -> None:
-        """Remove a file, then the directories below the root as far as they are empty.
+        """Remove a file, then the directories below the root that are empty.
 
-        :raises OSError: the file is not there, or cannot be removed
+        :raises OSError: the file does not exist, or cannot be removed
         """
         try:
             os.unlink(name, dir_fd=self.descriptor)
@@ -112,18 +112,18 @@ class Folder:
                     os.rmdir(emptied, dir_fd=parent)
 
     def flush(self) -> None:
-        """Make new names in it durable, and those of directories that were made for it."""
+        """Make new names in the folder durable, and those of directories created for it."""
         for descriptor in (self.descriptor, *self._made_in):
-            # File systems that cannot flush a directory need it no more than we can give it.
+            # Some file systems cannot flush a directory; nothing else can be done there.
             with suppress(OSError):
                 os.fsync(descriptor)
 
 
 def in_folder(root: Path, names: Sequence[str], action: Callable[[Folder], T], mode: int) -> tuple[Folder, T]:
-    """Make a folder, then act in it; again if somebody removes it in between. Return it, open, and what came of it.
+    """Create a folder, then act in it; repeat if it is removed in between. Return the open folder and the result.
 
-    :param action: creates a file; raises ``FileNotFoundError`` if its directory is not there
-    :param mode: of directories that are made, before the umask
+    :param action: creates a file; raises ``FileNotFoundError`` if its directory does not exist
+    :param mode: mode of new directories, before the umask
     """
     for last in (*[False] * (_TRIES - 1), True):
         try:
@@ -151,12 +151,12 @@ def open_directory(name: str, parent: int) -> int:
 
 
 def walk(directory: int, parent: str, prefix: str) -> Iterator[ObjectInfo]:
-    """Yield files in the order of their whole keys, which a sort of each directory by name alone would not give.
+    """Yield files in the order of their full keys, which differs from sorting each directory by name.
 
-    Symbolic links are neither followed nor listed: what they lead to is not ours to read or delete.
+    Symbolic links are neither followed nor listed: their targets are not ours to read or delete.
 
-    :param directory: an open one
-    :param parent: its key, with a slash at its end
+    :param directory: an open directory
+    :param parent: its key, with a trailing slash
     """
     with os.scandir(directory) as entries:
         own = [entry for entry in entries if not entry.is_symlink()]
@@ -188,7 +188,7 @@ def _walk_below(name: str, parent: int, key: str, prefix: str) -> Iterator[Objec
 
 
 def remove_empty(directory: int) -> None:
-    """Remove the directories below an open one as far as they are empty."""
+    """Remove the empty directories below an open one."""
     with os.scandir(directory) as entries:
         names = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
     for name in names:
@@ -202,7 +202,7 @@ def remove_empty(directory: int) -> None:
 
 
 def copy_exclusively(source: BinaryIO, folder: Folder, name: str) -> None:
-    """Create-only without hard links; if it fails half-way nothing is left under the name."""
+    """Create a file without hard links, failing if it exists; leave nothing under the name if it fails half-way."""
     with folder.create(name) as file:
         try:
             shutil.copyfileobj(source, file, _CHUNK)
@@ -215,7 +215,7 @@ def copy_exclusively(source: BinaryIO, folder: Folder, name: str) -> None:
 
 
 def _make_root(root: Path, mode: int) -> None:
-    """Make it and its parents, durably; :raises FileNotFoundError: somebody removed it meanwhile."""
+    """Create the root and its parents, durably; :raises FileNotFoundError: it was removed meanwhile."""
     if root.is_dir():
         return
     try:

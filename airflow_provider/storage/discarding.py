@@ -1,19 +1,19 @@
-"""All that a job has stored goes: because somebody gives it up, or because its success was taken notice of.
+"""Discard a job's stored state on a person's request, or release it once its success is acknowledged.
 
-Given up from outside, the next attempt starts afresh.
+After a discard, the next attempt starts afresh.
 
-A discard is a create-only object that names the newest attempt of the moment: nothing that it and earlier ones stored
-is reused. A driver that lives is never harmed by it. Nothing is rewritten, and nobody falls between two stools:
+A discard is a create-only object that names the newest attempt at that moment: nothing that it and earlier attempts
+stored is reused. It never harms a running driver. Nothing is rewritten, and no case is missed:
 
-* Whoever discards writes the object **first** and looks for a newer claim **then**. A driver claims **first** and looks
-  for the object of the attempt before it **then**. So one of the two sees the other, whatever the order: if no newer
-  claim is seen, every later driver sees the discard; if one is seen, that is said, and nothing is promised or deleted.
-* Partitions are deleted only after such a look, and only those of the discarded attempts: a later one reuses none of
-  them.
+* The discarding process **first** writes the object and **then** looks for a newer claim. A driver **first** claims and
+  **then** looks for the discard of the attempt before it. So one of the two sees the other, in any order: if no newer
+  claim is seen, every later driver sees the discard; if one is seen, that is reported, and nothing is promised or
+  deleted.
+* Partitions are deleted only after this check, and only those of the discarded attempts, which no later attempt reuses.
 
-Discards of one epoch are all the same, so that a second one is harmless.
+All discards of one epoch are equivalent, so a second one is harmless.
 
-What goes while the job runs is :mod:`airflow_provider.job.unneeded`'s, by the same partition store.
+:mod:`airflow_provider.job.unneeded` deletes objects while the job runs, through the same partition store.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ FOLDER = "discards"
 
 @dataclass(frozen=True)
 class Discard:
-    """A person's decision.
+    """A person's decision to discard a job's state.
 
-    :ivar epoch: newest attempt of which nothing is reused any more
+    :ivar epoch: newest attempt that is discarded, with all earlier ones
     :ivar by: who decided it; empty text if unknown
-    :ivar at: seconds since the Unix epoch on that one's clock; for people only
+    :ivar at: seconds since the Unix epoch on that machine's clock; for people only
     """
 
     epoch: int
@@ -78,22 +78,22 @@ def find_discard(store: ObjectStore, prefix: str, epoch: int) -> Discard | None:
     except ObjectNotFound:
         return None
     except (CorruptObject, ValueError, KeyError, TypeError):
-        return Discard(epoch)  # that it is there says what matters
+        return Discard(epoch)  # its existence is what matters
 
 
 def discard_in_force(store: ObjectStore, prefix: str, graph: ExecutionGraph, before: int) -> Discard | None:
-    """Return the discard that concerns all that *graph* tells, ``None`` if there is none.
+    """Return the discard that applies to everything in *graph*, ``None`` if there is none.
 
-    An attempt that has recorded its start has dealt with the discards of earlier ones. One that died before that has
-    not, so that they still count for its successor.
+    An attempt that recorded its start has dealt with the discards of earlier ones. One that died before that has not,
+    so they still apply to its successor.
 
-    :param before: epoch of the attempt that wants to know; one small request, mostly
+    :param before: epoch of the asking attempt; usually costs one small request
     :raises StoreError: the store cannot be read
     """
     recorded = max(graph.newest.epoch if graph.newest is not None else 0, 1)
     if recorded == before - 1:
         return find_discard(store, prefix, recorded)
-    # Epochs may have gaps of any size, so that they are not asked for one by one.
+    # Epochs may have gaps of any size, so they are listed, not asked for one by one.
     epochs = [epoch for epoch in numbers_in(store, f"{prefix}/{FOLDER}/") if recorded <= epoch < before]
     return find_discard(store, prefix, max(epochs)) if epochs else None
 
@@ -107,20 +107,19 @@ def discard(
     delete: bool = False,
     life: Callable[[Claim], Life] | None = None,
 ) -> tuple[Discard, int]:
-    """Let the next attempt start afresh; return how many stored partitions were deleted, too.
+    """Make the next attempt start afresh; return the discard and the number of partitions deleted.
 
-    Again is harmless: the first one stays. Takes as long as a driver may be silent by its claim if the newest attempt
-    did not say how it ended.
+    Idempotent: the first discard stays. If the newest attempt recorded no end, the call waits as long as its claim
+    allows the driver to be silent.
 
-    :param by: who wants it, for people
-    :param timeout: seconds that a heartbeat must stand still at least before its driver counts as lost
-    :param delete: delete the stored partitions and files at once. What is told of the job, its events and attempts,
-        stays until it is collected as garbage
-    :param life: of somebody who has watched the newest attempt and does not want to wait
-    :raises ConfigurationError: nobody has ever claimed the job
-    :raises JobAlreadyRunning: a driver is at work, may be, or has begun at the same moment; nothing that it needs was
-        touched
-    :raises StoreError: the store failed; doing it again is harmless
+    :param by: who discards, for people
+    :param timeout: minimum seconds without a heartbeat change before the driver counts as lost
+    :param delete: also delete the stored partitions and files at once. The job's events and attempts stay until they
+        are garbage-collected
+    :param life: judges the newest attempt, for a caller that has watched it and does not want to wait
+    :raises ConfigurationError: the job was never claimed
+    :raises JobAlreadyRunning: a driver is or may be running, or has just started; nothing that it needs was touched
+    :raises StoreError: the store failed; repeating the call is safe
     """
     claims = Claims(store, prefix)
     newest = claims.newest()
@@ -161,9 +160,9 @@ def _key(prefix: str, epoch: int) -> str:
 
 
 def release_all(store: ObjectStore, prefix: str, up_to: int) -> int:
-    """Delete what attempt *up_to* and earlier ones have stored; return how many partitions that were.
+    """Delete what attempt *up_to* and earlier ones stored; return the number of partitions deleted.
 
-    A later attempt may be at work, and is left alone. Again is harmless.
+    Later attempts may be running and are left alone. Idempotent.
 
     :raises StoreError: the store failed
     """
@@ -173,19 +172,19 @@ def release_all(store: ObjectStore, prefix: str, up_to: int) -> int:
 
 
 def take_notice(store: ObjectStore, prefix: str, report: JobReport, log: logging.Logger, *, keep: bool = False) -> None:
-    """Release the partitions of a job that has succeeded, then acknowledge its newest attempt. One order for all.
+    """Release the partitions of a job that has succeeded, then acknowledge its newest attempt, in this order.
 
-    A process may die between the two. In this order it leaves a success that is still unseen: whoever looks next finds
-    the job finished, releases the rest, which is harmless to repeat, and takes notice. In the other order it would
-    leave a job that looks as if somebody had seen its success and cleared its task: the next try would compute
-    everything again, and nothing would ever release what was left.
+    A process may die between the two steps. In this order that leaves an unacknowledged success: the next try finds the
+    job finished, releases the rest, which is safe to repeat, and acknowledges it. The other order would leave a job
+    whose success looks acknowledged and whose task looks cleared: the next try would compute everything again, and
+    nothing would ever release what was left.
 
-    Only what that attempt and earlier ones wrote is released: somebody may have started the job afresh meanwhile.
+    Releases only what that attempt and earlier ones wrote: the job may have been started afresh meanwhile.
 
-    A failing store is a warning only, because the success stands. Partitions that could not be released are no reason
-    to leave the success unseen: nothing reuses them, since whoever finds the notice starts afresh.
+    A failing store causes only a warning, because the success stands. It is acknowledged even if some partitions could
+    not be released: nothing reuses them, because the next try after an acknowledgement starts afresh.
 
-    :param keep: leave the partitions where they are
+    :param keep: keep the partitions
     """
     epoch = report.attempts[-1].epoch
     if not keep:

@@ -1,4 +1,4 @@
-"""Reading the job event store: one contiguous sequence of immutable blocks, written by one attempt after another."""
+"""Read the job event store: one contiguous sequence of immutable blocks, written by one attempt after another."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ _TRIES = 5
 
 @dataclass(frozen=True)
 class LoggedEvents:
-    """What the job event store tells from one block on.
+    """The events of the job event store from one block on.
 
-    :ivar next_block: number of the first block that is not written yet
-    :ivar problems: one sentence for each block that was not, or not wholly, used
-    :ivar lost_blocks: their numbers; events are missing there, among them perhaps a reset
-    :ivar losses: before which of the events records are lost, by its position, and what is known of them
-    :ivar snapshot: what stands for the blocks before the first one read; ``None`` if there are none
-    :ivar untrusted: whether there are blocks, and not one of them has a seal that holds
+    :ivar next_block: number of the first block not written yet
+    :ivar problems: one sentence for each block that was not used in full
+    :ivar lost_blocks: the numbers of those blocks; their missing events may include a reset
+    :ivar losses: position of an event → the lost records before it
+    :ivar snapshot: the snapshot that replaces the blocks before the first one read; ``None`` if there are none
+    :ivar untrusted: whether there are blocks and none of them has a valid seal
     """
 
     events: list[JobEvent]
@@ -48,7 +48,7 @@ class LoggedEvents:
     untrusted: bool = False
 
     def base(self) -> ExecutionGraph:
-        """Return the graph before the first of the events, with what is wrong with the store as its problems."""
+        """Return the graph before the first of the events, with the store's problems."""
         graph = self.snapshot.graph.copy() if self.snapshot is not None else ExecutionGraph()
         if self.snapshot is None and self.untrusted:
             graph.abandoned = _NOT_TRUSTED
@@ -62,13 +62,13 @@ R = TypeVar("R", LoggedEvents, "Replayed")
 
 @dataclass(frozen=True)
 class Replayed:
-    """All that is known of a job, and where its event store ends; the words are those of :class:`LoggedEvents`.
+    """The replayed state of a job, and the end of its event store; other fields are as in :class:`LoggedEvents`.
 
-    :ivar graph: with what is wrong with the store among its problems
-    :ivar newest_epoch: highest epoch that wrote a block; 0 if none did
-    :ivar newest_owner: whose claim that was; empty if only a snapshot tells of it
-    :ivar fences: blocks that must never be deleted: the first of each attempt, and what cannot be read
-    :ivar snapshot: number of the snapshot that the replay began with; 0 if with the first block
+    :ivar graph: the graph, with the store's problems
+    :ivar newest_epoch: highest epoch that wrote a block; 0 if there is none
+    :ivar newest_owner: the owner of its claim; empty text if only a snapshot mentions it
+    :ivar fences: blocks that must never be deleted: the first of each attempt, and unreadable ones
+    :ivar snapshot: number of the snapshot that the replay began with; 0 if it began with the first block
     """
 
     graph: ExecutionGraph
@@ -81,35 +81,35 @@ class Replayed:
 
     @property
     def empty(self) -> bool:
-        """Whether nothing at all is stored."""
+        """Whether nothing is stored."""
         return not self.snapshot and self.next_block == 1 and not self.graph.problems
 
 
 class JobEventLog:
-    """The event store of the job whose objects lie below *prefix*, as a reader sees it."""
+    """The reader of the event store of the job with the key prefix *prefix*."""
 
     def __init__(self, store: ObjectStore, prefix: str) -> None:
         self._store = store
         self._prefix = prefix
 
     def read(self, from_block: int = 1) -> LoggedEvents:
-        """Return the events of block *from_block* and all later ones, in the order of the store.
+        """Return the events of block *from_block* and all later ones, in order.
 
-        One listing and one request per block; where *from_block* is not the first, a follower's case, its block is
-        asked for first, so that nothing new costs one request and no listing.
+        One listing and one request per block. If *from_block* is not the first block, as for a follower, it is
+        requested first, so that finding nothing new costs one request and no listing.
 
-        :raises StoreError: the store cannot be read; damaged blocks are no error but a problem in the answer
+        :raises StoreError: the store cannot be read; damaged blocks are not errors but problems in the result
         """
         if from_block > 1 and self.block(from_block) is None:
             return LoggedEvents([], from_block)
         return self._events(_Tally(from_block, self.numbers()))
 
     def load(self) -> LoggedEvents:
-        """Return the newest good snapshot and the events after it, for those who want to see each of them.
+        """Return the newest good snapshot and the events after it, for callers that need each event.
 
         Two listings, and one request for the snapshot and for each block after it.
 
-        :raises StoreError: the store cannot be read; damaged snapshots and blocks are no error but problems
+        :raises StoreError: the store cannot be read; damaged snapshots and blocks are not errors but problems
         """
 
         def events(snapshot: Snapshot | None, wrong: list[str], tally: _Tally) -> LoggedEvents:
@@ -119,18 +119,18 @@ class JobEventLog:
         return self._newest(events)
 
     def replay(self) -> Replayed:
-        """Return all that is known of the job, as the fold of :meth:`load`, with no event in memory for long.
+        """Return the job's state, the fold of :meth:`load`, without keeping the events in memory.
 
         The same requests as :meth:`load`; blocks are applied while the next ones are fetched.
 
-        :raises StoreError: the store cannot be read; damaged snapshots and blocks are no error but problems
+        :raises StoreError: the store cannot be read; damaged snapshots and blocks are not errors but problems
         """
         return self._newest(self._replay)
 
     def _newest(self, read: Callable[[Snapshot | None, list[str], _Tally], R]) -> R:
-        """Have *read* read the blocks behind the newest good snapshot.
+        """Call *read* for the blocks after the newest good snapshot.
 
-        :param read: called with the snapshot, what is wrong with newer ones, and the blocks
+        :param read: called with the snapshot, the problems of newer ones, and the blocks
         """
         snapshots = Snapshots(self._store, self._prefix)
         for last in (*[False] * (_TRIES - 1), True):
@@ -138,7 +138,7 @@ class JobEventLog:
             snapshot, problems = snapshots.newest(numbers)
             start = snapshot.number if snapshot is not None else 1
             found = read(snapshot, problems, _Tally(start, self.numbers()))
-            # A driver at work deletes blocks once a newer snapshot holds them: then that one is to be read.
+            # A running driver deletes blocks once a newer snapshot holds them: then read that one.
             if last or not found.lost_blocks or snapshots.numbers() == numbers:
                 return found
         raise AssertionError("the last try returns")
@@ -154,7 +154,7 @@ class JobEventLog:
                 if tally.add(number, block):
                     graph.lose(loss_of(number, block))
                     fold = LineFold(graph)
-        # What is wrong with the store comes first, whatever else the events do not fit to.
+        # The store's problems come first, before those of events that do not fit.
         told, graph.problems = graph.problems, noted
         if snapshot is None and tally.untrusted:
             graph.abandoned = _NOT_TRUSTED
@@ -171,7 +171,7 @@ class JobEventLog:
         )
 
     def _bodies(self, tally: _Tally) -> Iterator[tuple[int, bytes | Block]]:
-        """Yield each block's number, and the block as :meth:`_body` has it; a few are fetched ahead."""
+        """Yield each block's number and :meth:`_body`; a few are fetched ahead."""
         with ThreadPoolExecutor(max(1, min(_READERS, len(tally.present)))) as pool:
             ahead: deque[tuple[int, Future[bytes | Block] | None]] = deque()
             for number in tally.numbers:
@@ -182,7 +182,7 @@ class JobEventLog:
                 yield _fetched(*ahead.popleft())
 
     def _body(self, number: int) -> bytes | Block:
-        """Return a block's bytes, or what is known of one that is not there or cannot be trusted."""
+        """Return a block's bytes, or a stand-in for one that is missing or cannot be trusted."""
         try:
             return refuse_sealed(self._store.get(self.key(number)), self.key(number))
         except ObjectNotFound:
@@ -195,11 +195,11 @@ class JobEventLog:
         return sorted({number for number in numbers_in(self._store, f"{self._prefix}/events/", ".jsonl") if number > 0})
 
     def replaced(self, number: int) -> bool:
-        """Whether a snapshot holds what block *number* told, so that it may have been deleted. One listing."""
+        """Whether a snapshot covers block *number*, so that it may have been deleted. One listing."""
         return any(newer > number for newer in Snapshots(self._store, self._prefix).numbers())
 
     def delete(self, numbers: Iterable[int]) -> None:
-        """Delete blocks; see ``storage.compaction`` for which may be."""
+        """Delete blocks; ``storage.compaction`` says which may be deleted."""
         self._store.delete([self.key(number) for number in numbers])
 
     def _events(self, tally: _Tally) -> LoggedEvents:
@@ -226,10 +226,10 @@ class JobEventLog:
 
 
 class _Tally:
-    """What is learnt of blocks beside their events; the words are those of :class:`Replayed`.
+    """What the blocks reveal besides their events; names are as in :class:`Replayed`.
 
-    :param start: the first that is read
-    :param stored: the numbers of those that are there
+    :param start: the first block to read
+    :param stored: the numbers of the stored blocks
     """
 
     def __init__(self, start: int, stored: list[int]) -> None:
@@ -245,7 +245,7 @@ class _Tally:
         self.newest, self.owner = 0, ""
 
     def add(self, number: int, block: Block) -> bool:
-        """Take the next block; return whether some or all of its events are lost."""
+        """Add the next block; return whether some or all of its events are lost."""
         if block.header is None or block.header.epoch > self.newest:
             self.fences.add(number)
         if block.header is not None and block.header.epoch >= self.newest:
@@ -261,7 +261,7 @@ class _Tally:
 
     @property
     def problems(self) -> list[str]:
-        """One sentence for each block that was not, or not wholly, used; one for all that are not sealed."""
+        """One sentence for each block that was not used in full, and one for all unsealed blocks."""
         if len(self._unsealed) < 2:
             return [*self._problems, *(describe(number, UNSEALED) for number in self._unsealed)]
         first, last = self._unsealed[0], self._unsealed[-1]
@@ -270,7 +270,7 @@ class _Tally:
 
     @property
     def untrusted(self) -> bool:
-        """Whether there are blocks without a seal that holds, and no others."""
+        """Whether there are blocks and none of them has a valid seal."""
         return bool(self._unsealed) and not self._trusted
 
 
@@ -284,11 +284,11 @@ def _fetched(number: int, future: Future[bytes | Block] | None) -> tuple[int, by
 
 
 def loss_of(number: int, block: Block) -> Loss:
-    """Return what is known of the lost records of a block that is not, or not wholly, used."""
+    """Return what is known of the lost records of a block that was not used in full."""
     return Loss(number, block.header.epoch if block.header is not None else 0, first_read=bool(block.used))
 
 
 def describe(number: int, block: Block) -> str:
-    """Return one sentence about what is wrong with a block and how much of it is used."""
+    """Return one sentence about a block's problem and how much of the block is used."""
     used = f"its first {block.used} events are used" if block.used else "nothing of it is used"
     return f"block {number} is damaged or foreign, {block.problem}; {used}"

@@ -1,13 +1,13 @@
-"""Writing the job event store: a buffer, one writer thread, create-only blocks that also fence a zombie.
+"""Write the job event store: a buffer, one writer thread, create-only blocks that also fence zombies.
 
-All attempts share one sequence of blocks, and a block's number can be taken only once. A successor reads the store up
-to its end and takes the next number; the number that a zombie would write next is at most that one, so its write is
-refused and it learns that it is fenced, or it came first and the successor reads on. So no block of an older attempt
-ever follows the first block of a newer one. Blocks may be deleted once snapshots hold what they told; what keeps the
-argument true is in ``storage.compaction``.
+All attempts share one sequence of blocks, and each number can be taken only once. A successor reads the store to its
+end and takes the next number. A zombie would write that number or a lower one next, so its write is refused and it
+learns that it is fenced; or it wrote first, and the successor reads on. So no block of an older attempt ever follows
+the first block of a newer one. Blocks may be deleted once snapshots hold their events; ``storage.compaction`` says why
+the argument still holds.
 
-While the store does not answer, events wait in memory, and are stored in their order when it answers again. Any other
-failure to write ends the recording, not the job.
+While the store does not answer, events wait in memory and are stored in order once it answers again. Any other write
+failure ends the recording, not the job.
 
 Source: FLIP-383's ``JobEventManager`` and ``FileSystemJobEventStore`` (write buffer, flush interval, ``cutBlock``).
 """
@@ -52,15 +52,15 @@ _MOST_WAITING = 32 * 1024**2
 class JobEventWriter:
     """Appends the events of one attempt.
 
-    :param options: ``write_buffer_size`` (bytes of events that are worth a block) and ``write_buffer_flush_interval``
-        (seconds that an event waits at most); nothing pending, nothing written
+    :param options: ``write_buffer_size`` (bytes of events that trigger a block) and ``write_buffer_flush_interval``
+        (longest time in seconds that an event waits); nothing is written while no event is pending
     :param on_fenced: called once, in the writer thread, with the epoch of the newer owner
-    :param on_broken: called once, in the writer thread, with the error that ended the recording for good
-    :param overhead: is told what writing takes
-    :ivar fenced_by: the attempt that has written a block in the place of this one's, ``None`` if none has
+    :param on_broken: called once, in the writer thread, with the error that ended the recording
+    :param overhead: receives the time spent on writing
+    :ivar fenced_by: the attempt that wrote a block in place of this one's, ``None`` if none did
     :ivar away: why events wait in memory, ``None`` while the store takes them
-    :ivar outages: how often the store has stopped to take events, up to now
-    :ivar blocks: number of the next block, which grows by one with each that is stored
+    :ivar outages: how often the store has stopped taking events so far
+    :ivar blocks: number of the next block
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class JobEventWriter:
         self.away: StoreError | None = None
         self.outages = 0
         self.fenced_by: int | None = None
-        # Everything below is guarded by the condition.
+        # The condition guards everything below.
         self._changed = threading.Condition()
         self._pending: deque[tuple[float, str]] = deque()
         """When each event came (monotonic seconds), and its line."""
@@ -106,20 +106,21 @@ class JobEventWriter:
 
     @property
     def broken(self) -> StoreError | None:
-        """What ended the recording, ``None`` while it goes on."""
+        """The error that ended the recording, ``None`` while recording."""
         return self._broken
 
     def begin(self, make_first: Callable[[ExecutionGraph], AttemptStarted]) -> ExecutionGraph:
-        """Read the store, write this attempt's first block behind all others, and start the writer thread.
+        """Read the store, write this attempt's first block after all others, and start the writer thread.
 
-        :param make_first: makes the first event from what was read; called again if an older attempt wrote meanwhile
-        :returns: everything known of the job, the first event and what could not be read (``problems``) included
+        :param make_first: creates the first event from the graph that was read; called again if an older attempt wrote
+            meanwhile
+        :returns: the job's graph, including the first event and the ``problems`` of reading
         :raises Fenced: a newer attempt has written
         :raises StoreError: the store failed; nothing was started
         """
         graph = self._write_first(make_first)
-        # A driver at work may have deleted the number's block between our reading and our writing; then this one stands
-        # in the past, where nobody reads. Only numbers below a snapshot are ever deleted.
+        # A running driver may have deleted the block with this number between our read and our write. Then our block
+        # lies in the past, where nothing reads. Only numbers below a snapshot are ever deleted.
         while max(Snapshots(self._store, self._prefix).numbers(), default=0) > self.blocks:
             graph = self._write_first(make_first)
         self._fences |= {self.blocks}
@@ -129,7 +130,7 @@ class JobEventWriter:
         return graph
 
     def _write_first(self, make_first: Callable[[ExecutionGraph], AttemptStarted]) -> ExecutionGraph:
-        """Read the store and write the first block, which then is number ``blocks``, behind all that is there."""
+        """Read the store and write the first block, number ``blocks``, after all others."""
         logged = self._log.replay()
         self._refuse_newer(logged.newest_epoch, logged.newest_owner)
         graph = logged.graph
@@ -160,7 +161,7 @@ class JobEventWriter:
         """Queue *event*. Never waits for the store and never raises; once recording has stopped, it is dropped."""
         try:
             line = encode_event(event)
-        except Exception as error:  # noqa: BLE001  an event that is left out could make the others lie
+        except Exception as error:  # noqa: BLE001  without this event, the later ones could be misleading
             self._break(error)
             return
         with self._changed:
@@ -171,9 +172,9 @@ class JobEventWriter:
                 self._changed.notify_all()
 
     def snapshot(self, graph: ExecutionGraph) -> None:
-        """Have a snapshot taken of *graph*, which is the fold of everything appended so far and never changes again.
+        """Request a snapshot of *graph*, the fold of everything appended so far, which must not change any more.
 
-        It is written in the background, once all of that is stored.
+        It is written in the background once all these events are stored.
         """
         with self._changed:
             if not self._stopped and not self._closing and self.away is None:
@@ -183,8 +184,8 @@ class JobEventWriter:
     def flush(self, patience: float = 0.0) -> bool:
         """Wait until everything appended so far is stored (Flink's ``cutBlock``).
 
-        :param patience: seconds to wait for a store that does not answer, beside the store's own time-outs
-        :returns: whether it is; ``False`` at once when recording has stopped or has not begun
+        :param patience: seconds to wait for a store that does not answer, in addition to the store's own timeouts
+        :returns: whether it is; ``False`` at once if recording has stopped or has not begun
         """
         with self._changed:
             target = self._appended
@@ -200,7 +201,7 @@ class JobEventWriter:
             return self._stored >= target and self._broken is None
 
     def close(self) -> None:
-        """Store what is pending and end the writer's threads. Again does nothing. Never raises."""
+        """Store pending events and end the writer's threads. Idempotent. Never raises."""
         with self._changed:
             self._closing = True
             self._changed.notify_all()
@@ -208,21 +209,21 @@ class JobEventWriter:
             return
         if self._thread.is_alive():
             self._thread.join()
-        self._compactor.close()  # also when recording has stopped: it may be at a snapshot that came before
+        self._compactor.close()  # even if recording has stopped: it may be storing an earlier snapshot
 
     @property
     def _stopped(self) -> bool:
         return self._broken is not None or self.fenced_by is not None
 
     def _put(self, batch: list[str]) -> Block | None:
-        """Write the next block. Returns ``None`` if it is stored, else the block that has its number."""
+        """Write the next block. Return ``None`` if it is stored, else the block that has its number."""
         number = self.blocks
         header = BlockHeader(self._prefix, number, self._claim.epoch, self._claim.owner, len(batch))
         body, key = encode_block(header, batch), self._log.key(number)
         try:
             self._store.put_new(key, body)
         except ObjectExists:
-            # Ours, if the answer to a first request was lost: the header's owner makes it unlike anybody else's.
+            # Our own block, if the answer to a first request was lost: the owner in the header makes it unique.
             try:
                 there = already_there(self._store, key)
             except CorruptObject:
@@ -231,12 +232,12 @@ class JobEventWriter:
         return None
 
     def _put_patiently(self, batch: list[str]) -> Block | None:
-        """As :meth:`_put`; while the store does not answer, try again."""
+        """Like :meth:`_put`, but retry while the store does not answer."""
         pause, since = _FIRST_PAUSE, time.monotonic()
         while True:
             try:
                 taken = self._put(batch)
-            except (StoreUnavailable, AccessDenied) as error:  # expired credentials are renewed, too
+            except (StoreUnavailable, AccessDenied) as error:  # expired credentials may be renewed
                 if not self._may_wait(error, pause):
                     raise
                 pause = min(2 * pause, _LONGEST_PAUSE)
@@ -252,7 +253,7 @@ class JobEventWriter:
             return taken
 
     def _may_wait(self, error: StoreError, pause: float) -> bool:
-        """Pause before the next try; ``False`` if there is none: at the end, and when too much is waiting."""
+        """Pause before the next try; ``False`` if there is none: at the end, or if too many events wait."""
         with self._changed:
             if self._closing or self._pending_bytes > _MOST_WAITING:
                 return False
@@ -271,7 +272,7 @@ class JobEventWriter:
         return True
 
     def _refuse_newer(self, epoch: int, owner: str) -> None:
-        """Raise if what was read of *epoch*, the newest one, means that this attempt must not write."""
+        """Raise if *epoch*, the newest one in the store, means that this attempt must not write."""
         if epoch < self._claim.epoch or (epoch, owner) == (self._claim.epoch, self._claim.owner):
             return
         if epoch > self._claim.epoch and Claims(self._store, self._prefix).taken(epoch):
@@ -281,7 +282,7 @@ class JobEventWriter:
                 epoch=self._claim.epoch,
                 newer=epoch,
             )
-        # Then this epoch is no proof of anything: its driver and this one could both believe that they own the job.
+        # Then the epoch proves nothing: its driver and this one could both believe that they own the job.
         raise ClaimsLost(
             f"Attempt {epoch} has written events of {self._prefix} in {self._store.uri}, but its claim is gone.",
             remedy="Run the job again until an attempt is newer than all that have written; and let nothing delete "
@@ -290,7 +291,7 @@ class JobEventWriter:
         )
 
     def _run(self) -> None:
-        """The writer thread. It may end, but never without saying so."""
+        """Run the writer thread, which never ends without reporting it."""
         try:
             while (batch := self._next_batch()) is not None:
                 fault_point(BEFORE_FLUSH)
@@ -313,7 +314,7 @@ class JobEventWriter:
                 self._changed.notify_all()
 
     def _next_batch(self) -> list[str] | None:
-        """Wait for a block's worth of events, which is one buffer or at least one event; ``None`` at the end."""
+        """Wait for a block's events: a full buffer, or at least one after the interval; ``None`` at the end."""
         with self._changed:
             while not self._stopped:
                 wait = self._seconds_until_due()
@@ -325,7 +326,7 @@ class JobEventWriter:
             return None
 
     def _offer_snapshot(self) -> None:
-        """Hand over the snapshot whose events are all stored; the next block is the first that it does not hold."""
+        """Hand over the snapshot once all its events are stored; the next block is the first that it does not cover."""
         while self._marked and self._marked[0][0] == self._stored:
             _, graph = self._marked.popleft()
             self._compactor.offer(Snapshot(self.blocks, graph, self._fences))
@@ -340,7 +341,7 @@ class JobEventWriter:
     def _take(self) -> list[str]:
         batch: list[str] = []
         size = 0
-        # A block ends where a snapshot is to be taken, so that it tells all of the block or nothing.
+        # A block ends at a requested snapshot, so that the snapshot covers all of the block or nothing.
         most = self._marked[0][0] - self._stored if self._marked else len(self._pending)
         while len(batch) < most and self._pending:
             if batch and size + len(self._pending[0][1]) > self._options.write_buffer_size:
@@ -352,7 +353,7 @@ class JobEventWriter:
         return batch
 
     def _refused(self, taken: Block) -> None:
-        """Find out who has our block's number: a newer attempt, or something that makes the store unusable."""
+        """Find out what has taken our block's number: a newer attempt, or something that makes the store unusable."""
         newer = taken.header.epoch if taken.header and taken.header.epoch >= self._claim.epoch else 0
         if not newer:
             newest = Claims(self._store, self._prefix).newest()
@@ -372,7 +373,7 @@ class JobEventWriter:
         self._tell(lambda: self._on_fenced(newer))
 
     def _break(self, cause: BaseException) -> None:
-        """Stop recording for good. The job goes on, so the reason is said here once and kept."""
+        """Stop recording for good. The job continues, so the reason is reported here once and kept."""
         error = cause if isinstance(cause, StoreError) else StoreError(f"Events cannot be recorded: {cause!r}.")
         with self._changed:
             if self._stopped:

@@ -1,4 +1,4 @@
-"""What file systems say, in the project's words: one place that maps every ``OSError`` of a store of files."""
+"""Map every ``OSError`` of a file store to the project's errors."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NOTHING_THERE = (FileNotFoundError, IsADirectoryError, NotADirectoryError)
 
 @contextmanager
 def file_errors(root: Path, operation: str, key: str) -> Iterator[None]:
-    """Say an ``OSError`` in the project's words. Names the path, which holds no secret."""
+    """Raise an ``OSError`` as a project error that names the path, which holds no secret."""
     path = root / key
     try:
         yield

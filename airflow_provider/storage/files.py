@@ -1,9 +1,9 @@
 """An object store in a directory, for one machine or a file system that all machines share.
 
-Every object is written to a hidden folder of the same root, flushed to the disk, and then given its name: it is
-whole or not there. ``link()`` gives the name, because it fails if the name is taken and does so atomically, also on
-NFS. Where there are no hard links, ``O_EXCL`` keeps the create-only promise, but a reader may meet half an object.
-No symbolic link below the root is followed (see ``directories``). Needs the standard library only.
+Every object is written to a hidden folder of the same root, flushed to disk, and then given its name, so it is complete
+or absent. ``link()`` gives the name, because it fails atomically if the name is taken, even on NFS. Without hard links,
+``O_EXCL`` keeps the create-only guarantee, but a reader may see half an object. No symbolic link below the root is
+followed (see ``directories``). Needs the standard library only.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ _CHUNK = 8 * 1024**2
 
 
 class FileObjectStore(ObjectStore):
-    """Objects as files below *root*; directories are made when something is written and removed when empty.
+    """Objects as files below *root*; directories are created on write and removed when empty.
 
-    :param root: absolute path; it need not exist yet
+    :param root: absolute path, which need not exist yet
     :raises ConfigurationError: *root* is a file
     """
 
@@ -79,7 +79,7 @@ class FileObjectStore(ObjectStore):
 
         with file_errors(self._root, "write", key):
             try:
-                try:  # a link is whole as soon as it is there
+                try:  # a link is complete as soon as it exists
                     self._give_name(key, lambda target: link(target.folder, target.name)).close()
                 except FileExistsError:
                     with self._unfinished(key, link) as (unfinished, _):
@@ -138,15 +138,15 @@ class FileObjectStore(ObjectStore):
                 folder.remove(_name(key))
 
     def remove_empty(self, folder: str) -> None:
-        """Remove a folder that others have written to, and all directories in it, as far as they are empty."""
+        """Remove a folder that others have written to, and the directories in it, if they are empty."""
         with suppress(*NOTHING_THERE), Folder(self._root, _folders(self._checked(f"{folder}/-"))) as found:
             remove_empty(found.descriptor)
         self.delete([f"{folder}/-"])
 
     def _mode(self) -> int:
-        """Return the mode of directories before the umask: closed to others, unless the root is open for all to write.
+        """Return the mode of directories before the umask: closed to others, unless the root is writable for all.
 
-        What lies in a directory that others cannot enter they cannot read.
+        Others cannot read files in a directory that they cannot enter.
         """
         try:
             return 0o777 if self._root.stat().st_mode & 0o002 else 0o770
@@ -154,7 +154,7 @@ class FileObjectStore(ObjectStore):
             return 0o770
 
     def abort_uploads(self, prefix: str, which: Callable[[str], bool] = every) -> int:
-        """Remove what was being written under *prefix*, which fails its writer, and return how many files it was."""
+        """Remove unfinished files under *prefix*, so that their writers fail; return how many there were."""
         pending = []
         with (
             file_errors(self._root, "list", prefix),
@@ -186,9 +186,9 @@ class FileObjectStore(ObjectStore):
                 raise
 
     def path_of(self, key: str) -> Path:
-        """Return where the object *key* is, or would be, on this machine.
+        """Return the path of the object *key* on this machine, whether or not it exists.
 
-        :raises ConfigurationError: it cannot be a key
+        :raises ConfigurationError: the key is invalid
         """
         return self._root / self._checked(key)
 
@@ -214,7 +214,7 @@ class FileObjectStore(ObjectStore):
 
     @contextmanager
     def _unfinished(self, key: str, begin: Callable[[Folder, str], T]) -> Iterator[tuple[_Place, T]]:
-        """Begin a file in the hidden folder, and remove it from there when the block ends."""
+        """Create a file in the hidden folder, and remove it when the block ends."""
         name = f"{_name(self._checked(key))}.{uuid.uuid4().hex}"
         folder, begun = in_folder(
             self._root, (TEMPORARY, *_folders(key)), lambda hidden: begin(hidden, name), self._mode()
@@ -227,13 +227,13 @@ class FileObjectStore(ObjectStore):
                     folder.remove(name)
 
     def _give_name(self, key: str, give: Callable[[_Place], None]) -> Folder:
-        """Let *give* make the object; return its folder, still open."""
+        """Call *give* to create the object; return its folder, still open."""
         return in_folder(self._root, _folders(key), lambda target: give(_Place(target, _name(key))), self._mode())[0]
 
 
 @dataclass(frozen=True)
 class _Place:
-    """A name in a folder that is held open."""
+    """A name in an open folder."""
 
     folder: Folder
     name: str
@@ -258,7 +258,7 @@ def _link(unfinished: _Place, target: _Place) -> None:
             follow_symlinks=False,
         )
     except FileExistsError:
-        # An NFS server's lost answer makes the repeated call fail although the first one worked.
+        # If an NFS server's answer is lost, the repeated call fails although the first one worked.
         if unfinished.folder.status(unfinished.name).st_nlink != 2:
             raise
     except OSError as error:

@@ -1,4 +1,4 @@
-"""A job's graph, kept up to date from outside while a driver writes: every look takes only what is new."""
+"""Keep a job's graph up to date while a driver writes: each look reads only new events."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ def _ignore(_: JobEvent) -> None:
 
 
 class JobFollower:
-    """Reads the events of one job as they come. A look that finds nothing costs one small request.
+    """Follows the events of one job. A look that finds nothing costs one small request.
 
-    :param before: told of each event before it is folded into the graph
-    :param after: told of each event after that
-    :param begin: told of the graph that a look begins with, when all that is known was read anew
-    :param peek_every: after how many looks that found nothing one listing tells whether a snapshot has replaced the
-        next block; for those who look so seldom that the whole store is looked at too late. 0: never
+    :param before: called with each event before it is folded into the graph
+    :param after: called with each event after that
+    :param begin: called with the graph that a look starts from, after everything was read again
+    :param peek_every: number of empty looks after which a listing checks whether a snapshot has replaced the next
+        block; for callers that look too rarely to notice otherwise. 0: never
     """
 
     def __init__(
@@ -47,9 +47,9 @@ class JobFollower:
         """Grows when something new was found."""
 
     def read(self) -> None:
-        """Take what has been written since the last time.
+        """Read the events written since the last call.
 
-        :raises StoreError: the store cannot be read; nothing is lost, the next call takes it
+        :raises StoreError: the store cannot be read; nothing is lost, the next call continues
         """
         if self._next_block == 0:
             logged = self._anew(self._events.load())
@@ -58,7 +58,7 @@ class JobFollower:
             if not logged.events and not logged.problems:
                 logged = self._look_beyond(logged)
             elif logged.lost_blocks:
-                # Mostly they are no loss: a snapshot has replaced them between two looks, and is to be read.
+                # Usually nothing is lost: a snapshot has replaced them between two looks, and must be read.
                 logged = self._anew(self._events.load())
             else:
                 for problem in logged.problems:
@@ -75,9 +75,9 @@ class JobFollower:
         return logged
 
     def _look_beyond(self, nothing: LoggedEvents) -> LoggedEvents:
-        """Now and then look whether the next block is only missing because a snapshot has replaced it already.
+        """Check from time to time whether the next block is missing because a snapshot has already replaced it.
 
-        Or because the whole job was removed, and perhaps begun again.
+        Or because the whole job was removed, and perhaps started again.
         """
         self._idle += 1
         if self._idle % _IDLE_LOOKS and not self._peek():

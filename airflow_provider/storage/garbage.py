@@ -1,10 +1,10 @@
-"""Jobs that nobody will resume any more: finding them, and removing one without ever meeting a driver at its work.
+"""Find jobs that nobody will resume, and remove them without ever harming a running driver.
 
-A job is garbage if nothing of it has changed for the retention, by the store's own clock; a heartbeat that moves is
-such a change. Whoever removes a job first claims its next epoch, as a driver would: if somebody else gets that epoch,
-the job is alive and is left alone; a driver that comes later stops the remover by its claim, and waits until the
-remover's heartbeat ends. The claims go last, the remover's own at the very end, because only they tell a zombie that it
-is one.
+A job is garbage if nothing of it has changed for the retention, by the store's own clock; a heartbeat counts as a
+change. To remove a job, ``gc`` first claims its next epoch, as a driver would. If another process gets that epoch, the
+job is alive and is left alone; a driver that comes later stops the removal by its claim, and waits until the remover's
+heartbeat ends. The claims are removed last, the remover's own at the very end, because only they tell a zombie that it
+is fenced.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ _RECENT = 600.0
 
 @dataclass(frozen=True)
 class StoredJob:
-    """What one listing tells of a job.
+    """What one listing reveals of a job.
 
-    :ivar bytes: of all its objects
-    :ivar modified_at: newest change of any of them, seconds since the Unix epoch on the store's clock
-    :ivar epoch: its newest attempt, 0 if there is no claim
-    :ivar acknowledged: whether its success has been taken notice of
+    :ivar bytes: total size of its objects
+    :ivar modified_at: newest change of any object, in seconds since the Unix epoch on the store's clock
+    :ivar epoch: newest attempt, 0 if there is no claim
+    :ivar acknowledged: whether its success was acknowledged
     """
 
     prefix: str
@@ -64,7 +64,7 @@ class StoredJob:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What is to be, or was, done about a job.
+    """What will be, or was, done with a job.
 
     :ivar idle: seconds since its last change
     :ivar action: ``delete`` or ``keep``; ``deleted`` when it is done
@@ -81,7 +81,7 @@ class Verdict:
 
 
 def stored_jobs(store: ObjectStore) -> Iterator[StoredJob]:
-    """Yield all jobs of a store, in the order of their names. One paged listing.
+    """Yield all jobs of a store, ordered by name. One paged listing.
 
     :raises StoreError: the store cannot be read
     """
@@ -92,9 +92,9 @@ def stored_jobs(store: ObjectStore) -> Iterator[StoredJob]:
 
 
 def store_time(store: ObjectStore) -> float:
-    """Return the store's clock, seconds since the Unix epoch, from a small object that is removed again.
+    """Return the store's clock, in seconds since the Unix epoch, from a small object that is then removed.
 
-    Ages are told by that clock alone: this machine's may be wrong by days.
+    Only that clock decides ages: this machine's may be wrong by days.
     """
     key = f"gc/{uuid.uuid4().hex}"
     store.put_new(key, b"")
@@ -105,11 +105,11 @@ def store_time(store: ObjectStore) -> float:
 
 
 def judge(store: ObjectStore, job: StoredJob, now: float, older_than: float, timeout: float) -> Verdict:
-    """Decide about a job, changing nothing.
+    """Decide what to do with a job, without changing anything.
 
     :param now: the store's clock
-    :param older_than: seconds without a change from which on a job is garbage
-    :param timeout: seconds that a heartbeat must stand still at least before its driver counts as lost
+    :param older_than: seconds without a change after which a job is garbage
+    :param timeout: minimum seconds without a heartbeat change before the driver counts as lost
     """
     idle = now - job.modified_at
     if idle < older_than:
@@ -122,7 +122,7 @@ def judge(store: ObjectStore, job: StoredJob, now: float, older_than: float, tim
 
 
 def remove_job(store: ObjectStore, job: StoredJob, options: RecoveryOptions) -> bool:
-    """Remove a job that was judged to be garbage; return whether it is gone, ``False`` if somebody has taken it up.
+    """Remove a job that was judged garbage; return whether it is gone, ``False`` if a driver has resumed it.
 
     :raises StoreError: the store failed; the rest of the job is found again next time
     """
@@ -159,10 +159,10 @@ def collect(
     options: RecoveryOptions,
     progress: Callable[[int, int], None] = lambda done, of: None,
 ) -> list[Verdict]:
-    """Judge all jobs of a store, and remove the garbage if *delete* says so.
+    """Judge all jobs of a store, and remove the garbage if *delete*.
 
     :param older_than: seconds; see :func:`judge`
-    :param progress: told how many jobs of how many are done
+    :param progress: called with the number of finished jobs and their total
     :raises StoreError: the store failed
     """
     now = store_time(store) if delete else time.time()

@@ -1,16 +1,15 @@
-"""Signs of life of a job's owner, and its lease: whether it may still write.
+"""The heartbeat of a job's owner, and its lease: whether it may still write.
 
-The owner rewrites one small object every interval, and looks before each beat whether somebody has claimed the next
-epoch. A beat counts as **confirmed** once a look that came *after* it has found no newer claim; the owner then owns the
-job from the moment before it sent that beat, for as long as its lease lasts. Nobody can take the job over within that
-time (``storage.liveness``):
+The owner rewrites one small object every interval, and before each beat looks whether the next epoch is claimed. A beat
+is **confirmed** once a look *after* it has found no newer claim. The owner then owns the job from the moment before it
+sent that beat, for the length of its lease. Nobody can take over the job within that time (``storage.liveness``):
 
-* Who watches the heartbeat waits from the moment after it has read the beat, and longer than the lease.
-* Who claims reads the heartbeat once more *after* its claim. A beat that was sent before is seen there, and watched
-  again; one that is sent later is not confirmed, because the look that follows it finds the claim.
+* An observer of the heartbeat waits from the moment after it has read the beat, and longer than the lease.
+* A claimant reads the heartbeat once more *after* its claim. It sees a beat sent before that, and watches again; a beat
+  sent later is not confirmed, because the look that follows it finds the claim.
 
-Each look confirms the beat before it. So at the default interval of 10 s all of this costs two requests, 0.2 a second,
-and a write that falls into the lease costs none.
+Each look confirms the beat before it. So at the default interval of 10 s all this costs two requests per interval, 0.2
+a second, and a write within the lease costs none.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ _ONE_LOOK = 5.0
 
 
 def now() -> float:
-    """Return seconds on a clock that goes on while the machine sleeps: leases run out meanwhile."""
+    """Return seconds on a clock that runs on while the machine sleeps, because leases expire meanwhile."""
     try:
         return time.clock_gettime(time.CLOCK_BOOTTIME)
     except (AttributeError, OSError):  # not Linux
@@ -51,10 +50,10 @@ def now() -> float:
 
 @dataclass(frozen=True)
 class Beat:
-    """What a heartbeat says.
+    """The content of a heartbeat.
 
-    :ivar number: grows with each beat; 0 where there is no heartbeat
-    :ivar jvm: the driver's JVM, where that is known
+    :ivar number: grows with each beat; 0 if there is no heartbeat
+    :ivar jvm: the driver's JVM, if known
     """
 
     number: int = 0
@@ -63,7 +62,9 @@ class Beat:
 
     @classmethod
     def parse(cls, body: bytes | None) -> Beat:
-        """Read a heartbeat; one that cannot be read is a sign of life, whose number tells it from others only."""
+        """Read a heartbeat; an unreadable one is still a sign of life, and its number only distinguishes it from
+        others.
+        """
         try:
             told = json.loads(body or b"{}")
             pid, started = int(told.get("jvm_pid", 0)), int(told.get("jvm_started", 0))
@@ -74,15 +75,15 @@ class Beat:
 
 
 class Heartbeat:
-    """Beats for one claim in a daemon thread, and says whether its owner may write.
+    """Beats for one claim in a daemon thread, and knows whether its owner may write.
 
-    A failing store stops neither the thread nor the job: it warns once per outage and goes on trying. A fenced owner
-    that is not ended goes on beating until :meth:`stop`, so that its successor can see when it has really stopped.
+    A failing store stops neither the thread nor the job: the thread warns once per outage and keeps trying. A fenced
+    owner keeps beating until :meth:`stop`, so that its successor can see when it has really stopped.
 
     :param interval: seconds between two beats
     :param on_fenced: called once, in the thread, with the epoch of the newer owner
-    :param patience: seconds that a write waits for the store when the lease has run out
-    :param jvm: the driver's JVM, as far as there is one; told in the beats
+    :param patience: seconds that a write waits for the store after the lease has run out
+    :param jvm: the driver's JVM, if there is one; included in the beats
     """
 
     def __init__(
@@ -112,7 +113,7 @@ class Heartbeat:
         self._sent_at: float | None = None
         """When the beat was sent that is not confirmed yet."""
         self._failing = False
-        # Everything below is guarded by the condition.
+        # The condition guards everything below.
         self._changed = threading.Condition()
         self._confirmed_at: float | None = None
         self._fenced_by: int | None = None
@@ -124,21 +125,21 @@ class Heartbeat:
         self._thread = threading.Thread(target=self._run, name=f"heartbeat-{claim.epoch}", daemon=True)
 
     def start(self) -> None:
-        """Begin to beat; the first beat is written by the thread, so that nobody waits for it."""
+        """Start beating; the thread writes the first beat, so the caller does not wait for it."""
         self._thread.start()
 
     def check(self) -> None:
-        """Ask the store now whether this claim still is the newest.
+        """Ask the store now whether this claim is still the newest.
 
         :raises Fenced: it is not
-        :raises StoreError: the store cannot say
+        :raises StoreError: the store does not answer
         """
         if self._look() is not None:
             raise self._fenced()
 
     @property
     def left(self) -> float:
-        """Seconds that the lease still lasts; not positive if it has run out, or was never confirmed."""
+        """Seconds left of the lease; zero or less if it has run out, or was never confirmed."""
         with self._changed:
             owned = self._confirmed_at is not None and self._fenced_by is None and not self._ending
             return self._until_end() if owned else 0.0
@@ -150,10 +151,10 @@ class Heartbeat:
             return self._confirmed_at is not None and self._until_end() <= 0
 
     def confirm(self) -> None:
-        """Return while the lease lasts, without a request; else wait until ownership is confirmed again.
+        """Return at once while the lease lasts, without a request; else wait until ownership is confirmed again.
 
-        :raises Fenced: somebody else owns the job
-        :raises OwnershipUnconfirmed: the store did not say within the patience
+        :raises Fenced: a newer attempt owns the job
+        :raises OwnershipUnconfirmed: the store did not confirm it in time
         """
         with self._changed:
             if self._settled():
@@ -184,12 +185,12 @@ class Heartbeat:
         """Whether this claim owns the job. :raises Fenced: another one is known to"""
         if self._fenced_by is not None:
             raise self._fenced()
-        if self._ending:  # its last word lets a successor begin at once
+        if self._ending:  # its final heartbeat lets a successor begin at once
             return False
         return self._until_end() > 0
 
     def _until_end(self) -> float:
-        """Seconds until the lease runs out; less than 0 where it has, or was never confirmed."""
+        """Seconds until the lease runs out; negative if it has, or was never confirmed."""
         return (-math.inf if self._confirmed_at is None else self._confirmed_at + self._claim.lease) - self._clock()
 
     def _fenced(self) -> Fenced:
@@ -212,10 +213,10 @@ class Heartbeat:
         )
 
     def stop(self, state: str) -> None:
-        """Stop beating and leave *state* (FINISHED, FAILED, FENCED) as the last word. Again does nothing.
+        """Stop beating and write *state* (FINISHED, FAILED, FENCED) as the final heartbeat. Idempotent.
 
-        Waits for a beat under way, which the store's time-outs bound, because it must not overwrite the last word. A
-        store error is logged: without the last word an observer just has to wait for its time-out.
+        Waits for a beat in progress, which the store's timeouts limit, because it must not overwrite the final one. A
+        store error is logged: without the final heartbeat, an observer just waits for its timeout.
         """
         with self._changed:
             if self._ending:
@@ -243,7 +244,7 @@ class Heartbeat:
                     return
 
     def _look_and_beat(self) -> None:
-        """Look, which confirms the last beat; beat; and look again where a write could not wait for the next look."""
+        """Look, which confirms the last beat; beat; and look again if a write cannot wait for the next look."""
         try:
             self._look_and_tell()
             sent_at = self._clock()
@@ -251,7 +252,7 @@ class Heartbeat:
             self._sent_at = sent_at
             if not self._told and not self._lasts():
                 self._look_and_tell()
-        except Exception as error:  # noqa: BLE001  nothing may end the signs of life of a living driver
+        except Exception as error:  # noqa: BLE001  nothing may stop the heartbeat of a running driver
             if not self._failing:
                 log.warning("Heartbeat of attempt %d: %s Trying again.", self._claim.epoch, error)
             self._failing = True

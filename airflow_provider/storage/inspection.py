@@ -1,4 +1,4 @@
-"""Look at a job from outside, changing nothing."""
+"""Inspect a job from outside, without changing anything."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from airflow_provider.storage.object_store import ObjectStore
 def look_at_last(
     store: ObjectStore, prefix: str, claim: Claim, graph: ExecutionGraph, lives: Callable[[], bool]
 ) -> LastAttempt:
-    """Return what became of the newest attempt.
+    """Return the state of the newest attempt.
 
-    One that died before its first event is judged by the one before it: if that had succeeded and somebody had taken
-    notice, the dead one had begun afresh, and so must the next.
+    An attempt that died before its first event is judged by the one before it: if that one's success was acknowledged,
+    the dead attempt was to start afresh, and so must the next.
 
     :param claim: the newest claim
     :param graph: the replayed events
-    :param lives: asked only if the attempt did not say how it ended
+    :param lives: called only if the attempt did not record its end
     """
     claims = Claims(store, prefix)
     recorded = graph.newest
@@ -51,7 +51,7 @@ def _discarded(store: ObjectStore, prefix: str, claim: Claim, graph: ExecutionGr
 def inspect_job(store: ObjectStore, job: JobId) -> ExecutionGraph:
     """Return the replayed graph of *job*, with the problems of its event store.
 
-    :raises ConfigurationError: nothing is recorded under that job id
+    :raises ConfigurationError: the job has no records
     :raises StoreError: the store cannot be read
     """
     replayed = JobEventLog(store, job.prefix).replay()

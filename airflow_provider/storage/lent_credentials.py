@@ -1,7 +1,7 @@
-"""Credentials of the event store that a worker lends to a driver on its machine, renewed as long as the job runs.
+"""Lend a worker's credentials for the event store to a driver on its machine, renewed while the job runs.
 
-They go through a file that only this user can read, in a folder that is gone when the driver has ended: an environment
-cannot be changed from outside, and everything else of a driver can be seen by others.
+They are passed in a file that only this user can read, in a folder that is removed when the driver has ended: an
+environment cannot be changed from outside, and others can see everything else of a driver.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ _READ_AGAIN = timedelta(minutes=12)
 def lent(
     session: boto3.Session, renewed: Callable[[str], object], *, every: float = RENEWED_EVERY
 ) -> Iterator[dict[str, str]]:
-    """Yield the environment of a driver that borrows the credentials of *session*, which are renewed meanwhile.
+    """Yield the environment for a driver that borrows the credentials of *session*, and renew them meanwhile.
 
-    :param renewed: is given each secret, to mask it
-    :param every: seconds between two looks at the session
+    :param renewed: called with each new secret, to mask it
+    :param every: seconds between two checks of the session
     """
     ended = threading.Event()
     with temporary_folder() as folder:
@@ -50,7 +50,7 @@ def lent(
                 try:
                     write_credentials(session, file, renewed)
                 except (BotoCoreError, ClientError, OSError):
-                    continue  # what is there may last until the next look
+                    continue  # the present credentials may last until the next check
 
         write_credentials(session, file, renewed)
         thread = threading.Thread(target=renew, name="renew-credentials", daemon=True)
@@ -63,9 +63,9 @@ def lent(
 
 
 def write_credentials(session: boto3.Session, file: Path, renewed: Callable[[str], object]) -> None:
-    """Write the credentials that *session* has now, if they are not there yet.
+    """Write the current credentials of *session*, if they are new.
 
-    :param renewed: is given each new secret, to mask it
+    :param renewed: called with each new secret, to mask it
     """
     found = session.get_credentials()
     if found is None:
@@ -84,7 +84,7 @@ def write_credentials(session: boto3.Session, file: Path, renewed: Callable[[str
 
 
 class LentCredentials(CredentialProvider):
-    """botocore's way to what a worker lends, if it lends any."""
+    """botocore's provider for credentials that a worker lends, if any."""
 
     METHOD = "spark-recovery"
 
@@ -93,13 +93,13 @@ class LentCredentials(CredentialProvider):
         self._last: dict[str, Any] = {}
 
     def load(self) -> RefreshableCredentials | None:
-        """Return the credentials, which read the file again from time to time."""
+        """Return the credentials, which refresh themselves from the file."""
         if not os.environ.get(LENT_CREDENTIALS):
             return None
         return RefreshableCredentials.create_from_metadata(self._read(), refresh_using=self._read, method=self.METHOD)
 
     def _read(self) -> dict[str, Any]:
-        """Return what is lent now; when the worker is gone, what it lent last, as long as AWS takes it."""
+        """Return the lent credentials; if the worker is gone, the last ones, for as long as AWS accepts them."""
         try:
             self._last = json.loads(Path(os.environ[LENT_CREDENTIALS]).read_text())
         except (OSError, ValueError):

@@ -1,8 +1,8 @@
-"""Whether a driver lives: the one judgement for drivers, operator, trigger, page and command line.
+"""Judge whether a driver is alive; used by drivers, operator, trigger, page and command line alike.
 
-By its process where that is of this machine, and by its heartbeat: whether it *changes* within the silence that its own
-claim allows, on the observer's own monotonic clock. Clocks of two machines are never compared, and an observer may be
-more patient than the claim, never less.
+It judges by the process if that is on this machine, and by the heartbeat: whether it *changes* within the silence that
+the driver's own claim allows, on the observer's monotonic clock. Clocks of two machines are never compared, and an
+observer may be more patient than the claim, never less.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ class Life(enum.Enum):
 
     @property
     def over(self) -> bool:
-        """Whether the driver counts as lost, or has ended."""
+        """Whether the driver has ended or counts as lost."""
         return self in (Life.SILENT, Life.GONE, Life.STOPPED)
 
 
 class Liveness:
-    """Judges one driver, from look to look.
+    """Judges one driver over a series of looks.
 
-    :param claim: the driver's, which says how long a silence it may have
+    :param claim: the driver's claim, which states the allowed silence
     :param timeout: seconds of silence to allow if that is longer
     """
 
@@ -69,30 +69,30 @@ class Liveness:
 
     @property
     def word(self) -> str:
-        """What the driver said of its end; empty text if it said nothing."""
+        """The end state that the driver reported; empty text if there is none."""
         return "" if self.beat.state == ALIVE else self.beat.state
 
     def look(self) -> Life:
         """Look once, with one request.
 
-        :raises StoreError: the store cannot be read, so that nothing can be said
+        :raises StoreError: the store cannot be read, so the state is unknown
         """
         began = self._clock()
         try:
             body: bytes | None = self._store.get(self._key)
         except ObjectNotFound:
             body = None
-        except CorruptObject as error:  # its words count for nothing; that it changes is a sign of life
+        except CorruptObject as error:  # its content does not count, but a change is a sign of life
             body = str(error.ids["content"]).encode()
         return self.judge(body, began)
 
     def judge(self, body: bytes | None, began: float | None = None) -> Life:
-        """Judge by the heartbeat as it was read, ``None`` for none.
+        """Judge by the heartbeat's content, ``None`` if there is none.
 
-        :param began: when that reading began
+        :param began: when the read began
         """
         read_at = self._clock()
-        # One that is gone was removed with its job: nothing beats there.
+        # A missing heartbeat was removed with its job: nothing beats there.
         if not self._looked or (body is not None and body != self._body):
             self._moved = self._looked
             self._looked, self._since = True, read_at
@@ -106,7 +106,7 @@ class Liveness:
         return Life.ALIVE if self._moved else Life.WATCHING
 
     def wait(self) -> Life:
-        """Look until it is known whether the driver lives: as soon as its heartbeat moves, or after its silence.
+        """Look until it is clear whether the driver is alive: until its heartbeat changes, or the silence is over.
 
         :raises StoreError: the store cannot be read
         """
@@ -116,14 +116,14 @@ class Liveness:
 
     @property
     def pause(self) -> float:
-        """Seconds until it is worth while to look again."""
+        """Seconds until the next look is useful."""
         left = self._since + self.patience - self._clock()
         return max(0.0, min(_SLOWEST_POLL, self.patience / _LOOKS, left))
 
     def end_what_is_left(self, log: logging.Logger) -> bool:
-        """End a driver that is over, and its JVM, where they are of this machine; SIGKILL also ends what is paused.
+        """End a lost or stopped driver and its JVM if they are on this machine; SIGKILL also ends paused processes.
 
-        :returns: ``False`` where something of this machine is known not to have ended
+        :returns: ``False`` if a process on this machine is known not to have ended
         """
         if not same_machine(self.claim):
             return True
@@ -146,10 +146,10 @@ class Liveness:
 
 
 def wait_for_end(watched: Sequence[Liveness], log: logging.Logger) -> None:
-    """Return when none of these drivers is at work any more; what they left on this machine is then ended.
+    """Wait until none of these drivers is running; then end what they left on this machine.
 
-    A driver that lives notices at its next heartbeat that it is fenced, stops, and says so. One that was killed leaves
-    a heartbeat that stands still.
+    A living driver notices at its next heartbeat that it is fenced, stops, and reports it. A killed driver leaves a
+    heartbeat that no longer changes.
 
     :raises StoreError: the store cannot be read
     """

@@ -1,4 +1,4 @@
-"""The few operations that recovery needs from a store, and nothing that a look-alike of S3 could get wrong.
+"""The interface of a store: only operations that recovery needs and that every S3 look-alike gets right.
 
 Create-only put, get, delete by key, paged listing. No rename, no read-modify-write, no condition but "does not exist
 yet". Errors are those of :mod:`airflow_provider.core.errors` and carry the object's address.
@@ -29,10 +29,10 @@ class ObjectInfo:
 
 
 class Readable(Protocol):
-    """What is read from its beginning to its end, once."""
+    """A stream that is read once, from beginning to end."""
 
     def read(self, size: int = -1, /) -> bytes:
-        """Return the next *size* bytes, all that are left by default; fewer, or some more, only at the end."""
+        """Return the next *size* bytes, by default all that are left; fewer, or a few more, only at the end."""
 
 
 def every(_: str) -> bool:
@@ -41,9 +41,9 @@ def every(_: str) -> bool:
 
 
 class ObjectStore(Protocol):
-    """A flat name space of byte strings below one root. Keys use ``/`` and never begin or end with it.
+    """A flat namespace of byte strings below one root. Keys use ``/`` and never begin or end with it.
 
-    Stores derive from it, so that what is said here is not said again.
+    Stores derive from it and inherit these docstrings.
     """
 
     @property
@@ -53,28 +53,28 @@ class ObjectStore(Protocol):
     def put_new(self, key: str, body: bytes) -> None:
         """Create an object; small bodies only (claims, event blocks).
 
-        :raises ObjectExists: the key is taken. After a retried request that may be by ourselves: compare the content.
+        :raises ObjectExists: the key is taken, perhaps by our own retried request: compare the content
         """
 
     def put(self, key: str, body: bytes) -> None:
-        """Create or replace an object. Only for what has one owner: the heartbeat."""
+        """Create or replace an object. Only for objects with a single owner: the heartbeat."""
 
     def upload(self, key: str, path: Path, through: Callable[[BinaryIO], Readable] | None = None) -> None:
-        """Create an object of any size from a local file; invisible until it is whole. *key* must be unique.
+        """Create an object of any size from a local file; invisible until complete. *key* must be unique.
 
-        :param through: returns what is stored in place of the file itself
+        :param through: returns the stream to store in place of the file itself
         """
 
     def share(self, key: str, path: Path) -> None:
-        """Create an object from a local file that nobody changes any more, as cheaply as the store can.
+        """Create an object from a local file that no longer changes, as cheaply as the store can.
 
-        A hard link where file systems allow it, else :meth:`upload`. It need not be flushed to the disk: whoever reads
-        it checks its content. *key* must be unique.
+        Uses a hard link if the file system allows it, else :meth:`upload`. It need not be flushed to disk, because
+        readers check the content. *key* must be unique.
         """
         self.upload(key, path)
 
     def borrow(self, key: str, path: Path) -> None:
-        """Write an object's content to a local file that nobody will change, as cheaply as the store can.
+        """Write an object's content to a local file that will not be changed, as cheaply as the store can.
 
         :raises ObjectNotFound: there is none
         """
@@ -84,7 +84,7 @@ class ObjectStore(Protocol):
         """Return an object's content. :raises ObjectNotFound: there is none."""
 
     def get_end(self, key: str, most: int) -> tuple[bytes, int]:
-        """Return the last *most* bytes of an object, or all that it has, and how many it has.
+        """Return the last *most* bytes of an object, or all if it has fewer, and its size.
 
         :raises ObjectNotFound: there is none
         """
@@ -101,7 +101,9 @@ class ObjectStore(Protocol):
         """Delete objects, in batches; keys that do not exist are no error."""
 
     def forget_folders(self, prefix: str) -> None:
-        """Delete the objects by which other clients, Hadoop's, mark folders below *prefix*: they are in no listing."""
+        """Delete the objects with which other clients, such as Hadoop, mark folders below *prefix*; no listing shows
+        them.
+        """
         return
 
     def abort_uploads(self, prefix: str, which: Callable[[str], bool] = every) -> int:
@@ -112,9 +114,9 @@ class ObjectStore(Protocol):
 
 
 def already_there(store: ObjectStore, key: str) -> bytes:
-    """Return the object that a create-only write has just met.
+    """Return the object that made a create-only write fail.
 
-    :raises StoreError: there is none, so that the store's conditions mean nothing
+    :raises StoreError: there is none, so the store's conditions are unreliable
     """
     try:
         return store.get(key)
@@ -127,12 +129,12 @@ def already_there(store: ObjectStore, key: str) -> bytes:
 
 
 def requests_repeated() -> int:
-    """Return how many requests this process has sent again because the one before got no good answer."""
+    """Return how many requests this process has repeated after a failed one."""
     return _repeated
 
 
 def count_repeated() -> None:
-    """Count one request that is sent again."""
+    """Count one repeated request."""
     global _repeated
     with _counting:
         _repeated += 1

@@ -1,6 +1,6 @@
-"""How many rows a Parquet file holds, read from its end: a file without a whole footer is no whole file.
+"""Read the number of rows from a Parquet file's footer; a file without a complete footer is incomplete.
 
-The footer is a Thrift structure in the compact protocol. No more of it is understood than leads to the number of rows.
+The footer is a Thrift structure in the compact protocol, parsed only as far as the number of rows requires.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _NUMBERS = {4, 5, 6}
 
 @dataclass(frozen=True)
 class Footer:
-    """The end of a Parquet file.
+    """A Parquet file's footer.
 
-    :ivar rows: that the file holds
-    :ivar checksum: CRC-32 of the footer and all behind it, eight hexadecimal digits; it has the places of all pages,
-        whose own checksums stand beside them
+    :ivar rows: number of rows in the file
+    :ivar checksum: CRC-32 of the footer and everything after it, eight hexadecimal digits; the footer has the places of
+        all pages, which have their own checksums
     """
 
     rows: int
@@ -33,14 +33,14 @@ class Footer:
 
 
 def bytes_of_footer(end: bytes) -> int | None:
-    """Return how many of a Parquet file's last bytes its footer takes; ``None`` if *end* is not the end of one."""
+    """Return the size of a Parquet file's footer; ``None`` if *end* is not the end of one."""
     if len(end) < _END or not end.endswith(_MAGIC):
         return None
     return int.from_bytes(end[-_END:-4], "little") + _END
 
 
 def read_footer(end: bytes) -> Footer | None:
-    """Return the footer at the end of *end*; ``None`` if there is no whole one."""
+    """Return the footer at the end of *end*; ``None`` if there is no complete one."""
     length = bytes_of_footer(end)
     if length is None or length > len(end):
         return None
@@ -52,7 +52,7 @@ def read_footer(end: bytes) -> Footer | None:
 
 
 def footer_of(path: Path) -> Footer | None:
-    """Return the footer of a Parquet file; ``None`` if it is none, or not whole."""
+    """Return a file's Parquet footer; ``None`` if it is not a complete Parquet file."""
     with path.open("rb") as file:
         size = path.stat().st_size
         if size < _LEAST or file.read(4) != _MAGIC:
@@ -66,14 +66,14 @@ def footer_of(path: Path) -> Footer | None:
 
 
 class _Structure:
-    """A structure, from its first field on."""
+    """A reader of a Thrift structure, at its first field."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
         self._at = 0
 
     def number(self, wanted: int) -> int | None:
-        """Return the integer with a field number; ``None`` if it has none."""
+        """Return the integer field with the number *wanted*; ``None`` if there is none."""
         field = 0
         while kind := self._byte():
             field = field + (kind >> 4) if kind >> 4 else self._signed()

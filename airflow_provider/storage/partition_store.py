@@ -1,9 +1,9 @@
-"""The finished partitions of a job, found again by one listing. Their names say everything (``core.partitions``).
+"""Store a job's finished partitions and find them again with one listing, by their names (``core.partitions``).
 
-Objects are written once; one that turns out damaged gets a marker beside it and is never used again. What Spark's own
-writer makes lies in a folder of its own (:class:`WriteFolder`), and counts as soon as its driver, or that of the next
-attempt, has given the file the key of a partition: by a link where the store is a folder, else by a small object that
-names it, so that nothing is copied.
+Objects are written once; a damaged one gets a marker beside it and is never used again. Spark's own writer puts its
+files into a separate folder (:class:`WriteFolder`). A file counts as soon as its driver, or that of the next attempt,
+has given it a partition key without copying it: by a link if the store is a folder, else by a small object that names
+the file.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _FOOTER = 64 * 1024
 
 
 def file_checksum(path: Path) -> str:
-    """Return the CRC-32 of a file as eight hexadecimal digits, the form that a partition's key carries."""
+    """Return the CRC-32 of a file as eight hexadecimal digits, as in a partition's key."""
     checksum = 0
     with path.open("rb") as file:
         while chunk := file.read(_CHUNK):
@@ -40,27 +40,27 @@ def file_checksum(path: Path) -> str:
 
 
 class PartitionStore:
-    """The partitions of the job whose objects lie below *prefix*. Threads may share it."""
+    """The partitions of the job with the key prefix *prefix*. Thread-safe."""
 
     def __init__(self, store: ObjectStore, prefix: str) -> None:
         self._store = store
         self._prefix = prefix
 
     def survivors(self) -> dict[str, list[StoredPartition]]:
-        """Return what is stored, by vertex, without what was marked corrupt. One listing, no request per object."""
+        """Return the stored partitions by vertex, without those marked corrupt. One listing, no request per object."""
         return self._listed()[0]
 
     def adopt(self, base: int, before: int) -> dict[str, list[StoredPartition]]:
-        """Return :meth:`survivors`, among them what Spark has written for attempts from *base* to *before*, that
-        excluded, and their drivers have not come to: it gets the keys of partitions. Then the folders of their writes
-        go, and those of earlier attempts.
+        """Return :meth:`survivors`, including files that Spark wrote for attempts from *base* up to, but not including,
+        *before* and that no driver recorded: they get partition keys. Then delete the folders of these writes and of
+        earlier attempts.
         """
         found, writes = self._listed()
         for folder, files in writes.items():
             if folder.epoch >= before:
                 continue
             of_vertex = found.get(folder.vertex, [])
-            if folder.epoch >= base and folder.layout != WHOLE:  # of that nothing counts which no event tells of
+            if folder.epoch >= base and folder.layout != WHOLE:  # of these, unrecorded files do not count
                 of_vertex = found.setdefault(folder.vertex, of_vertex)
                 of_vertex += self._adopted(folder, files, tuple(of_vertex))
             self.end_write(folder, of_vertex)
@@ -94,9 +94,9 @@ class PartitionStore:
     def _adopted(
         self, folder: WriteFolder, files: Mapping[int, ObjectInfo], known: Collection[StoredPartition]
     ) -> Iterable[StoredPartition]:
-        """Give the files of a write the keys of partitions.
+        """Give partition keys to the files of a write.
 
-        :param known: what has one already
+        :param known: partitions that already have one
         """
         if not isinstance(self._store, FileObjectStore):
             named = {partition.content_key for partition in known}
@@ -123,13 +123,13 @@ class PartitionStore:
     def name_written(
         self, folder: WriteFolder, index: int, *, rows: int | None = None, task: int = 0, millis: int = 0
     ) -> StoredPartition:
-        """Give the file that Spark's writer has made of a partition the partition's key: a small object that names it.
+        """Give a file of Spark's writer its partition key, through a small object that names it.
 
-        Harmless if repeated: it says the same.
+        Idempotent: a repetition writes the same.
 
-        :param rows: that the task has written, 0 where it has left no file; ``None`` where that is not known
+        :param rows: number of rows that the task wrote, 0 if it left no file; ``None`` if unknown
         :raises ObjectNotFound: there is no file
-        :raises CorruptObject: it is not whole, or has another number of rows
+        :raises CorruptObject: it is incomplete, or has another number of rows
         """
         facts = {"task": task, "millis": millis, "write": folder.number, "suffix": WRITTEN}
         named = folder.file_of(index)
@@ -149,7 +149,7 @@ class PartitionStore:
         return replace(partition, bytes=len(body) + partition.blocks)
 
     def _footer(self, key: str) -> tuple[Footer | None, int]:
-        """Return the footer of a stored Parquet file, and the file's size; one request for most."""
+        """Return the footer of a stored Parquet file, and the file's size; usually one request."""
         end, size = self._store.get_end(key, _FOOTER)
         length = bytes_of_footer(end) or 0
         if len(end) < length <= size:
@@ -157,21 +157,21 @@ class PartitionStore:
         return read_footer(end), size
 
     def put(self, partition: StoredPartition, path: Path) -> None:
-        """Store the file at *path* as *partition*; it appears whole or not at all.
+        """Store the file at *path* as *partition*; it appears complete or not at all.
 
-        Not conditional: the key carries attempt, task and checksum, so nobody else writes it, and a repeated request
-        writes the same bytes.
+        Needs no condition: the key carries attempt, task and checksum, so no other process writes it, and a repeated
+        request writes the same bytes.
         """
         self._store.upload(self._key(partition), path)
 
     def take(self, partition: StoredPartition, path: Path) -> None:
-        """Store the file at *path*, which nobody changes any more, as *partition*, without a copy where that can be."""
+        """Store the file at *path*, which no longer changes, as *partition*, without a copy if possible."""
         self._store.share(self._key(partition), path)
 
     def end_write(self, folder: WriteFolder, kept: Iterable[StoredPartition] = ()) -> None:
-        """Delete a folder and what is left in it.
+        """Delete a folder and its remaining files.
 
-        :param kept: whose rows may lie there
+        :param kept: partitions whose rows may be there
         """
         rows = {f"{self._prefix}/{partition.content_key}" for partition in kept if partition.content_bytes}
         left = [info.key for info in self._store.list(f"{self._prefix}/{folder.key}/")]
@@ -183,10 +183,10 @@ class PartitionStore:
     def fetch(self, partition: StoredPartition, path: Path) -> None:
         """Write the rows of *partition* to *path*.
 
-        With :data:`WRITTEN` the checksums of the file's pages are left to whoever reads them.
+        With :data:`WRITTEN`, the reader must check the checksums of the file's pages.
 
-        :raises ObjectNotFound: they are not there any more
-        :raises CorruptObject: size or checksum is not the one in its name or listing; mark it corrupt
+        :raises ObjectNotFound: they are no longer there
+        :raises CorruptObject: size or checksum differs from its name or listing; mark it corrupt
         """
         key = f"{self._prefix}/{partition.content_key}"
         self._store.download(key, path)
@@ -205,10 +205,10 @@ class PartitionStore:
             )
 
     def put_map_output(self, partition: StoredPartition, description: Path, blocks: Path | None) -> None:
-        """Store a map output; the partition is there once all of it is.
+        """Store a map output; the partition exists once all of it is stored.
 
-        :param description: says what is in the blocks; its checksum is the partition's
-        :param blocks: the data file as Spark wrote it, which stays as it is; ``None`` where there are no rows
+        :param description: describes the blocks; its checksum is the partition's
+        :param blocks: Spark's data file, which is not changed; ``None`` if there are no rows
         """
         if blocks is not None:
             self._store.share(self._key(partition) + _BLOCKS, blocks)
@@ -217,12 +217,12 @@ class PartitionStore:
     def fetch_blocks(self, partition: StoredPartition, path: Path) -> None:
         """Write the blocks of a map output to *path*, which must not exist. The caller checks them.
 
-        :raises ObjectNotFound: they are not there any more
+        :raises ObjectNotFound: they are no longer there
         """
         self._store.borrow(self._key(partition) + _BLOCKS, path)
 
     def mark_corrupt(self, partition: StoredPartition) -> None:
-        """Never let :meth:`survivors` return *partition* again."""
+        """Mark *partition* as corrupt, so that :meth:`survivors` never returns it again."""
         try:
             self._store.put_new(self._key(partition) + _CORRUPT, b"")
         except ObjectExists:
@@ -231,13 +231,13 @@ class PartitionStore:
     def release(self, up_to: int) -> int:
         """Delete the partitions of attempt *up_to* and earlier ones, and abort their unfinished uploads.
 
-        A later attempt, which may be at work, is left alone; foreign objects go in any case.
+        Later attempts may be running and are left alone; foreign objects are deleted in any case.
 
         :returns: how many partitions were deleted
         """
         listed = self._store.list(f"{self._prefix}/{FOLDER}/")
         keys = [info.key for info in listed if self._written(info.key, up_to)]
-        # Markers last: an object whose marker is gone would count as sound.
+        # Markers last: without its marker, a corrupt object would count as sound.
         markers = [key for key in keys if key.endswith(_CORRUPT)]
         objects = [key for key in keys if not key.endswith(_CORRUPT)]
         self._store.delete(objects)
@@ -248,11 +248,11 @@ class PartitionStore:
         return len(objects) - sum(1 for _ in content)
 
     def release_beside(self, vertex: str, kept: Collection[str], epoch: int, task: int) -> int:
-        """Delete what tasks of attempt *epoch* have stored of a vertex beside what is *kept*, and abort their
-        unfinished uploads; return how many partitions were deleted.
+        """Delete what tasks of attempt *epoch* stored of a vertex, except what is *kept*, and abort their unfinished
+        uploads; return how many partitions were deleted.
 
         :param kept: keys below the job's prefix
-        :param task: the newest task that counts: later ones may be at work
+        :param task: the newest task to consider: later ones may still be running
         """
 
         def useless(key: str) -> bool:
@@ -272,7 +272,7 @@ class PartitionStore:
     def delete(self, partitions: Iterable[StoredPartition], kept: Collection[str] = ()) -> None:
         """Delete single partitions.
 
-        :param kept: keys below the job's prefix of what stays; two of one write may name the same file
+        :param kept: keys, below the job's prefix, that stay; two partitions of one write may name the same file
         """
         gone = list(partitions)
         stay = {each.content_key for key in kept if (each := StoredPartition.from_key(key, 0)) is not None}
@@ -285,7 +285,7 @@ class PartitionStore:
         return self._store.abort_uploads(f"{self._prefix}/{FOLDER}/", lambda key: self._written(key, up_to))
 
     def _written(self, key: str, up_to: int) -> bool:
-        """Whether *key* was written by *up_to* or an earlier attempt, or is no partition at all."""
+        """Whether *key* was written by *up_to* or an earlier attempt, or is not a partition."""
         relative = self._relative(key).removesuffix(_CORRUPT).removesuffix(_BLOCKS)
         written = WriteFolder.of_object(relative)
         by = written[0] if written is not None else StoredPartition.from_key(relative, 0)

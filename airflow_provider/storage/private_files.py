@@ -1,9 +1,9 @@
-"""Files of this user's own on a machine: each folder has users, and goes when it has had none for a week.
+"""Keep this user's private files on a machine: a folder is removed when no process has used it for a week.
 
-A process that uses a folder holds a shared lock on it for as long as it lives, and sets its time: the kernel gives the
-lock back, however the process ends. Whoever makes a new folder sweeps some of the old ones: those that are older than a
-week, and of which it gets the lock alone. Nobody else can write here, and no symbolic link is followed.
-Needs the standard library only.
+A process that uses a folder holds a shared lock on it while it lives, and updates its time: the kernel releases the
+lock however the process ends. A process that creates a folder sweeps some of the old ones: those that are older than a
+week and that it can lock exclusively. No other user can write here, and no symbolic link is followed. Needs the
+standard library only.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _held: dict[Path, int] = {}
 
 
 def private_folder() -> Path:
-    """Return this user's own folder for code that others run for it; nobody else may put any there."""
+    """Return this user's own folder for code that other processes run for it; no other user can write to it."""
     folder = Path(tempfile.gettempdir()) / f"{_PREFIX}{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
     status = folder.lstat()
@@ -47,14 +47,14 @@ def private_folder() -> Path:
 
 @cache
 def _substitute(place: Path) -> Path:
-    """Make a folder, for this process, in the place of one that somebody else has made or opened."""
+    """Create a substitute folder for this process, because another user has created or opened the usual one."""
     return Path(tempfile.mkdtemp(prefix=_PREFIX, dir=place))
 
 
 def hold(folder: Path) -> Path:
-    """Return *folder*, made if it is not there; nobody sweeps it as long as this process lives.
+    """Return *folder*, created if necessary; it is not swept while this process lives.
 
-    :raises OSError: it cannot be made
+    :raises OSError: it cannot be created
     """
     while True:
         new = _make(folder)
@@ -62,8 +62,8 @@ def hold(folder: Path) -> Path:
         if held is not None and _is(folder, held):
             break
         if held is not None and _held.pop(folder, None) == held:
-            os.close(held)  # a cleaner of temporary files has taken the folder
-        with suppress(FileNotFoundError):  # swept since it was made
+            os.close(held)  # a cleaner of temporary files has removed the folder
+        with suppress(FileNotFoundError):  # swept since it was created
             held = _locked(folder)
             if _is(folder, held) and _held.setdefault(folder, held) == held:
                 break
@@ -77,7 +77,7 @@ def hold(folder: Path) -> Path:
 
 
 def hold_if_private(path: Path) -> None:
-    """Hold the folder of a file that came from :func:`private_folder`; do nothing about any other."""
+    """Hold the folder of a file if it is from :func:`private_folder`; else do nothing."""
     folder = path.absolute().parent
     if folder.parent.name.startswith(_PREFIX) and _OURS.fullmatch(folder.name):
         with suppress(OSError):
@@ -86,7 +86,7 @@ def hold_if_private(path: Path) -> None:
 
 @contextmanager
 def temporary_folder() -> Iterator[Path]:
-    """Make a folder that only this user can read, and that goes with its block; after a kill it is swept one day."""
+    """Create a folder that only this user can read, and remove it after the block; after a kill it is swept later."""
     folder = new_temporary_folder()
     try:
         yield folder
@@ -95,7 +95,7 @@ def temporary_folder() -> Iterator[Path]:
 
 
 def new_temporary_folder() -> Path:
-    """Make a folder that only this user can read. Its last user removes it; after a kill it is swept one day."""
+    """Create a folder that only this user can read. Its last user removes it; after a kill it is swept later."""
     folder = hold(private_folder() / f"temporary-{uuid.uuid4().hex}")
     (folder / _MARK).unlink()
     return folder
@@ -108,7 +108,7 @@ def remove_held(folder: Path) -> None:
 
 
 def write_whole(target: Path, content: bytes) -> None:
-    """Write a file that is whole as soon as it is there. Whoever is second replaces it by the same bytes."""
+    """Write a file atomically. A second writer replaces it with the same bytes."""
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=target.parent)
     try:
@@ -121,7 +121,7 @@ def write_whole(target: Path, content: bytes) -> None:
 
 
 def sweep(folder: Path) -> None:
-    """Remove folders in *folder* that are ours, a week old and in nobody's hands: some of them, and whatever fails."""
+    """Remove some of our unused, week-old folders in *folder*; ignore failures."""
     with suppress(OSError):
         top = os.open(folder, _DIRECTORY)
         try:
@@ -137,7 +137,7 @@ def sweep(folder: Path) -> None:
 
 
 def _sweep_substitutes() -> None:
-    """Sweep what other processes have made in the place of this user's folder."""
+    """Sweep the substitutes that other processes have created for this user's folder."""
     own = private_folder()
     for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
         with suppress(OSError):
@@ -145,7 +145,7 @@ def _sweep_substitutes() -> None:
             if stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and folder != own:
                 sweep(folder)
                 if time.time() - status.st_mtime > KEPT:
-                    folder.rmdir()  # if it is empty
+                    folder.rmdir()  # works only if it is empty
 
 
 def _remove_unused(name: str, parent: int) -> bool:
@@ -158,7 +158,7 @@ def _remove_unused(name: str, parent: int) -> bool:
             return False
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if not _is_old(descriptor):
-            return False  # used since, and left again
+            return False  # was used in the meantime
         if not name.startswith("temporary-") and _MARK not in os.listdir(descriptor):
             _mark(descriptor)
             return False
@@ -176,7 +176,7 @@ def _is_old(descriptor: int) -> bool:
 
 
 def _mark(descriptor: int) -> None:
-    """Let a folder count as used now: who uses it cannot be told."""
+    """Mark a folder as used now."""
     os.close(os.open(_MARK, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600, dir_fd=descriptor))
 
 
@@ -191,14 +191,14 @@ def _make(folder: Path) -> bool:
 
 def _locked(folder: Path) -> int:
     descriptor = os.open(folder, _DIRECTORY)
-    # Where there are no locks nobody gets one alone either, and nothing is swept.
+    # Without locks, no process can lock a folder exclusively either, so nothing is swept.
     with suppress(OSError):
         fcntl.flock(descriptor, fcntl.LOCK_SH)
     return descriptor
 
 
 def _is(folder: Path, descriptor: int) -> bool:
-    """Whether the folder of that name is still the one that is held."""
+    """Whether the folder at that path is still the one that is held."""
     try:
         return os.path.samestat(folder.lstat(), os.fstat(descriptor))
     except OSError:

@@ -1,4 +1,4 @@
-"""Processes of this machine, named by id and start, so that a later process with the same id is never meant."""
+"""Processes on this machine, identified by id and start time, so that a reused id never matches."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ _GATEWAY = b"PYSPARK_GATEWAY_PORT="
 
 @dataclass(frozen=True)
 class Process:
-    """A process of this machine.
+    """A process on this machine.
 
-    :ivar started: its start in the kernel's ticks since boot; 0 if unknown, then nothing is done to it
+    :ivar started: its start in kernel ticks since boot; 0 if unknown, in which case nothing is done to it
     """
 
     pid: int
     started: int
 
     def is_gone(self) -> bool:
-        """Whether it certainly has ended; ``False`` also means that it cannot be told.
+        """Whether it has certainly ended; ``False`` also if that is unknown.
 
-        Certain if the id is free, belongs to a process that started at another time, or to a zombie without a living
+        Certain if the id is free, or belongs to a process with another start time or to a zombie without a living
         thread.
         """
         try:
-            os.kill(self.pid, 0)  # sends nothing; unlike /proc it is not hidden by the mount option hidepid
+            os.kill(self.pid, 0)  # sends no signal; unlike /proc, works with the mount option hidepid
         except ProcessLookupError:
             return True
         except PermissionError:
@@ -42,7 +42,7 @@ class Process:
         return started != self.started or _is_zombie(self.pid)
 
     def send(self, number: signal.Signals) -> bool:
-        """Send a signal; whether it was sent. It can hit no other process, however soon an id is used again.
+        """Send a signal; return whether it was sent. Cannot hit another process, even if the id is reused.
 
         :raises PermissionError: it belongs to another user
         """
@@ -58,7 +58,7 @@ class Process:
             os.kill(self.pid, number)
             return True
         try:
-            # The handle is of whoever had the id when it was opened; only now is that one's start looked at.
+            # The handle refers to the process that had the id when it was opened; check that process's start only now.
             if start_of(self.pid) != self.started:
                 return False
             signal.pidfd_send_signal(handle, number)
@@ -69,7 +69,7 @@ class Process:
         return True
 
     def kill(self, patience: float = 10.0) -> bool:
-        """SIGKILL, which also ends a process that is paused; whether it is known to have ended.
+        """Send SIGKILL, which also ends a paused process; return whether it is known to have ended.
 
         :param patience: seconds that the kernel may take
         """
@@ -78,7 +78,7 @@ class Process:
         return self.wait(patience)
 
     def wait(self, patience: float, poll: float = _POLL) -> bool:
-        """Wait until it has ended; whether it has within *patience* seconds. It is looked at every *poll* seconds."""
+        """Wait until it has ended, checking every *poll* seconds; return whether it did within *patience* seconds."""
         deadline = time.monotonic() + patience
         while not self.is_gone():
             if time.monotonic() >= deadline:
@@ -88,24 +88,24 @@ class Process:
 
 
 def process(pid: int) -> Process | None:
-    """Return the process that has this id now, ``None`` if that cannot be told."""
+    """Return the process that has this id now, ``None`` if that is unknown."""
     started = start_of(pid)
     return Process(pid, started) if started is not None else None
 
 
 def jvm(pid: int) -> Process | None:
-    """Return the JVM that has this id now, ``None`` if it is none. An orphan's new parent is none, say."""
+    """Return the JVM that has this id now, ``None`` if it is not a JVM, such as an orphan's new parent."""
     return process(pid) if told_of(pid, "comm").strip() == b"java" else None
 
 
 def start_of(pid: int) -> int | None:
-    """Return the start of a process in the kernel's ticks since boot."""
+    """Return the start of a process in kernel ticks since boot."""
     fields = _status(pid)
     return int(fields[19]) if len(fields) > 19 else None
 
 
 def seconds_of_own() -> float:
-    """Return for how long this process has run; 0 where that cannot be told."""
+    """Return for how many seconds this process has run; 0 if unknown."""
     started = start_of(os.getpid())
     if started is None:
         return 0.0
@@ -113,7 +113,7 @@ def seconds_of_own() -> float:
 
 
 def machine() -> str:
-    """Return what two processes share only if they see each other's process ids: boot and PID name space."""
+    """Return boot and PID namespace, which are equal only for processes that see each other's process ids."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         return f"{boot}/{os.readlink('/proc/self/ns/pid')}"
@@ -130,20 +130,20 @@ def ancestors(pid: int) -> list[int]:
 
 
 def jvm_above(pid: int) -> Process | None:
-    """Return the JVM that has started a process, itself or by a shell: ``PYSPARK_DRIVER_PYTHON`` may name a script."""
+    """Return the JVM that started a process, directly or through a shell: ``PYSPARK_DRIVER_PYTHON`` may be a script."""
     above = (jvm(each) for each in ancestors(pid)[1:3])
     return next((found for found in above if found is not None), None)
 
 
 def jvms_of(driver: Process) -> list[Process]:
-    """Return the JVMs of a Python driver that lives: those that it has started, and the one that has started it."""
+    """Return the JVMs of a living Python driver: those that it started, and the one that started it."""
     above = jvm_above(driver.pid) if _GATEWAY in told_of(driver.pid, "environ") else None
     found = [made for made in (*map(jvm, process_tree(driver.pid)[1:]), above) if made is not None]
     return found if not driver.is_gone() else []
 
 
 def process_tree(pid: int) -> list[int]:
-    """Return a process and all that descend from it, parents first."""
+    """Return a process and all its descendants, parents first."""
     tree = [pid]
     for parent in tree:
         for children in Path(f"/proc/{parent}/task").glob("*/children"):
@@ -153,7 +153,7 @@ def process_tree(pid: int) -> list[int]:
 
 
 def told_of(pid: int, name: str) -> bytes:
-    """Return what the kernel tells of a process in the file *name* of ``/proc``; nothing if it is gone or hidden."""
+    """Return the content of a process's ``/proc`` file *name*; empty if the process is gone or hidden."""
     try:
         return Path(f"/proc/{pid}/{name}").read_bytes()
     except OSError:
@@ -169,7 +169,7 @@ def _status(pid: int) -> list[str]:
 
 
 def _is_zombie(pid: int) -> bool:
-    """Whether nothing of the process runs any more; its first thread may end before the others."""
+    """Whether no thread of the process runs any more; the first thread may end before the others."""
     try:
         return _status(pid)[:1] == ["Z"] and len(os.listdir(f"/proc/{pid}/task")) <= 1
     except OSError:

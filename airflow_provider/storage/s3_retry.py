@@ -1,8 +1,8 @@
-"""The one retry policy for requests to S3. botocore's own retries are switched off (see ``s3``).
+"""The retry policy for all requests to S3. botocore's own retries are switched off (see ``s3``).
 
-Repeated: what a second request can cure (no answer, a broken connection, 500, 502, 503, 504, throttling, and 409, with
-which S3 answers one of two conditional writes that meet). Not repeated: every other answer, because it would be the
-same again.
+Repeats what a second request can fix: no answer, a broken connection, 500, 502, 503, 504, throttling, and 409, which S3
+returns for one of two concurrent conditional writes. Does not repeat any other answer, because it would be the same
+again.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ def worth_repeating(error: BaseException) -> bool:
 
 @dataclass(frozen=True)
 class RetryPolicy:
-    """Exponential pauses, of which chance decides one half: many that a store has slowed down at once do not come back
-    at once. With the client's time-outs a call ends after at most about 30 s.
+    """Exponential pauses, half of them random, so that many clients that a store has slowed down do not all return at
+    once. With the client's timeouts, a call ends after at most about 30 s.
 
-    :ivar attempts: requests in all, the first one included
-    :ivar first_pause: most seconds before the second request, doubled each time
-    :ivar longest_pause: most seconds between two requests
+    :ivar attempts: maximum number of requests, including the first one
+    :ivar first_pause: maximum seconds before the second request, doubled each time
+    :ivar longest_pause: maximum seconds between two requests
     :ivar deadline: seconds after which no new request is sent
     """
 
@@ -62,7 +62,7 @@ class RetryPolicy:
     deadline: float = 15.0
 
     def call(self, request: Callable[[], T]) -> T:
-        """Return what *request* returns, repeating it as long as that may help; raises its last error."""
+        """Return the result of *request*, repeating it as long as that may help; raise its last error."""
         return tenacity.Retrying(
             stop=tenacity.stop_after_attempt(self.attempts) | tenacity.stop_before_delay(self.deadline),
             wait=tenacity.wait_exponential(multiplier=self.first_pause / 2, max=self.longest_pause / 2)

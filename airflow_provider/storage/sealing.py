@@ -1,7 +1,7 @@
-"""A seal at the end of every object: a keyed MAC that binds its content to its key in the store, and so to its job.
+"""Seal every object: a keyed MAC at its end binds the content to its key in the store, and so to its job.
 
-Who has no secret can neither change an object nor put another one in its place, one of another job or partition
-included. What they can do is delete objects, and put an older version of the same object back.
+Without the secret, nobody can change an object or replace it by another one, not even by one of another job or
+partition. But they can delete objects, and restore an older version of the same object.
 
 The MAC is HMAC-SHA256 over the object's key and the SHA-256 of its content, so that a file is sealed while it is sent.
 """
@@ -37,7 +37,7 @@ NOT_SEALED = "not sealed with this integrity secret: written without it or with 
 class Seal:
     """Makes and checks seals.
 
-    :param secrets: the first one seals, all of them open
+    :param secrets: the first one makes seals, all of them verify
     """
 
     def __init__(self, secrets: Sequence[bytes]) -> None:
@@ -45,9 +45,9 @@ class Seal:
 
     @classmethod
     def parse(cls, text: str) -> Self | None:
-        """Return the seal of a secret, or of several that are separated by commas; ``None`` for empty text.
+        """Return the seal for one secret or several, separated by commas; ``None`` for empty text.
 
-        :raises ConfigurationError: one of them is too short; none is repeated
+        :raises ConfigurationError: a secret is too short; the message repeats none
         """
         secrets = [part.strip() for part in text.split(",") if part.strip()]
         if any(len(secret) < _SHORTEST for secret in secrets):
@@ -58,11 +58,11 @@ class Seal:
         return cls([secret.encode() for secret in secrets]) if secrets else None
 
     def tail(self, key: str, digest: bytes) -> bytes:
-        """Return what is put behind the content of the object *key*. :param digest: SHA-256 of the content"""
+        """Return the seal to append to the content of the object *key*. :param digest: SHA-256 of the content"""
         return _tail(self._secrets[0], key, digest)
 
     def holds(self, key: str, digest: bytes, tail: bytes) -> bool:
-        """Whether *tail* is what stands behind this content of the object *key*."""
+        """Whether *tail* is a valid seal for this content of the object *key*."""
         return any(hmac.compare_digest(_tail(secret, key, digest), tail) for secret in self._secrets)
 
 
@@ -72,7 +72,7 @@ def _tail(secret: bytes, key: str, digest: bytes) -> bytes:
 
 
 def refuse_sealed(body: bytes, key: str) -> bytes:
-    """Return *body*, which was read without a secret, if it needs none.
+    """Return *body*, which was read without a secret, if it is not sealed.
 
     :raises ConfigurationError: it is sealed
     """
@@ -87,12 +87,13 @@ def refuse_sealed(body: bytes, key: str) -> bytes:
 
 
 class SealedStore(ObjectStore):
-    """An object store in which every object is sealed. Sizes are those of the content.
+    """An object store that seals every object. Sizes are those of the content.
 
-    Reading raises ``CorruptObject`` for an object whose seal is missing or wrong. That an object *exists* needs no
-    seal. What is shared or borrowed is a copy: who can write to the store must not reach a file that Spark reads.
+    Reading raises ``CorruptObject`` for an object with a missing or wrong seal. Checking that an object *exists* needs
+    no seal. Shared and borrowed objects are copied: a person who can write to the store must not reach a file that
+    Spark reads.
 
-    :param plain: holds the objects with their seals
+    :param plain: the store that holds the sealed objects
     """
 
     def __init__(self, plain: ObjectStore, seal: Seal) -> None:
@@ -101,7 +102,7 @@ class SealedStore(ObjectStore):
 
     @property
     def uri(self) -> str:
-        """That of the plain store."""
+        """The URI of the plain store."""
         return self.plain.uri
 
     def put_new(self, key: str, body: bytes) -> None:
@@ -128,7 +129,7 @@ class SealedStore(ObjectStore):
         os.truncate(path, path.stat().st_size - SEAL_SIZE)
 
     def is_sealed(self, key: str, path: Path) -> bool:
-        """Whether a file holds the object *key* as it was stored, with its seal."""
+        """Whether a file contains the object *key* as stored, with its seal."""
         left, digest = path.stat().st_size - SEAL_SIZE, hashlib.sha256()
         with path.open("rb") as file:
             while left > 0 and (chunk := file.read(min(left, _CHUNK))):
@@ -162,7 +163,7 @@ class SealedStore(ObjectStore):
 
 
 class _Sealing:
-    """A file with its seal behind it, in one pass: what is read is digested."""
+    """A stream of a file and its seal, in one pass: it digests what is read."""
 
     def __init__(self, file: Readable, seal: Seal, key: str) -> None:
         self._file = file
@@ -171,7 +172,7 @@ class _Sealing:
         self._digest: _Hash | None = hashlib.sha256()
 
     def read(self, size: int = -1, /) -> bytes:
-        """Return the next *size* bytes; the last ones with the seal, so that no part of an upload is too small."""
+        """Return the next *size* bytes; the last ones include the seal, so that no part of an upload is too small."""
         data = self._file.read(size)
         if self._digest is None:
             return data

@@ -1,9 +1,9 @@
-"""Snapshots of the execution graph in the store: immutable, checksummed, versioned. One is trusted whole or not at all.
+"""Store and read snapshots of the execution graph: immutable, checksummed, versioned, trusted completely or not at all.
 
-``snapshots/<number>.jsonl`` is the fold of all blocks before block *number*, so a replay goes on with that block. The
-form is that of a block: lines of JSON, each behind its checksum, below a header that says which snapshot of which job
-this is. It is written only when the blocks before it are confirmed; what they hold never changes, so that a snapshot is
-true whoever wrote it, a driver that is fenced by now included.
+``snapshots/<number>.jsonl`` is the fold of all blocks before block *number*, so a replay continues with that block. The
+format is that of a block: lines of JSON, each with its checksum, below a header with job and number. A snapshot is
+written only when the blocks before it are confirmed. Their content never changes, so a snapshot is true whoever wrote
+it, even a driver that has been fenced since.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ FOLDER = "snapshots"
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The graph as all blocks before block *number* tell it.
+    """The graph of all blocks before block *number*.
 
-    :ivar fences: numbers of the blocks among them that must never be deleted; see ``storage.compaction``
+    :ivar fences: numbers of those blocks that must never be deleted; see ``storage.compaction``
     """
 
     number: int
@@ -55,7 +55,7 @@ class _Header:
 
 
 def encode_snapshot(snapshot: Snapshot, job: str) -> bytes:
-    """Return the object's content."""
+    """Return the content of a snapshot's object."""
     lines = encode_graph(snapshot.graph)
     header = _Header(job, snapshot.number, len(lines), sorted(snapshot.fences))
     return checksummed([json.dumps(asdict(header), sort_keys=True, separators=(",", ":")), *lines])
@@ -64,8 +64,8 @@ def encode_snapshot(snapshot: Snapshot, job: str) -> bytes:
 def decode_snapshot(data: Iterable[bytes], job: str, number: int) -> Snapshot:
     """Read the snapshot that should be snapshot *number* of *job*.
 
-    :param data: its lines with their ends, a file for example: it need not be in memory beside the graph
-    :raises EventFormatError: it is damaged, of another version, job or number
+    :param data: its lines with line ends, such as a file, so that it need not be in memory beside the graph
+    :raises EventFormatError: it is damaged, or has another version, job or number
     """
     try:
         stored = iter(data)
@@ -83,14 +83,14 @@ def decode_snapshot(data: Iterable[bytes], job: str, number: int) -> Snapshot:
 
 
 def _whole(line: bytes) -> str:
-    """Return the JSON of a line that is there to its end."""
+    """Return the JSON of a complete line."""
     if not line.endswith(b"\n"):
         raise ValueError("its last records are missing")
     return checked(line[:-1])
 
 
 def _exactly(records: int, lines: Iterable[str]) -> Iterator[str]:
-    """Return *lines*, and raise at their end if they were not so many."""
+    """Yield *lines*; at the end, raise if there were not exactly *records*."""
     seen = 0
     for line in lines:
         seen += 1
@@ -100,7 +100,7 @@ def _exactly(records: int, lines: Iterable[str]) -> Iterator[str]:
 
 
 class Snapshots:
-    """The snapshots of the job whose objects lie below *prefix*."""
+    """The snapshots of the job with the key prefix *prefix*."""
 
     def __init__(self, store: ObjectStore, prefix: str) -> None:
         self._store = store
@@ -113,9 +113,9 @@ class Snapshots:
     def read(self, number: int) -> Snapshot:
         """Return a snapshot.
 
-        :raises ObjectNotFound: there is none of this number any more
+        :raises ObjectNotFound: it no longer exists
         :raises EventFormatError: it cannot be trusted
-        :raises StoreError: the store cannot be read, or there is no room for a copy on this machine
+        :raises StoreError: the store cannot be read, or this machine has no space for a copy
         """
         try:
             with temporary_folder() as folder:
@@ -132,9 +132,9 @@ class Snapshots:
             ) from error
 
     def newest(self, numbers: Iterable[int]) -> tuple[Snapshot | None, list[str]]:
-        """Return the newest snapshot that can be trusted, and one sentence about each newer one that cannot.
+        """Return the newest trusted snapshot, and one sentence about each newer one that cannot be trusted.
 
-        :param numbers: which there are, newest first
+        :param numbers: the existing ones, newest first
         :raises StoreError: the store cannot be read
         """
         problems: list[str] = []
@@ -142,13 +142,13 @@ class Snapshots:
             try:
                 return self.read(number), problems
             except ObjectNotFound:
-                continue  # a newer one than the listing knows of has replaced it
+                continue  # a newer one has replaced it since the listing
             except EventFormatError as error:
                 problems.append(f"snapshot {number} is not used, {error}; an older one or the events are")
         return None, problems
 
     def write(self, snapshot: Snapshot) -> bool:
-        """Store a snapshot; return whether a good one of its number is there now.
+        """Store a snapshot; return whether a good one with its number is stored now.
 
         :raises StoreError: the store failed
         """

@@ -1,6 +1,6 @@
-"""Files of the coordinators: what a step saved, a pinned listing. ``state/<epoch>/<coordinator>/<id>/<name>``.
+"""Store files of coordinators: what a step saved, a pinned listing. ``state/<epoch>/<coordinator>/<id>/<name>``.
 
-Written once, then named in an event together with size and checksum; a file that no event names is nothing.
+Written once, then recorded in an event with size and checksum; a file without an event does not count.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ FOLDER = "state"
 class StateFile:
     """One stored file.
 
-    :ivar name: path below the folder that it was saved from
+    :ivar name: path relative to the folder that it was saved from
     :ivar key: object key below the job's prefix
     """
 
@@ -36,7 +36,7 @@ class StateFile:
     def from_json(cls, state: Mapping[str, Any]) -> StateFile:
         """Read one of the dictionaries that :meth:`StateFiles.save` returns.
 
-        :raises CorruptObject: it is none, or its name leads out of the folder that it is loaded into
+        :raises CorruptObject: it is invalid, or its name leads out of the target folder
         """
         try:
             file = cls(str(state["name"]), str(state["key"]), int(state["bytes"]), str(state["sha256"]))
@@ -48,7 +48,7 @@ class StateFile:
 
 
 class StateFiles:
-    """The files of the job whose objects lie below *prefix*."""
+    """The files of the job with the key prefix *prefix*."""
 
     def __init__(self, store: ObjectStore, prefix: str) -> None:
         self._store = store
@@ -69,7 +69,7 @@ class StateFiles:
         return saved
 
     def load(self, saved: list[dict[str, Any]], folder: Path) -> None:
-        """Write the files that :meth:`save` stored below *folder*.
+        """Write the files stored by :meth:`save` to *folder*.
 
         :raises CorruptObject: one of them has changed
         :raises StoreError: one of them is gone, or the store failed
@@ -83,7 +83,7 @@ class StateFiles:
                 raise CorruptObject(f"{file.key} has changed since it was stored.", key=file.key)
 
     def release(self, up_to: int) -> None:
-        """Delete what this attempt and earlier ones wrote, streaming checkpoints included.
+        """Delete what attempt *up_to* and earlier ones wrote, including streaming checkpoints.
 
         :raises StoreError: the store failed
         """

@@ -1,6 +1,6 @@
-"""From a URI to a store. The only place that knows which kinds of store there are.
+"""Open a store by its URI. Only this module knows all kinds of stores.
 
-botocore and tenacity are imported only when an ``s3://`` URI is opened, so that ``file://`` needs neither.
+botocore and tenacity are imported only for an ``s3://`` URI, so ``file://`` needs neither.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ def open_store(
     session: boto3.Session | None = None,
     integrity_secret: str = "",
 ) -> ObjectStore:
-    """Return the store at *uri*. Nothing is sent to it yet; ``storage.checks`` does that.
+    """Return the store at *uri*. Sends no request; ``storage.checks`` does.
 
     :param uri: ``s3://bucket/prefix`` or ``file:///absolute/path``
-    :param session: where credentials come from instead of boto3's own chain; ``s3://`` only
-    :param integrity_secret: seals all objects (see ``storage.sealing``); empty text for this process's environment,
-        which mostly has none
-    :raises ConfigurationError: the URI is neither, an option or the secret cannot be used, or botocore or tenacity is
-        not there
+    :param session: source of credentials instead of boto3's own chain; ``s3://`` only
+    :param integrity_secret: seals all objects (see ``storage.sealing``); empty text to use the secret in this process's
+        environment, which usually has none
+    :raises ConfigurationError: the URI has another form, an option or the secret is invalid, or botocore or tenacity is
+        missing
     """
     seal = Seal.parse(integrity_secret or os.environ.get(INTEGRITY_SECRET, ""))
     store = _open_plain(uri, options, session)
@@ -69,13 +69,13 @@ def _open_plain(uri: str, options: StorageOptions, session: boto3.Session | None
 
 
 def parse_s3_uri(uri: str) -> tuple[str, str]:
-    """Return bucket and prefix (without slashes at its ends) of ``s3://bucket/prefix``.
+    """Return bucket and prefix (without leading or trailing slashes) of ``s3://bucket/prefix``.
 
     :raises ConfigurationError: it is malformed
     """
     authority, _, path = uri.removeprefix("s3://").partition("/")
     if "@" in authority or ":" in authority:
-        # The text may hold a secret key: it must not be repeated.
+        # The URI may contain a secret key, so the message must not repeat it.
         raise ConfigurationError(
             "The event store's URI holds more than a bucket between 's3://' and the next '/'.",
             remedy=f"{_FORMS} Credentials belong into boto3's own chain or the AWS connection, a host into the option "
@@ -100,7 +100,7 @@ def parse_s3_uri(uri: str) -> tuple[str, str]:
 
 
 def parse_file_uri(uri: str) -> Path:
-    """Return the absolute path of ``file:///path``; ``%20`` and its like are decoded.
+    """Return the absolute path of ``file:///path``; ``%20`` and the like are decoded.
 
     :raises ConfigurationError: it is malformed or the path is not absolute
     """

@@ -1,7 +1,7 @@
-"""The trigger that follows a job while its task is deferred: no worker is held, however long the job takes.
+"""The trigger that follows a job while its task is deferred, so that no worker is held while the job runs.
 
-It needs the event store and nothing else, so it is the same for every cluster manager, and it keeps nothing between two
-looks that it could not read again: a triggerer that is restarted simply goes on.
+It needs only the event store, so it works the same with every cluster manager. It keeps no state between looks that it
+could not read again, so a restarted triggerer simply continues.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ _DEFERRED = "deferred"
 
 
 class SparkRecoveryTrigger(BaseTrigger):
-    """Follow a job's events and its driver's heartbeat until it ends; then one event tells how.
+    """Follow a job's events and its driver's heartbeat until the job ends; then fire one event with the outcome.
 
-    :param kwargs: see :class:`airflow_provider.airflow.order.Order`; those of every release are understood
+    :param kwargs: see :class:`airflow_provider.airflow.order.Order`; arguments of every release are accepted
     """
 
     def __init__(self, **kwargs: Any) -> None:
@@ -58,13 +58,13 @@ class SparkRecoveryTrigger(BaseTrigger):
         return cast("logging.Logger", self.log)
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Look from time to time; yield one event when the job has ended, or when a worker has to look into it."""
+        """Poll the job; yield one event when it has ended, or when a worker must check it."""
         try:
             while (outcome := await self._look_patiently()) is None:
                 await asyncio.sleep(self._order.pause)
             yield TriggerEvent(outcome.to_payload())  # type: ignore[no-untyped-call]
         except asyncio.CancelledError:
-            # Airflow 3.3 calls on_kill() by itself, and only when a user acts on the task.
+            # Airflow 3.3 calls on_kill() itself, and only when a user acts on the task.
             if not hasattr(BaseTrigger, "on_kill"):
                 await to_its_end(self._kill(meant=False))
             raise
@@ -100,7 +100,7 @@ class SparkRecoveryTrigger(BaseTrigger):
         )
         try:
             return await retrying(self._look)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the task is to hear of it in words
+        except Exception as error:  # noqa: BLE001 - whatever it is, the task must get it as a message
             epoch = self._watch.epoch if self._watch is not None else self._order.epoch
             return Outcome(UNREADABLE, epoch, f"{type(error).__name__}: {error}")
 
@@ -114,8 +114,8 @@ class SparkRecoveryTrigger(BaseTrigger):
         return self._watch.look()
 
     def _may_pass(self, error: BaseException) -> bool:
-        """Whether to look again: whatever fails, but for a connection that never worked."""
-        # tenacity asks about cancellations, too.
+        """Whether to look again: after any failure, except of a connection that never worked."""
+        # tenacity also asks about cancellations.
         return isinstance(error, Exception) and (self._store.worked or not isinstance(error, ConfigurationError))
 
     def _failed(self, state: RetryCallState) -> None:
@@ -130,7 +130,7 @@ class SparkRecoveryTrigger(BaseTrigger):
         return RecoveryConnection(order.recovery_conn_id, order.event_store, order.settings).store
 
     def _cancel(self) -> None:
-        """Fence the driver, then end it by whatever is within reach."""
+        """Fence the driver, then end it by any means within reach."""
         order, job = self._order, JobId.parse(self._order.job)
         prefix = job.prefix
         epoch = self._watch.epoch if self._watch is not None and self._watch.epoch else order.epoch
@@ -147,7 +147,7 @@ class SparkRecoveryTrigger(BaseTrigger):
             end_driver(claim, self._trigger_log)
 
     async def _state(self) -> str | None:
-        """Return the state that Airflow has for the task, empty text for none; ``None`` if it cannot be told."""
+        """Return the task's state in Airflow, empty text if it has none; ``None`` if it is unknown."""
         instance: Any = self.task_instance
         if instance is None:
             return None
@@ -163,6 +163,6 @@ class SparkRecoveryTrigger(BaseTrigger):
                 )
             )
             return "".join(str(state or "") for state in states[instance.run_id].values())
-        except Exception as error:  # noqa: BLE001 - Airflow's own account of why it calls us is then to be believed
+        except Exception as error:  # noqa: BLE001 - then trust Airflow's own reason for the call
             self._trigger_log.warning("Airflow does not tell the state of the task: %s", error)
             return None

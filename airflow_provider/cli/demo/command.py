@@ -26,11 +26,11 @@ TAIL = 60
 
 
 class _Interrupted(BaseException):
-    """Ctrl-C. Not a ``KeyboardInterrupt``: once one has passed through an ``exec`` of source text (the making of a
-    dataclass in an import, say), Python ends itself with the signal, whatever exit code it was given.
+    """Ctrl-C. Not a ``KeyboardInterrupt``: once one has passed through an ``exec`` of source text (such as an import
+    that creates a dataclass), Python ends itself with the signal, whatever exit code it was given.
 
-    Python drops an exception that is raised while it runs a finalizer or a weak reference's callback. An alarm
-    therefore raises it again until the demo ends.
+    Python drops an exception that is raised in a finalizer or in a weak reference's callback. So an alarm raises it
+    again until the demo ends.
     """
 
 
@@ -62,7 +62,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the demo.
 
-    :return: 0 if all was as it must be, 1 if not, 130 after Ctrl-C
+    :return: 0 if every check passed, 1 if not, 130 after Ctrl-C
     """
     arguments = parse_arguments(argv)
     os.environ["NO_PROXY"] = os.environ["no_proxy"] = "127.0.0.1,localhost"
@@ -84,7 +84,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         environment = airflow_environment(work, dags, arguments.port or free_port())
         check_requirements(environment["PATH"])
         processes = Processes(work / "logs", environment)
-        from airflow_provider.cli.demo.story import tell  # needs what has just been checked
+        from airflow_provider.cli.demo.story import tell  # needs the packages that were just checked
 
         tell(processes, work, dags, arguments)
         code = 0
@@ -93,7 +93,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except DemoError as error:
         failure = error
     except (Exception, _Interrupted):
-        if not interrupted.is_set():  # DuckDB, for one, turns an interruption into an error of its own
+        if not interrupted.is_set():  # some libraries, such as DuckDB, turn an interruption into their own error
             raise
         if code:
             print("Interrupted.", file=sys.stderr)
@@ -122,7 +122,7 @@ def _explain(failure: DemoError) -> None:
 
 
 def readable(line: str) -> str:
-    """Return a line of Airflow's task log, which is JSON, as time, level and message; any other line as it is."""
+    """Return a JSON line of Airflow's task log as time, level and message; any other line unchanged."""
     try:
         record = json.loads(line)
         text = f"{record['timestamp'][11:19]} {record['level'].upper()} {record['event']}"

@@ -1,7 +1,7 @@
-"""The demo's processes: started with a log file each, found again by a mark in their environment, ended by pid.
+"""Start the demo's processes with a log file each, find them by a mark in their environment, and end them by pid.
 
-Airflow and Spark start processes of their own, some in process groups or sessions of their own. All of them inherit
-the mark, so that nothing the demo started outlives it and nothing else is touched.
+Airflow and Spark start further processes, some in their own process groups or sessions. All of them inherit the mark,
+so nothing that the demo started outlives it, and nothing else is touched.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 class DemoError(Exception):
-    """The demo cannot go on, or it has found what must not be; ``log`` is the file that tells more."""
+    """The demo cannot continue, or a check failed; ``log`` is the file with details."""
 
     def __init__(self, message: str, log: Path | None = None) -> None:
         super().__init__(message)
@@ -33,7 +33,7 @@ class DemoError(Exception):
 
 
 def free_port() -> int:
-    """Return a loopback port that nobody listens on."""
+    """Return a free loopback port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -41,7 +41,7 @@ def free_port() -> int:
 
 
 def wait_until(what: str, look: Callable[[], T | None], *, timeout: float, pause: float = 0.2) -> T:
-    """Call *look* until it returns something true, and return that.
+    """Call *look* until it returns a true value, and return that.
 
     :param timeout: seconds
     :raises DemoError: it did not happen in time
@@ -55,7 +55,7 @@ def wait_until(what: str, look: Callable[[], T | None], *, timeout: float, pause
 
 
 class Processes:
-    """Everything that one run of the demo starts.
+    """All processes of one demo run.
 
     :param logs: folder for one log file per process
     :param environment: the environment of all of them
@@ -71,7 +71,7 @@ class Processes:
         return self.logs / f"{name}.log"
 
     def start(self, name: str, command: Sequence[str]) -> subprocess.Popen[bytes]:
-        """Start *command* in a session of its own, so that Ctrl-C reaches the demo alone."""
+        """Start *command* in its own session, so that Ctrl-C reaches only the demo."""
         with self.log(name).open("ab") as log:
             process = subprocess.Popen(
                 list(command),
@@ -85,7 +85,7 @@ class Processes:
         return process
 
     def finish(self, name: str, process: subprocess.Popen[bytes], timeout: float) -> None:
-        """Wait for the end of a process that was started as *name*. :raises DemoError: it failed or took too long"""
+        """Wait for the process started as *name* to end. :raises DemoError: it failed or took too long"""
         try:
             code = process.wait(timeout)
         except subprocess.TimeoutExpired:
@@ -101,7 +101,7 @@ class Processes:
                 raise DemoError(f"{name} has ended with exit code {process.returncode}.", self.log(name))
 
     def stop(self) -> None:
-        """End everything that this run started: politely first, by force after five seconds."""
+        """End everything that this run started: SIGTERM first, SIGKILL after five seconds."""
         for _, process in self._started:
             send(signal.SIGTERM, [process.pid])
         deadline = time.monotonic() + 5
@@ -120,17 +120,17 @@ class Processes:
 
 
 def all_processes() -> list[int]:
-    """Return the pids of this machine."""
+    """Return all pids on this machine."""
     return [int(entry) for entry in os.listdir("/proc") if entry.isdigit()]
 
 
 def command_of(pid: int) -> str:
-    """Return a process's command line, empty if it is gone."""
+    """Return a process's command line, empty text if it has ended."""
     return told_of(pid, "cmdline").replace(b"\0", b" ").decode("utf-8", "replace")
 
 
 def send(number: signal.Signals, pids: Iterable[int]) -> None:
-    """Send a signal to each of *pids* that still is there."""
+    """Send a signal to each of *pids* that still exists."""
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, number)

@@ -1,6 +1,7 @@
-"""A real Airflow of the demo's own: SQLite, LocalExecutor, a scheduler that is quick to notice things.
+"""Run a real Airflow for the demo: SQLite, LocalExecutor, a scheduler with short intervals.
 
-Its parts are started one by one rather than as ``airflow standalone``, which adds a triggerer and needs twice as long.
+Its components are started one by one instead of with ``airflow standalone``, which adds a triggerer and takes twice as
+long.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ BOOT_TIMEOUT = 180.0
 
 
 def airflow_environment(work: Path, dags: Path, port: int) -> dict[str, str]:
-    """Return the environment for Airflow and what it starts, free of the caller's own Airflow, Spark and AWS settings.
+    """Return the environment for Airflow and its child processes, without the caller's Airflow, Spark and AWS settings.
 
-    Makes the folders that it names, all of them in *work*, so that nothing is left elsewhere when that is removed.
+    Creates the folders that it names, all inside *work*, so that removing *work* leaves nothing behind.
 
     :param work: an empty folder
     :param dags: the DAGs folder
@@ -76,7 +77,7 @@ def _is_server_error(error: BaseException) -> bool:
 
 
 class LocalAirflow:
-    """Airflow as a user sees it: its command line and its REST API.
+    """Drives Airflow as a user would: its command line and its REST API.
 
     :param processes: made with :func:`airflow_environment`
     """
@@ -89,26 +90,26 @@ class LocalAirflow:
         self._command = str(shutil.which("airflow", path=processes.environment["PATH"]))
 
     def run(self, name: str, *arguments: str) -> None:
-        """Run an ``airflow`` command to its end. :raises DemoError: it failed"""
+        """Run an ``airflow`` command and wait for it. :raises DemoError: it failed"""
         process = self._processes.start(name, [self._command, *arguments])
         self._processes.finish(name, process, BOOT_TIMEOUT)
 
     def add_connections(self, connections: Mapping[str, Mapping[str, Any]]) -> None:
-        """Add connections with the command line, as ``airflow connections add`` does, all in one go."""
+        """Add all connections with one command, as ``airflow connections add`` does."""
         path = self._home / "connections.json"
         path.touch(mode=0o600)
         path.write_text(json.dumps(connections))
         self.run("airflow-connections", "connections", "import", str(path))
 
     def start(self, dag_id: str) -> None:
-        """Start API server, DAG processor and scheduler, and wait until they know the DAG."""
+        """Start API server, DAG processor and scheduler, and wait until they have loaded the DAG."""
         for component in ("api-server", "dag-processor", "scheduler"):
             self.start_component(component)
         wait_until("Airflow's API", self._log_in, timeout=BOOT_TIMEOUT)
         wait_until(f"Airflow to find the DAG {dag_id}", lambda: self._knows(dag_id), timeout=BOOT_TIMEOUT)
 
     def start_component(self, component: str) -> subprocess.Popen[bytes]:
-        """Start one of Airflow's components, ``triggerer`` for example, and return its process."""
+        """Start a component of Airflow, such as ``triggerer``, and return its process."""
         return self._processes.start(f"airflow-{component}", [self._command, component])
 
     def trigger(self, dag_id: str, conf: Mapping[str, Any]) -> str:
@@ -118,7 +119,7 @@ class LocalAirflow:
         try:
             self.call("POST", f"/api/v2/dags/{dag_id}/dagRuns", wanted)
         except urllib.error.HTTPError as error:
-            if error.code != HTTPStatus.CONFLICT:  # an attempt that got no answer has begun it
+            if error.code != HTTPStatus.CONFLICT:  # an earlier request that got no answer has started it
                 raise
         return run_id
 
@@ -127,7 +128,7 @@ class LocalAirflow:
         return str(self.call("GET", f"/api/v2/dags/{dag_id}/dagRuns/{quote(run_id)}")["state"])
 
     def task_instance(self, dag_id: str, run_id: str, task_id: str, map_index: int = -1) -> dict[str, Any]:
-        """Return what Airflow tells of a task instance, among it ``state`` and ``try_number``."""
+        """Return Airflow's record of a task instance, with ``state`` and ``try_number``."""
         return dict(self.call("GET", task_path(dag_id, run_id, task_id, map_index)))
 
     def xcom(self, dag_id: str, run_id: str, task_id: str, key: str, map_index: int = -1) -> Any:
@@ -169,8 +170,8 @@ class LocalAirflow:
         reraise=True,
     )
     def call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
-        """Return what the API answers, JSON. After a server's error it is asked again: SQLite lets one component wait
-        for another too long.
+        """Return the API's JSON answer. Repeats the request after a server error: with SQLite, components can wait too
+        long for each other.
         """
         headers = {"Content-Type": "application/json"}
         if self._token:
@@ -182,6 +183,6 @@ class LocalAirflow:
 
 
 def task_path(dag_id: str, run_id: str, task_id: str, map_index: int = -1) -> str:
-    """Return where the API has a task instance."""
+    """Return the API's path of a task instance."""
     path = f"/api/v2/dags/{dag_id}/dagRuns/{quote(run_id)}/taskInstances/{task_id}"
     return path if map_index < 0 else f"{path}/{map_index}"

@@ -1,4 +1,4 @@
-"""The demo's S3: moto's server on a loopback port as the embedded default, or an endpoint of the user's own."""
+"""The demo's S3: moto's server on a loopback port by default, or a given endpoint."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ REGION = "us-east-1"
 
 @dataclass(frozen=True)
 class Bucket:
-    """A bucket and how it is reached."""
+    """A bucket and how to reach it."""
 
     endpoint_url: str
     access_key: str
@@ -36,7 +36,7 @@ class Bucket:
         return boto3.Session(self.access_key, self.secret_key, region_name=REGION)
 
     def create(self) -> None:
-        """Create the bucket unless it is there. :raises DemoError: the server refuses it or does not answer"""
+        """Create the bucket unless it exists. :raises DemoError: the server refuses it or does not answer"""
         config = Config(s3={"addressing_style": "path"}, connect_timeout=5, retries={"total_max_attempts": 2})
         client = self.session.client("s3", endpoint_url=self.endpoint_url, config=config)
         try:
@@ -48,7 +48,7 @@ class Bucket:
 
 
 def embedded_bucket(processes: Processes, name: str) -> Bucket:
-    """Start moto's server and return its bucket *name*; what it holds is gone when it ends."""
+    """Start moto's server and return its bucket *name*; the contents are lost when the server ends."""
     port = free_port()
     server = processes.start("s3-server", [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)])
     bucket = Bucket(f"http://127.0.0.1:{port}", "spark-recovery-demo", "demo-only-secret", name)
@@ -67,7 +67,7 @@ def embedded_bucket(processes: Processes, name: str) -> Bucket:
 
 
 def bucket_at(endpoint_url: str, name: str) -> Bucket:
-    """Return the bucket *name* at a running server, with the credentials of the environment."""
+    """Return the bucket *name* on a running server, with credentials from the environment."""
     keys = os.environ.get("AWS_ACCESS_KEY_ID"), os.environ.get("AWS_SECRET_ACCESS_KEY")
     if not keys[0] or not keys[1]:
         raise DemoError("--endpoint-url needs AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the environment.")

@@ -1,4 +1,4 @@
-"""What the demo sees of a job from outside, through the event store alone, and how it kills the job's driver."""
+"""Watch a job from outside, through the event store alone, and kill its driver."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from airflow_provider.storage.processes import ancestors, process, process_tree
 
 
 class JobObserver:
-    """Follows one job: its events as they are flushed, and every object of its partition store that ever appears.
+    """Follows one job: its events as they are flushed, and every object that ever appears in its partition store.
 
-    The objects are counted while they are there, because a job's success releases them.
+    Objects are counted while they exist, because a job's success releases them.
     """
 
     def __init__(self, store: ObjectStore, job: JobId) -> None:
@@ -31,11 +31,11 @@ class JobObserver:
 
     @property
     def graph(self) -> ExecutionGraph:
-        """What was known at the last look."""
+        """The graph at the last look."""
         return self._events.graph
 
     def look(self) -> None:
-        """Take in what is new."""
+        """Read new events and objects."""
         self._events.read()
         for survivors in self._partitions.survivors().values():
             for partition in survivors:
@@ -46,12 +46,12 @@ class JobObserver:
         return self._claims.newest()
 
     def vertex(self, name: str) -> Vertex | None:
-        """Return the vertex with this name, if an attempt has come to it."""
+        """Return the vertex with this name, if an attempt has reached it."""
         named = [vertex for vertex in self.graph.vertices.values() if vertex.initialized.name == name]
         return named[-1] if named else None
 
     def objects(self, vertex: Vertex, epoch: int) -> list[StoredPartition]:
-        """Return the objects that attempt *epoch* has stored for *vertex*, ordered by index."""
+        """Return the objects that attempt *epoch* stored for *vertex*, ordered by index."""
         wanted = vertex.initialized.vertex
         found = [p for p in self._objects.values() if p.vertex == wanted and p.epoch == epoch]
         return sorted(found, key=lambda partition: partition.index)
@@ -60,8 +60,7 @@ class JobObserver:
 def kill_driver(claim: Claim) -> Sequence[int]:
     """Kill a driver and its ``spark-submit`` with SIGKILL, as a lost machine would, and return their pids.
 
-    The Python workers below them end by themselves when their sockets close; this waits for it, so that nothing is
-    stored behind the caller's back.
+    Their Python workers end when their sockets close; this waits for them, so that nothing is stored afterwards.
     """
     driver, submit = claim.pid, (*ancestors(claim.pid), 0)[1]
     if "org.apache.spark.deploy.SparkSubmit" not in command_of(submit):

@@ -1,4 +1,4 @@
-"""What the demo needs on this machine, checked before anything is started; each gap is said with its remedy."""
+"""Check what the demo needs on this machine before it starts anything; each error names its remedy."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def check_requirements(environment_path: str) -> None:
 
 
 def java_version(environment_path: str) -> int | None:
-    """Return the major version of the Java that Spark would take, ``None`` if there is none."""
+    """Return the major version of the Java that Spark would use, ``None`` if there is none."""
     home = os.environ.get("JAVA_HOME")
     java = f"{home}/bin/java" if home else shutil.which("java", path=environment_path)
     if java is None:
@@ -58,7 +58,7 @@ def java_version(environment_path: str) -> int | None:
 
 
 def find_dags(given: str | None) -> Path:
-    """Return the folder of the example DAG: *given*, or ``dags/`` of the checkout that this module belongs to."""
+    """Return the folder of the example DAG: *given*, or ``dags/`` of this module's checkout."""
     folder = Path(given).resolve() if given else Path(airflow_provider.__file__).resolve().parents[1] / "dags"
     if not (folder / DAG_FILE).is_file():
         raise DemoError(f"No {DAG_FILE} in {folder}. Run the demo in a checkout, or name its dags folder with --dags.")

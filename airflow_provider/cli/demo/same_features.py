@@ -1,4 +1,4 @@
-"""Are the features right? Compared, value by value, with an uninterrupted run and with another engine's answer."""
+"""Check the demo's result: compare it, value by value, with an uninterrupted run's and with DuckDB's."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ KEY = "carrier, hour"
 
 
 def features_in(folder: Path) -> list[Row]:
-    """Return the rows of the Parquet files in *folder*, ordered by their key."""
+    """Return the rows of the Parquet files in *folder*, ordered by key."""
     with duckdb.connect() as connection:
         query = f"SELECT * FROM read_parquet(?) ORDER BY {KEY}"  # noqa: S608 - a constant
         return connection.execute(query, [f"{folder}/*.parquet"]).fetchall()
 
 
 def features_by_duckdb(input_dir: Path) -> list[Row]:
-    """Return the features that DuckDB computes from the CSV files in *input_dir*, ordered by their key."""
+    """Return the features that DuckDB computes from the CSV files in *input_dir*, ordered by key."""
     query = files("airflow_provider.cli.demo").joinpath("flights_features.sql").read_text()
     with duckdb.connect() as connection:
         connection.execute("SET VARIABLE input_dir = ?", [str(input_dir)])
@@ -29,7 +29,7 @@ def features_by_duckdb(input_dir: Path) -> list[Row]:
 
 
 def differences(rows: list[Row], others: list[Row]) -> list[str]:
-    """Return one line for each row that only one of the two has; nothing if they are equal."""
+    """Return one line for each row that only one side has; an empty list if they are equal."""
     if rows == others:
         return []
     lines = [f"only here:  {row}" for row in rows if row not in others]

@@ -1,4 +1,4 @@
-"""The demo itself, from an empty folder to a result that has been checked."""
+"""Run the demo's steps, from an empty folder to a verified result."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ _begun = time.monotonic()
 
 
 def say(text: str) -> None:
-    """Print a step with the seconds since the demo began."""
+    """Print a step with the seconds since the demo started."""
     print(f"{time.monotonic() - _begun:6.1f} s  {text}", flush=True)
 
 
 def tell(processes: Processes, work: Path, dags: Path, arguments: argparse.Namespace) -> None:
     """Run the demo.
 
-    :param work: the folder that *processes*' environment was made with
-    :raises DemoError: it cannot go on, or something is not as it must be
+    :param work: the folder that the environment of *processes* was made with
+    :raises DemoError: it cannot continue, or a check failed
     """
     bucket = start(processes, arguments)
     airflow = LocalAirflow(processes)
@@ -77,7 +77,7 @@ def tell(processes: Processes, work: Path, dags: Path, arguments: argparse.Names
 
 
 def look_around(airflow: LocalAirflow, run_id: str, *, stays: bool) -> str:
-    """Return where to look next."""
+    """Return a text that says where to look next."""
     if not stays:
         return 'To see the page in Airflow\'s UI and press Clear yourself: make demo ARGS="--stay"'
     task = f"{airflow.url}/dags/{DAG}/runs/{quote(run_id)}/tasks/{TASK}"
@@ -94,7 +94,7 @@ def look_around(airflow: LocalAirflow, run_id: str, *, stays: bool) -> str:
 
 
 def start(processes: Processes, arguments: argparse.Namespace) -> Bucket:
-    """Start, or find, the object server."""
+    """Start the object server, or use the given one."""
     if arguments.endpoint_url:
         bucket = bucket_at(arguments.endpoint_url, arguments.bucket)
     else:
@@ -119,7 +119,7 @@ def connections(bucket: Bucket) -> dict[str, dict[str, Any]]:
                 "event_store": f"s3://{bucket.name}/events",
                 "aws_conn_id": "aws_default",
                 "addressing_style": "path",
-                "write_buffer_flush_interval": "100 ms",  # a quick machine is through with a vertex in seconds
+                "write_buffer_flush_interval": "100 ms",  # a fast machine finishes a vertex in seconds
             },
         },
     }
@@ -134,7 +134,7 @@ class Scene:
         self.run_id = run_id
 
     def interrupt(self) -> list[int]:
-        """Kill the first driver in the middle of :data:`VERTEX` and return the indexes that are missing then."""
+        """Kill the first driver in the middle of :data:`VERTEX` and return the missing indexes."""
         wait_until("the vertex to be half done", self._in_the_middle, timeout=TIMEOUT)
         claim = self.observer.claim()
         if claim is None:
@@ -211,7 +211,7 @@ class Scene:
 
 
 def table(report: Mapping[str, Any]) -> str:
-    """Return what was reused and what was computed, vertex by vertex."""
+    """Return a table of reused and computed partitions by vertex."""
     header = ("vertex", "partitions", "reused", "computed", "rows", "task s saved")
     rows = [
         (
@@ -232,7 +232,7 @@ def uninterrupted(processes: Processes, dags: Path, work: Path) -> None:
 
 
 def same(what: str, rows: list[tuple[Any, ...]], others: list[tuple[Any, ...]]) -> None:
-    """Say that the result equals *what*. :raises DemoError: it does not"""
+    """Print that the result equals *what*. :raises DemoError: it does not"""
     found = differences(rows, others)
     if found:
         raise DemoError("\n  ".join([f"The result differs from {what}:", *found[:10]]))

@@ -1,1 +1,1 @@
-"""Amazon S3 and what speaks its API. The only place that sends requests."""
+"""Amazon S3 and stores with its API. Only this package sends requests to them."""

@@ -1,6 +1,6 @@
-"""botocore's S3 client as recovery wants it, and how requests are sent.
+"""Configure botocore's S3 client for recovery, and send requests.
 
-Making a client takes about 0.1 s, so a process keeps the ones it has made.
+Creating a client takes about 0.1 s, so a process keeps its clients.
 """
 
 from __future__ import annotations
@@ -40,14 +40,15 @@ _lock = threading.Lock()
 
 
 def s3_client(options: StorageOptions, session: boto3.Session | None = None) -> S3Client:
-    """Return a client, which threads may share.
+    """Return a thread-safe client.
 
-    :param session: where credentials come from; its clients are not kept
+    :param session: source of credentials; its clients are not kept
     :raises ConfigurationError: an option cannot be used
     """
     if session is not None:
         return _new_client(options, session)
-    # Other credentials or another process: another client. The secrets in the key are this process's own environment.
+    # Other credentials or another process need another client. The secrets in the key come from this process's own
+    # environment.
     environment = tuple(sorted(item for item in os.environ.items() if "AWS_" in item[0]))
     key = (os.getpid(), options, environment)
     with _lock:
@@ -70,7 +71,7 @@ def _new_client(options: StorageOptions, session: boto3.Session | None = None) -
         config = Config(
             connect_timeout=CONNECT_TIMEOUT,
             read_timeout=READ_TIMEOUT,
-            # One request is one request: the policy in `retry` repeats it, botocore must not multiply that.
+            # No retries in botocore: they would multiply those of `s3_retry`.
             retries={"total_max_attempts": 1, "mode": "standard"},
             max_pool_connections=_CONNECTIONS,
             s3=addressing,  # type: ignore[arg-type]
@@ -105,7 +106,7 @@ def _new_session() -> botocore.session.Session:
     session = botocore.session.get_session()
     session.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=read_timestamp)
     session.get_component("credential_provider").insert_before("env", LentCredentials())
-    # The event store's own credentials, where there are any; else what botocore finds on this machine.
+    # The event store's own credentials, if there are any; else what botocore finds on this machine.
     access_key, secret_key, token = (os.environ.get(name, "") for name in (ACCESS_KEY, SECRET_KEY, SESSION_TOKEN))
     if access_key or secret_key:
         session.set_credentials(access_key, secret_key, token or None)
@@ -113,7 +114,9 @@ def _new_session() -> botocore.session.Session:
 
 
 def read_timestamp(value: Any) -> datetime:
-    """Read a moment in any form that botocore knows; S3's own quickly, which is half of the time of a long listing."""
+    """Read a timestamp in any form that botocore knows; S3's own form fast, because it takes half the time of a long
+    listing.
+    """
     if isinstance(value, str) and "T" in value and value.endswith("Z"):
         try:
             return datetime.fromisoformat(value)
@@ -123,10 +126,10 @@ def read_timestamp(value: Any) -> datetime:
 
 
 def _end_of_redirects(response: tuple[Any, Any] | None = None, **_: object) -> None:
-    """Keep botocore from asking for a bucket's region without end where every request is answered with a redirect.
+    """Keep botocore from asking for a bucket's region endlessly if every request is redirected.
 
-    On a redirect botocore sends HeadBucket to learn the region, and on a redirect of that one, again. A server that
-    merely redirects http to https would lead into a recursion.
+    On a redirect, botocore sends HeadBucket to learn the region, and again if that is redirected. A server that merely
+    redirects http to https would cause endless recursion.
     """
     if response is None or "x-amz-bucket-region" in response[0].headers:
         return
@@ -135,7 +138,7 @@ def _end_of_redirects(response: tuple[Any, Any] | None = None, **_: object) -> N
 
 
 class S3Requests:
-    """Sends requests about one bucket: through the retry policy, failures told in the project's words."""
+    """Sends requests for one bucket, with the retry policy and the translation of errors."""
 
     def __init__(self, client: S3Client, bucket: str, retry: RetryPolicy) -> None:
         self.client = client
@@ -145,7 +148,7 @@ class S3Requests:
     def call(self, operation: str, key: str, request: Callable[..., T], **parameters: Any) -> T:
         """Return ``request(Bucket=…, **parameters)``.
 
-        :param key: what the request is about, for errors; a whole key or a prefix
+        :param key: the key or prefix of the request, for errors
         :raises RecoveryError: see :func:`translate`
         """
         try:

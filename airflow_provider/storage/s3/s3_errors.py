@@ -1,4 +1,4 @@
-"""What S3's and botocore's errors mean, in the project's words: the thing, the remedy, and never a credential."""
+"""Translate S3's and botocore's errors into the project's: with object and remedy, never with a credential."""
 
 from __future__ import annotations
 
@@ -58,9 +58,9 @@ _NO_CREDENTIALS = (
 
 @dataclass(frozen=True)
 class Address:
-    """What a request was about.
+    """The target of a request.
 
-    :ivar region: the region that the client signs for
+    :ivar region: the client's signing region
     :ivar endpoint: where the request was sent
     """
 
@@ -72,7 +72,7 @@ class Address:
 
     @property
     def ids(self) -> dict[str, Any]:
-        """What every error carries."""
+        """The ids that every error carries."""
         return {"bucket": self.bucket, "key": self.key, "region": self.region or None, "operation": self.operation}
 
     def __str__(self) -> str:
@@ -80,7 +80,7 @@ class Address:
 
 
 def translate(error: Exception, address: Address) -> RecoveryError:
-    """Return the error to raise in place of what botocore raised."""
+    """Return the error to raise in place of botocore's."""
     if isinstance(error, boto.ClientError):
         return _answer(error, address)
     if isinstance(error, _NO_CREDENTIALS):

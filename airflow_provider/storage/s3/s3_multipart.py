@@ -1,4 +1,4 @@
-"""Uploads of large files in parts: invisible until complete, aborted if anything goes wrong."""
+"""Upload large files in parts: invisible until complete, aborted on any failure."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _MOST_PARTS = 9_999
 def upload_in_parts(requests: S3Requests, key: str, source: Readable, expected: int, creation: dict[str, Any]) -> None:
     """Upload *source* as the object *key*. One part is in memory at a time.
 
-    :param expected: bytes that it has, about
+    :param expected: approximate size in bytes
     :param creation: parameters of the new object, such as its encryption
-    :raises StoreError: nothing is left of the upload, unless the abort failed too (which is logged)
+    :raises StoreError: the upload failed and was aborted; if the abort failed too, that is logged
     """
     client, size = requests.client, 0
     part_size = max(PART_SIZE, -(-expected // _MOST_PARTS))
@@ -48,7 +48,7 @@ def upload_in_parts(requests: S3Requests, key: str, source: Readable, expected: 
 
 
 def abort_upload(requests: S3Requests, key: str, upload_id: str) -> bool:
-    """Abort an upload. Returns whether it was there."""
+    """Abort an upload; return whether it existed."""
     try:
         requests.call("AbortMultipartUpload", key, requests.client.abort_multipart_upload, Key=key, UploadId=upload_id)
     except StoreError as error:
@@ -69,7 +69,7 @@ def _complete(requests: S3Requests, key: str, upload_id: str, parts: list[dict[s
             MultipartUpload={"Parts": parts},
         )
     except StoreError as error:
-        # Either somebody aborted it, or the answer to a first request was lost and the object is there.
+        # Either it was aborted, or the answer to a first request was lost and the object exists.
         if error.ids.get("code") != "NoSuchUpload" or _size(requests, key) != size:
             raise
 
@@ -82,7 +82,7 @@ def _size(requests: S3Requests, key: str) -> int | None:
 
 
 def _abort_quietly(requests: S3Requests, key: str, upload_id: str) -> None:
-    """The clean-up must never hide the failure that made it necessary."""
+    """Abort an upload; a failing clean-up must never hide the failure that made it necessary."""
     try:
         abort_upload(requests, key, upload_id)
     except RecoveryError as error:

@@ -1,7 +1,7 @@
-"""An object store on S3 or a look-alike. Rests on ``PutObject`` with ``If-None-Match: *`` and on nothing subtler.
+"""An object store on S3 or a look-alike. Relies only on ``PutObject`` with ``If-None-Match: *``.
 
-Conditional deletes, conditional completion and checksums of the server's are ignored by look-alikes, so they are not
-used. Every request goes through the one retry policy and the one translation of errors.
+Look-alikes ignore conditional deletes, conditional completion and server-side checksums, so these are not used. Every
+request goes through one retry policy and one translation of errors.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ _REFUSED_BATCH = {"MissingContentMD5", "InvalidDigest", "NotImplemented", "Metho
 
 
 class S3ObjectStore(ObjectStore):
-    """Objects below ``s3://bucket/prefix``. Threads may share it; making one sends nothing.
+    """Objects below ``s3://bucket/prefix``. Thread-safe; creating one sends no request.
 
-    :param prefix: without slashes at its ends; empty for the whole bucket
-    :param session: overrides where credentials come from, nothing else
-    :raises ConfigurationError: an option cannot be used
+    :param prefix: without leading or trailing slashes; empty text for the whole bucket
+    :param session: overrides only the source of credentials
+    :raises ConfigurationError: an option is invalid
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class S3ObjectStore(ObjectStore):
         self._requests.call("PutObject", whole, self._client.put_object, Key=whole, Body=body, **self._creation)
 
     def upload(self, key: str, path: Path, through: Callable[[BinaryIO], Readable] | None = None) -> None:
-        """One request below 16 MiB, else a multipart upload that is aborted if it fails."""
+        """Upload with one request below 16 MiB, else a multipart upload that is aborted if it fails."""
         size = path.stat().st_size
         with path.open("rb") as file:
             source = through(file) if through else file
@@ -94,7 +94,7 @@ class S3ObjectStore(ObjectStore):
         return self._requests.call("GetObject", whole, request, Key=whole)
 
     def get_end(self, key: str, most: int) -> tuple[bytes, int]:
-        """One request. An object without a byte has no end that could be asked for."""
+        """Read with one request. An empty object has no range to request."""
 
         def request(**at: Any) -> tuple[bytes, int]:
             answer = self._client.get_object(**at, Range=f"bytes=-{most}")
@@ -120,7 +120,7 @@ class S3ObjectStore(ObjectStore):
                 yield ObjectInfo(key.removeprefix(self._prefix), entry["Size"], entry["LastModified"].timestamp())
 
     def _listed(self, whole: str) -> Iterator[tuple[str, Any]]:
-        """Yield all that is there, markers of folders, too."""
+        """Yield all objects, including markers of folders."""
         more: dict[str, str] = {}
         while True:
             page = self._requests.call("ListObjectsV2", whole, self._client.list_objects_v2, Prefix=whole, **more)
@@ -131,7 +131,7 @@ class S3ObjectStore(ObjectStore):
             more = {"ContinuationToken": page["NextContinuationToken"]}
 
     def delete(self, keys: Iterable[str]) -> None:
-        """1,000 keys a request; one a request where the store refuses batches."""
+        """Delete 1,000 keys per request, or one per request if the store refuses batches."""
         self._delete([self._whole(key) for key in keys])
 
     def forget_folders(self, prefix: str) -> None:
@@ -158,7 +158,7 @@ class S3ObjectStore(ObjectStore):
                 "ListMultipartUploads", whole, self._client.list_multipart_uploads, Prefix=whole, **more
             )
             for upload in page.get("Uploads", []):
-                # Not every look-alike heeds the prefix.
+                # Not every look-alike applies the prefix.
                 if upload["Key"].startswith(whole) and which(upload["Key"].removeprefix(self._prefix)):
                     aborted += abort_upload(self._requests, upload["Key"], upload["UploadId"])
             if not page.get("IsTruncated"):
@@ -180,5 +180,5 @@ class S3ObjectStore(ObjectStore):
         answer = self._client.delete_objects(**at, Delete={"Objects": [{"Key": key} for key in keys], "Quiet": True})
         failed = [entry for entry in answer.get("Errors", []) if entry.get("Code") != "NoSuchKey"]
         if failed:
-            # In the shape of a whole request's error, so that it is repeated or reported like any other.
+            # In the form of a failed request, so that it is repeated or reported like any other.
             raise boto.ClientError({"Error": failed[0]}, "DeleteObjects")
