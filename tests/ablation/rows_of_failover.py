@@ -43,14 +43,14 @@ FAILOVER = (
                 (f"{_AUTO}::test_a_try_that_failed_is_no_time_of_its_own[collect]",),
             ),
         ),
-        missing="RECONCILING of a task: no task of Spark outlives its driver; executions of actions and kept shuffles: their "
+        missing="RECONCILING of a task: no Spark task outlives its driver; executions of actions and kept shuffles: their "
         "states are Spark's, and a restart cancels none of them",
     ),
     Row(
         21,
         "`handleTaskFailure` gives `FailureHandlingResult(verticesToRestart, delay, error, global)`",
-        "the same shape, recorded before the restart; the region is then computed inside the application, also where an action "
-        "has failed: a query or a write of which nothing has come to anybody",
+        "the same shape, recorded before the restart; the region is then computed inside the application, even if an "
+        "action has failed: a query or a write that has had no effect yet",
         ("core/failover.py", "spark/points/restarting.py", "spark/points/restarted_actions.py", "spark/sinks/tries.py"),
         (
             Switch(
@@ -106,15 +106,15 @@ FAILOVER = (
                 (f"{_ACTIONS}::test_a_task_that_commits_behind_its_failed_job_leaves_nothing",),
             ),
         ),
-        missing="a global failure (drawn rows are lost from which others are derived), and of an action of "
-        "which something may have come to the script or the world outside: that ends the attempt, and the next one deals "
-        "with it from the top",
+        missing="a global failure (lost random rows from which others are derived), and failures of an action that may "
+        "have had effects on the script or outside: these end the attempt, and the next one handles them from the "
+        "top",
     ),
     Row(
         22,
         "an unrecoverable error is not answered by a restart",
-        "the chain of causes is looked at, also what a Python worker raised; the attempt ends at once, and the Airflow "
-        "task without retries",
+        "the chain of causes is examined, including what a Python worker raised; the attempt ends at once, and the "
+        "Airflow task without retries",
         ("core/failure.py", "operators/conclusion.py"),
         (
             Switch(
@@ -136,8 +136,9 @@ FAILOVER = (
     Row(
         23,
         "`RestartAll` and `RestartPipelinedRegion`",
-        "`full` and `region`; a region lies between two materialised boundaries, so it is one vertex, and an input that "
-        "cannot be read pulls in its producer; an action is one, too. `full` takes in the shuffles that auto mode has kept",
+        "`full` and `region`; a region lies between two materialised boundaries, so it is one vertex, and an input "
+        "that cannot be read pulls in its producer; an action is one, too. `full` includes the shuffles that auto "
+        "mode has kept",
         ("core/failover.py", "spark/auto/mode.py"),
         (
             Switch(
@@ -171,8 +172,8 @@ FAILOVER = (
                 (f"{_AUTO}::test_a_task_that_fails_once[exponential-delay-region]",),
             ),
         ),
-        missing="a kept shuffle as a region of its own: Spark runs map tasks again whose outputs are lost; `full` leaves "
-        "running actions of other threads as they are",
+        missing="a kept shuffle as a region of its own: Spark itself runs map tasks again whose outputs are lost; `full` "
+        "leaves running actions of other threads alone",
     ),
     Row(
         24,
@@ -233,8 +234,8 @@ FAILOVER = (
     Row(
         25,
         "`ExecutionVertexVersion`: a restart that was overtaken is ignored",
-        "each restart is a new version of its vertex; what is still reported of an older one changes nothing, and it "
-        "seals nothing: whose it was waits for the restart, and takes what that has made",
+        "each restart is a new version of its vertex; reports of an older one change nothing and seal nothing: the "
+        "thread that ran it waits for the restart, and takes its result",
         ("core/executions.py ExecutionVersion", "spark/points/materialize.py"),
         (
             Switch(
@@ -276,8 +277,9 @@ FAILOVER = (
     Row(
         26,
         "cancel first, restart after the cancellation and the delay",
-        "Spark jobs of the region that other threads run are cancelled by their tags until each of these threads says that "
-        "its job has ended, then the delay passes, in which the attempt asks whether it still owns the job",
+        "Spark jobs of the region that other threads run are cancelled by their tags until each of these threads "
+        "reports that its job has ended; then the delay passes, in which the attempt asks whether it still owns the "
+        "job",
         ("spark/points/restarting.py",),
         (
             Switch(
@@ -308,14 +310,15 @@ FAILOVER = (
                 (f"{_RESTARTS}::test_a_restart_comes_after_its_delay",),
             ),
         ),
-        missing="Spark ends a cancelled job before its last task has noticed; what that still reports is ignored (25)",
+        missing="Spark ends a cancelled job before its last task has noticed; what that task still reports is ignored "
+        "(25)",
     ),
     Row(
         27,
         "`notifyCoordinatorsAboutTaskFailure` and `subtaskReset`: a source hands its splits out again",
-        "a retry compares the pinned files of a source with what is there: where one is gone or was changed, the listing "
-        "is pinned anew, and what reads it starts over. A `checkpoint` that finds that out in the middle of an attempt "
-        "does the same at once, and tells the script (`on_reset`)",
+        "a retry compares the pinned files of a source with what is there: if one is gone or was changed, the listing "
+        "is pinned anew, and what reads it starts over. A `checkpoint` that finds this out in the middle of an "
+        "attempt does the same at once, and tells the script (`on_reset`)",
         ("spark/api/source.py", "spark/points/pinned_sources.py"),
         (
             Switch(
@@ -367,7 +370,7 @@ FAILOVER = (
                 ("spark/test_source_resets.py::test_what_may_be_elsewhere_already_takes_another_attempt[rows]",),
             ),
         ),
-        missing="the same where a script has looked at rows and does not want to be told, where something is cached, and "
-        "in auto mode: there the next attempt does it, from the top",
+        missing="the same if a script has seen rows and does not want to be told, if something is cached, and in auto "
+        "mode: there the next attempt does it, from the top",
     ),
 )

@@ -10,8 +10,8 @@ FINISHED_TASKS = (
     Row(
         28,
         "a checkpoint of the running tasks; finished ones are marked finished, and never run again",
-        "a vertex, step or streaming query that has finished is not run again, however often the rest restarts, unless it "
-        "has another identity; a snapshot may be taken at any mixture",
+        "a vertex, step or streaming query that has finished is not run again, however often the rest restarts, "
+        "unless it has another identity; a snapshot may be taken at any mix of states",
         ("spark/api/step.py", "spark/api/streaming.py", "spark/points/recover.py"),
         (
             Switch(
@@ -56,14 +56,14 @@ FINISHED_TASKS = (
                 ),
             ),
         ),
-        missing="the state of a running task: a task of a Spark batch job has none that could be kept, so it runs again "
-        "from its input",
+        missing="the state of a running task: a task of a Spark batch job has no state to keep, so it runs again from its "
+        "input",
     ),
     Row(
         29,
         "an operator in a checkpoint is fully finished, partially finished or running, which is validated on restore",
-        "the same three; a history in which a vertex has finished, in full or in part, and one that it reads never had in "
-        "full is not resumed: a fresh start that says so",
+        "the same three; a history in which a vertex has finished, in full or in part, while one of its inputs never "
+        "finished in full is not resumed: a fresh start that says so",
         ("core/classify.py", "job/recording.py"),
         (
             Switch(

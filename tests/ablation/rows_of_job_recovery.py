@@ -9,7 +9,7 @@ JOB_RECOVERY = (
         1,
         "`ExecutionJobVertexInitializedEvent`: job vertex, parallelism, inputs",
         "name, fingerprint, parallelism, layout, schema and upstream of a vertex are recorded before it runs; a retry "
-        "cuts it as before, on a cluster of another size too",
+        "cuts it as before, even on a cluster of another size",
         ("core/events.py VertexInitialized", "spark/points/cut.py"),
         (
             Switch(
@@ -40,8 +40,8 @@ JOB_RECOVERY = (
     Row(
         2,
         "`ExecutionVertexFinishedEvent`: attempt, location, metrics, snapshots of coordinators",
-        "index, attempt, key, rows, bytes, checksum and duration of each stored partition; what the event adds to a "
-        "listing is which of several results counts, and what is lost",
+        "index, attempt, key, rows, bytes, checksum and duration of each stored partition; compared with a listing, "
+        "the event adds which of several results counts, and what is lost",
         ("core/events.py PartitionFinished",),
         (
             Switch(
@@ -94,7 +94,7 @@ JOB_RECOVERY = (
     Row(
         4,
         "write buffer of 1 MB, flush interval of 1 s, one writer thread, nothing blocks the scheduler",
-        "the same on an object store: each flush is one new object, and where nothing is pending nothing is written",
+        "the same on an object store: each flush is one new object, and nothing is written if nothing is pending",
         ("storage/event_writer.py",),
         (
             Switch(
@@ -149,7 +149,8 @@ JOB_RECOVERY = (
     Row(
         6,
         "contiguous numbers, nothing is overwritten",
-        "zero-padded keys, created only; so a driver that was replaced cannot write behind its successor, and a gap shows",
+        "zero-padded keys, create-only; so a driver that was replaced cannot write after its successor, and a gap is "
+        "visible",
         ("storage/event_writer.py", "storage/event_log.py"),
         (
             Switch(
@@ -173,7 +174,7 @@ JOB_RECOVERY = (
     Row(
         7,
         "a record is its type, its length and a payload, without checksum or version",
-        "lines of JSON, each with a checksum, its version and nothing but known fields",
+        "lines of JSON, each with a checksum and its version, and only known fields",
         ("storage/blocks.py", "core/events.py decode_event"),
         (
             Switch(
@@ -191,7 +192,8 @@ JOB_RECOVERY = (
     Row(
         8,
         "a truncated tail is dropped and the next file read; a record that cannot be read fails the replay",
-        "a torn tail is dropped; what a lost block may have told is computed again or found by listing, never trusted",
+        "a torn tail is dropped; what a lost block may have recorded is computed again or found by listing, never "
+        "trusted",
         ("storage/blocks.py", "core/loss.py"),
         (
             Switch(
@@ -232,7 +234,7 @@ JOB_RECOVERY = (
     Row(
         9,
         "a write error stops the recording, the job goes on",
-        "the same, with a warning; while the store only does not answer, events wait in memory",
+        "the same, with a warning; while the store merely does not answer, events wait in memory",
         ("storage/event_writer.py",),
         (
             Switch(
@@ -258,7 +260,7 @@ JOB_RECOVERY = (
     Row(
         10,
         "recovery if the store is not empty: CREATED, RECONCILING, RUNNING",
-        "the same states, recorded and logged; in between the recorded graph is made to agree with what is stored",
+        "the same states, recorded and logged; in between, the recorded graph is reconciled with what is stored",
         ("core/graph.py JobState", "job/reconciling.py"),
         (
             Switch(
@@ -285,10 +287,10 @@ JOB_RECOVERY = (
     Row(
         11,
         "snapshots of operator coordinators, at least 3 min apart or at a vertex's end",
-        "snapshots of the whole graph and of what the driver alone knows (pinned listings, results of steps, states of "
-        "queries, counters of restarts), when a vertex ends or after the pause; a replay starts from the newest good one. A "
-        "block that is lost, or of a newer format, costs what it held, and where rows may therefore be added again a "
-        "warning says so",
+        "snapshots of the whole graph and of what only the driver knows (pinned listings, results of steps, states of "
+        "queries, counters of restarts), when a vertex ends or after the pause; a replay starts from the newest good "
+        "one. A block that is lost, or of a newer format, costs what it contained, and if rows may therefore be added "
+        "again, a warning says so",
         ("core/snapshot.py", "storage/snapshots.py", "core/loss.py"),
         (
             Switch(
@@ -355,10 +357,10 @@ JOB_RECOVERY = (
     Row(
         13,
         "a coordinator without snapshots: an unfinished vertex resets all its tasks, a finished one is restarted whole once",
-        "what reads a source that tells no version (JDBC, an RDD) starts over if it is unfinished. What has finished is "
+        "readers of a source without a version (JDBC, an RDD) start over if they are unfinished. Finished ones are "
         "kept whole for attempts that Airflow starts by itself, and read anew when somebody has cleared the task, or "
-        "nobody can tell. So is what Python functions make of files and services that they read by themselves. The option "
-        "`source_version`, or `version=`, vouches for it: then it is as any other",
+        "if that is not known. The same applies to what Python functions make of files and services that they read by "
+        "themselves. The option `source_version`, or `version=`, vouches for such a source: then it is like any other",
         (
             "airflow/retries.py",
             "core/graph.py only_retried_since",
@@ -455,10 +457,10 @@ JOB_RECOVERY = (
                 ),
             ),
         ),
-        missing="shuffles of auto mode over such a source without `source_version`: what an executor loses of one, Spark "
-        "computes from the source as it is then, and would mix it with what was kept; a source of another kind than a JDBC "
-        "table, a table of Spark's second interface, or an RDD of Python functions over rows of the driver cannot be "
-        "described, and is not kept",
+        missing="shuffles of auto mode over such a source without `source_version`: if an executor loses part of one, "
+        "Spark computes that part from the source as it is then, and would mix it with what was kept; other "
+        "sources than a JDBC table, a table of Spark's second interface, or an RDD of Python functions over rows "
+        "of the driver cannot be described, and are not kept",
     ),
     Row(
         14,
@@ -493,9 +495,9 @@ JOB_RECOVERY = (
     Row(
         15,
         "RESERVE, RELEASE and OPTIONAL partitions",
-        "the same three. Optional is what has finished, whatever it has lost since, if all that is known to read it is "
-        "finished or optional itself; an output is a reader, too. It is computed when another vertex that reads it is. "
-        "What another vertex has superseded is released when the next attempt begins",
+        "the same three. A finished vertex is optional, whatever it has lost since, if all its known readers are "
+        "finished or optional themselves; outputs are readers, too. It is computed when another vertex that reads it "
+        "is. A vertex that another one has superseded is released when the next attempt begins",
         ("core/classify.py", "job/reconciling.py", "spark/points/restarting.py"),
         (
             Switch(
@@ -548,14 +550,14 @@ JOB_RECOVERY = (
                 ("spark/test_optional.py::test_a_new_reader_completes_what_it_reads[arrow]",),
             ),
         ),
-        missing="what reads a vertex and no attempt has come to. An action or an output of that kind computes all of an "
-        "optional vertex that is lost in part, within its own plan",
+        missing="readers of a vertex that no attempt has reached. If such a reader is an action or an output, it computes "
+        "all of an optional vertex that is lost in part, within its own plan",
     ),
     Row(
         16,
         "wait up to the timeout for the previous workers; late reports are released",
-        "the heartbeats of all earlier drivers are watched up to the timeout before the first block is written; what they "
-        "left and nobody can use is swept",
+        "the heartbeats of all earlier drivers are watched up to the timeout before the first block is written; "
+        "unusable remains of theirs are swept",
         ("job/claiming.py", "job/survivors.py"),
         (
             Switch(
@@ -569,8 +571,8 @@ JOB_RECOVERY = (
                 ("spark/test_job_master.py::test_what_a_fresh_start_gave_up_is_deleted",),
             ),
         ),
-        missing="workers that register again: Spark's executors end with their driver, so the driver is watched, and "
-        "what is stored is asked of the store",
+        missing="workers that register again: Spark's executors end with their driver, so the driver is watched, and the "
+        "store is asked what is stored",
     ),
     Row(
         17,
@@ -610,13 +612,13 @@ JOB_RECOVERY = (
                 ("spark/auto/test_failover_in_auto_mode.py::test_a_lost_map_output[exponential-delay-region]",),
             ),
         ),
-        missing="the same for a statement of SQL, whose text is read anew, and where the rows are drawn: the next attempt "
-        "computes what is missing",
+        missing="the same for a SQL statement, whose text is read anew, and for random rows: the next attempt computes "
+        "what is missing",
     ),
     Row(
         18,
         "where recovery fails, events are deleted and the job starts from scratch, which counts as a restart",
-        "the same, loudly; nothing is deleted, a fresh start stands behind what is older",
+        "the same, with a warning; nothing is deleted, a fresh start follows the older events",
         ("core/loss.py", "core/graph.py", "job/recording.py"),
         (
             Switch(
@@ -642,8 +644,8 @@ JOB_RECOVERY = (
     Row(
         19,
         "events are deleted only when the job is globally terminal",
-        "partitions go when a success has been taken notice of, the rest of a job when nothing of it has changed for the "
-        "retention",
+        "partitions are deleted when a success has been acknowledged, the rest of a job when nothing of it has "
+        "changed for the retention",
         ("storage/discarding.py", "storage/garbage.py"),
         (
             Switch(

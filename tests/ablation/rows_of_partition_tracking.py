@@ -10,8 +10,9 @@ PARTITION_TRACKING = (
     Row(
         32,
         "`ResultPartitionTable`: in progress, finished, released; failing removes",
-        "a tracker of each attempt's partitions with these states, which threads share; an illegal move is an error. A "
-        "vertex is released while the job runs (35), which is recorded before its objects go, or when the job has ended",
+        "a tracker of each attempt's partitions with these states, shared by threads; an illegal move is an error. A "
+        "vertex is released while the job runs (35), which is recorded before its objects are deleted, or when the "
+        "job has ended",
         ("core/partition_tracker.py", "job/unneeded.py"),
         (
             Switch(
@@ -47,9 +48,9 @@ PARTITION_TRACKING = (
     Row(
         33,
         "partitions that finish when the job was cancelled are released at once (the flag `isActive`)",
-        "a partition that comes after the attempt's success is deleted; after its failure it is kept for the next one; a "
-        "fenced attempt leaves it to the owner. What comes from an execution that was cancelled goes when its successor is "
-        "stored",
+        "a partition that arrives after the attempt's success is deleted; after its failure it is kept for the next "
+        "one; a fenced attempt leaves it to the owner. The result of a cancelled execution is deleted when its "
+        "successor is stored",
         ("core/partition_tracker.py", "job/recorded_vertices.py partition_finished"),
         (
             Switch(
@@ -77,8 +78,8 @@ PARTITION_TRACKING = (
         34,
         "the job manager is lost: partitions in progress are left to their tasks, finished ones are released unless "
         "recovery is on",
-        "the driver is lost: finished partitions are kept for the retention; uploads in progress are aborted. A task is "
-        "lost: what it has stored, and its upload in progress, go when its successor is stored",
+        "the driver is lost: finished partitions are kept for the retention; uploads in progress are aborted. A task "
+        "is lost: what it has stored, and its upload in progress, are deleted when its successor is stored",
         ("job/survivors.py", "job/unneeded.py"),
         (
             Switch(
@@ -101,9 +102,10 @@ PARTITION_TRACKING = (
     Row(
         35,
         "a worker closes its connection to the job manager only when its partitions are released",
-        "while the job runs a stored vertex goes when all that reads it is committed and the script can name it no more, "
-        "and a kept shuffle when the output that it was for is written; a driver that may be fenced deletes nothing. All of "
-        "a job's objects go only when nobody is at work on it: whoever removes it claims it first, and stops at a newer claim",
+        "while the job runs, a stored vertex is deleted when all its readers are committed and the script can no "
+        "longer name it, and a kept shuffle when its output is written; a driver that may be fenced deletes nothing. "
+        "All of a job's objects are deleted only when no driver is running: whoever removes the job claims it first, "
+        "and stops at a newer claim",
         ("spark/points/releasing.py", "core/expendable.py", "job/unneeded.py", "storage/garbage.py"),
         (
             Switch(
@@ -191,8 +193,8 @@ PARTITION_TRACKING = (
                 ("storage/test_garbage.py::test_a_driver_that_comes_during_a_removal_stops_it",),
             ),
         ),
-        missing="a graph of which all consumers are known from the start: what the script has had rows of by an action, "
-        "what is not deterministic, what functions make of what they read by themselves, and what only the script knows the "
-        "version of, stay until the job has ended",
+        missing="a graph whose consumers are all known from the start: results that an action has given to the script, "
+        "that are not deterministic, that functions make of what they read by themselves, or whose version only "
+        "the script knows, stay until the job has ended",
     ),
 )
