@@ -41,6 +41,11 @@ def encode_segment(text: str) -> str:
     return encoded
 
 
+def _decode_segment(segment: str) -> str:
+    """Return the text of a segment that was not cut."""
+    return unquote(segment.replace("~", "%"), errors="surrogateescape") if segment != "~" else ""
+
+
 @dataclass(frozen=True)
 class JobId:
     """The parts that name a job, for example ``("etl", "manual__2026-01-01T00:00:00+00:00", "sessions", "-1")``."""
@@ -60,6 +65,13 @@ class JobId:
     def parse(cls, text: str) -> JobId:
         """Read what :meth:`__str__` wrote; any other text is also a valid id (``/`` separates parts)."""
         return cls(tuple(unquote(part, errors="surrogateescape") for part in text.split("/")))
+
+    @classmethod
+    def stored_at(cls, prefix: str) -> JobId | None:
+        """Return the job of this prefix; ``None`` where that cannot be told: a part was cut, or it is no job's."""
+        segments = prefix.removeprefix("jobs/").removesuffix(f"/{JOB_FOLDER}").split("/")
+        parts = tuple(map(_decode_segment, segments))
+        return job if any(parts) and (job := cls(parts)).prefix == prefix else None
 
     def __str__(self) -> str:
         safe = " :+@,;=~()[]'!*$&<>|{}\"^`"

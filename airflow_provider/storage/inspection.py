@@ -57,6 +57,7 @@ def inspect_job(store: ObjectStore, job: JobId) -> ExecutionGraph:
     replayed = JobEventLog(store, job.prefix).replay()
     if replayed.empty:
         raise ConfigurationError(
-            f"There is no job {str(job)!r} in {store.uri}.", remedy="Check --job-id and --event-store."
+            f"There is no job {str(job)!r} in {store.uri}.",
+            remedy="Check --job-id and --event-store; 'spark-recovery gc' lists the jobs that are there.",
         )
     return replayed.graph

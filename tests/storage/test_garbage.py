@@ -11,6 +11,7 @@ import pytest
 
 from airflow_provider.cli import main as cli
 from airflow_provider.core.events import AttemptStarted, CoordinatorSnapshot
+from airflow_provider.core.job import JobId
 from airflow_provider.core.options import RecoveryOptions
 from airflow_provider.core.task_output import kept_beside
 from airflow_provider.core.unfinished_write import UnfinishedWrite
@@ -68,6 +69,15 @@ def test_what_a_listing_tells_of_jobs(store: ObjectStore) -> None:
     assert (second.name, second.epoch) == ("etl/run-2/task/-1", 2)
     own = list(store.list(f"{prefix}/"))
     assert (second.objects, second.bytes) == (len(own), sum(info.size for info in own))
+
+
+@pytest.mark.parametrize("part", ["manual__2026-01-01T00:00:00+00:00", "ä ~/_.~2E", "_", ""])
+def test_a_listed_job_can_be_looked_at(files: FileObjectStore, part: str) -> None:
+    """What is listed is its id, as ``inspect``, ``discard`` and the others take it."""
+    job = JobId(("etl", part, "task", "-1"))
+    make_job(files, job.prefix.removeprefix("jobs/").removesuffix("/@job"))
+    (listed,) = stored_jobs(files)
+    assert JobId.parse(listed.name) == job
 
 
 def test_only_what_is_older_than_the_retention_goes(files: FileObjectStore) -> None:
