@@ -164,8 +164,9 @@ def what_is_missing(instance: Instance | None, location: Location | None) -> tup
         return "There is no such task instance.", "Check the address."
     if instance.operator and instance.operator not in _OPERATORS:
         return (
-            f"This task is run by {instance.operator}, which records nothing to recover from.",
-            f"Use {_OPERATOR} for Spark jobs that a retry should resume.",
+            f"This task is run by {instance.operator}, and nothing is recorded of it.",
+            f"Use {_OPERATOR} for Spark jobs that a retry should resume; a task of a subclass fills the page as soon "
+            "as a try has begun.",
         )
     if instance.try_number == 0 or instance.state in ("", "scheduled", "queued", "none"):
         return "No try of this task has begun yet.", "The page fills as soon as one has."

@@ -74,3 +74,5 @@ def test_why_there_is_nothing_to_show() -> None:
     cases = [None, Instance("", 0, 0, ours), Instance("failed", 1, 0, "PythonOperator"), Instance("failed", 1, 0, ours)]
     assert len({what_is_missing(instance, None) for instance in cases}) == 4
     assert what_is_missing(cases[3], location) == ("", "")
+    for state in ("queued", "failed"):
+        assert "a subclass fills the page" in what_is_missing(Instance(state, 0, 0, "OurSubclass"), None)[1]
