@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook, mask_secret
+from airflow.providers.common.compat.sdk import AirflowException, AirflowNotFoundException, BaseHook, mask_secret
 
 from airflow_provider.core.errors import ConfigurationError, StoreUnavailable
 from airflow_provider.core.options import ACCESS_KEY, SECRET_KEY, SESSION_TOKEN, StorageOptions
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     import boto3
     from airflow.providers.amazon.aws.hooks.base_aws import AwsBaseHook
+    from airflow.providers.amazon.aws.utils.connection_wrapper import AwsConnectionWrapper
     from botocore.credentials import ReadOnlyCredentials
 
     from airflow_provider.airflow.renewing import Loan
@@ -63,17 +64,35 @@ class AwsAccess:
         :raises StoreUnavailable: AWS did not answer; trying again may help
         """
         hook = self._hook
+        with self._in_our_terms():
+            return hook.get_session(region_name=self._region or None)
+
+    @cached_property
+    def _config(self) -> AwsConnectionWrapper:
+        """What the connection says; :raises ConfigurationError: Airflow's hook cannot make anything of it."""
+        hook = self._hook
+        with self._in_our_terms():
+            return hook.conn_config
+
+    @contextmanager
+    def _in_our_terms(self) -> Iterator[None]:
+        """Name the connection in whatever Airflow's hook and boto3 raise for what it says."""
         from botocore.exceptions import BotoCoreError, ClientError
 
         from airflow_provider.storage.s3_retry import worth_repeating
 
         try:
-            return hook.get_session(region_name=self._region or None)
+            yield
         except (BotoCoreError, ClientError) as error:
             kind = StoreUnavailable if worth_repeating(error) else ConfigurationError
             raise kind(
                 f"The AWS connection {self._conn_id!r} gives no credentials ({error}).",
                 remedy="Correct its keys, profile or role.",
+            ) from error
+        except (AirflowException, AttributeError, NotImplementedError, TypeError, ValueError) as error:
+            raise ConfigurationError(
+                f"The AWS connection {self._conn_id!r} cannot be used ({type(error).__name__}: {error}).",
+                remedy="Correct its extra.",
             ) from error
 
     @property
@@ -82,7 +101,7 @@ class AwsAccess:
 
         :raises ConfigurationError: see :attr:`session`
         """
-        config = self._hook.conn_config
+        config = self._config
         s3 = getattr(config.botocore_config, "s3", None) or {}
         return StorageOptions.from_mapping(
             {
@@ -121,8 +140,8 @@ class AwsAccess:
         return Loan(self.session, BaseHook.get_connection(self._conn_id), self._region, mask_secret)
 
     def _own_keys(self) -> ReadOnlyCredentials | None:
-        """Return the connection's current credentials, ``None`` if it holds none of its own."""
-        config = self._hook.conn_config
+        """Return the connection's credentials as they are now, ``None`` if it holds none of its own."""
+        config = self._config
         if not (config.aws_access_key_id or config.role_arn or config.profile_name):
             return None
         found = self.session.get_credentials()

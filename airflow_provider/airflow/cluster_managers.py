@@ -104,4 +104,4 @@ def _defaults(spark_binary: str, environment: Mapping[str, str]) -> Path:
     if folder:
         return Path(folder) / "spark-defaults.conf"
     program = Path(shutil.which(spark_binary) or spark_binary).resolve()
-    return Path(environment.get("SPARK_HOME") or program.parents[1]) / "conf" / "spark-defaults.conf"
+    return Path(environment.get("SPARK_HOME") or program.parent.parent) / "conf" / "spark-defaults.conf"

@@ -16,7 +16,7 @@ from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHo
 
 from airflow_provider.airflow.aws import AwsAccess
 from airflow_provider.airflow.cluster_managers import job_mark
-from airflow_provider.airflow.recovery_settings import SECRET, RecoverySettings, merge_settings
+from airflow_provider.airflow.recovery_settings import SECRET, RecoverySettings, by_name, merge_settings
 from airflow_provider.core.errors import ConfigurationError, RecoveryError
 from airflow_provider.core.job import JobId
 from airflow_provider.core.option_types import parse_flag
@@ -175,7 +175,8 @@ class RecoveryConnection:
                 f"The connection {self.conn_id!r} is of type {connection.conn_type!r}.",
                 remedy=f"Recovery needs a connection of type {CONN_TYPE!r}. In a URI that is {_SCHEME}, with a hyphen.",
             )
-        return dict(connection.extra_dejson)
+        remedy = 'Write it as JSON, with a name for each setting: {"event_store": "s3://bucket/prefix"}.'
+        return by_name(connection.extra_dejson, f"The extra of the connection {self.conn_id!r}", remedy)
 
     @cached_property
     def storage(self) -> StorageOptions:
@@ -213,7 +214,7 @@ class RecoveryConnection:
         """Return the names of the task's own settings without which the connection would lead to another store."""
         shared = {name.replace("-", "_"): str(value or "") for name, value in self._connection_values().items()}
         used = {"aws_conn_id": self.settings.aws_conn_id, "endpoint_url": self.settings.storage.endpoint_url}
-        return [name for name, value in used.items() if (value or "") != shared.get(name, "").strip()]
+        return [name for name, value in used.items() if (value or "") != shared.get(name, "").strip().rstrip("/")]
 
     def mark_of(self, job: JobId) -> str:
         """Return the mark of *job*'s applications in the cluster manager."""

@@ -32,6 +32,18 @@ SECRET = "integrity_secret"  # noqa: S105 - the name of one
 """Field of the connection; its name makes Airflow mask it."""
 
 
+def by_name(values: Any, what: str, remedy: str) -> dict[str, Any]:
+    """Return settings by their names; no settings where there is nothing.
+
+    :param what: names *values*, for messages, which do not repeat them: they may hold a secret
+    :raises ConfigurationError: they are something else: a text that a template has made, say
+    """
+    if isinstance(values, Mapping) or not values:
+        return dict(values or {})
+    kind = "a text" if isinstance(values, str) else f"a {type(values).__name__}"
+    raise ConfigurationError(f"{what} is {kind}, not settings by their names.", remedy=remedy)
+
+
 def merge_settings(*layers: tuple[str, Mapping[str, Any]]) -> RecoverySettings:
     """Merge *layers*, later ones over earlier ones; ``None`` and empty text count as not set.
 

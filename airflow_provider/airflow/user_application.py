@@ -30,6 +30,10 @@ def require_pyspark(application: str, java_class: str | None, master: str, remot
     :param remote: URL of a Spark Connect server, if the job is for one
     :raises ConfigurationError: it is a JVM or R application, missing, or for Spark Connect
     """
+    if not isinstance(application, str):
+        raise ConfigurationError(
+            f"The operator's 'application' is {application!r}.", remedy="Give the path of a PySpark script as a text."
+        )
     if java_class or application.endswith(".jar"):
         raise ConfigurationError(
             f"The application {application!r} is a JVM application"

@@ -15,7 +15,7 @@ from airflow.providers.common.compat.sdk import AirflowException, AirflowFailExc
 from airflow_provider.airflow.cluster_managers import require_tracking
 from airflow_provider.airflow.order import Outcome
 from airflow_provider.airflow.recovery_connection import RecoveryConnection
-from airflow_provider.airflow.recovery_settings import run_options
+from airflow_provider.airflow.recovery_settings import by_name, run_options
 from airflow_provider.airflow.retries import lost_between_tries, series_of
 from airflow_provider.airflow.supervisor import Ending, JobSupervisor
 from airflow_provider.core.errors import RecoveryError
@@ -102,7 +102,8 @@ class SparkRecoveryOperator(Deferring, SparkSubmitOperator):
         self._only_retried = False
 
     def _get_hook(self) -> SparkRecoveryHook:
-        own = {**(self.recovery_options or {}), **self._own_options}
+        remedy = "Give a dictionary; one that a template makes needs render_template_as_native_obj=True on the DAG."
+        own = by_name(self.recovery_options, "The operator's recovery_options", remedy) | self._own_options
         made = super()._get_hook()
         recovery = RecoveryConnection(self.recovery_conn_id, self.event_store, own, made._conf, self._run_options)
         hook = SparkRecoveryHook.adopt(made, recovery)

@@ -54,7 +54,10 @@ def test_the_job_is_the_task_instance_without_its_try() -> None:
         ({"event_store": "file:///proc/nowhere"}, ["/proc/nowhere"]),
         ({"resume": "perhaps"}, ["'resume'", "'perhaps'", "'auto' or 'never'"]),
         ({"recovery_options": {"retries": 3}}, ["the operator has the unknown recovery option 'retries'"]),
+        ({"recovery_options": '{"sinks": "once"}'}, ["recovery_options", "is a text", "render_template_as_native_obj"]),
         ({"application": "app.jar"}, ["app.jar", "JVM application", "SparkSubmitOperator"]),
+        ({"application": None}, ["'application' is None", "path of a PySpark script"]),
+        ({"application": Path("job.py")}, ["'application' is PosixPath('job.py')", "as a text"]),
     ],
 )
 def test_bad_input_fails_the_task_without_retries_and_submits_nothing(

@@ -58,6 +58,7 @@ def test_the_form_has_every_setting() -> None:
         (None, ["'spark_recovery_default'", "airflow connections add", "event_store"]),
         ({"conn_type": "aws"}, ["'spark_recovery_default'", "'aws'", "'spark_recovery'"]),
         ({"extra": {}}, ["No event store", "event_store", "s3://bucket/prefix"]),
+        ({"extra": ["s3://bucket/p"]}, ["'spark_recovery_default'", "is a list", "JSON"]),
         ({"extra": {"event_store": "file:///x", "retries": 3}}, ["'retries'", "Known options", "resume"]),
         ({"extra": {"event_store": "file:///x", "resume": "maybe"}}, ["'resume'", "'maybe'", "'never'"]),
         (

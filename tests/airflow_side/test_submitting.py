@@ -300,6 +300,27 @@ def test_a_profile_that_does_not_exist(connect: Connect) -> None:
         _ = SparkRecoveryHook().store
 
 
+@pytest.mark.parametrize(
+    ("extra", "says"),
+    [
+        ({"config_kwargs": {"retry": 1}}, "TypeError: .*'retry'"),
+        ({"config_kwargs": '{"s3": {"addressing_style": "path"}}'}, "AttributeError"),
+        ({"config_kwargs": {"s3": {"addressing_style": "short"}}}, "addressing style short is invalid"),
+        ({"role_arn": "arn:aws:iam::123456789012:role/etl", "assume_role_method": "guess"}, "'guess'"),
+        (["eu-west-1"], "AttributeError"),
+    ],
+)
+def test_an_aws_connection_that_cannot_be_used(connect: Connect, extra: Any, says: str) -> None:
+    """Whatever Airflow's hook makes of its extra, the error names the connection, and no retry follows."""
+    connect("spark_default", "spark", host="local[2]")
+    connect("aws_default", "aws", login="AKIDEXAMPLE", password="a/key", extra=extra)
+    connect(
+        "spark_recovery_default", "spark_recovery", extra={"event_store": "s3://bucket/p", "aws_conn_id": "aws_default"}
+    )
+    with pytest.raises(ConfigurationError, match=rf"'aws_default' (?s:.*){says}"):
+        _ = SparkRecoveryHook().recovery.storage
+
+
 def test_a_connection_without_keys_leaves_the_driver_to_the_machines_own(
     connect: Connect, script: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -342,10 +363,12 @@ def test_a_hook_can_submit_again(
     assert submitted(hook, str(script), monkeypatch) == first
 
 
+@pytest.mark.parametrize("folder", [".", "/"])
 def test_spark_submit_is_missing(
-    connect: Connect, script: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    connect: Connect, script: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str
 ) -> None:
-    """A worker without Spark gets one clear error."""
+    """A worker without Spark gets one clear error, also one that a service manager has started in the root folder."""
+    monkeypatch.chdir(folder)
     connect("spark_default", "spark", host="local[2]")
     connect("spark_recovery_default", "spark_recovery", extra={"event_store": f"file://{tmp_path}/s"})
     monkeypatch.setenv("PATH", str(tmp_path))

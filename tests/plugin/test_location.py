@@ -152,6 +152,16 @@ def test_without_a_connection_nothing_is_guessed(connections: pytest.MonkeyPatch
         open_location(location)
 
 
+def test_a_slash_at_the_end_of_an_endpoint_makes_no_other_store(connections: pytest.MonkeyPatch) -> None:
+    """Two ways to write the endpoint of the connection itself: the page looks there."""
+    extra = {"event_store": "s3://bucket/p", "endpoint_url": "http://minio.example.com:9000/"}
+    connections.setenv("AIRFLOW_CONN_OWN", json.dumps({"conn_type": "spark_recovery", "extra": extra}))
+    location = parse_location(RecoveryConnection("own").location)
+    assert location is not None
+    assert location.own_settings == ""
+    assert open_location(location).uri == "s3://bucket/p"
+
+
 @pytest.mark.parametrize(
     ("own", "says"),
     [
