@@ -51,6 +51,8 @@ def create_app() -> FastAPI:
 
     @app.middleware("http")
     async def secure(request: Request, call_next: Any) -> Response:
+        # Airflow 3.1 fills in ids as they are: "+" is that of a run's moment. A space is "%20" wherever we write one.
+        request.scope["query_string"] = request.scope["query_string"].replace(b"+", b"%2B")
         response: Response = await call_next(request)
         for name, value in SECURITY_HEADERS.items():
             response.headers.setdefault(name, value)

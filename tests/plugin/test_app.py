@@ -46,6 +46,19 @@ def test_the_page_shows_what_the_job_has_stored(failed: Run) -> None:
     assert failed.see(map_index="{MAP_INDEX}").json() == answer, "Airflow fills this in for mapped tasks only"
 
 
+def test_the_address_that_airflow_3_1_makes(failed: Run) -> None:
+    """It fills in ids as they are: the ``+`` in the id of a run is no space, on its page and in what that asks for."""
+    assert "+" in failed.run_id
+    ids = "&".join(f"{name}={value}" for name, value in failed.query().items())
+    with failed.site.client() as client:
+        answer = client.get(f"/spark-recovery/api/job?{ids}")
+        assert answer.request.url.query.count(b"+") == failed.run_id.count("+")
+        assert answer.json() == failed.see().json()
+        run = client.get(f"/spark-recovery/run?dag_id={failed.dag_id}&run_id={failed.run_id}")
+    page = httpx.URL(run.headers["location"])
+    assert page.params["run_id"] == failed.run_id
+
+
 def test_the_html_and_its_files(failed: Run) -> None:
     """Everything comes from this server, under a policy that lets nothing else in, and no inline script would run."""
     with failed.site.client() as client:

@@ -31,7 +31,8 @@ function summary(answer) {
 
 function row(job) {
   const { task, view } = job;
-  const query = new URLSearchParams({ dag_id: task.dag_id, run_id: task.run_id, task_id: task.task_id, map_index: task.map_index });
+  const ids = { dag_id: task.dag_id, run_id: task.run_id, task_id: task.task_id, map_index: task.map_index };
+  const query = Object.entries(ids).map(([name, value]) => `${name}=${encodeURIComponent(value)}`).join("&");
   const name = task.task_id + (task.map_index >= 0 ? ` [${task.map_index}]` : "");
   const tries = task.try_number ? `, try ${task.try_number} of ${task.max_tries + 1}` : "";
   const state = JOB_STATES[jobState(job)] || JOB_STATES.NONE;
