@@ -124,7 +124,7 @@ def judge(store: ObjectStore, job: StoredJob, now: float, older_than: float, tim
 def remove_job(store: ObjectStore, job: StoredJob, options: RecoveryOptions) -> bool:
     """Remove a job that was judged garbage; return whether it is gone, ``False`` if a driver has resumed it.
 
-    :raises StoreError: the store failed; the rest of the job is found again next time
+    :raises RecoveryError: the store failed; the rest of the job is found again next time
     """
     claim = Claims(store, job.prefix).take(job.epoch + 1, lease=options.lease)
     if claim is None:
@@ -132,6 +132,7 @@ def remove_job(store: ObjectStore, job: StoredJob, options: RecoveryOptions) -> 
     heartbeat = Heartbeat(store, job.prefix, claim, options.heartbeat_interval, on_fenced=lambda _: None)
     heartbeat.start()
     try:
+        heartbeat.confirm()  # with its first beat in the folder, that is not removed as empty
         found = list(store.list(f"{job.prefix}/"))
         store.abort_uploads(f"{job.prefix}/")
         own = (f"{job.prefix}/claims/{claim.epoch:08d}.json", heartbeat_key(job.prefix, claim.epoch))
@@ -163,7 +164,7 @@ def collect(
 
     :param older_than: seconds; see :func:`judge`
     :param progress: called with the number of finished jobs and their total
-    :raises StoreError: the store failed
+    :raises RecoveryError: the store failed
     """
     now = store_time(store) if delete else time.time()
     jobs = list(stored_jobs(store))

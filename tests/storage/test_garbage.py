@@ -167,6 +167,17 @@ def test_an_old_job_whose_heartbeat_moves_is_at_work(files: FileObjectStore) -> 
     assert (verdict.action, verdict.reason) == ("keep", "its driver is at work")
 
 
+def test_removing_tells_of_nothing_that_is_no_problem(
+    files: FileObjectStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The folder of heartbeats is not taken from under the remover's own first one."""
+    names = [f"job{number}" for number in range(8)]
+    for name in names:
+        make_job(files, name)
+    assert actions(collect(files, older_than=0, delete=True, options=OPTIONS)) == dict.fromkeys(names, "deleted")
+    assert caplog.text == ""
+
+
 def test_claims_go_last_and_the_removers_own_at_the_very_end(files: FileObjectStore) -> None:
     """Whatever the moment of a crash, a zombie still finds a newer claim, and the next collection finds the job."""
     prefix = make_job(files, "job")
