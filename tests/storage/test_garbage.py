@@ -167,9 +167,7 @@ def test_an_old_job_whose_heartbeat_moves_is_at_work(files: FileObjectStore) -> 
     assert (verdict.action, verdict.reason) == ("keep", "its driver is at work")
 
 
-def test_removing_tells_of_nothing_that_is_no_problem(
-    files: FileObjectStore, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_removing_tells_of_nothing_that_is_no_problem(files: FileObjectStore, caplog: pytest.LogCaptureFixture) -> None:
     """The folder of heartbeats is not taken from under the remover's own first one."""
     names = [f"job{number}" for number in range(8)]
     for name in names:
