@@ -91,6 +91,7 @@ class Explanation:
 
     :ivar points: in the order in which they were first reached
     :ivar retry: what a retry would save now
+    :ivar problems: what of the job's events cannot be read
     """
 
     job: str
@@ -98,6 +99,7 @@ class Explanation:
     attempts: list[ExplainedAttempt]
     points: list[ExplainedPoint]
     retry: RetrySavings
+    problems: list[str]
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain dictionaries and lists, ready for JSON."""
@@ -122,6 +124,7 @@ def explain_job(job: str, graph: ExecutionGraph, discarded: str = "") -> Explana
             for identity, vertex in graph.vertices.items()
         ],
         retry=retry_savings(graph, because, work, discarded),
+        problems=list(graph.problems),
     )
 
 

@@ -39,7 +39,8 @@ def format_explanation(told: Explanation) -> str:
         lines.append("")
     if told.state != JobState.FINISHED and told.retry.others:
         lines += ["For no recovery point:", *(f"  {other_text(other)}" for other in told.retry.others), ""]
-    return "\n".join([*lines, savings_text(told.retry, told.state)])
+    notes = [f"note: {problem}" for problem in told.problems]
+    return "\n".join([*lines, *notes, savings_text(told.retry, told.state)])
 
 
 def _attempt(attempt: ExplainedAttempt) -> list[str]:

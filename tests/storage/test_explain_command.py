@@ -45,6 +45,19 @@ def test_a_discarded_job_saves_nothing(
     assert last == ("A retry would reuse nothing, because what attempt 1 and earlier ones stored was discarded by ann.")
 
 
+def test_what_is_wrong_with_the_store_is_said(
+    files: FileObjectStore, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """That a retry saves less, because a block of events cannot be read, is no riddle."""
+    fail_after(files, tmp_path, "a", "b")
+    block = max(info.key for info in files.list(f"{JOB.prefix}/events/"))
+    files.path_of(block).write_bytes(b"damaged")
+    assert explain(files) == 0
+    assert "note: block " in capsys.readouterr().out
+    assert explain(files, "--json") == 0
+    assert "is damaged" in json.loads(capsys.readouterr().out)["problems"][0]
+
+
 def test_an_unknown_job_is_one_line(files: FileObjectStore, capsys: pytest.CaptureFixture[str]) -> None:
     """It says which job and which store."""
     assert explain(files) == EXIT_CONFIGURATION
