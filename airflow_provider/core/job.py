@@ -66,13 +66,6 @@ class JobId:
         """Read what :meth:`__str__` wrote; any other text is also a valid id (``/`` separates parts)."""
         return cls(tuple(unquote(part, errors="surrogateescape") for part in text.split("/")))
 
-    @classmethod
-    def stored_at(cls, prefix: str) -> JobId | None:
-        """Return the job of this prefix; ``None`` where that cannot be told: a part was cut, or it is no job's."""
-        segments = prefix.removeprefix("jobs/").removesuffix(f"/{JOB_FOLDER}").split("/")
-        parts = tuple(map(_decode_segment, segments))
-        return job if any(parts) and (job := cls(parts)).prefix == prefix else None
-
     def __str__(self) -> str:
         safe = " :+@,;=~()[]'!*$&<>|{}\"^`"
         return "/".join(quote(part, safe=safe, errors="surrogateescape") for part in self.parts)
@@ -81,6 +74,13 @@ class JobId:
     def prefix(self) -> str:
         """The key prefix of everything that belongs to this job, without a trailing slash."""
         return "/".join(["jobs", *(encode_segment(part) for part in self.parts), JOB_FOLDER])
+
+
+def name_of(prefix: str) -> str:
+    """Return the id, as the command line takes it, of the job with a prefix; its folder where a part of it was cut."""
+    folder = prefix.removeprefix("jobs/").removesuffix(f"/{JOB_FOLDER}")
+    parts = tuple(map(_decode_segment, folder.split("/")))
+    return str(job) if any(parts) and (job := JobId(parts)).prefix == prefix else folder
 
 
 def run_mark(began: datetime | None, cleared: int | None) -> str:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from airflow_provider.core.errors import Fenced, RecoveryError
-from airflow_provider.core.job import JOB_FOLDER, JobId
+from airflow_provider.core.job import JOB_FOLDER, name_of
 from airflow_provider.core.options import RecoveryOptions
 from airflow_provider.core.task_output import is_kept_folder
 from airflow_provider.core.unfinished_write import folders_beside_outputs
@@ -58,8 +58,8 @@ class StoredJob:
 
     @property
     def name(self) -> str:
-        """The job's id, as the command line takes it; the folder of one with a part that was too long for a key."""
-        return str(JobId.stored_at(self.prefix) or self.prefix.removeprefix(ROOT).removesuffix(f"/{JOB_FOLDER}"))
+        """The job's id (see :func:`airflow_provider.core.job.name_of`)."""
+        return name_of(self.prefix)
 
 
 @dataclass(frozen=True)

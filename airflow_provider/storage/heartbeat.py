@@ -24,6 +24,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from airflow_provider.core.errors import Fenced, OwnershipUnconfirmed, StoreError
+from airflow_provider.core.job import name_of
 from airflow_provider.storage.claims import Claim, Claims
 from airflow_provider.storage.object_store import ObjectStore
 from airflow_provider.storage.processes import Process
@@ -100,7 +101,7 @@ class Heartbeat:
     ) -> None:
         self._store = store
         self._key = heartbeat_key(prefix, claim.epoch)
-        self._job = prefix.removeprefix("jobs/").removesuffix("/@job")
+        self._job = name_of(prefix)
         self._claims = Claims(store, prefix)
         self._claim = claim
         self._interval = interval

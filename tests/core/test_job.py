@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider.core.errors import ConfigurationError
-from airflow_provider.core.job import JOB_FOLDER, JobId, encode_segment
+from airflow_provider.core.job import JOB_FOLDER, JobId, encode_segment, name_of
 
 _texts = st.one_of(
     st.text(max_size=300),
@@ -64,6 +64,13 @@ def test_the_encoding_is_fixed(text: str, segment: str) -> None:
 def test_a_job_survives_its_text(parts: tuple[str, ...]) -> None:
     """What is printed and passed on a command line is read back as the same job."""
     assert JobId.parse(str(JobId(parts))) == JobId(parts)
+
+
+@given(_parts)
+def test_a_prefix_tells_its_job(parts: tuple[str, ...]) -> None:
+    """By the id that is read back as the same job, unless a part of it was cut."""
+    prefix, cut = JobId(parts).prefix, any("~~" in encode_segment(part) for part in parts)
+    assert name_of(prefix) == (prefix.removeprefix("jobs/").removesuffix(f"/{JOB_FOLDER}") if cut else str(JobId(parts)))
 
 
 @given(st.text(min_size=1))
