@@ -53,6 +53,17 @@ def pytest_collection_finish() -> None:
     keep_no_more()
 
 
+@pytest.fixture
+def nobody() -> Iterator[None]:
+    """Root may write everywhere, so tests of permissions run with another effective user."""
+    if os.geteuid() == 0:
+        os.seteuid(65534)
+        yield
+        os.seteuid(0)
+    else:
+        yield
+
+
 def needs_gateway(item: pytest.Item) -> bool:
     """Whether the test asks for Ceph's gateway, as a fixture or by a parameter of one."""
     parameters = item.callspec.params.values() if hasattr(item, "callspec") else ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -77,9 +78,10 @@ def ship(application: str, *, cluster_mode: bool) -> ShippedApplication:
             )
         return ShippedApplication(name, py_files=(application,))
     path = Path(unquote(parts.path) if parts.scheme else application).absolute()
-    if not path.is_file():
+    if not os.path.isfile(path):
         raise ConfigurationError(
             f"The application {application!r} does not exist on the worker (looked for {path}).",
-            remedy="Check the operator's 'application', and that the worker has the same files as the DAG processor.",
+            remedy="Check the operator's 'application', that the worker has the same files as the DAG processor, "
+            "and that its user may reach them.",
         )
     return ShippedApplication(path.name, files=(str(path),)) if cluster_mode else ShippedApplication(str(path))

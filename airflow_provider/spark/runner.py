@@ -106,10 +106,11 @@ def find_application(name: str) -> Path:
     """
     path = Path(name)
     places = [path, Path.cwd() / path.name, *(Path(root) / path.name for root in sys.path)]
-    found = next((place for place in places if place.is_file()), None)
-    if found is None:
+    found = next((place for place in places if os.path.isfile(place)), None)
+    if found is None or not os.access(found, os.R_OK, effective_ids=True):
         raise ConfigurationError(
-            f"The application {name!r} does not exist.", remedy="Check the path, and that the driver's machine has it."
+            f"The application {name!r} {'does not exist' if found is None else 'cannot be read'}.",
+            remedy="Check the path, that the driver's machine has it, and that the driver's user may read it.",
         )
     if found.suffix == ".jar":
         raise ConfigurationError(

@@ -44,7 +44,7 @@ class FileObjectStore(ObjectStore):
     """
 
     def __init__(self, root: Path) -> None:
-        if root.exists() and not root.is_dir():
+        if os.path.exists(root) and not os.path.isdir(root):  # unlike Path's, no error where that may not be asked
             raise ConfigurationError(
                 f"The event store {root} is not a directory.", remedy="Name a directory, or remove the file.", path=root
             )

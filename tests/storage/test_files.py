@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from itertools import count
@@ -85,17 +85,6 @@ def test_keys_in_the_temporary_folder_are_refused(files: FileObjectStore) -> Non
     assert list(files.list(".tmp/")) == []
 
 
-@pytest.fixture
-def nobody() -> Iterator[None]:
-    """Root may write everywhere, so tests of permissions run with another effective user."""
-    if os.geteuid() == 0:
-        os.seteuid(65534)
-        yield
-        os.seteuid(0)
-    else:
-        yield
-
-
 def test_an_unwritable_root_is_named_with_its_user(tmp_path: Path, request: pytest.FixtureRequest) -> None:
     """Access denied says where, what and who."""
     for folder in (tmp_path, *tmp_path.parents):
@@ -126,6 +115,18 @@ def test_a_missing_root_below_an_unwritable_one_is_denied(tmp_path: Path, reques
     with pytest.raises(AccessDenied) as caught:
         check_store(FileObjectStore(tmp_path / "new" / "store"))
     assert str(tmp_path / "new" / "store") in caught.value.message
+
+
+def test_a_root_in_a_folder_that_others_may_not_enter_is_denied(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    """Whether something is there may not even be asked: each command says so in one line, as the driver does."""
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o600)
+    request.getfixturevalue("nobody")
+    store = FileObjectStore(closed / "store")
+    for use in (lambda: check_store(store), lambda: list(store.list("jobs/")), lambda: store.get("a")):
+        with pytest.raises(AccessDenied, match="Permission denied") as caught:
+            use()
+        assert str(closed) in caught.value.message
 
 
 def test_a_full_disk_is_told_as_such(tmp_path: Path) -> None:
