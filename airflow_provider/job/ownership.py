@@ -96,8 +96,9 @@ class OwnedJob:
     def check_now(self) -> None:
         """Make sure that this attempt owns the job before something is committed outside the store.
 
-        Costs no request while the lease lasts; after that it waits for the store. If events still wait to be stored, it
-        also waits for them, once per outage, so that a retry knows of everything that this attempt writes.
+        Costs at most one small request per heartbeat interval while the lease lasts; after that it waits for the store.
+        If events still wait to be stored, it also waits for them, once per outage, so that a retry knows of everything
+        that this attempt writes.
 
         :raises Fenced: a newer attempt owns the job
         :raises OwnershipUnconfirmed: the store did not say so within ``ownership_timeout``

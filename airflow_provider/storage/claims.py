@@ -226,6 +226,14 @@ class Claims:
         """Whether *epoch* is claimed; one small request."""
         return self._store.exists(self._key(epoch))
 
+    def replacing(self, claim: Claim) -> int | None:
+        """Return the epoch that owns the job if somebody has deleted it under the driver of *claim*, and somebody has
+        claimed it since: epochs begin at 1 again then, so that no later one need be there. One small request.
+        """
+        there = self.get(claim.epoch)
+        newest = self.newest() if there is None else there
+        return newest.epoch if newest is not None and newest.owner not in ("", claim.owner) else None
+
     def acknowledge(self, epoch: int, report: dict[str, Any]) -> None:
         """Record that the success of *epoch* was acknowledged. Idempotent: the first report stays."""
         try:

@@ -9,7 +9,8 @@ sent that beat, for the length of its lease. Nobody can take over the job within
   sent later is not confirmed, because the look that follows it finds the claim.
 
 Each look confirms the beat before it. So at the default interval of 10 s all this costs two requests per interval, 0.2
-a second, and a write within the lease costs none.
+a second. Writes within the lease cost at most one more: whether their own claim is still there, or somebody has deleted
+the job and started it again with epoch 1.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import threading
 import time
 import zlib
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 from airflow_provider.core.errors import Fenced, OwnershipUnconfirmed, StoreError
@@ -111,6 +113,7 @@ class Heartbeat:
         self._clock = clock
         self._told = False
         self._beats = 0
+        self._own_seen_at = clock()
         self._sent_at: float | None = None
         """When the beat was sent that is not confirmed yet."""
         self._failing = False
@@ -152,11 +155,12 @@ class Heartbeat:
             return self._confirmed_at is not None and self._until_end() <= 0
 
     def confirm(self) -> None:
-        """Return at once while the lease lasts, without a request; else wait until ownership is confirmed again.
+        """Return while the lease lasts, with at most one request per interval; else wait until ownership is confirmed.
 
         :raises Fenced: a newer attempt owns the job
         :raises OwnershipUnconfirmed: the store did not confirm it in time
         """
+        self._look_at_own_claim()
         with self._changed:
             if self._settled():
                 return
@@ -194,9 +198,15 @@ class Heartbeat:
         """Seconds until the lease runs out; negative if it has, or was never confirmed."""
         return (-math.inf if self._confirmed_at is None else self._confirmed_at + self._claim.lease) - self._clock()
 
+    @property
+    def _begun_anew(self) -> bool:
+        """Whether the job was deleted and begun anew, so that what has this attempt's number is another's."""
+        return self._fenced_by is not None and self._fenced_by <= self._claim.epoch
+
     def _fenced(self) -> Fenced:
+        deleted = " of the same job, which was deleted from the event store meanwhile" if self._begun_anew else ""
         return Fenced(
-            f"Attempt {self._claim.epoch} has been replaced by attempt {self._fenced_by}.",
+            f"Attempt {self._claim.epoch} has been replaced by attempt {self._fenced_by}{deleted}.",
             remedy="Nothing is to be done: the newer attempt goes on with the job.",
             epoch=self._claim.epoch,
             newer=self._fenced_by,
@@ -278,6 +288,8 @@ class Heartbeat:
             self._on_fenced(newer)
 
     def _beat(self, state: str) -> None:
+        if self._begun_anew:
+            return
         self._beats += 1
         body: dict[str, object] = {"owner": self._claim.owner, "beat": self._beats, "state": state}
         jvm = self._jvm()
@@ -289,10 +301,27 @@ class Heartbeat:
         """Return the epoch of the newer owner, if there is one."""
         if self._fenced_by is None and self._claims.taken(self._claim.epoch + 1):
             newest = self._claims.newest()
-            with self._changed:
-                self._fenced_by = max(newest.epoch if newest else 0, self._claim.epoch + 1)
-                self._changed.notify_all()
+            self._replaced_by(max(newest.epoch if newest else 0, self._claim.epoch + 1))
+        elif self.lapsed:  # others may have found it silent, removed its job and begun anew
+            self._replaced_by(self._claims.replacing(self._claim))
         return self._fenced_by
+
+    def _look_at_own_claim(self) -> None:
+        """See, before a write, whether the job was deleted meanwhile and begun anew; once for each interval.
+
+        That the store does not answer says nothing: the lease is asked next.
+        """
+        began = self._clock()
+        if self._fenced_by is None and began - self._own_seen_at >= self._interval:
+            self._own_seen_at = began
+            with suppress(StoreError):
+                self._replaced_by(self._claims.replacing(self._claim))
+
+    def _replaced_by(self, epoch: int | None) -> None:
+        if epoch is not None:
+            with self._changed:
+                self._fenced_by = epoch
+                self._changed.notify_all()
 
 
 def heartbeat_key(prefix: str, epoch: int) -> str:

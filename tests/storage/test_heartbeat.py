@@ -297,8 +297,8 @@ def test_a_last_word_that_cannot_be_written_is_only_logged(
 
 
 def test_an_idle_job_costs_at_most_a_fifth_of_a_request_per_second(files: FileObjectStore) -> None:
-    """Two requests per beat, ten seconds between beats by default; one more to begin with, and nothing else. A write
-    that falls into the lease asks nothing.
+    """Two requests per beat, ten seconds between beats by default; one more to begin with, and nothing else. Writes
+    that fall into the lease ask once in a beat's time.
     """
     assert 2 / RecoveryOptions().heartbeat_interval <= 0.2
     claim = Claims(files, PREFIX).claim()
@@ -306,8 +306,11 @@ def test_an_idle_job_costs_at_most_a_fifth_of_a_request_per_second(files: FileOb
     heartbeat = Heartbeat(watched, PREFIX, claim, 0.02, _never)
     heartbeat.start()
     wait_until(lambda: watched.calls["put"] >= 5)
+    assert not watched.calls["get"]
+    began = time.monotonic()
     for _ in range(100):
         heartbeat.confirm()
+    assert watched.calls.pop("get") <= (time.monotonic() - began) / 0.02 + 1
     heartbeat.stop("FINISHED")
     beats = watched.calls["put"] - 1
     assert watched.calls == {"put": beats + 1, "exists": beats + 1}
@@ -325,6 +328,36 @@ class Time:
 
 def refuse(operation: str, key: str) -> None:
     raise StoreUnavailable("down")
+
+
+@pytest.mark.parametrize("wakes", [False, True])
+def test_an_owner_whose_job_was_deleted_and_begun_anew_writes_nothing(files: FileObjectStore, wakes: bool) -> None:
+    """Epochs begin at 1 again there, so that nobody takes the next one. It is noticed by the next write, and by a
+    driver whose lease has run out; what has its number in the store is another's, and stays as it is.
+    """
+    clock, fence = Time(), Fence()
+    claims = Claims(files, PREFIX)
+    claims.claim()
+    heartbeat = Heartbeat(files, PREFIX, claims.claim(), 10, fence, clock=clock)
+    heartbeat._look_and_beat()
+    heartbeat.confirm()
+    files.delete([info.key for info in files.list(PREFIX)])
+    clock.now += 11
+    heartbeat.confirm()  # nobody has begun anew
+    assert claims.claim().epoch == 1
+    if not wakes:
+        claims.claim()
+    files.put(heartbeat_key(PREFIX, 2), b"another's")
+    clock.now += 60 if wakes else 11
+    if wakes:
+        heartbeat._look_and_beat()
+        assert fence.epochs == [1]
+    with pytest.raises(Fenced, match="deleted from the event store") as caught:
+        heartbeat.confirm()
+    assert caught.value.ids["newer"] == (1 if wakes else 2)
+    assert heartbeat.left == 0
+    heartbeat.stop("FENCED")
+    assert files.get(heartbeat_key(PREFIX, 2)) == b"another's"
 
 
 def test_the_owner_looks_before_it_beats(files: FileObjectStore) -> None:
