@@ -252,7 +252,7 @@ class Claims:
         key = self._key(epoch)
         try:
             return _decode(refuse_sealed(read(key), key), epoch)
-        except (CorruptObject, ValueError, TypeError, KeyError) as error:
+        except (CorruptObject, ArithmeticError, LookupError, RecursionError, TypeError, ValueError) as error:
             # Its writer holds the epoch all the same; nothing else is known of it.
             log.warning("The claim %s in %s cannot be read: %s", key, self._store.uri, error)
             return _unknown(epoch)

@@ -17,8 +17,10 @@ from airflow_provider.core.errors import (
     StoreUnavailable,
 )
 
-_FOR_A_TIME = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ESTALE, errno.ETIMEDOUT}
-"""A disk that is full, or a file server that is away: it may well go through later."""
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE}
+_AWAY = {errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.ENOTCONN, errno.EHOSTDOWN}
+_FOR_A_TIME = _FULL | _AWAY
+"""A disk or a table of open files is full, or a file server is unavailable: a later try may succeed."""
 NOTHING_THERE = (FileNotFoundError, IsADirectoryError, NotADirectoryError)
 
 

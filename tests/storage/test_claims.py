@@ -94,18 +94,19 @@ def test_a_claim_whose_answer_was_lost_is_still_ours(files: FileObjectStore) -> 
 
 def test_a_claim_that_cannot_be_read_still_holds_its_epoch(files: FileObjectStore) -> None:
     """Half a claim says nothing of its owner, but its epoch is taken."""
-    for epoch, body in {1: b'{"epoch": 1, "own', 2: b"[]", 3: b'{"epoch": 7}', 4: b""}.items():
+    bodies = [b'{"epoch": 1, "own', b"[]", b'{"epoch": 7}', b"", b"[" * 10**5, b'{"epoch": 1e999}']
+    for epoch, body in enumerate(bodies, 1):
         files.put_new(f"{PREFIX}/claims/{epoch:08d}.json", body)
         newest = Claims(files, PREFIX).newest()
         assert newest is not None
         assert (newest.epoch, newest.owner) == (epoch, "")
         assert newest.terms == Lease(), "its driver is watched for as long as one that said nothing of it"
         assert not process_is_gone(newest)
-    assert Claims(files, PREFIX).claim().epoch == 5
-    files.put_new(f"{PREFIX}/claims/00000006.json", files.get(f"{PREFIX}/claims/00000005.json"))
+    assert Claims(files, PREFIX).claim().epoch == 7
+    files.put_new(f"{PREFIX}/claims/00000008.json", files.get(f"{PREFIX}/claims/00000007.json"))
     copied = Claims(files, PREFIX).newest()
     assert copied is not None
-    assert (copied.epoch, copied.owner) == (6, "")
+    assert (copied.epoch, copied.owner) == (8, "")
 
 
 def test_what_is_no_claim_is_ignored(files: FileObjectStore) -> None:

@@ -127,9 +127,12 @@ def test_an_endpoint_that_only_redirects_is_named(proxy: FaultyServer, status: i
     assert len(proxy.requests) < 5
 
 
-def test_an_endpoint_that_does_not_speak_s3_is_named(proxy: FaultyServer) -> None:
-    """The address of a web console in place of the API's."""
-    proxy.fault = lambda request: Answer(200, text="<html><body>Welcome<br></html>")
+@pytest.mark.parametrize("text", ["<html><body>Welcome<br></html>", "<html><body>Back soon<br/></body></html>"])
+def test_an_endpoint_that_does_not_speak_s3_is_named(proxy: FaultyServer, text: str) -> None:
+    """The address of a web console in place of the API's, or a page of a proxy, also one that reads as XML: it is not
+    taken for an empty listing, by which a job would forget what it has written.
+    """
+    proxy.fault = lambda request: Answer(200, text=text)
     with pytest.raises(StoreUnavailable) as caught:
         list(s3_store(proxy.endpoint).list(""))
     assert proxy.endpoint in caught.value.message
@@ -259,7 +262,8 @@ def test_a_store_that_ignores_conditions_is_unmasked_by_the_check(proxy: FaultyS
 
 def test_a_store_that_does_not_list_is_unmasked_by_the_check(proxy: FaultyServer) -> None:
     """A listing that misses what was just written is no base for finding survivors."""
-    proxy.fault = lambda request: Answer(200, text="<ListBucketResult/>") if "list-type" in request.query else None
+    empty = "<ListBucketResult><KeyCount>0</KeyCount></ListBucketResult>"
+    proxy.fault = lambda request: Answer(200, text=empty) if "list-type" in request.query else None
     assert "does not list" in failed_check(s3_store(proxy.endpoint)).message
 
 

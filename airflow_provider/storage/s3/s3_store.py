@@ -32,6 +32,7 @@ MULTIPART_THRESHOLD = 16 * 1024**2
 """Files of this size (bytes) and more are uploaded in parts."""
 _BATCH = 1_000
 _CHUNK = 1024**2
+_OF_A_LISTING = {"Contents", "IsTruncated", "KeyCount", "Name"}
 _REFUSED_BATCH = {"MissingContentMD5", "InvalidDigest", "NotImplemented", "MethodNotAllowed", "MalformedXML"}
 
 
@@ -123,12 +124,19 @@ class S3ObjectStore(ObjectStore):
         """Yield all objects, including markers of folders."""
         more: dict[str, str] = {}
         while True:
-            page = self._requests.call("ListObjectsV2", whole, self._client.list_objects_v2, Prefix=whole, **more)
+            page = self._requests.call("ListObjectsV2", whole, self._page, Prefix=whole, **more)
             for entry in page.get("Contents", []):
                 yield entry["Key"], entry
             if not page.get("IsTruncated"):
                 return
             more = {"ContinuationToken": page["NextContinuationToken"]}
+
+    def _page(self, **parameters: Any) -> Any:
+        """Return one answer to a listing. The page of a proxy, read as XML, would be a listing of nothing."""
+        page = self._client.list_objects_v2(**parameters)
+        if page.keys().isdisjoint(_OF_A_LISTING):
+            raise boto.HTTPClientError(error="the answer is no listing")
+        return page
 
     def delete(self, keys: Iterable[str]) -> None:
         """Delete 1,000 keys per request, or one per request if the store refuses batches."""
