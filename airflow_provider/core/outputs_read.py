@@ -15,6 +15,9 @@ from airflow_provider.core.committed_output import Commit, OutputFile, listing_d
 from airflow_provider.core.digest import digest
 from airflow_provider.core.unfinished_write import CALL, MADE, MOMENT, REPEATED, SINK, SOURCES, WRITTEN
 
+_MOST_FILES, _MOST_BYTES = 100, 64 * 1024**2
+"""Of what is read to see what files hold: no more than a second or two, from S3, too."""
+
 
 @dataclass(frozen=True)
 class OutputsRead:
@@ -69,6 +72,31 @@ def outputs_read(
         any(state.get(MOMENT) for state in made.values()),
         not others,
     )
+
+
+def made_meanwhile(
+    roots: Sequence[str],
+    files: Iterable[tuple[str, int | str, int | str]],
+    began: float,
+    held_by: Callable[[str, int | str, int | str], str],
+) -> str:
+    """Return what stands for files of which some have come since the job began: of those, what they hold. A script that
+    writes files by itself, with pandas, say, writes them again in each attempt. Empty text if there are none, or if
+    that is too much to read.
+
+    :param roots: the folders, or files, that the query names
+    :param began: seconds since the Unix epoch, on this machine's clock: if it is wrong, files count as any other
+    :param held_by: returns a digest of what a file holds; it is told path, size and time
+    """
+    listed = [(path, int(size), int(changed)) for path, size, changed in files]
+    new = [file for file in listed if file[2] >= began * 1000]
+    if not new or len(new) > _MOST_FILES or sum(size for _, size, _ in new) > _MOST_BYTES:
+        return ""
+    held = [
+        digest(_folder(path, roots), path.rpartition("/")[2].replace(write_of(path), ""), held_by(path, size, changed))
+        for path, size, changed in new
+    ]
+    return digest(str(len(held)), *sorted(held), listing_digest(set(listed).difference(new)))
 
 
 @dataclass(frozen=True)

@@ -88,6 +88,37 @@ def test_what_is_read_back_is_added_once(staging: Staging, rows: str, how: str) 
         assert staging.marks(staging.log) == staging.marks(staging.read)
 
 
+BY_ITSELF = ["pandas", "an RDD", "INSERT OVERWRITE DIRECTORY", "rows that cannot be told"]
+
+
+@each_value(how=BY_ITSELF)
+def test_what_a_script_writes_by_itself_and_reads_back_is_added_once(
+    spark: SparkSession, attempts: Attempts, tmp_path: Path, how: str
+) -> None:
+    """Files that no write is remembered for, and that each attempt makes anew: those that hold the same are the same.
+    Once they hold something else, the rows of both are there.
+    """
+    read, added = tmp_path / "lookup", tmp_path / "added"
+
+    def run(rows: int) -> None:
+        with attempts.writes() as (_, output):
+            output.prepare(spark)
+            if how == "pandas":
+                spark.range(rows).toPandas().to_csv(read, index=False, header=False)
+            elif how == "an RDD":
+                shutil.rmtree(read, ignore_errors=True)
+                spark.sparkContext.range(rows).map(str).saveAsTextFile(str(read))
+            elif how == "INSERT OVERWRITE DIRECTORY":
+                spark.sql(f"INSERT OVERWRITE DIRECTORY '{read}' USING csv SELECT id FROM range({rows})")
+            else:
+                spark.range(rows).localCheckpoint().write.mode("overwrite").csv(str(read))
+            spark.read.schema("id long").csv(str(read)).write.mode("append").parquet(str(added))
+
+    for rows, expected in ((4, 4), (4, 4), (4, 4), (5, 9)):
+        run(rows)
+        assert spark.read.parquet(str(added)).count() == expected
+
+
 @pytest.mark.parametrize("harm", ["a file of others", "a changed file", "a lost file"])
 def test_what_others_have_changed_there_is_something_else(staging: Staging, harm: str) -> None:
     """It is read as it is: rows of others, and of files that they have replaced, are added as in plain Spark."""

@@ -136,6 +136,16 @@ def output_files(spark: Any, folder: str) -> list[OutputFile]:
     return [file for file in found if not _hidden(file[0].removeprefix(base))]
 
 
+def content_digest(spark: Any, path: str) -> str:
+    """Return a digest of what a file holds."""
+    hadoop_path = jvm_of(spark).org.apache.hadoop.fs.Path(path)
+    stream = hadoop_path.getFileSystem(_conf(spark)).open(hadoop_path)
+    try:
+        return str(jvm_of(spark).org.apache.commons.codec.digest.DigestUtils.sha256Hex(stream))
+    finally:
+        stream.close()
+
+
 def _hidden(path: str) -> bool:
     return any(part.startswith(("_", ".")) and "=" not in part for part in path.split("/"))
 

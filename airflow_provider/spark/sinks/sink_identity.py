@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import heapq
+import logging
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider.core.causes import one_line
 from airflow_provider.core.digest import digest
-from airflow_provider.core.outputs_read import SourceRead, outputs_read
+from airflow_provider.core.outputs_read import SourceRead, made_meanwhile, outputs_read
 from airflow_provider.core.unfinished_write import CALL, MADE, MOMENT, SINK, SOURCES, output_state
 from airflow_provider.core.vertex_token import vertex_of
 from airflow_provider.spark.identity.fingerprint import fingerprint, not_deterministic_in_cache
@@ -18,6 +21,7 @@ from airflow_provider.spark.jvm.determinism import among_equals
 from airflow_provider.spark.jvm.execution import micro_batch
 from airflow_provider.spark.jvm.output import (
     FILE_FORMATS,
+    content_digest,
     new_table_location,
     output_files,
     path_exists,
@@ -32,6 +36,8 @@ if TYPE_CHECKING:
     from airflow_provider.core.committed_output import OutputFile
     from airflow_provider.spark.context import RecoveryContext
     from airflow_provider.spark.jvm.sources import Source
+
+log = logging.getLogger(__name__)
 
 TO_PATHS = ("save", "parquet", "json", "csv", "orc", "text")
 TO_TABLES = ("saveAsTable", "insertInto")
@@ -122,12 +128,14 @@ class _Sources:
     """What the rows of one write are read from, in the order of its plan.
 
     :param states: the records of the job's writes
+    :param made_meanwhile: returns what stands for the files of a source that are newer than the job's start
     :ivar varying: the titles of those that it reads, and that each attempt makes again
     :ivar at_a_moment: whether functions have read something by themselves for what it reads
     """
 
-    def __init__(self, states: Mapping[str, Any]) -> None:
+    def __init__(self, states: Mapping[str, Any], made_meanwhile: Callable[[Source], str]) -> None:
         self._states = states
+        self._made_meanwhile = made_meanwhile
         self.read: list[SourceRead] = []
         self.varying: dict[str, None] = {}
         self.at_a_moment = False
@@ -139,6 +147,8 @@ class _Sources:
             source = replace(source, identity=digest("outputs", *source.how, *source.partitions, own.stands_for))
             self.varying |= dict.fromkeys(own.varying)
             self.at_a_moment |= own.at_a_moment
+        elif made := self._made_meanwhile(source):
+            source = replace(source, identity=digest("made meanwhile", *source.how, *source.partitions, made))
         name = digest(*source.how, *source.places) if source.places else ""
         self.read.append(SourceRead(name, source.lasting, own.writes if own is not None else ()))
         return source
@@ -152,6 +162,7 @@ class SinkIdentity:
         self._lock = threading.Lock()
         self._occurrences: Counter[str] = Counter()
         self._failed: dict[str, list[int]] = {}
+        self._held: dict[tuple[str, int, int], str] = {}
 
     def of_writer(
         self, writer: Any, made: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -249,7 +260,9 @@ class SinkIdentity:
         :param anywhere: *what*, without the target
         """
         spark = df.sparkSession
-        sources = _Sources(dict(self._context.master.graph.coordinators))
+        batch = micro_batch(spark)
+        meanwhile = functools.partial(self._made_meanwhile, spark) if not batch else lambda _: ""
+        sources = _Sources(dict(self._context.master.graph.coordinators), meanwhile)
         of_this_run = self._context.run_marks.of(spark)
         asked = None if mode == "overwrite" else lambda value: bool(of_this_run(value))
         identity = fingerprint(df, self._context, of_this_run=asked, read_as=sources.read_as)
@@ -259,7 +272,6 @@ class SinkIdentity:
             not_deterministic = fingerprint(rows, self._context).not_deterministic
         marked = (of_this_run(*identity.literals) or identity.marked,) if identity.of_each_run else ()
         settled = self._settled(rows, not_deterministic)
-        batch = micro_batch(spark)
         read = ("functions read something by themselves",) if batch and identity.reads else ()
         varying = ", ".join(sources.varying)
         read_back = (f"it reads {varying}, which each attempt writes again",) if varying else ()
@@ -289,6 +301,22 @@ class SinkIdentity:
             sources=tuple(sources.read),
             turns=((key, occurrence), *(((call, number),) if call else ())),
         )
+
+    def _made_meanwhile(self, spark: Any, source: Source) -> str:
+        """Return what stands for a source's files, if some have come since the job began; else an empty text."""
+        graph = self._context.master.graph
+        began = min(attempt.started_at for epoch, attempt in graph.attempts.items() if epoch >= graph.base_epoch)
+
+        def held_by(*file: Any) -> str:
+            if file not in self._held:
+                self._held[file] = content_digest(spark, file[0])
+            return self._held[file]
+
+        try:
+            return made_meanwhile(source.roots, source.files, began, held_by)
+        except Exception as error:  # noqa: BLE001 - then they count as any other files
+            log.info("What files hold that were made meanwhile cannot be told: %s", one_line(error))
+            return ""
 
     def _turn(self, key: str) -> tuple[int, bool]:
         """Return the position of a call among those with the same key, and whether it has failed before."""
