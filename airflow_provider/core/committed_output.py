@@ -7,8 +7,8 @@ from all others in a folder, and only that UUID and a digest have to be remember
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Self
 
 from airflow_provider.core.digest import digest
@@ -38,6 +38,8 @@ class Commit:
     :ivar size: bytes of its files
     :ivar listing: digest of their paths, sizes and times
     :ivar contents: the same without the folders; empty text if an older release wrote them
+    :ivar in_parts: whether it replaced the contents of some folders, and left other files in place
+    :ivar replaced: other writes of its job → number and bytes of their files that it replaced
     """
 
     write: str
@@ -45,6 +47,8 @@ class Commit:
     size: int
     listing: str
     contents: str = ""
+    in_parts: bool = False
+    replaced: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
     @classmethod
     def between(cls, before: Collection[OutputFile], after: Collection[OutputFile]) -> Self | None:
@@ -71,13 +75,27 @@ class Commit:
         """Read what :meth:`to_state` returned; ``None`` for anything else."""
         try:
             listing, contents = str(state["listing"]), str(state.get("contents", ""))
-            return cls(str(state["write"]), int(state["files"]), int(state["size"]), listing, contents)
+            found = cls(str(state["write"]), int(state["files"]), int(state["size"]), listing, contents)
+            return replace(found, in_parts=bool(state.get("in_parts")), replaced=dict(state.get("replaced", {})))
         except (KeyError, TypeError, ValueError):
             return None
 
     def to_state(self) -> dict[str, Any]:
         """Return plain JSON."""
         return asdict(self)
+
+    def replacing(self, before: Collection[OutputFile], after: Collection[OutputFile], writes: Collection[str]) -> Self:
+        """Return the same of a write that replaces.
+
+        :param writes: names of those of its job
+        """
+        gone: dict[str, list[int]] = {}
+        there = {path for path, _, _ in after}
+        for path, size, _ in before:
+            if path not in there and (write := write_of(path)) in writes:
+                number, total = gone.get(write, (0, 0))
+                gone[write] = [number + 1, total + size]
+        return replace(self, in_parts=bool(self.write and self._strange(after)), replaced=gone)
 
     def is_whole(self, files: Collection[OutputFile]) -> bool:
         """Whether these are all of its files, unchanged; folders do not count, because a script may have moved them."""
@@ -94,13 +112,21 @@ class Commit:
             return f"{len(mine)} of its {self.files} files are there"
         return "" if listing_digest(mine) == self.listing else "its files were changed"
 
+    def where_written(self, now: Collection[OutputFile]) -> list[OutputFile]:
+        """Return the files that are where a write that replaces has put its own; those of others count."""
+        folders = {path.rpartition("/")[0] for path, _, _ in self.own(now)}
+        return [file for file in now if not self.in_parts or file[0].rpartition("/")[0] in folders]
+
     def others(self, now: Collection[OutputFile]) -> str:
         """Say which files an overwriting write would have removed; empty text if there are none.
 
         They count even if the same job appended them later: it may append others this time.
         """
-        strange = [path for path, _, _ in now if not self.write or write_of(path) != self.write]
+        strange = self._strange(self.where_written(now))
         return f"{len(strange)} other files are there" if strange else ""
+
+    def _strange(self, now: Collection[OutputFile]) -> list[OutputFile]:
+        return [file for file in now if not self.write or write_of(file[0]) != self.write]
 
 
 DOUBT = "doubt"

@@ -45,7 +45,7 @@ def outputs_read(
     :param roots: the folders, or files, that the query names
     :param coordinators: the recorded states of the job's writes, among others
     """
-    written = {name: state for name, state in _committed(coordinators) if state.get(MADE)}
+    written = {name: state for name, state in committed(coordinators) if state.get(MADE)}
     if not written:
         return None
     by_write: dict[str, list[OutputFile]] = defaultdict(list)
@@ -129,7 +129,7 @@ def made_before(
     ahead = [is_ahead(source) for source in sources]
     if not call or not any(ahead):
         return ""
-    for name, state in _committed(coordinators):
+    for name, state in committed(coordinators):
         then = state.get(SOURCES)
         if state.get(CALL) != call or not isinstance(then, list) or len(then) != len(sources):
             continue
@@ -143,9 +143,9 @@ def made_before(
     return ""
 
 
-def _committed(coordinators: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def committed(coordinators: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield the committed writes, each with its recorded state."""
-    for name, state in coordinators.items():
+    for name, state in dict(coordinators).items():
         if name.startswith(SINK) and isinstance(state, Mapping) and state.get("status") in (WRITTEN, REPEATED):
             yield name, state
 

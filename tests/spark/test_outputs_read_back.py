@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -327,3 +328,46 @@ def test_a_table_with_partitions_that_is_replaced(spark: SparkSession, attempts:
             assert sorted(row.id for row in spark.table("read_back").collect()) == [0, 1, 2, 10, 11]
     finally:
         spark.sql("DROP TABLE IF EXISTS read_back")
+
+
+@each_value(kills=[(1,), (2,), (3,), (4,), (2, 3)], how=["path", "insertInto", "INSERT OVERWRITE"])
+def test_partitions_that_are_replaced_by_what_was_made_of_them(
+    spark: SparkSession, attempts: Attempts, tmp_path: Path, kills: tuple[int, ...], how: str
+) -> None:
+    """A script adds rows to some partitions, and replaces one of them, twice, by what it has read there, each row with
+    100 more: killed behind any of its writes, it has added 200. Partitions that are not replaced stay as they are.
+    """
+    session, place = spark.newSession(), tmp_path / "table"
+    session.conf.set("spark.sql.sources.partitionOverwriteMode", "dynamic")
+    session.range(3).selectExpr("id", "id AS day").write.partitionBy("day").saveAsTable("parts", path=str(place))
+
+    def script() -> Iterator[None]:
+        session.range(10, 14).selectExpr("id", "id % 2 AS day").write.insertInto("parts")
+        yield
+        for _ in range(2):
+            read = session.table("parts") if how != "path" else session.read.parquet(str(place))
+            more = read.where("day = 1").selectExpr("id + 100 AS id", "day")
+            if how == "path":
+                more.write.mode("overwrite").partitionBy("day").parquet(str(place))
+            elif how == "insertInto":
+                more.write.insertInto("parts", overwrite=True)
+            else:
+                session.sql("INSERT OVERWRITE parts SELECT id + 100, day FROM parts WHERE day = 1")
+            yield
+        session.table("parts").where("day < 2").write.mode("append").parquet(str(tmp_path / "log"))
+        yield
+
+    try:
+        for steps in (*kills, 4, 4):
+            with attempts.writes() as (context, output):
+                output.prepare(session)
+                for _ in itertools.islice(script(), steps):
+                    session.catalog.refreshTable("parts")
+                assert doubts(context.master.graph.coordinators) == []
+        expected = [(0, 0), (10, 0), (12, 0), (201, 1), (211, 1), (213, 1)]
+        rows = session.table("parts").collect()
+        assert sorted((row.id, row.day) for row in rows) == sorted([*expected, (2, 2)])
+        rows = session.read.parquet(str(tmp_path / "log")).collect()
+        assert sorted((row.id, row.day) for row in rows) == expected
+    finally:
+        session.sql("DROP TABLE parts")

@@ -316,12 +316,14 @@ class SinksOnce:
         if commit is None:
             return None
         changed = commit.changed(now)
+        in_its_turn = not sink.overwrites or sink.reads_its_results  # else it can be made again as it was
+        if changed and in_its_turn and self._results.replaced(commit, now):
+            changed = ""  # further on the script replaces some of it, and has done so
         if not changed and sink.overwrites:
             changed = commit.others(now)
         if not changed and not commit.files and not is_there(spark, sink.place):
             changed = "nothing is there"
-        replaced = sink.reads_its_results and sink.overwrites
-        if changed and replaced and self._results.overtaken(sink.place.locate(), now):
+        if changed and in_its_turn and sink.overwrites and self._results.overtaken(commit, sink.place.locate(), now):
             changed = ""  # later in the script it is replaced, and an earlier attempt has done that
         if changed:
             log.info(
@@ -375,6 +377,8 @@ class SinksOnce:
             commit = Commit.named(write.writes[0], now)
         else:
             commit = Commit.between(before, now) if set(now) - set(before) else Commit.of_nothing()
+        if commit is not None and sink.overwrites:
+            commit = commit.replacing(before, now, self._output.committed_writes())
         state = {**write.addition(), **write.going_on()} if write is not None else {}
         if commit is not None:
             self._remember(sink, REPEATED if sink.repeated else WRITTEN, {**commit.to_state(), **state})

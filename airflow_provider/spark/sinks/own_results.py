@@ -7,9 +7,10 @@ attempt of this job wrote later in the script, the call is that attempt's call, 
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from airflow_provider.core.outputs_read import made_before, outputs_read
+from airflow_provider.core.committed_output import Commit, write_of
+from airflow_provider.core.outputs_read import committed, made_before, outputs_read
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,11 +41,33 @@ class OwnResults:
         states = dict(self._master.graph.coordinators)
         return made_before(sink.call, sink.sources, states, self._master.epoch, self._is_ahead)
 
-    def overtaken(self, place: str, now: Sequence[OutputFile]) -> bool:
-        """Whether everything at *place* comes from earlier attempts' writes that the script has not reached yet."""
-        found = outputs_read([place], now, dict(self._master.graph.coordinators))
+    def overtaken(self, commit: Commit, place: str, now: Sequence[OutputFile]) -> bool:
+        """Whether all files where a write has replaced some come from earlier attempts' writes that the script has not
+        reached yet.
+        """
+        states = self._ahead()
+        found = outputs_read([place], now, states)
+        writes = {states[name]["write"] for name in found.writes} if found is not None else set()
+        files = commit.where_written(now)
+        return bool(files) and all(write_of(path) in writes for path, _, _ in files)
+
+    def replaced(self, commit: Commit, now: Sequence[OutputFile]) -> bool:
+        """Whether the missing files of a write were replaced by such writes, whose own results are there."""
+        files, size = 0, 0
+        for state in self._ahead().values():
+            later = Commit.from_state(state)
+            number, total = later.replaced.get(commit.write, (0, 0)) if later is not None else (0, 0)
+            if later is not None and number and (not later.changed(now) or self.replaced(later, now)):
+                files, size = files + number, size + total
+        mine = commit.own(now)
+        left = (len(mine) + files, sum(size for _, size, _ in mine) + size)
+        return files > 0 and left == (commit.files, commit.size)
+
+    def _ahead(self) -> dict[str, Any]:
+        """Return the recorded states of earlier attempts' committed writes that the script has not reached yet."""
+        known = dict(committed(self._master.graph.coordinators))
         with self._lock:
-            return found is not None and found.alone and self._passed.isdisjoint(found.writes)
+            return {name: state for name, state in known.items() if name not in self._passed}
 
     def doubt(self, sink: Sink) -> str:
         """Return why a write that must be made would have rows that no uninterrupted run has; empty if it would not.

@@ -259,7 +259,7 @@ class OutputAttempt:
     def _take_back(self, spark: Any, name: str, write: UnfinishedWrite) -> None:
         kept = self._tasks_kept(spark, write)
         pending = PendingOutput(spark, write.location, write.number)
-        names = set(write.writes) if write.watched else {*write.writes, *pending.writes()} - self._committed_writes()
+        names = set(write.writes) if write.watched else {*write.writes, *pending.writes()} - self.committed_writes()
         names.update(write.failed)
         files = output_files(spark, write.location)
         own = [file for file in files if write_of(file[0]) in names]
@@ -326,7 +326,7 @@ class OutputAttempt:
         """Whether this attempt may write other rows than those of a complete write."""
         return write.repeated or at_another_moment(write.moment, self._master.moment)
 
-    def _committed_writes(self) -> set[str]:
+    def committed_writes(self) -> set[str]:
         """Return the names of writes that are known to have been committed."""
         states = [state for state in self._master.graph.coordinators.values() if isinstance(state, dict)]
         return {commit.write for state in states if (commit := Commit.from_state(state)) is not None}
