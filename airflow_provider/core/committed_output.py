@@ -7,7 +7,7 @@ from all others in a folder, and only that UUID and a digest have to be remember
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Self
 
@@ -27,6 +27,16 @@ def listing_digest(files: Collection[OutputFile]) -> str:
 def contents_digest(files: Collection[OutputFile]) -> str:
     """Return a digest of files by name, size and time, without their folders."""
     return listing_digest([(path.rpartition("/")[2], size, changed) for path, size, changed in files])
+
+
+def totals(files: Iterable[OutputFile], writes: Collection[str]) -> dict[str, list[int]]:
+    """Return number and bytes of the files of each of some writes."""
+    found: dict[str, list[int]] = {}
+    for path, size, _ in files:
+        if (write := write_of(path)) in writes:
+            number, total = found.get(write, (0, 0))
+            found[write] = [number + 1, total + size]
+    return found
 
 
 @dataclass(frozen=True)
@@ -89,12 +99,8 @@ class Commit:
 
         :param writes: names of those of its job
         """
-        gone: dict[str, list[int]] = {}
         there = {path for path, _, _ in after}
-        for path, size, _ in before:
-            if path not in there and (write := write_of(path)) in writes:
-                number, total = gone.get(write, (0, 0))
-                gone[write] = [number + 1, total + size]
+        gone = totals((file for file in before if file[0] not in there), writes)
         return replace(self, in_parts=bool(self.write and self._strange(after)), replaced=gone)
 
     def is_whole(self, files: Collection[OutputFile]) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Self
 
@@ -78,6 +78,8 @@ class UnfinishedWrite:
     :ivar moment: identifies the state of the files and services that functions read for it; empty text if they read
         none
     :ivar told: whether its plan distinguishes it from other writes
+    :ivar origin: what is recorded with its commit of where its rows come from
+    :ivar replaces: if it replaces everything, number and bytes of the files of the job's earlier writes, by their names
     """
 
     title: str
@@ -101,6 +103,8 @@ class UnfinishedWrite:
     left_out: int = 0
     moment: str = ""
     told: bool = False
+    origin: Mapping[str, Any] = field(default_factory=dict)
+    replaces: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
     @classmethod
     def from_state(cls, state: object) -> Self | None:
@@ -130,6 +134,8 @@ class UnfinishedWrite:
                 left_out=int(state.get(_LEFT_OUT, 0)),
                 moment=str(state.get(MOMENT, "")),
                 told=bool(state.get(_TOLD)),
+                origin=dict(state.get("origin", {})),
+                replaces=dict(state.get("replaces", {})),
             )
         except (KeyError, TypeError, ValueError):
             return None

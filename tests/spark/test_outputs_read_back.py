@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import itertools
+import logging
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import functions as F
 
 from airflow_provider.core.committed_output import doubts
+from airflow_provider.core.faults import AFTER_SINK_COMMIT
 from tests.spark.attempts import Attempts
 from tests.support.parameters import each_value
 
@@ -105,7 +109,7 @@ def test_what_a_script_writes_by_itself_and_reads_back_is_added_once(
         with attempts.writes() as (_, output):
             output.prepare(spark)
             if how == "pandas":
-                spark.range(rows).toPandas().to_csv(read, index=False, header=False)
+                pd.DataFrame({"id": range(rows)}).to_csv(read, index=False, header=False)
             elif how == "an RDD":
                 shutil.rmtree(read, ignore_errors=True)
                 spark.sparkContext.range(rows).map(str).saveAsTextFile(str(read))
@@ -256,6 +260,20 @@ class InPlace:
         with pytest.raises(Killed):
             self.run(steps)
 
+    def killed_in_commit(self, writes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+        """An attempt that ends when Spark has committed so many writes, before an event tells of the last one."""
+        left = writes
+
+        def committed(point: str) -> None:
+            nonlocal left
+            left -= point == AFTER_SINK_COMMIT
+            if left == 0:
+                raise Killed
+
+        with monkeypatch.context() as patched:
+            patched.setattr("airflow_provider.spark.sinks.once.fault_point", committed)
+            self.killed(99)
+
     def ids(self, place: Path) -> list[int]:
         return sorted(row.id for row in self.spark.read.parquet(str(place)).collect())
 
@@ -288,6 +306,42 @@ def test_a_table_that_is_replaced_by_what_was_made_of_it(
     assert in_place.run() == []
     assert in_place.ids(in_place.table) == [0, 1, 2, *LOGGED]
     assert in_place.ids(in_place.log) == LOGGED
+
+
+@each_value(writes=[1, 2, 3, 4, 5, 8], stamps={"certain": False, "stamped": True})
+def test_a_table_whose_replacement_no_event_tells_of(
+    in_place: InPlace, monkeypatch: pytest.MonkeyPatch, writes: int, stamps: bool
+) -> None:
+    """Killed between Spark's commit and the event: a table that bears the marker of the write that has replaced all of
+    it is that write's.
+    """
+    in_place.stamps = stamps
+    in_place.killed_in_commit(writes, monkeypatch)
+    if writes > 2:
+        in_place.killed_in_commit(1, monkeypatch)
+    for _ in range(2):
+        assert in_place.run() == []
+        assert in_place.ids(in_place.table) == [0, 1, 2, *LOGGED]
+        assert in_place.ids(in_place.log) == LOGGED
+
+
+@pytest.mark.parametrize("harm", ["an older marker", "no marker", "a file of others"])
+def test_what_may_be_half_a_replacement_is_written_again(
+    in_place: InPlace, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, harm: str
+) -> None:
+    """Only a marker that is as new as the files, and stands for all of them, says that a killed write has finished."""
+    in_place.killed_in_commit(1, monkeypatch)
+    marker = in_place.beside / "_SUCCESS"
+    if harm == "an older marker":
+        os.utime(marker, (0, 0))
+    elif harm == "no marker":
+        marker.unlink()
+    else:
+        shutil.copy(next(in_place.table.glob("part-*")), in_place.beside)
+    caplog.set_level(logging.INFO)
+    assert in_place.run() == []
+    assert "has written all of it and died" not in caplog.text
+    assert in_place.ids(in_place.table) == [0, 1, 2, *LOGGED]
 
 
 def test_a_script_that_was_changed_reads_what_is_there(in_place: InPlace) -> None:

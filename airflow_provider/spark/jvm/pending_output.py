@@ -17,7 +17,7 @@ from airflow_provider.spark.jvm.names import jvm_of
 APPLICATION_ATTEMPT = "mapreduce.job.application.attempt.id"
 _PENDING = "_temporary"
 _STAGING = ".spark-staging-"
-_MARKERS = frozenset({"_SUCCESS"})
+_MARKER = "_SUCCESS"
 
 
 def set_application_attempt(spark: Any, number: int) -> None:
@@ -82,6 +82,13 @@ class PendingOutput:
         self._remove_empty(self._path(self._target, _PENDING))
         return removed
 
+    def success_at(self) -> int:
+        """Return when a job last committed in the target, as its marker says; milliseconds since the Unix epoch on the
+        file system's clock, 0 if nothing says so.
+        """
+        marker = self._path(self._target, _MARKER)
+        return int(self._system.getFileStatus(marker).getModificationTime()) if self._system.exists(marker) else 0
+
     def remove_files(self, paths: Iterable[str]) -> int:
         """Remove files; return how many there were.
 
@@ -102,8 +109,7 @@ class PendingOutput:
         folders = self._only_folders(self._target)
         if folders is None:
             return False
-        for marker in _MARKERS:
-            self._system.delete(self._path(self._target, marker), False)
+        self._system.delete(self._path(self._target, _MARKER), False)
         return all(self._remove_empty(folder) for folder in reversed(folders))
 
     def _only_folders(self, folder: Any) -> list[Any] | None:
@@ -115,7 +121,7 @@ class PendingOutput:
                 if below is None:
                     return None
                 found += below
-            elif folder is not self._target or str(status.getPath().getName()) not in _MARKERS:
+            elif folder is not self._target or str(status.getPath().getName()) != _MARKER:
                 return None
         return found
 

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider.core.causes import one_line
-from airflow_provider.core.committed_output import listing_digest
+from airflow_provider.core.committed_output import listing_digest, totals
 from airflow_provider.core.faults import AFTER_COMMIT_MARKED, AFTER_TASK_GIVEN, AFTER_TASKS_LEFT_OUT, fault_point
 from airflow_provider.core.task_output import Cut
 from airflow_provider.core.unfinished_write import UnfinishedWrite
@@ -61,6 +61,8 @@ def begin_write(context: RecoveryContext, tries: Tries, stack: ExitStack) -> Wat
         failed=tries.failed,
         moment=sink.moment,
         told=sink.told,
+        origin=sink.origin(),
+        replaces=totals(tries.before or (), tries.output.committed_writes()) if sink.overwrites else {},
     )
     earlier = UnfinishedWrite.from_state(master.coordinator(sink.coordinator))
     if earlier is not None and not (earlier.kept and earlier.attempt == master.epoch and not tries.failed):

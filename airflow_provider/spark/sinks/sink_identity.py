@@ -116,12 +116,13 @@ class Sink:
 
     def state(self, status: str, attempt: int) -> dict[str, Any]:
         """Return what its record always contains, as plain JSON."""
-        state = output_state(status, attempt, self.title, self.reads)
-        if self.made:
-            state |= {MADE: self.made, MOMENT: self.moment}
-        if self.call:
-            state |= {CALL: self.call, SOURCES: [[source.name, source.identity] for source in self.sources]}
-        return state
+        return {**output_state(status, attempt, self.title, self.reads), **self.origin()}
+
+    def origin(self) -> dict[str, Any]:
+        """Return what its record says of where its rows come from, as plain JSON."""
+        made = {MADE: self.made, MOMENT: self.moment} if self.made else {}
+        sources = [[source.name, source.identity] for source in self.sources]
+        return {**made, CALL: self.call, SOURCES: sources} if self.call else made
 
 
 class _Sources:

@@ -26,6 +26,7 @@ import secrets
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider.core.causes import one_line
@@ -257,8 +258,11 @@ class OutputAttempt:
         return len(tasks)
 
     def _take_back(self, spark: Any, name: str, write: UnfinishedWrite) -> None:
-        kept = self._tasks_kept(spark, write)
         pending = PendingOutput(spark, write.location, write.number)
+        if commit := self._replaced_all(spark, write, pending):
+            self._adopt(spark, name, write, commit)
+            return
+        kept = self._tasks_kept(spark, write)
         names = set(write.writes) if write.watched else {*write.writes, *pending.writes()} - self.committed_writes()
         names.update(write.failed)
         files = output_files(spark, write.location)
@@ -310,12 +314,31 @@ class OutputAttempt:
         state = output_state(TAKEN_BACK, self._master.epoch, write.title, write.reads)
         self._master.remember(name, {**state, "unnamed": unnamed})
 
+    def _replaced_all(self, spark: Any, write: UnfinishedWrite, pending: PendingOutput) -> Commit | None:
+        """Return the commit of a write that replaced everything in its target and finished; ``None`` if unknown.
+
+        It deletes the target first, and Hadoop's committer puts its marker there when all files are in place. A marker
+        that is as new as the write's files is therefore its own if nobody else's file is there. Where only some
+        partitions are replaced, the marker stays the older one.
+        """
+        reused = write.attempt >= self._master.graph.base_epoch and write.watched and not write.of_a_batch
+        if write.mode != "overwrite" or not reused or len(write.writes) != 1:
+            return None
+        if write.table and (not table_exists(spark, write.table) or _is_partitioned(spark, write.table)):
+            return None
+        files = output_files(spark, write.location)
+        whole = bool(files) and all(write_of(path) == write.writes[0] for path, _, _ in files)
+        if not whole or pending.success_at() < max(changed for _, _, changed in files):
+            return None
+        self.discard_kept(spark, write)
+        return replace(Commit.named(write.writes[0], files), replaced=write.replaces)
+
     def _adopt(self, spark: Any, name: str, write: UnfinishedWrite, commit: Commit) -> None:
         """Record a write as committed that finished without an event that says so."""
         log.info("sink %s: attempt %d has written all of it and died", write.title, write.attempt)
         status = REPEATED if self._made_again(write) else WRITTEN
         known = output_state(status, write.attempt, write.title, write.reads)
-        state = {**known, **commit.to_state(), **write.addition()}
+        state = {**known, **commit.to_state(), **write.addition(), **write.origin}
         rows = AddedRows.from_state(state, REPEATED)
         if rows is not None and not rows.told:
             self._remove(spark, name, rows)
@@ -334,5 +357,9 @@ class OutputAttempt:
 
 def _register_partitions(spark: Any, table: str) -> None:
     """Do what Spark does after creating a partitioned table."""
-    if any(column.isPartition for column in spark.catalog.listColumns(table)):
+    if _is_partitioned(spark, table):
         spark.catalog.recoverPartitions(table)
+
+
+def _is_partitioned(spark: Any, table: str) -> bool:
+    return any(column.isPartition for column in spark.catalog.listColumns(table))
