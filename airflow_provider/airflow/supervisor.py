@@ -199,7 +199,7 @@ class JobSupervisor:
                 progress.read()
             except Exception as error:  # noqa: BLE001 - it only logs; the job must not suffer from it
                 if not warned:
-                    self._log.warning("The progress of the job cannot be told: %s", error)
+                    self._log.warning("Cannot read the progress of the job: %s", error)
                 warned = True
 
     def report(self) -> JobReport:

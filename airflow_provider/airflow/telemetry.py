@@ -77,7 +77,7 @@ def _send(job: str, make: Callable[[], Mapping[str, int]], log: logging.Logger) 
     try:
         numbers, tags = make(), tags_of(job)
     except Exception as error:  # noqa: BLE001 - see the module's docstring
-        log.debug("The job's numbers cannot be told: %s", error)
+        log.debug("Cannot read the job's metrics: %s", error)
         return
     _count(numbers, tags, log)
     _describe_span(numbers, log)

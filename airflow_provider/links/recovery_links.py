@@ -80,4 +80,4 @@ def publish(operator: Any, instance: Any, location: dict[str, Any], log: logging
         for link in LINKS:
             instance.xcom_push(key=link.xcom_key, value=link.get_link(operator, ti_key=instance))
     except Exception as error:  # noqa: BLE001 - the job runs without its page
-        log.warning("The recovery page cannot be told where the job's state is: %s", error)
+        log.warning("Cannot pass the location of the job's state to the recovery page: %s", error)

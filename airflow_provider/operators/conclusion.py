@@ -74,7 +74,7 @@ def explain(
             log.info("Kept for the next try, partitions stored: %s", ", ".join(kept))
             log.info("%s", savings_text(report.retry, report.state))
     except Exception as problem:  # noqa: BLE001 - it must never hide the failure being handled
-        log.warning("What is kept for the next try cannot be told: %s", problem)
+        log.warning("Cannot find out what is kept for the next try: %s", problem)
         tell_store_error(supervisor.job, log)
     else:
         if report.attempts and report.attempts[-1].epoch > last_epoch:

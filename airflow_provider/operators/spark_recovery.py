@@ -327,7 +327,7 @@ class SparkRecoveryOperator(Deferring, SparkSubmitOperator):
         try:
             waits = self.is_job_active(self.get_job_status(self._remembered_id(context), context))
         except Exception as error:  # noqa: BLE001 - whatever the cluster manager's client raises, the job can start
-            self.log.warning("What became of %s cannot be told: %s", application, error)
+            self.log.warning("Cannot find out how %s ended: %s", application, error)
             return
         if waits:
             end_application(application, hook.recovery.mark_of(job_of(context)), hook, self._task_log)

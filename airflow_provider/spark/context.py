@@ -111,9 +111,9 @@ class RecoveryContext:
         first = min(master.graph.attempts)
         if new and first < master.epoch and not (master.request.by_hand or master.only_retried_since(first)):
             log.info(
-                "Python functions read something by themselves (%s). This attempt is not certain to be Airflow's own "
-                "retry of those before it, so that may have changed: what they made of it is computed again. If it "
-                "stays the same, say so by the option source_version, from the first attempt on.",
+                "Python functions read files or services by themselves (%s), which may have changed: this attempt may "
+                "not be an automatic retry of the earlier ones. Everything made of them is computed again. If they do "
+                "not change, set the option source_version, from the first attempt on.",
                 ", ".join(new),
             )
         return master.moment

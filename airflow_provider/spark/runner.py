@@ -165,7 +165,7 @@ def _run(request: RunRequest, application: Path, conf: Mapping[str, str]) -> int
         _note_damage(master, error)
         cause = unrecoverable(causes(error))
         if cause is not None:
-            log.error("No retry can help until this is changed: %s", one_line(error))
+            log.error("A retry cannot help. Fix this first: %s", one_line(error))
         master.failed(one_line(error), unrecoverable=cause is not None)
     except Fenced:
         _stop_fenced(master)

@@ -75,7 +75,7 @@ def refuse_cancelled(store: ObjectStore, prefix: str, claim: Claim, submitted_af
         if earlier.cancels and not earlier.successor:
             raise Fenced(
                 f"Attempt {claim.epoch} was cancelled before it began.",
-                remedy="Nothing is to be done: the task was ended in Airflow.",
+                remedy="No action needed: the task was ended in Airflow.",
                 epoch=claim.epoch,
                 newer=earlier.epoch,
             )

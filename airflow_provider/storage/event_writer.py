@@ -278,7 +278,7 @@ class JobEventWriter:
         if epoch > self._claim.epoch and Claims(self._store, self._prefix).taken(epoch):
             raise Fenced(
                 f"Attempt {self._claim.epoch} has been replaced by attempt {epoch}.",
-                remedy="Nothing is to be done: the newer attempt goes on with the job.",
+                remedy="No action needed: the newer attempt continues the job.",
                 epoch=self._claim.epoch,
                 newer=epoch,
             )

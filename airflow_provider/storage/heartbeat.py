@@ -207,7 +207,7 @@ class Heartbeat:
         deleted = " of the same job, which was deleted from the event store meanwhile" if self._begun_anew else ""
         return Fenced(
             f"Attempt {self._claim.epoch} has been replaced by attempt {self._fenced_by}{deleted}.",
-            remedy="Nothing is to be done: the newer attempt goes on with the job.",
+            remedy="No action needed: the newer attempt continues the job.",
             epoch=self._claim.epoch,
             newer=self._fenced_by,
         )

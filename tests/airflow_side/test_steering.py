@@ -75,7 +75,7 @@ def test_a_try_that_cannot_tell_the_page_runs_all_the_same(
     instance.xcom_push = None  # type: ignore[assignment]
     report = execute(operator(), instance)
     assert report["state"] == "FINISHED"
-    assert "The recovery page cannot be told" in capsys.readouterr().out
+    assert "Cannot pass the location of the job's state" in capsys.readouterr().out
 
 
 def test_links_when_the_task_has_ended(operator: Make) -> None:

@@ -394,8 +394,8 @@ def test_progress_that_cannot_be_read_harms_nothing(tmp_path: Path, caplog: pyte
     events.rename(tmp_path / "gone")
     events.symlink_to(events)
     with supervisor(store).narrating(after=0):
-        wait_until(lambda: "cannot be told" in caplog.text, "the warning")
-    assert caplog.text.count("cannot be told") == 1
+        wait_until(lambda: "Cannot read the progress" in caplog.text, "the warning")
+    assert caplog.text.count("Cannot read the progress") == 1
 
 
 def test_a_success_is_acknowledged_last(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -407,7 +407,7 @@ def test_a_query_of_which_nobody_can_say_whether_it_was_edited_counts_as_the_sam
                 streaming("copy", copying.start(factor, handle))
                 streaming("versioned", copying.start(factor, handle), version=str(factor))
     assert len(copying.starts) == 3
-    assert "streaming/copy: whether its function has changed cannot be told" in caplog.text
+    assert "streaming/copy: it is unknown whether its function has changed" in caplog.text
     result = {"id": "x", "batches": 7}
     with attempts.attempt() as context:
         context.master.remember("streaming/old", {"status": "FINISHED", "attempt": 1, "result": result})

@@ -306,7 +306,7 @@ def test_adaptive_execution_cuts_otherwise(
     assert job.left_over == []
     computed = len((job.folder / "computed").read_text().split())
     assert (computed < ROWS) is kept
-    assert ("its rows are cut into tasks otherwise now" in caplog.text) is not kept
+    assert ("its rows are now divided among tasks differently" in caplog.text) is not kept
 
 
 CHANGES: dict[str, Callable[[DataFrame], DataFrame]] = {

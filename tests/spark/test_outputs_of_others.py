@@ -303,7 +303,7 @@ def test_rows_are_not_taken_back_behind_the_scripts_look(
         script()
     assert ids(spark, target) == [0, 1, 2, 3, 4]
     assert refused == []
-    said = "what an earlier attempt has left there could not be removed before this one has read"
+    said = "files of an earlier attempt could not be removed before this attempt read from there"
     assert caplog.text.count(said) == (0 if works == "at once" else 1)
 
 
@@ -369,7 +369,7 @@ def test_rows_of_an_rdd_that_were_taken_back_and_are_not_made_again(
                     rows.write.mode("append").parquet(str(target))
             error = sinks.unmet()
             found = doubts(context.master.graph.coordinators)
-    assert len(found) == caplog.text.count("this attempt has not made that write") == (3 if skips else 0)
+    assert len(found) == caplog.text.count("but it has not made that write") == (3 if skips else 0)
     assert isinstance(error, UnrecoverableError) == (skips and unknown_sinks == "fail")
     assert skips or ids(spark, target) == [7, 7, 7]
 

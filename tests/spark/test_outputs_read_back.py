@@ -360,7 +360,7 @@ def test_what_cannot_be_made_again_is_said(in_place: InPlace) -> None:
     in_place.killed(6)
     (doubt,) = in_place.run()
     assert in_place.ids(in_place.table) == [0, 1, 2, *LOGGED]
-    assert "log: it reads what this attempt had to make of the job's own results" in doubt
+    assert "log: it reads what this attempt had to compute again from the job's own output" in doubt
 
 
 def test_a_table_with_partitions_that_is_replaced(spark: SparkSession, attempts: Attempts, tmp_path: Path) -> None:

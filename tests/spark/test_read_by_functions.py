@@ -84,9 +84,9 @@ def test_a_recovery_point_is_kept_for_automatic_retries_alone(
     assert (
         "checkpoint 'read' is computed again, because its functions read something by themselves (open)" in caplog.text
     )
-    told = "Python functions read something by themselves (open). This attempt is not certain to be Airflow's own retry"
+    told = "Python functions read files or services by themselves (open), which may have changed: this attempt"
     assert caplog.text.count(told) == 3  # by each attempt that is no automatic retry
-    assert "say so by the option source_version" in caplog.text
+    assert "set the option source_version" in caplog.text
 
 
 @pytest.mark.parametrize("how", ["of the job", "of the recovery point"])

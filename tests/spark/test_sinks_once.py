@@ -109,7 +109,7 @@ def test_what_was_changed_or_differs_is_written_again(job: Job) -> None:
     assert second.code == 0, second.log
     assert job.rows("appended") == CUSTOMERS
     assert job.times() == {**ONCE, "changing": 3}
-    assert f"{job.title('changing')}: attempt 1 has added rows by a write that attempt 2 has not made" in second.log
+    assert f"{job.title('changing')}: attempt 1 added rows with a write that attempt 2 did not make" in second.log
     assert not stranger.exists()
     assert "was written by attempt 1, but 1 other files are there" in second.log
     assert f"{job.title('by_digit')}: already written by attempt 1, not written again" in second.log

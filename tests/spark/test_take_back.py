@@ -206,7 +206,7 @@ def test_what_may_be_somebody_elses_stays(
     assert "WARNING" not in caplog.text
     with attempts.writes():
         spark.range(5).write.mode("append").csv(str(target))
-    assert caplog.text.count("whether files that have come since are its own cannot be told") == 1
+    assert caplog.text.count("newer files there may or may not be its own") == 1
     assert spark.read.csv(str(target)).count() == 10
 
 

@@ -61,7 +61,7 @@ def streaming(name: str, start: Callable[[str], StreamingQuery], *, version: str
         if opaque or known.get("identity") in (None, "", identity):
             log.info("%s: finished in attempt %s, not started again", coordinator, known.get("attempt"))
             if opaque:
-                log.info("%s: whether its function has changed cannot be told: %s", coordinator, "; ".join(opaque))
+                log.info("%s: it is unknown whether its function has changed: %s", coordinator, "; ".join(opaque))
             return dict(known["result"])
         log.info(
             "%s: finished in attempt %s, but its function has changed: it runs from the beginning",

@@ -124,7 +124,7 @@ def noted_caches(context: RecoveryContext) -> Stages:
             _note(context, call.owner)
         except Exception as error:  # noqa: BLE001 - then what is below it, or below a later one, is not kept
             context.cached = None
-            log.debug("Cached frames cannot be told from others: %s", one_line(error))
+            log.debug("Cannot identify cached frames: %s", one_line(error))
         return cached
 
     return {Kind.CACHE: cache}

@@ -155,7 +155,7 @@ class KeptShuffle:
         if not vertex.stored:
             self._registry.leave_out(self.number)
         budget = bytes_text(self._context.master.request.options.store_budget)
-        self._leave_alone(f"the job holds as much as it may (store_budget={budget}), all of it worth more than this")
+        self._leave_alone(f"the store budget is full (store_budget={budget}), all of it worth more than this")
         return False
 
     @property

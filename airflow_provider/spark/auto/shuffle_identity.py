@@ -104,7 +104,7 @@ class ShuffleIdentity:
         if not self.calls_functions:
             return self
         if purpose.name is None:
-            raise NotKept("it calls a Python function, and for which output or cached frame cannot be told")
+            raise NotKept("it calls a Python function, and the output or cached frame that it is for is unknown")
         counted = digest(self.fingerprint.digest, purpose.name)
         try:
             numbered = digest(counted, "occurrence", "1" if purpose.cached else time(counted))

@@ -47,7 +47,7 @@ class Listings:
             for index in alive:
                 _forget(jvm_of(spark), spark.sparkContext._gateway, index, paths)
         except Exception as error:  # noqa: BLE001 - the frame fails when it is read, and a retry reads it anew
-            log.info("A frame that has listed files which are removed cannot do without them: %s", one_line(error))
+            log.info("Cannot drop removed files from a DataFrame's file listing: %s", one_line(error))
 
 
 def _index_of(leaf: Any) -> Any:

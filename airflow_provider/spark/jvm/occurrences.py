@@ -265,7 +265,7 @@ class Occurrences:
                 log.debug("A query that has ended cannot be looked at", exc_info=error)
         left = self._left(query)
         if left:
-            log.debug("Which time of a function's shuffle comes next cannot be told any more")
+            log.debug("The occurrences of shuffles with Python functions are no longer known")
         for purpose in possible:
             self._doubts[purpose].update(left)
         return True
@@ -308,7 +308,7 @@ class Occurrences:
 
 
 def _because(reason: str) -> str:
-    return f"it calls a Python function, and which time of it this is cannot be told: {reason}"
+    return f"it calls a Python function, and its occurrence among equal shuffles is unknown: {reason}"
 
 
 def _next_query() -> int:

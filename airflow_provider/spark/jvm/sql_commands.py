@@ -113,7 +113,7 @@ class WritingCommand:
         origin = query.origin()
         text = str(origin.sqlText().get())
         if self._common is not None or not begins_with(text, "INSERT", "CREATE", "REPLACE"):
-            raise ValueError("the query cannot be told from its statement")
+            raise ValueError("the statement does not show its query")
         begin, end = int(origin.startIndex().get()), int(origin.stopIndex().get()) + 1  # of code points
         frame: DataFrame = self._spark.sql(text[begin:end], arguments)
         return frame

@@ -44,7 +44,7 @@ class FilledCaches:
             df = frame()
             empty = [one for one in cached_below(df) if not one.cacheBuilder().isCachedColumnBuffersLoaded()]
             if empty:
-                log.info("Filling what the script has cached: it may remove what that is made of (%s).", self._removal)
+                log.info("Filling the script's caches now: it may remove their inputs later (%s).", self._removal)
             for cached in empty:
                 with self._context.purposes.serving(purpose):
                     dataset(df.sparkSession, cached).count()

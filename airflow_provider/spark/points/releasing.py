@@ -131,5 +131,5 @@ def given_out(context: RecoveryContext, df: Any) -> None:
     try:
         context.given_out.update(map(vertex_of, vertices_read_by(df)))
     except Exception as error:  # noqa: BLE001 - the frame itself says what is wrong with it
-        log.debug("What a frame reads cannot be told: %s", one_line(error))
+        log.debug("Cannot find out what a DataFrame reads: %s", one_line(error))
         context.given_out.update(context.done)

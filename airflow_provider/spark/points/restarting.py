@@ -152,7 +152,8 @@ def _renewed(context: RecoveryContext, df: DataFrame) -> DataFrame:
                 token = vertex_at(application.again[new]())
                 if token is None:
                     raise ResetFailed(
-                        f"{application.points[new].title} has read files that are gone, and cannot be led to others.",
+                        f"{application.points[new].title} has read files that are gone, and cannot be switched to "
+                        "the new ones.",
                         remedy="A retry starts from the top.",
                     )
                 application.renewed[new] = token

@@ -152,7 +152,7 @@ class BegunWrite:
             (name,) = self._write.writes
             KeptOutput(self._spark, self._write.location, name).mark_commit(self._write.number)
         except Exception as error:  # noqa: BLE001 - then the retry is told in the event store
-            log.info("sink %s: a retry will keep none of its tasks: %s", self._sink.title, one_line(error))
+            log.info("sink %s: a retry will keep none of its tasks, because %s", self._sink.title, one_line(error))
             self._write = replace(self._write, cut=Cut(why="its job may have begun to commit"))
             self._master.remember_first(self._sink.coordinator, self._write.to_state())
 
@@ -164,7 +164,7 @@ class BegunWrite:
         except Exception as error:  # noqa: BLE001 - whatever it is, all of it is written
             return one_line(error)
         if plan is None:
-            return "its rows are cut into tasks otherwise now" if tasks else "they are gone"
+            return "its rows are now divided among tasks differently" if tasks else "they are gone"
         try:
             partitions = running.leave_out(plan, tasks)
         except LookupError as error:

@@ -256,8 +256,8 @@ class SinksOnce:
         added = known.get("status") == REPEATED and known.get("attempt") != self._context.master.epoch
         if added and sink.mode == "append" and Commit.from_state(known) is None:
             log.warning(
-                "sink %s: attempt %s has added its rows already, and its files cannot be told from those of others. "
-                "They are added again, because they may not be the same: %s. Rows may be there twice.",
+                "sink %s: attempt %s already added its rows, but its files cannot be distinguished from others. This "
+                "attempt adds the rows again, because they may differ: %s. Rows may be there twice; check the output.",
                 sink.title,
                 known.get("attempt"),
                 sink.repeated,
@@ -276,7 +276,7 @@ class SinksOnce:
         except Fenced:
             raise
         except Exception as error:  # noqa: BLE001 - whatever is wrong, the write itself comes out as without this
-            log.info("Whether an output was written already cannot be told: %s", one_line(error))
+            log.info("Cannot find out whether an output was written already: %s", one_line(error))
             return None, one_line(error)
 
     def _in_doubt(self, spark: Any, sink: Sink, failure: str) -> str:
@@ -291,17 +291,17 @@ class SinksOnce:
         if sink.mode != "append":
             return ""
         if self._guarded(lambda: self._output.left_there(sink.place.locate())):
-            return "what an earlier attempt has left there could not be removed before this one has read"
+            return "files of an earlier attempt could not be removed before this attempt read from there"
         lost = self._unknown.lost(spark, known)
         if known is None:
             return lost
         attempt = known.get("attempt")
         if known.get("unnamed"):
-            return "an attempt died while it wrote, and whether files that have come since are its own cannot be told"
+            return "an attempt died during this write, and newer files there may or may not be its own"
         if attempt == master.epoch:
             return ""  # which has taken them back
         if not failure and known.get("status") == UNKNOWN:
-            return f"attempt {attempt} has written it, and its files cannot be told from those of others"
+            return f"attempt {attempt} has written it, and its files cannot be distinguished from others"
         return _untold(failure) or lost
 
     def _written(self, spark: Any, sink: Sink, now: list[OutputFile], name: str) -> Commit | None:
@@ -336,7 +336,7 @@ class SinksOnce:
         self._results.leaves_out(name)
         log.info("sink %s: already written by attempt %s, not written again", sink.title, known.get("attempt"))
         if sink.reads_its_results:
-            log.info("sink %s reads what came of it: the rows of attempt %s stay", sink.title, known.get("attempt"))
+            log.info("sink %s reads its own output: the rows of attempt %s stay", sink.title, known.get("attempt"))
         return commit
 
     def _without_remains(self, spark: Any, sink: Sink, now: list[OutputFile]) -> list[OutputFile]:
@@ -385,7 +385,10 @@ class SinksOnce:
         elif sink.repeated:
             self._remember(sink, REPEATED, state)
         else:
-            log.info("sink %s: what this write has left cannot be told from others; a retry writes again", sink.title)
+            log.info(
+                "sink %s: cannot tell the files of this write from others; a retry writes it again",
+                sink.title,
+            )
             self._remember(sink, UNKNOWN, state)
 
     def _remember(self, sink: Sink, status: str, state: dict[str, Any]) -> None:
@@ -394,4 +397,4 @@ class SinksOnce:
 
 
 def _untold(failure: str) -> str:
-    return f"whether an earlier attempt has written it cannot be told ({failure})" if failure else ""
+    return f"it is unknown whether an earlier attempt has written it ({failure})" if failure else ""

@@ -76,7 +76,7 @@ class OwnResults:
         """
         astray = sink.mode == "append" if sink.reads_its_results else self._reads_astray(sink)
         if astray:
-            return "it reads what this attempt had to make of the job's own results"
+            return "it reads what this attempt had to compute again from the job's own output"
         return ""
 
     def has_passed(self, name: str) -> bool:

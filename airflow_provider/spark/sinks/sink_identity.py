@@ -316,7 +316,7 @@ class SinkIdentity:
         try:
             return made_meanwhile(source.roots, source.files, began, held_by)
         except Exception as error:  # noqa: BLE001 - then they count as any other files
-            log.info("What files hold that were made meanwhile cannot be told: %s", one_line(error))
+            log.info("Cannot read files that are newer than the job's start: %s", one_line(error))
             return ""
 
     def _turn(self, key: str) -> tuple[int, bool]:

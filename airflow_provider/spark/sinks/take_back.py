@@ -97,7 +97,7 @@ class OutputAttempt:
         try:
             set_application_attempt(spark, self.number)
         except Exception as error:  # noqa: BLE001 - the job runs as it does without
-            log.info("File writes of this attempt cannot be told from those of others: %s", one_line(error))
+            log.info("Cannot mark this attempt's file writes, by which a retry knows them: %s", one_line(error))
         if self._master.request.options.writes_once:
             self.take_back(spark)
 
@@ -186,7 +186,7 @@ class OutputAttempt:
         if rows.first and own != files:
             self._stays.add(name)
             log.info(
-                "sink %s: the files of attempt %d stay: others are there too, and it is written only where nothing is",
+                "sink %s: kept the files of attempt %d: other files are there, and this write needs an empty target",
                 rows.title,
                 rows.attempt,
             )
@@ -217,7 +217,7 @@ class OutputAttempt:
         pending.remove(names)
         if not write.existed:
             pending.remove_target()
-        log.info("sink %s: %d files of the write that failed removed before it is made again", write.title, removed)
+        log.info("sink %s: removed %d files of the failed write before writing it again", write.title, removed)
 
     def discard_kept(self, spark: Any, write: UnfinishedWrite) -> None:
         """Remove what is kept of a write, if anything is."""
@@ -229,7 +229,10 @@ class OutputAttempt:
         for name, state in dict(self._master.graph.coordinators).items():
             write = UnfinishedWrite.from_state(state) if name.startswith(SINK) else None
             if write is not None and write.kept and write.attempt == self._master.epoch:
-                log.info("sink %s: this attempt has not made the write whose tasks were kept; they go", write.title)
+                log.info(
+                    "sink %s: removed its kept tasks: this attempt did not make that write",
+                    write.title,
+                )
                 discard_kept(write.location, write.writes[0])
 
     def _tasks_kept(self, spark: Any, write: UnfinishedWrite) -> int:

@@ -99,13 +99,13 @@ class Tries:
     def _refused(self, error: Exception) -> str:
         write = self._begun()
         if not self.rows.again or self.watched is None or write is None:
-            return "what it has left cannot be told for certain"
+            return "it is not certain which files it left"
         if self.watched.commits:
             return "it was about to commit, and something of it may be there"
         if write.creates and write.table and table_exists(self.spark, write.table):
             return "a table of its name is there"
         if self.rows.renew is None and unreadable_partitions(error):
-            return "its statement reads what is lost"
+            return "its statement reads lost partitions"
         return why_not(self.rows.frame())
 
     def begin_again(self) -> None:

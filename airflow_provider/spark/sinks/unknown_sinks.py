@@ -108,7 +108,7 @@ class UnknownSinks:
         except Fenced:
             raise
         except Exception as error:  # noqa: BLE001 - the write itself comes out as without this
-            log.info("sink %s: that it is written cannot be remembered: %s", title, one_line(error))
+            log.info("sink %s: cannot record that it is written; a retry may repeat it: %s", title, one_line(error))
 
 
 def _done_by(known: dict[str, Any]) -> str:

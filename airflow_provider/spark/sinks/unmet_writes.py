@@ -37,10 +37,10 @@ class UnmetWrites:
         """Return why rows may be missing, by the coordinator of their write: they were removed to be written again."""
         return {
             name: (
-                f"sink {state.get('title')}: rows that an earlier attempt had added were removed, because this job "
-                "writes them anew, and this attempt has not made that write. If the script was not changed, and skips "
-                "what it holds to be done, they are missing: let it forget that, and start afresh (resume=never). With "
-                "sinks=repeat none are removed."
+                f"sink {state.get('title')}: rows that an earlier attempt had added were removed so that this attempt "
+                "could write them again, but it has not made that write. If the script skipped it because it considers "
+                "it done, the rows are missing: reset the script's own progress marker, and start afresh "
+                "(resume=never). sinks=repeat never removes rows."
             )
             for name, state in dict(self._master.graph.coordinators).items()
             if isinstance(state, dict) and state.get("status") == TAKEN_BACK and state.get(ROWS)
@@ -59,7 +59,7 @@ class UnmetWrites:
             if commit is None or not commit.files or now is None or commit.changed(now):
                 continue
             found[name] = (
-                f"sink {rows.title}: attempt {rows.attempt} has added rows by a write that attempt {epoch} has not "
-                f"made, and attempt {epoch} has added others. Rows that both have made are there twice."
+                f"sink {rows.title}: attempt {rows.attempt} added rows with a write that attempt {epoch} did not make, "
+                f"and attempt {epoch} added other rows. Rows that both have made are there twice: check the output."
             )
         return found

@@ -602,7 +602,7 @@ def test_what_sql_caches_is_not_told_apart(spark: SparkSession, attempts: Attemp
             df = spark.table("asked")
             df.collect()
             assert first.keep(df) == []
-            assert "for which output or cached frame cannot be told" in first.skipped()
+            assert "the output or cached frame that it is for is unknown" in first.skipped()
         finally:
             spark.sql("UNCACHE TABLE asked")
 
