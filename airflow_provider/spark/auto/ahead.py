@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider.spark.jvm.exchanges import BROADCAST_STAGE, SHUFFLE_STAGE, kind
+from airflow_provider.spark.jvm.exchanges import BROADCAST_STAGE, REUSED_EXCHANGE, SHUFFLE_STAGE, kind
 
 if TYPE_CHECKING:
     from threading import Condition
@@ -36,6 +36,7 @@ class StagesAhead:
         self._told = told
         self._waits = waits
         self._running: dict[int, Any] = {}
+        self._started: set[int] = set()
 
     def run(self, stages: Sequence[Any]) -> dict[int, Any]:
         """Run some of the stages until at least one has ended; return their results by position in *stages*.
@@ -46,6 +47,7 @@ class StagesAhead:
         if not self._running.keys() & places.keys():
             with self._told():
                 self._running |= {int(stage.id()): stage.materialize() for stage in _first(stages)}
+            self._started |= self._running.keys()
         running = {number: future for number, future in self._running.items() if number in places}
         while running and not (ended := [number for number, future in running.items() if future.isCompleted()]):
             self._waits.wait(_WAIT)
@@ -56,17 +58,33 @@ class StagesAhead:
             return {}
         return {places[number]: value.get() for number, value in values.items()}
 
-    def runs(self, stage: Any) -> bool:
-        """Whether a stage was started and has not been seen to end."""
-        return int(stage.id()) in self._running
+    def needs(self, stage: Any) -> bool:
+        """Whether a stage without a result must stay in the plan's stage cache.
+
+        That is one that runs, and a shuffle that has failed: the action reports that, and does not run it again. An
+        exchange that the plan has twice is in the cache as the first of its stages.
+        """
+        number, what = int(stage.id()), kind(stage)
+        if what not in (SHUFFLE_STAGE, BROADCAST_STAGE) or kind(stage.plan()) == REUSED_EXCHANGE:
+            return True
+        return number in self._running or (what == SHUFFLE_STAGE and number in self._started)
 
 
 def _first(stages: Sequence[Any]) -> list[Any]:
-    """Return the stages to run next: all broadcasts, and the small shuffles."""
+    """Return the stages to run next: all broadcasts, and the small shuffles.
+
+    No ranges: nothing above a range shuffle is kept, and Spark does not coalesce the partitions of one that comes from
+    the stage cache (``ValidateRequirements``, if the columns of the order have a qualifier).
+    """
     broadcasts = [stage for stage in stages if kind(stage) == BROADCAST_STAGE]
-    sizes = [(_estimated_size(stage), stage) for stage in stages if kind(stage) == SHUFFLE_STAGE]
+    shuffles = [stage for stage in stages if kind(stage) == SHUFFLE_STAGE and not _ranged(stage)]
+    sizes = [(_estimated_size(stage), stage) for stage in shuffles]
     most = max(_SIDE_BY_SIDE, min((size for size, _ in sizes), default=0))
     return [*broadcasts, *(stage for size, stage in sizes if size <= most)]
+
+
+def _ranged(stage: Any) -> bool:
+    return kind(stage.plan().outputPartitioning()) == "RangePartitioning"
 
 
 def _estimated_size(stage: Any) -> float:

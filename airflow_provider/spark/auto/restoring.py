@@ -16,6 +16,7 @@ import itertools
 import logging
 import threading
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider.core.causes import one_line
@@ -26,7 +27,7 @@ from airflow_provider.spark.auto.ahead import StagesAhead
 from airflow_provider.spark.auto.shuffle_identity import NotKept, Purpose, ShuffleIdentity, title_of
 from airflow_provider.spark.auto.shuffle_vertex import ROWS, SIZE, ShuffleVertex
 from airflow_provider.spark.jvm.adaptive_plan import AdaptivePlan, adaptive_plans, static_shuffles
-from airflow_provider.spark.jvm.exchanges import BROADCAST_STAGE, SHUFFLE_EXCHANGE, SHUFFLE_STAGE, kind
+from airflow_provider.spark.jvm.exchanges import SHUFFLE_EXCHANGE, SHUFFLE_STAGE, kind
 from airflow_provider.spark.jvm.execution import micro_batch
 from airflow_provider.spark.jvm.executors import allocates_dynamically, has_shuffle_service, report_shuffle_file
 from airflow_provider.spark.jvm.map_output_tracker import MapOutputTracker
@@ -158,6 +159,16 @@ class Restorer:
         self._context.master.check_now()
 
 
+@dataclass(frozen=True)
+class _PutBack:
+    """A shuffle that was put back.
+
+    :ivar statistics: Spark's, of all its map outputs; ``None`` if some must be computed
+    """
+
+    statistics: Any
+
+
 class _Plan:
     """The plan of one query.
 
@@ -206,10 +217,10 @@ class _Plan:
             elif adaptive.observes:
                 log.info("Nothing is put back into this query: its rows are observed")
             else:
-                ahead = StagesAhead(self._told, self._lock)
-                ready = functools.partial(self._ready, Purpose(purpose, cached is not None))
+                ahead, partly = StagesAhead(self._told, self._lock), set[int]()
+                ready = functools.partial(self._ready, Purpose(purpose, cached is not None), partly)
                 for stage in adaptive.go_ahead(ready, functools.partial(self._run, execution, ahead)):
-                    if kind(stage) == BROADCAST_STAGE and not ahead.runs(stage):
+                    if not ahead.needs(stage) and int(stage.id()) not in partly:
                         adaptive.forget(stage)
         if not self._settings.in_tasks:
             return  # without adaptive execution, an RDD's shuffles run when it is used, with the settings in force then
@@ -220,11 +231,17 @@ class _Plan:
         """Give the tasks of jobs that this thread starts the same settings as the action's tasks."""
         return settings_of_tasks(self._spark) if self._settings.in_tasks else nullcontext()
 
-    def _ready(self, purpose: Purpose, stage: Any) -> Any:
-        """Return the result that a new stage has without running; ``None`` if it must run."""
+    def _ready(self, purpose: Purpose, partly: set[int], stage: Any) -> Any:
+        """Return the result that a new stage has without running; ``None`` if it must run.
+
+        :param partly: gets the number of a stage of which some map tasks must run
+        """
         if kind(stage) != SHUFFLE_STAGE or kind(stage.plan()) != SHUFFLE_EXCHANGE:
             return None
-        return self._shuffle(purpose, stage.plan(), stage._canonicalized())
+        back = self._shuffle(purpose, stage.plan(), stage._canonicalized())
+        if back is not None and back.statistics is None:
+            partly.add(int(stage.id()))
+        return None if back is None else back.statistics
 
     def _run(self, execution: Any, ahead: StagesAhead, stages: Sequence[Any]) -> dict[int, Any]:
         """Run stages that the query needs in any case, if a shuffle above them may have survived."""
@@ -282,8 +299,8 @@ class _Plan:
         application = self._spark.sparkContext.applicationId
         return self._context.occurrences.take(self._numbered(purpose, exchange, what), application, number)
 
-    def _shuffle(self, purpose: Purpose, exchange: Any, canonical: Any) -> Any:
-        """Put back what survived of a shuffle; return Spark's statistics of it if that is all of it."""
+    def _shuffle(self, purpose: Purpose, exchange: Any, canonical: Any) -> _PutBack | None:
+        """Put back what survived of a shuffle; return ``None`` if nothing did."""
         try:
             any_time = ShuffleIdentity.of(self._context, self._spark, exchange, canonical, self._settings)
             identity = any_time.occurrence(purpose, functools.partial(self._next, purpose, exchange))
@@ -326,10 +343,10 @@ class _Plan:
         log.info("%s: %d map outputs put back, %d to compute", vertex.name, len(there), again)
         self._begins()
         if again:
-            return None
+            return _PutBack(None)
         master.vertex_reused(vertex.vertex)
         vertex.sealed = (known is not None and known.finished) or master.vertex_finished(vertex.vertex)
-        return self._tracker.statistics(dependency)
+        return _PutBack(self._tracker.statistics(dependency))
 
     def _register(
         self,

@@ -21,6 +21,7 @@ SHUFFLE_EXCHANGE = "ShuffleExchangeExec"
 ADAPTIVE = "AdaptiveSparkPlanExec"
 SHUFFLE_STAGE = "ShuffleQueryStageExec"
 BROADCAST_STAGE = "BroadcastQueryStageExec"
+REUSED_EXCHANGE = "ReusedExchangeExec"
 _STAGES = {SHUFFLE_STAGE, BROADCAST_STAGE, "TableCacheQueryStageExec", "ResultQueryStageExec"}
 _WHOLE_PARTITIONS = {"MapInPandasExec", "MapInArrowExec", "PythonMapInArrowExec"}
 _GROUPS = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
@@ -85,6 +86,38 @@ def test_a_shuffle_above_one_that_was_not_kept_is_found(spark: SparkSession, ord
         with auto_attempt(attempts, spark) as second:
             assert sorted(query().collect()) == rows
             assert second.put_back()["shuffle(sum(times))"] > 0
+
+
+@pytest.mark.parametrize("survivor", ["of the same name", "of another name"])
+def test_a_sort_of_a_retry_is_read_as_in_plain_spark(
+    spark: SparkSession, orders: Path, attempts: Attempts, survivor: str
+) -> None:
+    """Spark does not coalesce the partitions of a range shuffle from its stage cache if the columns of the order have a
+    qualifier: a sort below a write would leave as many files as it has shuffle partitions.
+    """
+    spark.read.parquet(str(orders)).createOrReplaceTempView("sorted_orders")
+    orders_of = spark.table("sorted_orders")
+    kept = orders_of.groupBy() if survivor == "of the same name" else orders_of.groupBy("customer")
+
+    def in_order() -> DataFrame:
+        return spark.table("sorted_orders").select("customer", "amount").orderBy(F.desc("amount"), "customer")
+
+    plain = in_order()
+    rows = plain.collect()
+    with auto_attempt(attempts, spark) as first:
+        df = kept.agg(F.sum("amount"))
+        df.collect()
+        assert len(first.keep(df)) == 1
+    with auto_attempt(attempts, spark):
+        again = in_order()
+        assert again.collect() == rows
+    assert shown(again) == shown(plain)
+    assert "AQEShuffleRead coalesced" in shown(again)
+
+
+def shown(df: DataFrame) -> str:
+    """The plan that ran, without numbers."""
+    return re.sub(r"\d+", "", str(df._jdf.queryExecution().executedPlan().executedPlan().toString()))
 
 
 def test_what_runs_ahead_has_the_properties_of_the_action(
