@@ -100,80 +100,80 @@ class _Options:
 class RecoveryOptions(_Options):
     """How a job is recorded and recovered."""
 
-    enabled: bool = _option(FLAG, "true", "Record and recover at all", flink="execution.batch.job-recovery.enabled")
+    enabled: bool = _option(FLAG, "true", "Record and recover the job", flink="execution.batch.job-recovery.enabled")
     resume: str = _option(
         one_of("auto", "never"),
         "auto",
-        "auto: continue with what survived; never: start afresh at every attempt",
+        "auto: a retry continues with what survived; never: every attempt starts from scratch",
         common=True,
     )
     recovery_points: str = _option(
         one_of("auto", "explicit"),
         "auto",
-        "auto: keep what shuffles have written, beside what the script names; explicit: only checkpoint() and its like",
+        "auto: keep shuffles, too; explicit: keep only what the script names, with checkpoint() and the like",
         common=True,
     )
     overhead_budget: float = _option(
         number(0, 1e9),
         "0.1",
-        "The share of the time that recovery may take: copying map outputs per second of computing, a retry's wait for "
-        "executors per second that it saves, looking for what may be deleted per second that the driver runs",
+        "Share of time that recovery may spend: on copying map outputs, relative to computing them; on a retry's wait "
+        "for executors, relative to the time saved; on finding what may be deleted, relative to the driver's run time",
         common=True,
     )
     store_budget: int = _option(
         SIZE,
         "1 TiB",
-        "Most bytes that a job may hold in the event store for auto mode to keep another shuffle; of those that it has "
-        "kept, what saves least task time per byte goes first",
+        "Size up to which auto mode fills a job's part of the event store; beyond it, the shuffles that save the least "
+        "task time per byte are dropped first",
     )
     source_version: str = _option(
         TEXT,
         "",
-        "Names the state of all that tells no version (JDBC, an RDD, what Python functions read by themselves): every "
-        "attempt reuses what was made of it as long as this text is the same",
+        "Version of all sources that have none of their own (JDBC, RDDs, what Python functions read): results made "
+        "from them are reused as long as this text stays the same",
     )
     sinks: str = _option(
         one_of("once", "repeat"),
         "once",
-        "once: an output that an earlier attempt has committed is not written again; repeat: it is",
+        "once: a retry skips outputs that an earlier attempt has committed; repeat: every attempt writes them",
         common=True,
     )
     unknown_sinks: str = _option(
         one_of("warn", "fail"),
         "warn",
-        "What a retry does where rows may be there twice, or be missing, and nobody can tell: tables of other formats",
+        "What a retry does if it cannot tell whether rows are duplicated or missing, as in tables of other formats",
         common=True,
     )
     retention: float = _option(
         POSITIVE_DURATION,
         "7 days",
-        "How long the DAG spark_recovery_gc keeps a job that is not at work ('spark-recovery gc' has --older-than)",
+        "How long the DAG spark_recovery_gc keeps an inactive job ('spark-recovery gc' has --older-than for this)",
         common=True,
     )
     previous_worker_recovery_timeout: float = _option(
         POSITIVE_DURATION,
         "30 s",
-        "How long a driver owns its job after a confirmed heartbeat, its lease. Nobody takes the job over before that "
-        "and one heartbeat more (40 s) have passed in silence",
+        "The lease: how long a driver owns its job after a confirmed heartbeat. Another attempt takes over only after "
+        "that time plus one heartbeat (40 s) without a sign of life",
         flink="….previous-worker.recovery.timeout",
     )
     deployment: str = _option(
         TEXT,
         "",
-        "Name of the Airflow deployment, whose jobs no other one touches in an event store that they share (else the "
-        "host, port and path of Airflow's [api] base_url)",
+        "Name of this Airflow deployment: deployments that share an event store do not touch each other's jobs (else "
+        "the host, port and path of Airflow's [api] base_url)",
     )
     ownership_timeout: float = _option(
         DURATION,
         "5 min",
-        "How long a write waits for the event store when the lease has run out; then the attempt fails and has written "
-        "nothing",
+        "How long a write waits for the event store once the lease has expired; then the attempt fails, and nothing "
+        "was written",
     )
     jvm_timeout: float = _option(
         POSITIVE_DURATION,
         "10 min",
-        "How long the driver's JVM may leave a question without an answer, as in a long garbage collection; then the "
-        "attempt fails. A JVM that has ended fails it at once",
+        "How long the driver's JVM may take to answer, for example in a long garbage collection, before the attempt "
+        "fails. If the JVM has exited, it fails at once",
     )
     write_buffer_size: int = _option(
         SIZE,
@@ -184,67 +184,67 @@ class RecoveryOptions(_Options):
     write_buffer_flush_interval: float = _option(
         DURATION,
         "1 s",
-        "How long an event waits at most to be flushed",
+        "Longest time that an event waits in the buffer",
         flink="job-event.store.write-buffer.flush-interval",
     )
     snapshot_min_pause: float = _option(
         DURATION,
         "3 min",
-        "Least time between two snapshots of the job's state, unless a vertex ends",
+        "Minimum time between two snapshots of the job's state, unless a vertex ends",
         flink="….operator-coordinator-snapshot.min-pause",
     )
     failover_strategy: str = _option(
         one_of("region", "full"),
         "region",
-        "What is restarted inside the application when a Spark job fails; full: everything",
+        "What restarts inside the application when a Spark job fails: what failed and what it needs, or everything",
         flink="jobmanager.execution.failover-strategy",
     )
     restart_strategy: str = _option(
         one_of("none", "fixed-delay", "failure-rate", "exponential-delay"),
         "fixed-delay",
-        "Whether and when something is restarted inside the application",
+        "Whether, and after which delay, failed work restarts inside the application",
         flink="restart-strategy.type",
     )
     restart_strategy_fixed_delay_attempts: int = _option(
-        COUNT, "1", "Restarts over the life of the job", flink="restart-strategy.fixed-delay.attempts"
+        COUNT, "1", "Maximum number of restarts over the life of the job", flink="restart-strategy.fixed-delay.attempts"
     )
     restart_strategy_fixed_delay_delay: float = _option(
-        DURATION, "1 s", "Time before each restart", flink="….fixed-delay.delay"
+        DURATION, "1 s", "Delay before each restart", flink="….fixed-delay.delay"
     )
     restart_strategy_failure_rate_max_failures_per_interval: int = _option(
         COUNT,
         "1",
-        "Failures in an interval that are answered by a restart",
+        "Maximum number of failures per interval before the attempt fails",
         flink="….failure-rate.max-failures-per-interval",
     )
     restart_strategy_failure_rate_failure_rate_interval: float = _option(
-        DURATION, "1 min", "That interval", flink="….failure-rate.failure-rate-interval"
+        DURATION, "1 min", "Length of that interval", flink="….failure-rate.failure-rate-interval"
     )
     restart_strategy_failure_rate_delay: float = _option(
-        DURATION, "1 s", "Time before each restart", flink="….failure-rate.delay"
+        DURATION, "1 s", "Delay before each restart", flink="….failure-rate.delay"
     )
     restart_strategy_exponential_delay_initial_backoff: float = _option(
-        DURATION, "1 s", "Time before the first restart", flink="….exponential-delay.initial-backoff"
+        DURATION, "1 s", "Delay before the first restart", flink="….exponential-delay.initial-backoff"
     )
     restart_strategy_exponential_delay_max_backoff: float = _option(
-        DURATION, "1 min", "Longest time before a restart", flink="….exponential-delay.max-backoff"
+        DURATION, "1 min", "Longest delay before a restart", flink="….exponential-delay.max-backoff"
     )
     restart_strategy_exponential_delay_backoff_multiplier: float = _option(
-        number(1, 1000), "1.5", "Factor by which that time grows", flink="….exponential-delay.backoff-multiplier"
+        number(1, 1000), "1.5", "Factor by which the delay grows", flink="….exponential-delay.backoff-multiplier"
     )
     restart_strategy_exponential_delay_reset_backoff_threshold: float = _option(
         DURATION,
         "1 h",
-        "Time without a failure after which it starts over",
+        "Time without a failure after which the delay is reset",
         flink="….exponential-delay.reset-backoff-threshold",
     )
     restart_strategy_exponential_delay_jitter_factor: float = _option(
-        number(0, 1), "0.1", "Share of it that is left to chance", flink="….exponential-delay.jitter-factor"
+        number(0, 1), "0.1", "Share of the delay that is random", flink="….exponential-delay.jitter-factor"
     )
     restart_strategy_exponential_delay_attempts_before_reset_backoff: int = _option(
         COUNT,
         "infinite",
-        "Restarts until it starts over",
+        "Maximum number of restarts between two resets before the attempt fails",
         flink="….exponential-delay.attempts-before-reset-backoff",
     )
 
@@ -279,8 +279,8 @@ class StorageOptions(_Options):
         one_of("auto", "path", "virtual"), "auto", "How requests name the bucket; most S3-compatible stores need path"
     )
     sse: str = _option(one_of("AES256", "aws:kms"), "", "Server-side encryption of new objects")
-    sse_kms_key_id: str = _option(TEXT, "", "Key for aws:kms; the bucket's default key if it is not set")
+    sse_kms_key_id: str = _option(TEXT, "", "KMS key for aws:kms (else the bucket's default key)")
     checksum: str = _option(
-        one_of("when_required", "when_supported"), "when_required", "when_supported: let S3 check uploads, too"
+        one_of("when_required", "when_supported"), "when_required", "when_supported: S3 verifies uploads, too"
     )
-    ca_bundle: str = _option(TEXT, "", "Path of a CA bundle for an https endpoint of your own")
+    ca_bundle: str = _option(TEXT, "", "Path of a CA bundle for an https endpoint with your own certificate")

@@ -156,8 +156,8 @@ def end_application(application: Application, mark: str, hook: SparkRecoveryHook
         log.info("The cluster manager was asked to end %s.", application)
         return
     log.warning(
-        "%s is not ended: the cluster manager does not say that it is this job's (%s). Whoever can write to the event "
-        "store can name any application there. If it is this job's, end it by hand: %s",
+        "%s was not ended: the cluster manager does not confirm that it belongs to this job (%s), and the event store "
+        "alone is not trusted. If it belongs to this job, end it by hand: %s",
         application,
         mark,
         application.by_hand,

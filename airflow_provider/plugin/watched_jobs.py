@@ -256,9 +256,9 @@ def open_location(location: Location) -> ObjectStore:
     if location.own_settings:
         # Settings are not read from an XCom: Airflow's API server would contact any address found there.
         raise RecoveryError(
-            f"The task reaches its event store with its own {location.own_settings}; with the connection {name!r} "
-            "alone the page would look into another one.",
-            remedy="Put them into a connection of the task's own (recovery_conn_id).",
+            f"The task reaches its event store with its own {location.own_settings}, not with those of the connection "
+            f"{name!r}, so the page cannot open it.",
+            remedy="Put these settings into a connection, and name it as the task's recovery_conn_id.",
         )
     try:
         return RecoveryConnection(name, location.event_store).store

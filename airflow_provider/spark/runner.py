@@ -322,7 +322,7 @@ def _stop_without_jvm(master: object, lost: JvmLost, ended: bool) -> None:
         if end_jvm() and is_known:
             master.failed(one_line(lost))
         else:
-            log.error("%s It cannot be ended, so that the next attempt waits for this one's lease to run out.", lost)
+            log.error("%s The JVM cannot be ended, so the next attempt waits until this one's lease has expired.", lost)
     finally:
         logging.shutdown()
         os._exit(EXIT_FAILED)

@@ -263,8 +263,8 @@ class JobEventWriter:
             self._changed.notify_all()
         if first:
             log.warning(
-                "The event store takes no events: %s The job goes on; what is to be recorded waits in memory, and "
-                "nothing new is stored for a retry.",
+                "Cannot write to the event store: %s The job continues; its events wait in memory, and nothing new is "
+                "stored for a retry until the store answers.",
                 error,
             )
         with self._changed:
@@ -285,8 +285,8 @@ class JobEventWriter:
         # Then the epoch proves nothing: its driver and this one could both believe that they own the job.
         raise ClaimsLost(
             f"Attempt {epoch} has written events of {self._prefix} in {self._store.uri}, but its claim is gone.",
-            remedy="Run the job again until an attempt is newer than all that have written; and let nothing delete "
-            "single objects of a job, a lifecycle rule for example.",
+            remedy=f"Run the job again until its attempt is newer than {epoch}. Let nothing delete single objects of a "
+            "job, such as a lifecycle rule.",
             epoch=epoch,
         )
 
@@ -360,9 +360,9 @@ class JobEventWriter:
             newer = newest.epoch if newest and newest.epoch > self._claim.epoch else 0
         if not newer:
             raise StoreError(
-                f"Block {self.blocks} of {self._prefix} in {self._store.uri} is taken by something that no newer "
-                f"attempt has written ({taken.problem or 'it belongs to an older one'}).",
-                remedy="Give every event store a place that nothing else writes to.",
+                f"Block {self.blocks} of {self._prefix} in {self._store.uri} exists, but no newer attempt has "
+                f"written it ({taken.problem or 'it belongs to an older one'}).",
+                remedy="Use a prefix that nothing else writes to.",
                 key=self._log.key(self.blocks),
             )
         with self._changed:

@@ -664,9 +664,9 @@ def test_an_application_of_somebody_else_is_left_alone(
     with followed(following, attempt(store, host="job-1-driver"), State(spark_job_id=REMEMBERED[kind])):
         following.on_kill()
     assert cluster.ended == []
-    (told,) = [line for line in capfd.readouterr().out.splitlines() if "is not ended" in line]
+    (told,) = [line for line in capfd.readouterr().out.splitlines() if "was not ended" in line]
     assert REMEMBERED[kind] in told
-    assert "does not say that it is this job's" in told
+    assert "does not confirm that it belongs to this job" in told
     assert {"yarn": "yarn application -kill", "k8s": "kubectl delete pod"}[kind] in told
     newest = Claims(store, JOB.prefix).newest()
     assert newest is not None
@@ -681,7 +681,7 @@ def test_a_deferred_task_leaves_somebody_elses_application_alone(
     cluster = Manager(kind, server, "ACTIVE", job_mark("file:///store", OTHER))
     end_remembered(order.Application(kind, REMEMBERED[kind], "spark_default"), mark, log)
     assert cluster.ended == []
-    assert "is not ended" in caplog.text
+    assert "was not ended" in caplog.text
     cluster = Manager(kind, server, "ACTIVE", mark)
     end_remembered(order.Application(kind, REMEMBERED[kind], "spark_default"), mark, log)
     assert cluster.ended == [REMEMBERED[kind]]

@@ -96,7 +96,7 @@ def test_the_store_is_away_for_a_moment(breaking: BreakingStore, orders: Path) -
     assert {kind: refused.count(kind) for kind in most} == most
     assert result(breaking.out) == expected(orders)
     assert "is not stored" not in outcome.log
-    assert "The event store takes no events" in outcome.log
+    assert "Cannot write to the event store" in outcome.log
     assert "The event store answers again after" in outcome.log
     assert "Attempt 1: FINISHED" in outcome.log
 

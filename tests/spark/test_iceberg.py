@@ -97,6 +97,6 @@ def test_a_repeated_append_is_said_or_refused(tmp_path: Path) -> None:
     fail.unlink()
     third = driver.run("added_to_iceberg.py", str(fail), options={"unknown-sinks": "fail"})
     assert third.code != 0, third.log
-    assert "sink table lake.db.events: attempt 2 has written it. To write it again may duplicate rows." in third.log
+    assert "sink table lake.db.events: attempt 2 has written it. Writing it again may duplicate rows." in third.log
     assert report(driver)["attempts"][-1]["unrecoverable"]
     assert rows() == 200

@@ -99,7 +99,7 @@ def test_rows_may_not_be_there_twice(job: Job) -> None:
     job.run()
     job.damage(job.behind[len(job.between) :])
     job.attempts.options["unknown_sinks"] = "fail"
-    with pytest.raises(UnrecoverableError, match="To write it again may duplicate rows"):
+    with pytest.raises(UnrecoverableError, match="Writing it again may duplicate rows"):
         job.run()
     assert job.rows == 5 + 7
 

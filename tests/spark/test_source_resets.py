@@ -149,7 +149,7 @@ def test_what_may_be_elsewhere_already_takes_another_attempt(
                 checkpoint(frame, "kept")
         finally:
             other.unpersist()
-        assert "The next attempt pins it anew" in caplog.text
+        assert "Only the next attempt can pin it anew" in caplog.text
         assert not context.application.resets
     with attempts.attempt():
         assert rows(checkpoint(orders.source(), "kept")) == AFTER

@@ -105,6 +105,6 @@ def test_what_other_outputs_may_share_is_written_each_time(
     with caplog.at_level(logging.INFO, "airflow_provider"):
         writes = written(spark, attempts, tmp_path / "out", change, "append")
     assert len(writes) == 1
-    assert "is written by each attempt" in caplog.text
+    assert "is written again by each attempt" in caplog.text
     assert reason in caplog.text
     assert "not written again" not in caplog.text

@@ -84,7 +84,7 @@ def to_reset(context: RecoveryContext, df: DataFrame) -> Resets:
     for name, source in context.application.sources.items():
         if source.files.read_by(df) and (found := source.gone()):
             if refused := _why_not(context, source):
-                log.warning("%s: %s. The next attempt pins it anew, because %s.", name, found[1], refused)
+                log.warning("%s: %s. Only the next attempt can pin it anew: %s.", name, found[1], refused)
                 return {}
             resets[name] = found
     return resets
@@ -98,7 +98,7 @@ def _why_not(context: RecoveryContext, source: PinnedSource) -> str:
     if caches_anything(source.source.session):
         return "something is cached that may hold rows of the old files"
     if source.on_reset is None and application.looks != source.looks:
-        return "the script has looked at rows, or has written some, since it came to the source, and gave no on_reset"
+        return "the script has read or written rows since it called source(), and passed no on_reset"
     for vertex in read_by(context, [source.name]):
         known = context.master.vertex(vertex)
         if known is not None and known.finished and not (known.initialized.deterministic and known.partitions):

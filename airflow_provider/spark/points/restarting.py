@@ -154,7 +154,7 @@ def _renewed(context: RecoveryContext, df: DataFrame) -> DataFrame:
                     raise ResetFailed(
                         f"{application.points[new].title} has read files that are gone, and cannot be switched to "
                         "the new ones.",
-                        remedy="A retry starts from the top.",
+                        remedy="Retry the task: the next attempt pins the new files before it reads any.",
                     )
                 application.renewed[new] = token
             tokens[old] = application.renewed[new]

@@ -263,7 +263,7 @@ class SinksOnce:
                 sink.repeated,
             )
         else:
-            log.info("sink %s is written by each attempt: %s", sink.title, sink.repeated)
+            log.info("sink %s is written again by each attempt: %s", sink.title, sink.repeated)
 
     def _guarded(self, do: Callable[[], Any]) -> Any:
         """Return the result of *do*, ``None`` if it fails: then the output is written as it always is."""

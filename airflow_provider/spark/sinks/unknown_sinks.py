@@ -87,7 +87,7 @@ class UnknownSinks:
         """Warn that a write may be repeated; return the warning."""
         if self._master.request.options.unknown_sinks == "fail":
             raise UnrecoverableError(
-                f"sink {title}: {what}. To write it again may duplicate rows. Look at what is there, then start afresh "
+                f"sink {title}: {what}. Writing it again may duplicate rows. Check the output, then start afresh "
                 "(resume=never), or set unknown_sinks=warn."
             )
         doubt = f"sink {title}: {what}. It is written again; rows may be there twice."
