@@ -13,6 +13,8 @@ class Kind(enum.Enum):
 
     SESSION = enum.auto()
     """Makes a session."""
+    CONNECT = enum.auto()
+    """Makes a session of Spark Connect, of whose calls none is intercepted."""
     LOCAL_DATA = enum.auto()
     """Makes a DataFrame of the driver's rows."""
     BROADCAST = enum.auto()

@@ -99,6 +99,7 @@ _TABLE = (
         ),
         Kind.CATALOG,
     ),
+    _Methods("pyspark.sql.connect.session", "SparkSession", ("__init__",), Kind.CONNECT, late=True),
     _Methods("pyspark.ml.util", "MLWriter", ("save",), Kind.SAVE_MODEL, late=True),
     _Methods("pyspark.ml.util", "JavaMLWriter", ("save",), Kind.SAVE_MODEL, late=True),
     _Methods("pyspark.mllib.util", "JavaSaveable", ("save",), Kind.SAVE_MODEL, late=True),

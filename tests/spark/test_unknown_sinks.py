@@ -47,6 +47,12 @@ def scripted(spark: SparkSession, folder: str) -> None:
     spark.sql("BEGIN INSERT INTO with_a_frame SELECT id FROM range(3); END")
 
 
+def with_connect(_: SparkSession, __: str) -> None:
+    from pyspark.sql.connect.session import SparkSession as ConnectSession
+
+    ConnectSession("sc://localhost:1").client.close()  # it asks no server before it is used
+
+
 def attempt(attempts: Attempts, spark: SparkSession, write: Write) -> None:
     with attempts.attempt() as context, intercepted(SinksOnce(context, OutputAttempt(context.master)).stages()):
         write(spark, str(attempts.folder / "out"))
@@ -59,6 +65,7 @@ def attempt(attempts: Attempts, spark: SparkSession, write: Write) -> None:
         (jdbc_format, "jdbc added"),
         (with_a_frame, "of a statement with parameters"),
         (scripted, "of a SQL script"),
+        (with_connect, "of a Spark Connect session"),
     ],
 )
 def test_a_repeated_append_is_said(

@@ -13,6 +13,7 @@ from airflow_provider.core.errors import Fenced
 from airflow_provider.core.overhead import IN_JVM, LOOKING
 from airflow_provider.core.rounds import Rounds
 from airflow_provider.spark.auto.seen_shuffles import SeenShuffles
+from airflow_provider.spark.auto.shuffle_identity import NotKept
 from airflow_provider.spark.jvm.queries import is_stopped
 
 if TYPE_CHECKING:
@@ -122,7 +123,8 @@ class Watcher:
         return self._context_seen is not None and SparkContext._active_spark_context is self._context_seen
 
     def _give_up(self, error: Exception) -> None:
-        log.warning("The shuffles of this Spark application are not kept: %s", one_line(error))
+        why = str(error) if isinstance(error, NotKept) else one_line(error)
+        log.warning("The shuffles of this Spark application are not kept: %s", why)
         log.debug("Watching failed", exc_info=error)
         self._context.occurrences.detach()
-        self._context.master.vertex_skipped("shuffles", one_line(error))
+        self._context.master.vertex_skipped("shuffles", why)

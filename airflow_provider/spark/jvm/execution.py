@@ -95,7 +95,11 @@ def tries_of_a_task(spark_context: Any) -> int:
 def micro_batch(spark: Any) -> tuple[str, ...]:
     """Return the streaming query's id, which its checkpoint keeps, and the number of the batch that this thread works
     on; empty outside ``foreachBatch``.
+
+    :param spark: the session; ``None`` for one without a JVM
     """
+    if spark is None:
+        return ()
     context = spark._jsc.sc()
     found = (context.getLocalProperty("sql.streaming.queryId"), context.getLocalProperty("streaming.sql.batchId"))
     return tuple(str(part) for part in found) if all(part is not None for part in found) else ()

@@ -41,8 +41,8 @@ class UnknownSinks:
         self._lock = threading.Lock()
 
     def stages(self) -> Stages:
-        """Return the stages for ``df.writeTo(…).append()`` and ``df.mergeInto(…).merge()``."""
-        return {Kind.TABLE: self._table, Kind.ADD_TO_TABLE: self._add}
+        """Return the stages for ``df.writeTo``, ``df.mergeInto`` and sessions of Spark Connect."""
+        return {Kind.TABLE: self._table, Kind.ADD_TO_TABLE: self._add, Kind.CONNECT: self._connect}
 
     def _table(self, call: Call, proceed: Proceed) -> Any:
         proceed()
@@ -51,9 +51,14 @@ class UnknownSinks:
     def _add(self, call: Call, proceed: Proceed) -> Any:
         return self.write(call.owner._spark, f"table {getattr(call.owner, _TABLE, '')}", proceed)
 
+    def _connect(self, _: Call, proceed: Proceed) -> Any:
+        log.warning("A session of Spark Connect is not recovered: a retry runs all of its calls again.")
+        return self.write(None, "of a Spark Connect session", proceed)
+
     def write(self, spark: Any, title: str, write: Callable[[], Any], untold: str = "") -> Any:
         """Write; before that, warn if an earlier attempt has written it, or may have.
 
+        :param spark: the session; ``None`` for one without a JVM
         :param untold: why that is unknown, if an earlier attempt may have written it and its rows could not be looked
             up
         :raises UnrecoverableError: it has, or may have, and the job's options forbid to write it again
