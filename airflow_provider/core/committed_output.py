@@ -16,7 +16,9 @@ from airflow_provider.core.digest import digest
 OutputFile = tuple[str, int, int]
 """Path, size in bytes, modification time in milliseconds since the Unix epoch."""
 
-_WRITE = re.compile(r"/part-\d+-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})[-._][^/]*$")
+WRITE_NAME = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+"""Pattern of Spark's name of a write, a UUID."""
+_WRITE = re.compile(rf"/part-\d+-({WRITE_NAME})[-._][^/]*$")
 
 
 def listing_digest(files: Collection[OutputFile]) -> str:

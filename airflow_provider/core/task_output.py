@@ -12,11 +12,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
+from airflow_provider.core.committed_output import WRITE_NAME
+
 _FOLDER = re.compile(r"task_\d+_\d+_m_(\d+)")
-_FILE = re.compile(r"part-(\d+)-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})[-.][^/]*")
+_FILE = re.compile(rf"part-(\d+)-({WRITE_NAME})[-.][^/]*")
 
 _KEPT = ".spark-recovery-"
-_KEPT_FOLDER = re.compile(re.escape(_KEPT) + r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_KEPT_FOLDER = re.compile(re.escape(_KEPT) + WRITE_NAME)
 
 Ranges = tuple[tuple[tuple[int, int], ...], ...]
 """Of each shuffle that the tasks read, the reducers ``[start, end)`` of each task."""
