@@ -77,3 +77,9 @@ def series_of(context: Context, retries: int | None) -> str:
     if version < _COUNTS_ALL_CLEARINGS or not all(isinstance(each, int) for each in told):
         return ""
     return "airflow-{}-{}-{}".format(*told)
+
+
+def try_of(context: Context) -> int:
+    """Return the number of a try; 0 if it is unknown."""
+    number = getattr(context["ti"], "try_number", 0)
+    return number if isinstance(number, int) else 0

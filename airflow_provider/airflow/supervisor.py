@@ -45,10 +45,17 @@ class JobSupervisor:
 
     :param log: the task's log
     :param run: distinguishes the DAG run from others of the same name; empty text if unknown
+    :ivar try_number: of the task's try
     """
 
     def __init__(
-        self, store: ObjectStore, job: JobId, options: RecoveryOptions, log: logging.Logger, run: str = ""
+        self,
+        store: ObjectStore,
+        job: JobId,
+        options: RecoveryOptions,
+        log: logging.Logger,
+        run: str = "",
+        try_number: int = 0,
     ) -> None:
         self._store = store
         self._job = job
@@ -56,6 +63,7 @@ class JobSupervisor:
         self._options = options
         self._log = log
         self._run = run
+        self.try_number = try_number
         self._claims = Claims(store, self._prefix)
         self._events = JobEventLog(store, self._prefix)
         self._told: set[str] = set()
@@ -231,7 +239,7 @@ class JobSupervisor:
 
     def acknowledge(self, report: JobReport) -> None:
         """Acknowledge the job's success and release its partitions; a failing store causes only a warning."""
-        take_notice(self._store, self._prefix, report, self._log)
+        take_notice(self._store, self._prefix, report, self._log, try_number=self.try_number)
 
 
 def _ending(word: str) -> Ending:

@@ -15,6 +15,7 @@ class LastAttempt:
     :ivar state: its last recorded state; :attr:`JobState.CREATED` if it claimed the job but recorded nothing
     :ivar alive: whether its heartbeat changed while it was watched; meaningless if the state is terminal
     :ivar acknowledged: whether its success was acknowledged
+    :ivar acknowledged_in: number of the Airflow try that did so; 0 if unknown
     :ivar discarded: why nothing of it may be reused, if it was discarded; empty text otherwise
     :ivar another_run: it belongs to another DAG run of the same name, so nothing of it counts
     :ivar cancelled: the job's driver was cancelled; the epoch is that of the cancellation
@@ -29,6 +30,7 @@ class LastAttempt:
     cancelled: bool = False
     another_run: bool = False
     series: str = ""
+    acknowledged_in: int = 0
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,7 @@ class Attach:
 
 @dataclass(frozen=True)
 class Succeed:
-    """The job succeeded without acknowledgement: acknowledge it now, run nothing."""
+    """The job succeeded, and nobody has asked for it again: acknowledge it, run nothing."""
 
     epoch: int
 
@@ -72,7 +74,7 @@ def only_retried(since: str, series: str | None) -> bool:
     return series is None or since == series != ""
 
 
-def decide(last: LastAttempt | None, resume: str, series: str | None = None) -> Decision:
+def decide(last: LastAttempt | None, resume: str, series: str | None = None, try_number: int = 0) -> Decision:
     """Return what to do (DESIGN, "Attach or take over").
 
     A living driver is followed even with ``resume="never"``: two drivers of one job must never run, and recovery does
@@ -81,9 +83,13 @@ def decide(last: LastAttempt | None, resume: str, series: str | None = None) -> 
     An unacknowledged success was computed from the inputs of that time. A person who has cleared the task since may
     have changed them.
 
+    An acknowledged one means that the task is green, and was cleared. But the acknowledging try may have failed
+    afterwards, for example because the value could not go to XCom: then Airflow retries it, in the same series.
+
     :param last: the newest attempt, ``None`` if there was none
     :param resume: the option of that name
     :param series: see :func:`only_retried`
+    :param try_number: of the Airflow try; 0 without Airflow
     """
     if last is None:
         return StartAfresh("first attempt")
@@ -96,9 +102,10 @@ def decide(last: LastAttempt | None, resume: str, series: str | None = None) -> 
     if last.discarded:
         return StartAfresh(last.discarded)
     if last.state is JobState.FINISHED:
-        if last.acknowledged:
+        retried = only_retried(last.series, series)
+        if last.acknowledged and not (retried and 0 < last.acknowledged_in < try_number):
             return StartAfresh(f"attempt {last.epoch} succeeded and its task was cleared")
-        if only_retried(last.series, series):
+        if retried:
             return Succeed(last.epoch)
         known = "its task was cleared" if last.series and series else "its task may have been cleared"
         return Resume(last.epoch, f"attempt {last.epoch} succeeded unseen, and {known} since")

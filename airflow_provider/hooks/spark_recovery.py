@@ -190,6 +190,7 @@ class SparkRecoveryHook(SparkSubmitHook):
         Even without the runner, the package is shipped with a Python script, which may import it.
         """
         self.submitted = True
+        kwargs = {"errors": "backslashreplace", **kwargs}  # what a driver prints may be in any encoding
         if self._attempt is None:
             if application.endswith(".py"):
                 self._py_files = _listed(str(build_bundle().package), self._py_files)

@@ -20,7 +20,7 @@ from airflow_provider.airflow.cluster_managers import manager
 from airflow_provider.airflow.detached import Output, output_path
 from airflow_provider.airflow.ending_driver import end_driver
 from airflow_provider.airflow.order import FAILED, FINISHED, SILENT, UNCLAIMED, UNREADABLE, Application, Order, Outcome
-from airflow_provider.airflow.retries import series_of
+from airflow_provider.airflow.retries import series_of, try_of
 from airflow_provider.airflow.supervisor import JobSupervisor
 from airflow_provider.core.errors import ConfigurationError
 from airflow_provider.core.job import JobId, is_another_deployment
@@ -223,7 +223,8 @@ class Deferring(_Submitting):
             raise AirflowException(
                 f"The job cannot be followed, {outcome.message} Its driver goes on; a retry attaches to it."
             )
-        supervisor = JobSupervisor(hook.store, job, hook.settings.options, self._task_log)
+        number = try_of(context)
+        supervisor = JobSupervisor(hook.store, job, hook.settings.options, self._task_log, try_number=number)
         if outcome.kind == FINISHED and deferral.attached:
             retried = only_retried(supervisor.series(outcome.epoch), series_of(context, self.retries))
             if not retried:

@@ -16,7 +16,7 @@ from airflow_provider.airflow.cluster_managers import require_tracking
 from airflow_provider.airflow.order import Outcome
 from airflow_provider.airflow.recovery_connection import RecoveryConnection
 from airflow_provider.airflow.recovery_settings import by_name, run_options
-from airflow_provider.airflow.retries import lost_between_tries, series_of
+from airflow_provider.airflow.retries import lost_between_tries, series_of, try_of
 from airflow_provider.airflow.supervisor import Ending, JobSupervisor
 from airflow_provider.core.errors import RecoveryError
 from airflow_provider.core.job import JobId, run_mark
@@ -182,11 +182,13 @@ class SparkRecoveryOperator(Deferring, SparkSubmitOperator):
         options = recovery.settings.options
         if problem := lost_between_tries(self, options.retention):
             self.log.warning(problem)
-        supervisor = JobSupervisor(recovery.store, job_of(context), options, self._task_log, mark_of(context))
+        supervisor = JobSupervisor(
+            recovery.store, job_of(context), options, self._task_log, mark_of(context), try_of(context)
+        )
         supervisor.last_beat = beat
         last = supervisor.last_attempt(lost)
         series = series_of(context, self.retries)
-        decision = decide(last, options.resume, series)
+        decision = decide(last, options.resume, series, supervisor.try_number)
         while isinstance(decision, Attach):
             ending = self._attach(context, hook, supervisor, decision.epoch)
             if ending is Ending.FAILED:
@@ -196,9 +198,9 @@ class SparkRecoveryOperator(Deferring, SparkSubmitOperator):
                 hook._run_post_submit_commands()
                 return succeed(supervisor, self._task_log)
             last = supervisor.last_attempt(lost=decision.epoch)
-            decision = decide(last, options.resume, series)
+            decision = decide(last, options.resume, series, supervisor.try_number)
         if isinstance(decision, Succeed):
-            self.log.info("Attempt %d has succeeded already, unseen; submitting nothing.", decision.epoch)
+            self.log.info("Attempt %d has succeeded already; submitting nothing.", decision.epoch)
             hook._run_post_submit_commands()
         else:
             self._submit(context, hook, supervisor, decision, last)

@@ -32,6 +32,8 @@ from airflow_provider.storage.sealing import refuse_sealed
 
 log = logging.getLogger(__name__)
 
+_TRY = "try_number"
+
 
 @dataclass(frozen=True)
 class Claim:
@@ -234,16 +236,25 @@ class Claims:
         newest = self.newest() if there is None else there
         return newest.epoch if newest is not None and newest.owner not in ("", claim.owner) else None
 
-    def acknowledge(self, epoch: int, report: dict[str, Any]) -> None:
-        """Record that the success of *epoch* was acknowledged. Idempotent: the first report stays."""
+    def acknowledge(self, epoch: int, report: dict[str, Any], try_number: int = 0) -> None:
+        """Record that the success of *epoch* was acknowledged. Idempotent: the first report stays.
+
+        :param try_number: of the Airflow try that acknowledges it; 0 without Airflow
+        """
         try:
-            self._store.put_new(self._ack_key(epoch), _encode(report))
+            self._store.put_new(self._ack_key(epoch), _encode({**report, _TRY: try_number} if try_number else report))
         except ObjectExists:
             return
 
-    def acknowledged(self, epoch: int) -> bool:
-        """Whether :meth:`acknowledge` was called for *epoch*."""
-        return self._store.exists(self._ack_key(epoch))
+    def acknowledged(self, epoch: int) -> int | None:
+        """Return the Airflow try that acknowledged the success of *epoch*, 0 if unknown; ``None`` if none has."""
+        key = self._ack_key(epoch)
+        try:
+            return int(json.loads(refuse_sealed(self._store.get(key), key)).get(_TRY, 0))
+        except ObjectNotFound:
+            return None
+        except (CorruptObject, ArithmeticError, AttributeError, RecursionError, TypeError, ValueError):
+            return 0  # its existence is what matters
 
     def _epochs(self) -> list[int]:
         return numbers_in(self._store, f"{self._prefix}/claims/")

@@ -171,7 +171,15 @@ def release_all(store: ObjectStore, prefix: str, up_to: int) -> int:
     return partitions
 
 
-def take_notice(store: ObjectStore, prefix: str, report: JobReport, log: logging.Logger, *, keep: bool = False) -> None:
+def take_notice(
+    store: ObjectStore,
+    prefix: str,
+    report: JobReport,
+    log: logging.Logger,
+    *,
+    keep: bool = False,
+    try_number: int = 0,
+) -> None:
     """Release the partitions of a job that has succeeded, then acknowledge its newest attempt, in this order.
 
     A process may die between the two steps. In this order that leaves an unacknowledged success: the next try finds the
@@ -185,6 +193,7 @@ def take_notice(store: ObjectStore, prefix: str, report: JobReport, log: logging
     not be released: nothing reuses them, because the next try after an acknowledgement starts afresh.
 
     :param keep: keep the partitions
+    :param try_number: of the Airflow try that has seen the success; 0 without Airflow
     """
     epoch = report.attempts[-1].epoch
     if not keep:
@@ -193,6 +202,6 @@ def take_notice(store: ObjectStore, prefix: str, report: JobReport, log: logging
         except RecoveryError as error:
             log.warning("The job succeeded, but its partitions could not be released: %s", error)
     try:
-        Claims(store, prefix).acknowledge(epoch, report.to_dict())
+        Claims(store, prefix).acknowledge(epoch, report.to_dict(), try_number)
     except RecoveryError as error:
         log.warning("The job succeeded, but its event store could not take note of that: %s", error)

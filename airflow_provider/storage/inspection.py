@@ -33,11 +33,18 @@ def look_at_last(
     if state.terminal:
         seen = claims.acknowledged(claim.epoch)
         found = _discarded(store, prefix, claim, graph)
-        return LastAttempt(claim.epoch, state, acknowledged=seen, discarded=found, series=series)
+        return LastAttempt(
+            claim.epoch,
+            state,
+            acknowledged=seen is not None,
+            acknowledged_in=seen or 0,
+            discarded=found,
+            series=series,
+        )
     if lives():
         return LastAttempt(claim.epoch, state, alive=True, series=series)
     before = recorded if own is None else None
-    if before is not None and before.state is JobState.FINISHED and claims.acknowledged(before.epoch):
+    if before is not None and before.state is JobState.FINISHED and claims.acknowledged(before.epoch) is not None:
         return LastAttempt(claim.epoch, JobState.FINISHED, acknowledged=True)
     found = _discarded(store, prefix, claim, graph)
     return LastAttempt(claim.epoch, state, discarded=found, cancelled=claim.cancels, series=series)

@@ -96,17 +96,19 @@ SERIES = "airflow-0-0-0"
 """Of tries without retries, before their task is cleared."""
 
 
-def context_of(state: State | None = None, *, cleared: int = 0) -> Any:
+def context_of(state: State | None = None, *, cleared: int = 0, try_number: int = 1) -> Any:
     """The context of one try.
 
     :param cleared: how often tasks of its run were
     """
-    ti = SimpleNamespace(**TASK_INSTANCE, stats_tags={}, max_tries=0)
+    ti = SimpleNamespace(**TASK_INSTANCE, stats_tags={}, max_tries=0, try_number=try_number)
     return {"ti": ti, "dag_run": SimpleNamespace(clear_number=cleared), "task_state_store": state}
 
 
-def execute(operator: SparkRecoveryOperator, state: State | None = None, *, cleared: int = 0) -> Any:
-    return operator.execute(context_of(state, cleared=cleared))
+def execute(
+    operator: SparkRecoveryOperator, state: State | None = None, *, cleared: int = 0, try_number: int = 1
+) -> Any:
+    return operator.execute(context_of(state, cleared=cleared, try_number=try_number))
 
 
 Make = Callable[..., SparkRecoveryOperator]

@@ -101,7 +101,7 @@ def test_a_local_driver_runs_on_while_nobody_waits(job: Job, capfd: pytest.Captu
 
 
 def claims_acknowledged(job: Job) -> bool:
-    return claims(job._folder).acknowledged(1)
+    return claims(job._folder).acknowledged(1) is not None
 
 
 def test_what_is_kept_is_json_without_secrets(job: Job, connect: Connect) -> None:

@@ -117,7 +117,7 @@ def test_a_success_that_is_not_recorded_is_a_success(
     submits(DRIVER.format(end=""))
     report = execute(operator())
     assert report["state"] == "CREATED"
-    assert not claims(tmp_path).acknowledged(1)
+    assert claims(tmp_path).acknowledged(1) is None
 
 
 def test_the_report_goes_to_xcom_as_json_and_is_kept(
@@ -129,7 +129,23 @@ def test_the_report_goes_to_xcom_as_json_and_is_kept(
     assert json.loads(json.dumps(report)) == report
     assert report["state"] == "FINISHED"
     (kept,) = tmp_path.rglob("acks/00000001.json")
-    assert json.loads(kept.read_text()) == report
+    assert json.loads(kept.read_text()) == {**report, "try_number": 1}
+
+
+def test_a_try_that_failed_after_its_job_had_succeeded_is_retried_without_the_job(
+    operator: Make, submits: Callable[[str], None], tmp_path: Path
+) -> None:
+    """What comes after the job may fail the try (its value is no XCom, its worker is killed): the job is not run twice.
+
+    Whoever clears the task, or tests it again and again in one run, gets it run.
+    """
+    submits(DRIVER.format(end=FINISHED))
+    attempts = []
+    for cleared, try_number in [(0, 1), (0, 2), (0, 3), (1, 4), (1, 4)]:
+        report = execute(operator(), cleared=cleared, try_number=try_number)
+        attempts.append(len(report["attempts"]))
+    assert attempts == [1, 1, 1, 2, 3]
+    assert [attempt["fresh"] for attempt in report["attempts"]] == [False, True, True]
 
 
 @pytest.mark.parametrize(

@@ -385,6 +385,7 @@ def test_spark_submit_is_missing(
         (["spark-recovery: It is broken."], "It is broken.", 0),
         (["12:00:00 INFO spark-recovery: all is well", "12:00:00 WARNING spark-recovery: an ERROR occurred"], "", 0),
         (["\t diagnostics: User application exited with status 2"], "", 2),
+        (["caf\udce9", "spark-recovery: It is broken."], "It is broken.", 0),  # a byte of Latin-1
     ],
 )
 def test_what_the_driver_says_is_heard(
@@ -396,13 +397,15 @@ def test_what_the_driver_says_is_heard(
     error: str,
     code: int,
 ) -> None:
-    """The runner's own error, and the exit code that YARN reports, are found in the output of spark-submit."""
+    """The runner's own error, and the exit code that YARN reports, are found in the output of spark-submit.
+
+    A script may print text in another encoding, or bytes: its task must not fail while it runs on.
+    """
     connect("spark_default", "spark", host="local[2]")
     connect("spark_recovery_default", "spark_recovery", extra={"event_store": f"file://{tmp_path}/s"})
     hook = SparkRecoveryHook()
-    monkeypatch.setattr(
-        hook, "_build_spark_submit_command", lambda _: [sys.executable, "-c", f"print({chr(10).join(lines)!r})"]
-    )
+    program = f"import os; os.write(1, {os.fsencode(chr(10).join(lines))!r})"
+    monkeypatch.setattr(hook, "_build_spark_submit_command", lambda _: [sys.executable, "-c", program])
     hook.prepare(NextAttempt(ODD_JOB))
     hook.submit(str(script))
     assert (hook.driver_error, hook.exit_code) == (error, code)

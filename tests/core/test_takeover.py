@@ -82,3 +82,23 @@ def test_a_success_that_nobody_saw_is_believed_by_retries_alone(
     """Who clears the task, with what it reads perhaps, asks for what comes of the inputs as they are then."""
     assert decide(LastAttempt(7, FINISHED, series=since), "auto", series) == decision
     assert isinstance(decide(LastAttempt(7, FINISHED, acknowledged=True, series=since), "auto", series), StartAfresh)
+
+
+@pytest.mark.parametrize(
+    ("since", "acknowledged_in", "series", "try_number", "again"),
+    [
+        ("a", 1, "a", 2, False),
+        ("a", 1, "b", 2, True),
+        ("", 1, "", 2, True),
+        ("a", 1, "a", 1, True),  # airflow tasks test, again in the same run
+        ("a", 0, "a", 2, True),  # an earlier release has acknowledged it
+        ("", 0, None, 0, True),
+    ],
+)
+def test_a_try_that_failed_after_it_had_acknowledged_the_success_is_retried_without_the_job(
+    since: str, acknowledged_in: int, series: str | None, try_number: int, again: bool
+) -> None:
+    """Only Airflow's own retry is one; anybody else asks for the job again."""
+    last = LastAttempt(7, FINISHED, acknowledged=True, acknowledged_in=acknowledged_in, series=since)
+    afresh = StartAfresh("attempt 7 succeeded and its task was cleared")
+    assert decide(last, "auto", series, try_number) == (afresh if again else Succeed(7))

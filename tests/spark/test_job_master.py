@@ -186,7 +186,7 @@ def test_a_success_that_is_not_in_the_store_is_no_success_of_the_job(driver: Dri
         driver.compute(master, "v-f", 0, 1)
         refused.append("the bucket is gone")
         master.finished()
-    assert not Claims(driver.store, JOB.prefix).acknowledged(1)
+    assert Claims(driver.store, JOB.prefix).acknowledged(1) is None
     assert driver.stored() == {"v-f": [(0, 1), (1, 1)]}
     refused.clear()
     with driver.attempt(supervised=False) as master:

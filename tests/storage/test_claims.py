@@ -127,11 +127,11 @@ def test_jobs_do_not_see_each_others_claims(store: ObjectStore) -> None:
 def test_a_success_is_acknowledged_once_and_keeps_its_first_report(store: ObjectStore) -> None:
     """Acknowledging again is harmless; the report can be read."""
     claims = Claims(store, PREFIX)
-    assert not claims.acknowledged(1)
+    assert claims.acknowledged(1) is None
     claims.acknowledge(1, {"state": "FINISHED", "vertices": []})
-    claims.acknowledge(1, {"state": "other"})
-    assert claims.acknowledged(1)
-    assert not claims.acknowledged(2)
+    claims.acknowledge(1, {"state": "other"}, try_number=2)
+    assert claims.acknowledged(1) == 0
+    assert claims.acknowledged(2) is None
     assert json.loads(store.get(f"{PREFIX}/acks/00000001.json")) == {"state": "FINISHED", "vertices": []}
 
 

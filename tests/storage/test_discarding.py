@@ -243,7 +243,7 @@ def test_partitions_go_before_the_success_is_noted(files: FileObjectStore, tmp_p
 
     take_notice(WatchedStore(files, look), PREFIX, report, LOG)
     assert left == [0]
-    assert Claims(files, PREFIX).acknowledged(1)
+    assert Claims(files, PREFIX).acknowledged(1) is not None
 
 
 def test_kept_partitions_stay(files: FileObjectStore, tmp_path: Path, report: JobReport) -> None:
@@ -251,7 +251,7 @@ def test_kept_partitions_stay(files: FileObjectStore, tmp_path: Path, report: Jo
     store_one(files, tmp_path)
     take_notice(files, PREFIX, report, LOG, keep=True)
     assert list(PartitionStore(files, PREFIX).survivors()) == ["v-f"]
-    assert Claims(files, PREFIX).acknowledged(1)
+    assert Claims(files, PREFIX).acknowledged(1) is not None
 
 
 def test_a_store_that_cannot_delete_does_not_hide_the_success(
@@ -266,7 +266,7 @@ def test_a_store_that_cannot_delete_does_not_hide_the_success(
             raise StoreUnavailable(f"no {operation}")
 
     take_notice(WatchedStore(files, fail), PREFIX, report, LOG)
-    assert Claims(files, PREFIX).acknowledged(1)
+    assert Claims(files, PREFIX).acknowledged(1) is not None
     assert "could not be released: no delete" in caplog.text
     broken.add("put_new")
     take_notice(WatchedStore(files, fail), PREFIX, report, LOG)
