@@ -22,7 +22,10 @@ class Job:
     def __init__(self, folder: Path, *kinds: str) -> None:
         self.target, self.die, self.kinds = folder / "out", folder / "die", kinds
         settings = {"spark.sql.warehouse.dir": str(self.target / "warehouse")}
-        self.driver = DriverHarness(folder, f"file://{folder}/store", settings=settings)
+        if any(kind.startswith("hive") for kind in kinds):
+            settings["spark.sql.catalogImplementation"] = "hive"
+        quick_derby = {"JAVA_TOOL_OPTIONS": "-Dderby.system.durability=test"}
+        self.driver = DriverHarness(folder, f"file://{folder}/store", settings=settings, environment=quick_derby)
         self.die.mkdir()
         for kind in kinds:
             (self.die / kind).touch()

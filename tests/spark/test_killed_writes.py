@@ -42,8 +42,10 @@ pytestmark = pytest.mark.process
                 ("random_2", "overwrite_2", "new_table_2"),
                 ("random_1", "parts_1", "appended_table_2"),
                 ("dynamic_2", "replaced_table_2"),
+                ("hive_2", "hive_converted_1"),
             )
         ),
+        ("hive_1", "hive_converted_2"),  # Spark makes these tables before their files
     ],
     ids=lambda kinds: "-".join(kinds),
 )

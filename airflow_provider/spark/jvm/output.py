@@ -71,6 +71,14 @@ def table_exists(spark: Any, name: str) -> bool:
     return identifier is not None and bool(spark._jsparkSession.sessionState().catalog().tableExists(identifier))
 
 
+def is_hive_table(spark: Any, name: str, location: str) -> bool:
+    """Whether a table of Spark's own catalog is one of Hive's, with its files at *location*."""
+    table = spark._jsparkSession.sessionState().catalog().getTableMetadata(_identifier(spark, name))
+    provider = table.provider()
+    of_hive = provider.isDefined() and str(provider.get()).lower() == "hive"
+    return of_hive and qualified(spark, _text_of(spark, table.location())) == location
+
+
 def drop_table(spark: Any, name: str) -> None:
     """Drop a table from Spark's own catalog; the files of an external one stay."""
     spark._jsparkSession.sessionState().catalog().dropTable(_identifier(spark, name), True, False)

@@ -51,7 +51,7 @@ from airflow_provider.core.unfinished_write import (
 from airflow_provider.spark.calls import Call, Kind, Proceed, Stages
 from airflow_provider.spark.jvm.kept_output import KeptOutput, can_keep, discard_kept
 from airflow_provider.spark.jvm.listings import Listings
-from airflow_provider.spark.jvm.output import drop_table, output_files, table_exists
+from airflow_provider.spark.jvm.output import drop_table, is_hive_table, output_files, table_exists
 from airflow_provider.spark.jvm.pending_output import PendingOutput, set_application_attempt
 
 if TYPE_CHECKING:
@@ -271,8 +271,10 @@ class OutputAttempt:
         files = output_files(spark, write.location)
         own = [file for file in files if write_of(file[0]) in names]
         exists = bool(write.table) and table_exists(spark, write.table)
-        if write.creates and exists and write.mode == "error":
-            # Spark makes the table when all of its files are there.
+        made = write.creates and exists and write.mode == "error"
+        # Spark makes Hive's tables before their files, so they may lack some; others when all files are there.
+        lacking = made and own == files and is_hive_table(spark, write.table, write.location)
+        if made and not lacking:
             nothing = Commit.of_nothing() if write.watched and write.writes and not files else None
             commit = Commit.between([], own) or nothing
             if commit is not None:
@@ -281,22 +283,22 @@ class OutputAttempt:
                 self._adopt(spark, name, write, commit)
                 return
         # If a table was made and may not be made again, Spark refuses it; its rows stay.
-        made = write.creates and exists and write.mode == "error"
-        replaced = made or (write.mode == "overwrite" and (exists or not write.table))
+        replaced = (made and not lacking) or (write.mode == "overwrite" and (exists or not write.table))
         removed = 0 if replaced else pending.remove_files(path for path, _, _ in own)
         was_pending = pending.remove(names)
-        if write.creates and exists and write.mode == "append" and own and own == files:
+        if lacking or (write.creates and exists and write.mode == "append" and own and own == files):
             drop_table(spark, write.table)
             exists = False
         gone = bool(write.table) and not exists
         if not replaced and (gone or not (write.existed or write.creates)):
             pending.remove_target()
-        if removed or was_pending:
+        if removed or was_pending or lacking:
+            left = {f"{removed} of its files": True, "its pending tasks": was_pending, "its table": lacking}
             log.info(
                 "sink %s: attempt %d died while it wrote; %s removed before it is written again",
                 write.title,
                 write.attempt,
-                " and ".join([f"{removed} of its files", *(["its pending tasks"] if was_pending else [])]),
+                " and ".join(what for what, there in left.items() if there),
             )
         if kept:
             log.info(

@@ -121,6 +121,17 @@ def ctas(by: str = "", *, placed: bool = False) -> Callable[[str], None]:
     return write
 
 
+def hive_ctas(*, converted: bool) -> Callable[[str], None]:
+    """Make a table of Hive's, with Spark's own writer or with Hive's."""
+
+    def write(kind: str) -> None:
+        spark.conf.set("spark.sql.hive.convertMetastoreCtas", converted)
+        rows(kind, f"{target}/warehouse/{kind}").createOrReplaceTempView("rows")
+        spark.sql(f"CREATE TABLE IF NOT EXISTS {kind} STORED AS PARQUET AS SELECT * FROM rows")
+
+    return write
+
+
 def save_as_table(mode: str, *, parts: bool = False, there: bool = False) -> Callable[[str], None]:
     """Save to a table that the write makes, or that is there."""
 
@@ -165,6 +176,8 @@ WRITES = {
     "ctas": ctas(),
     "ctas_at": ctas(placed=True),
     "ctas_parts": ctas("PARTITIONED BY (half)"),
+    "hive": hive_ctas(converted=False),
+    "hive_converted": hive_ctas(converted=True),
     "new_table": save_as_table("error"),
     "new_parts_table": save_as_table("error", parts=True),
     "appended_table": save_as_table("append"),
