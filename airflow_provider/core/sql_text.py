@@ -15,7 +15,7 @@ _READS = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _QUERY_OR_INSERT = re.compile(_BEFORE + r"(?:WITH|FROM)\b", re.IGNORECASE | re.DOTALL)
-_ADDS = re.compile(r"\b(?:INSERT\s+INTO|MERGE|UPDATE)\b", re.IGNORECASE)
+_ADDS = re.compile(r"\b(?:INSERT\s+INTO|MERGE|UPDATE|LOAD\s+DATA)\b", re.IGNORECASE)
 _INSERT = re.compile(r"\b(?:INSERT|MERGE|UPDATE|DELETE)\b", re.IGNORECASE)
 
 

@@ -39,6 +39,7 @@ READERS: dict[str, Callable[[SparkSession, str], DataFrame]] = {
     "csv": lambda spark, path: spark.read.csv(path),
     "json": lambda spark, path: spark.read.json(path),
     "text": lambda spark, path: spark.read.text(path),
+    "xml": lambda spark, path: spark.read.xml(path, rowTag="ROW"),
 }
 
 
@@ -189,7 +190,7 @@ def test_an_attempt_that_goes_on_is_cut_off_itself(job: Cut, numbers: tuple[int,
 @pytest.mark.integration
 @each_value(
     mode=["append", "overwrite", "error", "ignore"],
-    kind=["parquet", "orc", "csv", "json", "text"],
+    kind=["parquet", "orc", "csv", "json", "text", "xml"],
     parts=[False, True],
 )
 def test_all_modes_and_formats(job: Cut, mode: str, kind: str, parts: bool) -> None:
@@ -213,7 +214,7 @@ def test_all_modes_and_formats(job: Cut, mode: str, kind: str, parts: bool) -> N
 def _write(rows: DataFrame, kind: str, parts: bool) -> DataFrameWriter:
     if kind == "text":
         rows = rows.select(F.col("id").cast("string").alias("id"), *(["half"] if parts else []))
-    return (rows.write.partitionBy("half") if parts else rows.write).format(kind)
+    return (rows.write.partitionBy("half") if parts else rows.write).format(kind).option("rowTag", "ROW")
 
 
 @pytest.mark.integration

@@ -85,21 +85,32 @@ def test_a_repeated_append_is_said(
     assert f"  warning: {doubt}" in format_report(attempts.report())
 
 
-def xml(spark: SparkSession, folder: str) -> None:
-    spark.range(3).write.option("rowTag", "row").mode("append").xml(f"{folder}/xml")  # new in Spark 4
-
-
-@pytest.mark.parametrize("write", [jdbc, xml])
 def test_what_nobody_can_look_for_is_not_looked_for(
-    spark: SparkSession, attempts: Attempts, caplog: pytest.LogCaptureFixture, write: Write
+    spark: SparkSession, attempts: Attempts, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The address of a database is no table's name: the log speaks of no look that failed."""
     (attempts.folder / "out").mkdir()
     with caplog.at_level(logging.INFO, "airflow_provider"):
-        attempt(attempts, spark, write)
-        attempt(attempts, spark, write)
+        attempt(attempts, spark, jdbc)
+        attempt(attempts, spark, jdbc)
     assert "attempt 1 has written it. It is written again" in caplog.text
     assert "it is unknown whether" not in caplog.text
+
+
+@pytest.mark.parametrize("mode", ["append", "error"])
+def test_xml_is_written_once(
+    spark: SparkSession, attempts: Attempts, caplog: pytest.LogCaptureFixture, mode: str
+) -> None:
+    """Like other files, however the script names the mode; in the mode ``error`` no retry fails."""
+
+    def write(spark: SparkSession, folder: str) -> None:
+        spark.range(3).write.xml(f"{folder}/xml", "row", mode)
+
+    with caplog.at_level(logging.INFO, "airflow_provider"):
+        attempt(attempts, spark, write)
+        attempt(attempts, spark, write)
+    assert sorted(row.id for row in spark.read.xml(f"{attempts.folder}/out/xml", rowTag="row").collect()) == [0, 1, 2]
+    assert "already written by attempt 1, not written again" in caplog.text
 
 
 def test_what_adds_nothing_is_not_said(
@@ -231,6 +242,8 @@ def test_a_first_attempt_that_could_not_look(
         ("MERGE INTO lake.t AS old USING new ON old.id = new.id WHEN NOT MATCHED THEN INSERT *", "table `lake`.`t`"),
         ("-- daily\nMERGE INTO t USING s ON t.a = s.a WHEN MATCHED THEN UPDATE SET *", "table `t`"),
         ("UPDATE lake.t SET a = a + 1", "table `lake`.`t`"),
+        ("LOAD DATA LOCAL INPATH '/new' INTO TABLE lake.t PARTITION (day = 1)", "table `lake`.`t`"),
+        ("LOAD DATA INPATH '/new' OVERWRITE INTO TABLE t", ""),
         ("BEGIN INSERT INTO t VALUES (1); END", "of a SQL script"),
         ("daily: BEGIN DECLARE n INT; INSERT INTO t VALUES (n); END", "of a SQL script"),
         ("EXECUTE IMMEDIATE 'INSERT INTO t VALUES (1)'", "of a SQL script"),

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
     from airflow_provider.core.committed_output import OutputFile
 
-FILE_FORMATS = frozenset({"parquet", "orc", "json", "csv", "text"})
+FILE_FORMATS = frozenset({"parquet", "orc", "json", "csv", "text", "xml"})
+"""Those whose files Spark names after their write."""
 
 
 _SPREADING = frozenset({"Repartition", "RepartitionByExpression", "RebalancePartitions", "Sort"})

@@ -138,19 +138,20 @@ def _parsed(spark: Any, text: str) -> tuple[Any, Any]:
 
 def changed_in_place(spark: Any, text: str) -> str:
     """Return what a statement that is no :class:`WritingCommand` may change again if it is repeated: the table of a
-    ``MERGE`` or ``UPDATE``, a script, a statement made from a text; empty for any other statement.
+    ``MERGE``, ``UPDATE`` or ``LOAD DATA``, a script, a statement made from a text; empty for any other statement.
     """
     if begins_with(text, "BEGIN", "EXECUTE", r"\w+\s*:\s*BEGIN"):
         return "of a SQL script" if adds_rows(text) else ""
-    if not begins_with(text, "MERGE", "UPDATE", "WITH", "INSERT", "FROM"):
+    if not begins_with(text, "MERGE", "UPDATE", "LOAD", "WITH", "INSERT", "FROM"):
         return ""
     plan, _ = _parsed(spark, text)
     if plan is None:
         return "of a statement with parameters" if adds_rows(text) else ""
     kind = plan.getClass().getSimpleName()
-    if kind not in ("MergeIntoTable", "UpdateTable"):
+    adding_load = kind == "LoadData" and not plan.isOverwrite()
+    if kind not in ("MergeIntoTable", "UpdateTable") and not adding_load:
         return ""
-    table = plan.targetTable() if kind == "MergeIntoTable" else plan.table()
+    table = plan.child() if adding_load else plan.targetTable() if kind == "MergeIntoTable" else plan.table()
     while table.getClass().getSimpleName() == "SubqueryAlias":
         table = table.child()
     return f"table {quoted_name(items(table.multipartIdentifier()))}"

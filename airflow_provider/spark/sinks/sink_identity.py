@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-TO_PATHS = ("save", "parquet", "json", "csv", "orc", "text")
+TO_PATHS = ("save", "parquet", "json", "csv", "orc", "text", "xml")
 TO_TABLES = ("saveAsTable", "insertInto")
 _KEPT_NOWHERE = frozenset({"noop", "console", "memory"})
 
@@ -372,7 +372,8 @@ def _given(made: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) 
         mode = str(third or kwargs.get("mode") or mode)
     else:
         format_ = name
-        mode = str((second if name != "text" else None) or kwargs.get("mode") or mode)
+        positional = {"text": None, "xml": third}.get(name, second)
+        mode = str(positional or kwargs.get("mode") or mode)
     return {"mode": mode.lower(), "format": format_.lower(), "target": str(first or path or ""), "path": path}
 
 
