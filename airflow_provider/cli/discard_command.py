@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="how long a heartbeat must stand still at least before its driver counts as lost (default: 30 s; never "
         "less than the driver's own claim says)",
     )
-    parser.add_argument("--yes", action="store_true", help="delete; this cannot be undone")
+    parser.add_argument("--yes", action="store_true", help="do it; this cannot be undone")
 
 
 def run(parsed: argparse.Namespace, *, delete: bool) -> int:
@@ -35,9 +35,9 @@ def run(parsed: argparse.Namespace, *, delete: bool) -> int:
     :raises RecoveryError: an option is invalid, a driver is running, or the store is unusable
     """
     if not parsed.yes:
+        what = "release deletes all that the job has stored" if delete else "discard deletes nothing at once"
         raise ConfigurationError(
-            "discard deletes the job's stored partitions and events, which cannot be undone.",
-            remedy="Add --yes to delete them.",
+            f"{what}, and the next attempt computes the whole job. This cannot be undone.", remedy="Add --yes to do it."
         )
     store = open_store(parsed.event_store, storage_options(parsed))
     prefix = JobId.parse(parsed.job_id).prefix

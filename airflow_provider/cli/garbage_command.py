@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 
+from airflow_provider.core.errors import ConfigurationError
 from airflow_provider.core.option_types import parse_duration
 from airflow_provider.core.options import RecoveryOptions
 from airflow_provider.core.quantities import aligned
@@ -37,6 +38,10 @@ def run(parsed: argparse.Namespace) -> int:
 
     :raises RecoveryError: an option is invalid, or the store is unusable
     """
+    if parsed.older_than.strip()[-1:].isdecimal():
+        raise ConfigurationError(
+            f"--older-than {parsed.older_than} has no unit.", remedy="Write '7 days', '12 h' or '0 s', for example."
+        )
     older_than = parse_duration(parsed.older_than, "older_than")
     store = open_store(parsed.event_store, storage_options(parsed))
     verdicts = collect(

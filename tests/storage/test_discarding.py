@@ -154,11 +154,13 @@ def test_a_discard_that_cannot_be_read_still_counts(files: FileObjectStore, tmp_
 def test_on_the_command_line(
     files: FileObjectStore, tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str
 ) -> None:
-    """One line says what was done; without --yes nothing is."""
+    """One line says what was done; without --yes nothing is, and one line says what it would do."""
     fail_after(files, tmp_path, "a")
     line = [command, "--event-store", files.uri, "--job-id", str(JOB)]
     assert cli.main(line) == 2
-    assert "--yes" in capsys.readouterr().err
+    warned = capsys.readouterr().err
+    assert f"{command} deletes {'all' if command == 'release' else 'nothing'}" in warned
+    assert "--yes" in warned
     assert find_discard(files, JOB.prefix, 1) is None
     assert cli.main([*line, "--yes"]) == 0
     said = capsys.readouterr().out

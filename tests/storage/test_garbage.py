@@ -302,6 +302,7 @@ def test_a_terminal_sees_progress(
     [
         (["gc"], "--event-store"),
         (["gc", "--event-store", "file:///x", "--older-than", "long"], "older_than"),
+        (["gc", "--event-store", "file:///x", "--older-than", "7"], "7 days"),  # would be seconds
         (["gc", "--event-store", "nowhere"], "nowhere"),
     ],
 )
