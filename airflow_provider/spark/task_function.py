@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 
 def run_task_function(function: Callable[..., Any], filled: Sequence[str], arguments: str) -> None:
-    """Call the function with the Spark session and its arguments; store its result.
+    """Call the function with the Spark session and its arguments; store its result, ``None`` after ``sys.exit(0)``.
 
     :param filled: parameters that take the session (``spark``) or its context (``sc``)
     :param arguments: the others, as a JSON object
@@ -33,7 +33,12 @@ def run_task_function(function: Callable[..., Any], filled: Sequence[str], argum
 
     spark = SparkSession.builder.getOrCreate()
     sessions: dict[str, Callable[[], Any]] = {"spark": lambda: spark, "sc": lambda: spark.sparkContext}
-    value = function(**{name: sessions[name]() for name in filled}, **json.loads(arguments))
+    value = None
+    try:
+        value = function(**{name: sessions[name]() for name in filled}, **json.loads(arguments))
+    except SystemExit as end:
+        if end.code:
+            raise
     text = json_of(
         value,
         f"The task function {function.__name__!r}",
