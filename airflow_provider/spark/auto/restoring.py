@@ -24,7 +24,7 @@ from airflow_provider.core.errors import Fenced
 from airflow_provider.core.events import SHUFFLE
 from airflow_provider.core.vertex_token import name_of, vertex_identity
 from airflow_provider.spark.auto.ahead import StagesAhead
-from airflow_provider.spark.auto.shuffle_identity import NotKept, Purpose, ShuffleIdentity, title_of
+from airflow_provider.spark.auto.shuffle_identity import NotKept, Purpose, ShuffleIdentity, may_be_kept, title_of
 from airflow_provider.spark.auto.shuffle_vertex import ROWS, SIZE, ShuffleVertex
 from airflow_provider.spark.jvm.adaptive_plan import AdaptivePlan, adaptive_plans, static_shuffles
 from airflow_provider.spark.jvm.exchanges import SHUFFLE_EXCHANGE, SHUFFLE_STAGE, kind
@@ -169,6 +169,11 @@ class _PutBack:
     statistics: Any
 
 
+def _name(exchange: Any) -> str:
+    """Return the name of an exchange's vertex."""
+    return name_of(vertex_identity(title_of(exchange), ""))
+
+
 class _Plan:
     """The plan of one query.
 
@@ -198,6 +203,7 @@ class _Plan:
         self._found: set[str] = set()
         self._fills: frozenset[int] = frozenset()
         self._plans: list[AdaptivePlan] = []
+        self._static: list[Any] = []
 
     def restore(self, execution: Any, plans: Sequence[tuple[Any, int | None]]) -> None:
         """Put back what survived.
@@ -208,6 +214,10 @@ class _Plan:
         self._plans = [AdaptivePlan(self._spark, adaptive) for adaptive, _ in plans]
         if any(adaptive.has_begun for adaptive in self._plans):
             return
+        if self._settings.in_tasks:  # without adaptive execution, an RDD's run when it is used, with the settings then
+            self._static = list(static_shuffles(execution.executedPlan()))
+        if self._names.isdisjoint(self._wanted_names):
+            return  # the lowest survivor of a query has the name of a shuffle that the query begins with
         for adaptive, (_, cached) in zip(self._plans, plans, strict=True):
             purpose = self._context.purpose(cached)
             if not adaptive.holds_shuffle:
@@ -222,9 +232,7 @@ class _Plan:
                 for stage in adaptive.go_ahead(ready, functools.partial(self._run, execution, ahead)):
                     if not ahead.needs(stage) and int(stage.id()) not in partly:
                         adaptive.forget(stage)
-        if not self._settings.in_tasks:
-            return  # without adaptive execution, an RDD's shuffles run when it is used, with the settings in force then
-        for exchange in list(static_shuffles(execution.executedPlan())):
+        for exchange in self._static:
             self._shuffle(Purpose(self._context.purpose()), exchange, exchange.canonicalized())
 
     def _told(self) -> AbstractContextManager[None]:
@@ -261,19 +269,22 @@ class _Plan:
             self._application.note(self._execution, self._settings, self._fills)
 
     def _more_to_come(self) -> bool:
-        """Whether this query may still reach a survivor: it has a shuffle by the same columns, or what a survivor was
-        made of has been found.
+        """Whether this query may still reach a survivor: one whose own survivors below have all been found; if it has
+        none, one with the name of a shuffle that the query begins with.
         """
         left, known = self._wanted - self._found, self._context.master.graph.vertices
-        below = (set(known[vertex].initialized.upstream) & self._wanted for vertex in left)
-        alike = not self._names.isdisjoint(map(name_of, left))
-        return alike or any(upstream and upstream <= self._found for upstream in below)
+        below = {vertex: set(known[vertex].initialized.upstream) & self._wanted for vertex in left}
+        return any(below[each] <= self._found and (below[each] or name_of(each) in self._names) for each in left)
 
     @functools.cached_property
     def _names(self) -> set[str]:
         """The possible vertex names of the query's shuffles, whatever joins they turn out to be over."""
-        exchanges = itertools.chain.from_iterable(plan.shuffles() for plan in self._plans)
-        return {name_of(vertex_identity(title_of(exchange), "")) for exchange in exchanges}
+        exchanges = [*itertools.chain.from_iterable(plan.shuffles() for plan in self._plans), *self._static]
+        return {_name(exchange) for exchange in exchanges if may_be_kept(exchange)}
+
+    @functools.cached_property
+    def _wanted_names(self) -> set[str]:
+        return set(map(name_of, self._wanted))
 
     @functools.cached_property
     def _turn(self) -> Turn:
@@ -301,6 +312,8 @@ class _Plan:
 
     def _shuffle(self, purpose: Purpose, exchange: Any, canonical: Any) -> _PutBack | None:
         """Put back what survived of a shuffle; return ``None`` if nothing did."""
+        if _name(exchange) not in self._wanted_names:
+            return None
         try:
             any_time = ShuffleIdentity.of(self._context, self._spark, exchange, canonical, self._settings)
             identity = any_time.occurrence(purpose, functools.partial(self._next, purpose, exchange))

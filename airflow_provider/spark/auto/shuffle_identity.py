@@ -70,10 +70,8 @@ class ShuffleIdentity:
         :param settings: those that its query runs, or ran, with
         :raises NotKept: it has no certain identity
         """
-        partitioning = exchange.outputPartitioning()
-        spread = kind(partitioning).rstrip("$")
-        if spread not in _PARTITIONINGS:
-            raise NotKept(f"its rows are spread by {spread}, which is not the same in every run")
+        if not may_be_kept(exchange):
+            raise NotKept(f"its rows are spread by {_spread(exchange)}, which is not the same in every run")
         fingerprint = exchange_fingerprint(spark, context, canonical, settings)
         reasons = (*fingerprint.opaque, *fingerprint.not_deterministic)
         if reasons and not _chosen_by_tasks(context, spark, canonical, fingerprint):
@@ -130,6 +128,15 @@ def _chosen_by_tasks(context: RecoveryContext, spark: Any, canonical: Any, finge
         return False
     rows = rows_to_choose_from(canonical)
     return rows is not None and deterministic(spark, context, rows)
+
+
+def may_be_kept(exchange: Any) -> bool:
+    """Whether an exchange spreads its rows in the same way in every run."""
+    return _spread(exchange) in _PARTITIONINGS
+
+
+def _spread(exchange: Any) -> str:
+    return kind(exchange.outputPartitioning()).rstrip("$")
 
 
 def title_of(exchange: Any) -> str:

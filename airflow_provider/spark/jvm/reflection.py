@@ -9,6 +9,8 @@ from typing import Any
 
 from airflow_provider.spark.jvm.compiled import compiled
 
+_METHODS = "_spark_recovery_methods"
+
 
 class NoSuchMember(LookupError):
     """A member that this version of Spark does not have."""
@@ -44,16 +46,22 @@ def field_of(owner: Any, name: str) -> Any:
 def private_method(jvm: Any, owner: Any, name: str, *arguments: Any) -> Any:
     """Call a private method that *owner*'s class declares once with that many arguments; return its result.
 
+    The class is searched once, because py4j asks for each of its methods.
+
     :raises NoSuchMember: the class has no such method
     """
-    for method in owner.getClass().getDeclaredMethods():
-        if method.getName() == name and method.getParameterCount() == len(arguments):
-            method.setAccessible(True)
-            given = jvm.java.util.ArrayList()
-            for argument in arguments:
-                given.append(argument)
-            return method.invoke(owner, given.toArray())
-    raise NoSuchMember(f"{owner.getClass().getName()} has no method {name} of {len(arguments)} arguments")
+    kind, count = owner.getClass(), len(arguments)
+    known, key = vars(jvm).setdefault(_METHODS, {}), (str(kind.getName()), name, count)
+    if key not in known:
+        named = (method for method in kind.getDeclaredMethods() if method.getName() == name)
+        known[key] = next((method for method in named if method.getParameterCount() == count), None)
+    if known[key] is None:
+        raise NoSuchMember(f"{key[0]} has no method {name} of {count} arguments")
+    known[key].setAccessible(True)
+    given = jvm.java.util.ArrayList()
+    for argument in arguments:
+        given.append(argument)
+    return known[key].invoke(owner, given.toArray())
 
 
 def of_environment(spark: Any, name: str, kind: str) -> Any:

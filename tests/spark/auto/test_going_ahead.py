@@ -115,6 +115,39 @@ def test_a_sort_of_a_retry_is_read_as_in_plain_spark(
     assert "AQEShuffleRead coalesced" in shown(again)
 
 
+@pytest.mark.parametrize("by", ["another name", "the name of what was made of another"])
+def test_a_query_that_reaches_no_survivor_is_left_to_spark(
+    spark: SparkSession, orders: Path, attempts: Attempts, requests: list[str], by: str
+) -> None:
+    """Nothing of it runs ahead, and its plan is not touched: not even if a survivor that was made of another one has
+    the name of a shuffle of it.
+    """
+    df = spark.read.parquet(str(orders))
+
+    def query() -> DataFrame:
+        by_amount = df.where("amount > 5").groupBy("amount").agg(F.sum("customer").alias("sum"))
+        return by_amount if by == "another name" else by_amount.agg(F.max("sum"))
+
+    plain = query()
+    rows = sorted(plain.collect())
+    with auto_attempt(attempts, spark) as first:
+        kept = df.groupBy("customer").agg(F.sum("amount").alias("sum"))
+        kept = kept if by == "another name" else kept.agg(F.max("sum"))
+        kept.collect()
+        names = ["shuffle(customer)"] if by == "another name" else ["shuffle", "shuffle(customer)"]
+        assert first.keep(kept) == names
+    with auto_attempt(attempts, spark) as second:
+        again = query()
+        again._jdf.queryExecution().executedPlan()
+        with job_group(spark, "left") as group:
+            requests.clear()
+            assert not second.restore(again)
+            assert jobs_of(spark, group) == 0
+        assert by == "the name of what was made of another" or len(requests) < 200
+        assert sorted(again.collect()) == rows
+    assert shown(again) == shown(plain)
+
+
 def shown(df: DataFrame) -> str:
     """The plan that ran, without numbers."""
     return re.sub(r"\d+", "", str(df._jdf.queryExecution().executedPlan().executedPlan().toString()))
