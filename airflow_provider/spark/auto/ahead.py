@@ -61,13 +61,12 @@ class StagesAhead:
     def needs(self, stage: Any) -> bool:
         """Whether a stage without a result must stay in the plan's stage cache.
 
-        That is one that runs, and a shuffle that has failed: the action reports that, and does not run it again. An
-        exchange that the plan has twice is in the cache as the first of its stages.
+        That is one that runs, and one that has failed: the action reports that, and does not run it again. An exchange
+        that the plan has twice is in the cache as the first of its stages.
         """
-        number, what = int(stage.id()), kind(stage)
-        if what not in (SHUFFLE_STAGE, BROADCAST_STAGE) or kind(stage.plan()) == REUSED_EXCHANGE:
+        if kind(stage) not in (SHUFFLE_STAGE, BROADCAST_STAGE) or kind(stage.plan()) == REUSED_EXCHANGE:
             return True
-        return number in self._running or (what == SHUFFLE_STAGE and number in self._started)
+        return int(stage.id()) in self._started
 
 
 def _first(stages: Sequence[Any]) -> list[Any]:

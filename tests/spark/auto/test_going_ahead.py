@@ -115,6 +115,34 @@ def test_a_sort_of_a_retry_is_read_as_in_plain_spark(
     assert "AQEShuffleRead coalesced" in shown(again)
 
 
+@pytest.mark.parametrize("exchange", ["broadcast", "shuffle"])
+def test_what_fails_ahead_of_its_action_does_not_run_again(
+    spark: SparkSession, orders: Path, attempts: Attempts, tmp_path: Path, exchange: str
+) -> None:
+    """The action fails with its error, as in plain Spark, though another try would not fail."""
+    tried = tmp_path / "tried"
+
+    def fails_once(customer: int) -> bool:
+        if tried.exists():
+            return True
+        tried.touch()
+        raise ValueError("only once")
+
+    df = spark.read.parquet(str(orders))
+    few = df.coalesce(1).where(F.udf(fails_once, "boolean", useArrow=False)("customer"))
+    few = F.broadcast(few.select("customer")) if exchange == "broadcast" else few.hint("merge").select("customer")
+    with auto_attempt(attempts, spark) as first:
+        kept = df.groupBy("amount").agg(F.sum("customer"))
+        kept.collect()
+        assert first.keep(kept) == ["shuffle(amount)"]
+    with configured(spark, {"spark.sql.autoBroadcastJoinThreshold": "-1"}), auto_attempt(attempts, spark) as second:
+        query = df.join(few, "customer").groupBy("amount").count()
+        assert second.restore(query)
+        assert tried.exists()
+        with pytest.raises(Exception, match="only once"):
+            query.collect()
+
+
 @pytest.mark.parametrize("by", ["another name", "the name of what was made of another"])
 def test_a_query_that_reaches_no_survivor_is_left_to_spark(
     spark: SparkSession, orders: Path, attempts: Attempts, requests: list[str], by: str
