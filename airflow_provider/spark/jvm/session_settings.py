@@ -53,10 +53,10 @@ def active_session(spark: Any) -> Iterator[None]:
 
 @contextmanager
 def settings_of_tasks(spark: Any) -> Iterator[None]:
-    """Let the tasks of jobs that this thread starts know the session's settings.
+    """Let jobs that this thread starts have the session's settings in their tasks, and the session's tags.
 
-    Spark does so for an action (``SQLExecution.withSQLConfPropagated``); a stage that runs before its action would be
-    computed with the defaults.
+    Spark does so for an action (``SQLExecution.withSQLConfPropagated``, ``withSessionTagsApplied``); a stage that runs
+    before its action would be computed with the defaults, and not end at ``interruptAll``.
     """
     context, before = spark._jsparkSession.sparkContext(), spark._jsparkSession.sparkContext().getLocalProperties()
     properties = before.clone()
@@ -64,6 +64,10 @@ def settings_of_tasks(spark: Any) -> Iterator[None]:
         if name.startswith("spark"):
             properties.setProperty(name, value)
     context.setLocalProperties(properties)
+    if spark.version >= "4":
+        session = spark._jsparkSession
+        tags = getattr(session.managedJobTags().get().values().toSet(), "$plus")(session.sessionJobTag())
+        context.addJobTags(tags)
     try:
         yield
     finally:

@@ -207,6 +207,27 @@ def test_what_runs_ahead_has_the_properties_of_the_action(
         assert "shuffle(amount)" in second.put_back()
 
 
+def test_a_stage_that_runs_ahead_can_be_interrupted(
+    spark: SparkSession, orders: Path, attempts: Attempts, tmp_path: Path
+) -> None:
+    """It has the tag of its session, and the action fails with it, as in plain Spark."""
+    gate = Gate(tmp_path / "gate", waits="all")
+    df = spark.read.parquet(str(orders))
+    with auto_attempt(attempts, spark) as first:
+        kept = df.groupBy("amount").agg(F.sum("customer"))
+        kept.collect()
+        assert first.keep(kept) == ["shuffle(amount)"]
+
+    with auto_attempt(attempts, spark) as second, ThreadPoolExecutor(1) as pool, ExitStack() as at_last:
+        at_last.callback(gate.open)
+        tracker = spark.sparkContext.statusTracker()
+        action = pool.submit(df.where(gate.passes(F.lit("all"))).groupBy("amount").count().collect)
+        wait_until(lambda: second.restorer._under_way and tracker.getActiveStageIds(), "a stage to run ahead")
+        spark.interruptAll()
+        with pytest.raises(Exception, match="cancelled"):
+            action.result(60)
+
+
 def test_an_action_waits_for_stages_that_run_ahead_of_another_of_its_frame(
     spark: SparkSession, orders: Path, attempts: Attempts, tmp_path: Path
 ) -> None:
