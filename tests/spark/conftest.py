@@ -48,6 +48,16 @@ def spark() -> Iterator[SparkSession]:
     session.stop()
 
 
+@pytest.fixture(autouse=True)
+def _session_again(request: pytest.FixtureRequest) -> Iterator[None]:
+    """PySpark makes other sessions of a test the active ones, whose settings the next test would have."""
+    yield
+    if "spark" in request.fixturenames:
+        session = request.getfixturevalue("spark")
+        if session.sparkContext._jsc is not None:  # nobody has stopped it
+            session._jvm.SparkSession.setActiveSession(session._jsparkSession)
+
+
 @pytest.fixture
 def requests(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What Python asks of the JVM; not what it lets go of, at moments of its own."""
