@@ -51,11 +51,11 @@ def spark() -> Iterator[SparkSession]:
 @pytest.fixture(autouse=True)
 def _session_again(request: pytest.FixtureRequest) -> Iterator[None]:
     """PySpark makes other sessions of a test the active ones, whose settings the next test would have."""
+    session: Any = request.getfixturevalue("spark") if "spark" in request.fixturenames else None
     yield
-    if "spark" in request.fixturenames:
-        session = request.getfixturevalue("spark")
-        if session.sparkContext._jsc is not None:  # nobody has stopped it
-            session._jvm.SparkSession.setActiveSession(session._jsparkSession)
+    shared = hasattr(session, "_jsparkSession")  # some tests call a version by this name
+    if shared and session.sparkContext._jsc is not None:  # nobody has stopped it
+        session._jvm.SparkSession.setActiveSession(session._jsparkSession)
 
 
 @pytest.fixture
