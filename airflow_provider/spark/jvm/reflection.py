@@ -54,10 +54,11 @@ def private_method(jvm: Any, owner: Any, name: str, *arguments: Any) -> Any:
     known, key = vars(jvm).setdefault(_METHODS, {}), (str(kind.getName()), name, count)
     if key not in known:
         named = (method for method in kind.getDeclaredMethods() if method.getName() == name)
-        known[key] = next((method for method in named if method.getParameterCount() == count), None)
-    if known[key] is None:
-        raise NoSuchMember(f"{key[0]} has no method {name} of {count} arguments")
-    known[key].setAccessible(True)
+        found = next((method for method in named if method.getParameterCount() == count), None)
+        if found is None:
+            raise NoSuchMember(f"{key[0]} has no method {name} of {count} arguments")
+        found.setAccessible(True)
+        known[key] = found
     given = jvm.java.util.ArrayList()
     for argument in arguments:
         given.append(argument)
