@@ -14,8 +14,7 @@ class LastAttempt:
 
     :ivar state: its last recorded state; :attr:`JobState.CREATED` if it claimed the job but recorded nothing
     :ivar alive: whether its heartbeat changed while it was watched; meaningless if the state is terminal
-    :ivar acknowledged: whether its success was acknowledged
-    :ivar acknowledged_in: number of the Airflow try that did so; 0 if unknown
+    :ivar acknowledged: number of the Airflow try that acknowledged its success, 0 if unknown; ``None`` if none did
     :ivar discarded: why nothing of it may be reused, if it was discarded; empty text otherwise
     :ivar another_run: it belongs to another DAG run of the same name, so nothing of it counts
     :ivar cancelled: the job's driver was cancelled; the epoch is that of the cancellation
@@ -25,12 +24,11 @@ class LastAttempt:
     epoch: int
     state: JobState
     alive: bool = False
-    acknowledged: bool = False
+    acknowledged: int | None = None
     discarded: str = ""
     cancelled: bool = False
     another_run: bool = False
     series: str = ""
-    acknowledged_in: int = 0
 
 
 @dataclass(frozen=True)
@@ -103,7 +101,7 @@ def decide(last: LastAttempt | None, resume: str, series: str | None = None, try
         return StartAfresh(last.discarded)
     if last.state is JobState.FINISHED:
         retried = only_retried(last.series, series)
-        if last.acknowledged and not (retried and 0 < last.acknowledged_in < try_number):
+        if last.acknowledged is not None and not (retried and 0 < last.acknowledged < try_number):
             return StartAfresh(f"attempt {last.epoch} succeeded and its task was cleared")
         if retried:
             return Succeed(last.epoch)

@@ -31,21 +31,13 @@ def look_at_last(
     own = recorded if recorded is not None and recorded.epoch == claim.epoch else None
     state, series = (own.state, own.series) if own is not None else (JobState.CREATED, "")
     if state.terminal:
-        seen = claims.acknowledged(claim.epoch)
-        found = _discarded(store, prefix, claim, graph)
-        return LastAttempt(
-            claim.epoch,
-            state,
-            acknowledged=seen is not None,
-            acknowledged_in=seen or 0,
-            discarded=found,
-            series=series,
-        )
+        acknowledged, found = claims.acknowledged(claim.epoch), _discarded(store, prefix, claim, graph)
+        return LastAttempt(claim.epoch, state, acknowledged=acknowledged, discarded=found, series=series)
     if lives():
         return LastAttempt(claim.epoch, state, alive=True, series=series)
     before = recorded if own is None else None
     if before is not None and before.state is JobState.FINISHED and claims.acknowledged(before.epoch) is not None:
-        return LastAttempt(claim.epoch, JobState.FINISHED, acknowledged=True)
+        return LastAttempt(claim.epoch, JobState.FINISHED, acknowledged=0)
     found = _discarded(store, prefix, claim, graph)
     return LastAttempt(claim.epoch, state, discarded=found, cancelled=claim.cancels, series=series)
 

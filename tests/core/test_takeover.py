@@ -30,7 +30,7 @@ def test_what_was_discarded_is_not_gone_on_from(state: JobState) -> None:
 @pytest.mark.parametrize("state", [*RUNNING_STATES, FINISHED, FAILED])
 def test_another_runs_attempt_is_not_gone_on_from(state: JobState) -> None:
     """Whatever had become of it, and whoever has taken notice."""
-    for acknowledged in (False, True):
+    for acknowledged in (None, 0, 1):
         last = LastAttempt(7, state, acknowledged=acknowledged, another_run=True)
         assert decide(last, "auto") == StartAfresh("attempt 7 was made for another DAG run of the same name")
 
@@ -60,7 +60,7 @@ def test_the_table(
     for state, is_alive, is_acknowledged in itertools.product(
         states,
         [False, True] if alive is None else [alive],
-        [False, True] if acknowledged is None else [acknowledged],
+        [None, 0] if acknowledged is None else [0 if acknowledged else None],
     ):
         assert decide(LastAttempt(7, state, is_alive, is_acknowledged), resume) == decision
 
@@ -81,11 +81,11 @@ def test_a_success_that_nobody_saw_is_believed_by_retries_alone(
 ) -> None:
     """Who clears the task, with what it reads perhaps, asks for what comes of the inputs as they are then."""
     assert decide(LastAttempt(7, FINISHED, series=since), "auto", series) == decision
-    assert isinstance(decide(LastAttempt(7, FINISHED, acknowledged=True, series=since), "auto", series), StartAfresh)
+    assert isinstance(decide(LastAttempt(7, FINISHED, acknowledged=0, series=since), "auto", series), StartAfresh)
 
 
 @pytest.mark.parametrize(
-    ("since", "acknowledged_in", "series", "try_number", "again"),
+    ("since", "acknowledged", "series", "try_number", "again"),
     [
         ("a", 1, "a", 2, False),
         ("a", 1, "b", 2, True),
@@ -96,9 +96,9 @@ def test_a_success_that_nobody_saw_is_believed_by_retries_alone(
     ],
 )
 def test_a_try_that_failed_after_it_had_acknowledged_the_success_is_retried_without_the_job(
-    since: str, acknowledged_in: int, series: str | None, try_number: int, again: bool
+    since: str, acknowledged: int, series: str | None, try_number: int, again: bool
 ) -> None:
     """Only Airflow's own retry is one; anybody else asks for the job again."""
-    last = LastAttempt(7, FINISHED, acknowledged=True, acknowledged_in=acknowledged_in, series=since)
+    last = LastAttempt(7, FINISHED, acknowledged=acknowledged, series=since)
     afresh = StartAfresh("attempt 7 succeeded and its task was cleared")
     assert decide(last, "auto", series, try_number) == (afresh if again else Succeed(7))
