@@ -6,10 +6,10 @@ directly. It claims the job, reconciles, runs the script from the top as ``__mai
 
 from __future__ import annotations
 
+import builtins
 import concurrent.futures.thread
 import logging
 import os
-import runpy
 import sys
 import threading
 import time
@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider.core.causes import causes, one_line, unreadable_partitions
@@ -243,9 +244,13 @@ def run_script(application: Path, arguments: Sequence[str], check: Callable[[], 
     sys.argv = [str(application), *arguments]
     sys.path.insert(0, str(application.parent))
     before = set(threading.enumerate())
+    # Unlike runpy's, this module stays: what threads and exit handlers pickle is looked up there.
+    script = sys.modules["__main__"] = ModuleType("__main__")
+    script.__dict__.update(__file__=str(application), __builtins__=builtins)
     try:
         try:
-            runpy.run_path(str(application), run_name="__main__")
+            code = compile(application.read_bytes(), str(application), "exec", dont_inherit=True)
+            exec(code, script.__dict__)  # noqa: S102 - it is what the job is
         finally:
             _wait_for_threads(before)
     except SystemExit as end:
@@ -261,13 +266,17 @@ def run_script(application: Path, arguments: Sequence[str], check: Callable[[], 
 
 
 def _wait_for_threads(before: set[threading.Thread]) -> None:
-    """Wait for the threads that a script has left running, as Python does when it exits: they may still write.
+    """Wait for the threads that a script has left running, as Python does when it exits: they may still write. Pools do
+    what was submitted to them, then their threads end.
 
-    :param before: threads that are not the script's. Threads of a pool are not waited for, either: they may be idle.
+    :param before: threads that are not the script's
     """
     pools = getattr(concurrent.futures.thread, "_threads_queues", {})
-    while left := [t for t in threading.enumerate() if t not in before and t not in pools and not t.daemon]:
-        for thread in left:
+    while left := [t for t in threading.enumerate() if t not in before and not t.daemon]:
+        for thread in left:  # older ones first, so those of a pool that a thread uses itself have ended before
+            given = getattr(thread, "_args", ())  # a pool gives its threads a weak reference to itself
+            if thread in pools and given and (pool := given[0]()) is not None:
+                pool.shutdown(wait=False)
             thread.join()
 
 
@@ -282,7 +291,7 @@ def _show(error: BaseException) -> None:
 def _without_runner(error: BaseException) -> BaseException:
     """Return the error with a traceback that starts in the user's script."""
     frames = error.__traceback__
-    while frames is not None and frames.tb_frame.f_code.co_filename in (__file__, runpy.__file__, "<frozen runpy>"):
+    while frames is not None and frames.tb_frame.f_code.co_filename == __file__:
         frames = frames.tb_next
     return error.with_traceback(frames) if frames is not None else error
 

@@ -12,25 +12,35 @@ from airflow_provider.core.errors import ConfigurationError
 from airflow_provider.spark.runner import find_application, run_script
 
 LATE = """\
-import sys, threading
+import pickle, sys, threading, time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+class Note(str):
+    pass
+
 def later():
-    Path(sys.argv[1]).write_text("written")
+    Path(sys.argv[1]).write_text(pickle.loads(pickle.dumps(Note("written"))))
 
-threading.Timer(0.2, lambda: threading.Timer(0.1, later).start()).start()
 """
+TIMERS = "threading.Timer(0.2, lambda: threading.Timer(0.1, later).start()).start()\n"
+POOL = "pool = ThreadPoolExecutor(1); pool.submit(time.sleep, 0.3); pool.submit(later)\n"
 
 
+@pytest.mark.parametrize("threads", [TIMERS, POOL, POOL + "del pool\n"], ids=["timers", "pool", "dropped pool"])
 @pytest.mark.parametrize("end", ["", "sys.exit(3)", "raise ValueError"])
-def test_a_script_has_ended_when_its_threads_have(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str) -> None:
-    """Python waits for them at its end; the attempt does, too, whatever the script ends with: they may still write, and
-    then the fence and the event store are needed.
+def test_a_script_has_ended_when_its_threads_have(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, threads: str, end: str
+) -> None:
+    """Python waits for them at its end, and pools do what was submitted to them; the attempt waits, too, whatever the
+    script ends with: they may still write, and then the fence and the event store are needed. They find what the
+    script has defined where pickle looks for it.
     """
     script, target = tmp_path / "late.py", tmp_path / "target"
-    script.write_text(LATE + end)
+    script.write_text(LATE + threads + end)
     monkeypatch.setattr(sys, "argv", [])
     monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
     error = run_script(script, [str(target)], lambda: None)
     assert target.read_text() == "written"
     assert (error is None) == (not end)
