@@ -10,6 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.ml import Pipeline, PipelineModel
+from pyspark.ml.feature import VectorAssembler
+from pyspark.mllib.clustering import KMeans, KMeansModel
 from pyspark.sql import DataFrameWriter
 from pyspark.sql import functions as F
 
@@ -381,3 +384,53 @@ def test_a_file_that_cannot_be_removed_counts_as_there(spark: SparkSession, targ
     assert output.remove_files([f"file:{target}/gone"]) == 0
     with pytest.raises(Exception, match="a-folder"):
         output.remove_files([f"file:{target}/a-folder"])
+
+
+@each_value(rows=["certain", "others in each attempt"])
+def test_an_output_is_known_however_its_path_is_spelled(
+    spark: SparkSession, attempts: Attempts, target: Path, rows: str
+) -> None:
+    """A path with a scheme or without, with two slashes or one at its end, is one place, also in the next attempt."""
+    for path in (f"{target}", f"file:{target}", f"file://{target}/", f"{target.parent}//x/../{target.name}"):
+        with attempts.writes():
+            marked(spark, 0, 3, rows).write.mode("append").parquet(path)
+        assert ids(spark, target) == [0, 1, 2]
+
+
+@each_value(saves=["an RDD", "an ML pipeline", "a model of MLlib"], others=[False, True])
+def test_what_refuses_to_write_where_something_is_can_be_written_again(
+    spark: SparkSession, attempts: Attempts, target: Path, saves: str, others: bool
+) -> None:
+    """RDDs and models write where nothing is. A retry makes room for them where the job itself has written, once only:
+    what anybody has changed stays, and Spark refuses, as it does everywhere else.
+    """
+    context = spark.sparkContext
+    stages = Pipeline(stages=[VectorAssembler(inputCols=["id"], outputCol="ids")])
+
+    def script(number: int) -> None:
+        if saves == "an RDD":
+            context.parallelize([number]).saveAsTextFile(str(target), "org.apache.hadoop.io.compress.GzipCodec")
+        elif saves == "an ML pipeline":
+            stages.fit(spark.range(3)).save(str(target))
+        else:
+            KMeans.train(context.parallelize([[0.0], [float(number)]]), 1).save(context, str(target))
+
+    with attempts.writes():
+        script(1)
+    before = {file: file.read_bytes() for file in target.rglob("*") if file.is_file()}
+    (target / "added").write_text("") if others else None
+    with attempts.writes():
+        if others:
+            with pytest.raises(Exception, match="already exists"):
+                script(2)
+            assert before.items() <= {file: file.read_bytes() for file in target.rglob("*") if file.is_file()}.items()
+            return
+        script(2)
+        with pytest.raises(Exception, match="already exists"):
+            script(3)
+    if saves == "an RDD":
+        assert context.textFile(str(target)).collect() == ["2"]
+    elif saves == "an ML pipeline":
+        assert PipelineModel.load(str(target)).transform(spark.range(3)).count() == 3
+    else:
+        assert KMeansModel.load(context, str(target)).predict([1.0]) == 0

@@ -102,6 +102,10 @@ class PendingOutput:
                 raise OSError(f"{path.toString()} cannot be removed")
         return removed
 
+    def remove_whole(self) -> None:
+        """Remove the target with all that is in it."""
+        self._system.delete(self._target, True)
+
     def remove_target(self) -> bool:
         """Remove the target if it holds only empty folders and Spark's success marker; return whether it did."""
         if not self.exists():

@@ -192,9 +192,9 @@ class SinkIdentity:
         mode = given["mode"] or "error"
         if name == "insertInto" and mode != "overwrite":  # Spark uses no other mode
             mode = "append"
-        what = (name, repr(made), repr(args), repr(sorted(kwargs.items())))
-        anywhere = tuple(text.replace(repr(given["target"]), "") for text in what)
-        sink = self._identified(df, place, what, mode if mode in ("append", "overwrite") else "error", anywhere)
+        call = (name, repr(made), repr(args), repr(sorted(kwargs.items())))
+        how = tuple(text.replace(repr(given["target"]), "") for text in call)  # the target has several spellings
+        sink = self._identified(df, place, how, mode if mode in ("append", "overwrite") else "error")
         return replace(sink, if_absent=mode == "ignore")
 
     def unknown_writer(
@@ -228,7 +228,7 @@ class SinkIdentity:
         files = (command.provider or spark.conf.get("spark.sql.sources.default")) in FILE_FORMATS
         place = self._table(spark, command.table, command.location, creates=files and command.creates)
         mode = "overwrite" if command.overwrites else "error" if command.creates else "append"
-        return self._identified(df, place, what, mode, what)
+        return self._identified(df, place, what, mode)
 
     def has_failed(self, sink: Sink) -> None:
         """Let the script's next call of this kind be the same write, because scripts retry by themselves."""
@@ -255,10 +255,10 @@ class SinkIdentity:
         target = f"table {name} of {spark.catalog.currentDatabase()}"
         return Place(target, lambda: table_location(spark, name), new, qualified_table(spark, name))
 
-    def _identified(self, df: Any, place: Place, what: tuple[str, ...], mode: str, anywhere: tuple[str, ...]) -> Sink:
+    def _identified(self, df: Any, place: Place, how: tuple[str, ...], mode: str) -> Sink:
         """Return the sink of a DataFrame's rows.
 
-        :param anywhere: *what*, without the target
+        :param how: the call without its target, or the statement
         """
         spark = df.sparkSession
         batch = micro_batch(spark)
@@ -281,9 +281,9 @@ class SinkIdentity:
         # A database's table has no version, but the request identifies it; an RDD may have nothing that does.
         told = not identity.opaque or bool(identity.unversioned)
         plan = (identity.of_each_run or identity.digest,) if told else ()
-        key = digest(*(("repeated", *plan) if reason else plan), place.target, *what, *batch)
+        key = digest(*(("repeated", *plan) if reason else plan), place.target, *how, *batch)
         occurrence, again = self._turn(key)
-        call = digest("call", identity.call, place.target, *what) if plan and not batch else ""
+        call = digest("call", identity.call, place.target, *how) if plan and not batch else ""
         number = self._turn(call)[0] if call else 0
         return Sink(
             f"{SINK}{digest(key, str(occurrence))[:32]}",
@@ -297,7 +297,7 @@ class SinkIdentity:
             bool(batch),
             told,
             again=again,
-            made=digest(*plan, *anywhere) if plan and not settled and not batch else "",
+            made=digest(*plan, *how) if plan and not settled and not batch else "",
             call=call and digest(call, str(number)),
             sources=tuple(sources.read),
             turns=((key, occurrence), *(((call, number),) if call else ())),
