@@ -44,7 +44,7 @@ class JobSupervisor:
     """Supervises one job from Airflow's side; never starts anything.
 
     :param log: the task's log
-    :param run: distinguishes the DAG run from others of the same name; empty text if unknown
+    :ivar run: distinguishes the DAG run from others of the same name; empty text if unknown
     :ivar try_number: of the task's try
     """
 
@@ -62,7 +62,7 @@ class JobSupervisor:
         self._prefix = job.prefix
         self._options = options
         self._log = log
-        self._run = run
+        self.run = run
         self.try_number = try_number
         self._claims = Claims(store, self._prefix)
         self._events = JobEventLog(store, self._prefix)
@@ -93,7 +93,7 @@ class JobSupervisor:
             self._store, self._prefix, claim, self.replay(), lives=lambda: claim.epoch > lost and self._lives(claim)
         )
         driver = next(self._claims.drivers_before(claim.epoch), None) if claim.cancels else claim
-        if driver is None or not is_another_run(self._run, driver.run):
+        if driver is None or not is_another_run(self.run, driver.run):
             return last
         if last.alive:
             raise JobAlreadyRunning(

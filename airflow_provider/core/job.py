@@ -83,19 +83,28 @@ def name_of(prefix: str) -> str:
     return str(job) if any(parts) and (job := JobId(parts)).prefix == prefix else folder
 
 
-def run_mark(began: datetime | None, cleared: int | None) -> str:
-    """Return a mark that distinguishes a DAG run from others of its name; empty text if nothing does.
+def run_mark(began: datetime, cleared: int | None, name: str = "") -> str:
+    """Return a mark that distinguishes a DAG run from others of its name.
 
-    :param began: when the run began; the same in all of its tries until it is cleared
+    :param began: when the run began; the same in all of its tries until it is cleared, or set to *queued* by hand
     :param cleared: how often it was cleared
+    :param name: shared by the task's tries in this run alone; empty text if Airflow keeps none
     """
-    return f"{cleared or 0}@{began.isoformat()}" if began is not None else ""
+    return f"{cleared or 0}@{began.isoformat()}{f'#{name}' if name else ''}"
 
 
 def is_another_run(one: str, other: str) -> bool:
-    """Whether two marks certainly belong to two runs: cleared equally often, begun at different moments."""
+    """Whether two marks certainly belong to two runs: cleared equally often, begun at different moments, and without a
+    name that both share.
+    """
     (cleared, _, began), (others_cleared, _, others_began) = one.partition("@"), other.partition("@")
-    return bool(began and others_began) and cleared == others_cleared and began != others_began
+    (began, _, name), (others_began, _, others_name) = began.partition("#"), others_began.partition("#")
+    return (
+        bool(began and others_began)
+        and cleared == others_cleared
+        and began != others_began
+        and (not name or name != others_name)
+    )
 
 
 def is_another_deployment(one: str, other: str) -> bool:

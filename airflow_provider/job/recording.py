@@ -135,7 +135,6 @@ class JobRecord:
     def _of_another_run(self, graph: ExecutionGraph) -> int:
         """Return the newest attempt that recorded its start if it was for another DAG run of the same name, else 0. An
         attempt of this run may have claimed the job since and died before it recorded its start.
-        0. An attempt of this run may have claimed the job since, and died before it had recorded that.
 
         :raises StoreError: the store cannot be read
         """

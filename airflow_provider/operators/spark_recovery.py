@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -37,6 +38,9 @@ if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
 
+_log = logging.getLogger(__name__)
+_NAME_KEY = "spark_recovery_run"
+"""In the task's state in Airflow."""
 _FAIL, _TIMED_OUT = "__fail__", "Trigger timeout"
 """How Airflow says that a deferred task has taken too long."""
 
@@ -268,7 +272,7 @@ class SparkRecoveryOperator(Deferring, SparkSubmitOperator):
             decision.reason if fresh and last_epoch else "",
             last_epoch,
             supervisor.last_beat,
-            mark_of(context),
+            supervisor.run,
             series,
         )
         self._hook = None
@@ -378,4 +382,25 @@ def mark_of(context: Context) -> str:
     """Return a mark that distinguishes *context*'s DAG run from others of its name; empty text if nothing does."""
     run = context.get("dag_run")
     began = getattr(run, "start_date", None)
-    return run_mark(began if isinstance(began, datetime) else None, getattr(run, "clear_number", 0))
+    if not isinstance(began, datetime):
+        return ""
+    return run_mark(began, getattr(run, "clear_number", 0), _name_in_run(context))
+
+
+def _name_in_run(context: Context) -> str:
+    """Return a name that the task's tries in this DAG run share, and those in no other; empty text before Airflow 3.3.
+
+    Airflow keeps it with the task's state, which ends with the run.
+    """
+    state = context.get("task_state_store")
+    if state is None:
+        return ""
+    try:
+        name = state.get(_NAME_KEY)
+        if not name:
+            name = uuid.uuid4().hex
+            state.set(_NAME_KEY, name)
+    except Exception as error:  # noqa: BLE001 - whatever a backend raises, the run's other marks are left
+        _log.warning("Airflow does not keep the task's state: %s", error)
+        return ""
+    return str(name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import sys
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -41,7 +42,7 @@ from airflow_provider.storage.uris import open_store
 runner = next(i for i, text in enumerate(sys.argv) if text.endswith("spark_recovery_runner.py"))
 request = parse_run_arguments(sys.argv[runner + 1 :])
 store, prefix = open_store(request.event_store), request.job.prefix
-claim = Claims(store, prefix).claim(request.options.lease)
+claim = Claims(store, prefix).claim(request.options.lease, request.run)
 writer = JobEventWriter(store, prefix, claim, request.options, on_fenced=print, on_broken=print)
 writer.begin(lambda _: ev.AttemptStarted(
     epoch=claim.epoch, fresh=bool(request.fresh), reason=request.fresh, series=request.series
@@ -96,19 +97,21 @@ SERIES = "airflow-0-0-0"
 """Of tries without retries, before their task is cleared."""
 
 
-def context_of(state: State | None = None, *, cleared: int = 0, try_number: int = 1) -> Any:
+def context_of(
+    state: State | None = None, *, cleared: int = 0, try_number: int = 1, began: datetime | None = None
+) -> Any:
     """The context of one try.
 
     :param cleared: how often tasks of its run were
+    :param began: when its run began
     """
     ti = SimpleNamespace(**TASK_INSTANCE, stats_tags={}, max_tries=0, try_number=try_number)
-    return {"ti": ti, "dag_run": SimpleNamespace(clear_number=cleared), "task_state_store": state}
+    return {"ti": ti, "dag_run": SimpleNamespace(clear_number=cleared, start_date=began), "task_state_store": state}
 
 
-def execute(
-    operator: SparkRecoveryOperator, state: State | None = None, *, cleared: int = 0, try_number: int = 1
-) -> Any:
-    return operator.execute(context_of(state, cleared=cleared, try_number=try_number))
+def execute(operator: SparkRecoveryOperator, state: State | None = None, **run: Any) -> Any:
+    """Execute one try; its *run* is as for :func:`context_of`."""
+    return operator.execute(context_of(state, **run))
 
 
 Make = Callable[..., SparkRecoveryOperator]

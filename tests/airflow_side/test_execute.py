@@ -11,6 +11,7 @@ import logging
 import subprocess
 import sys
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -146,6 +147,23 @@ def test_a_try_that_failed_after_its_job_had_succeeded_is_retried_without_the_jo
         attempts.append(len(report["attempts"]))
     assert attempts == [1, 1, 1, 2, 3]
     assert [attempt["fresh"] for attempt in report["attempts"]] == [False, True, True]
+
+
+def test_a_run_that_is_set_to_queued_between_two_tries_is_the_same_run(
+    operator: Make, submits: Callable[[str], None]
+) -> None:
+    """Airflow gives it another start then, as it gives one that was deleted and made again; only that starts afresh."""
+    begun = iter(datetime(2026, 1, day, tzinfo=UTC) for day in (1, 2, 3))
+    failed = "writer.append(ev.JobFailed(epoch=claim.epoch, error='ValueError: bad')); writer.flush(); sys.exit(1)"
+    submits(DRIVER.format(end=failed))
+    state = State()
+    with pytest.raises(AirflowException, match="ValueError: bad"):
+        execute(operator(), state, began=next(begun))
+    with pytest.raises(AirflowException, match="ValueError: bad"):
+        execute(operator(), state, began=next(begun), try_number=2)
+    submits(DRIVER.format(end=FINISHED))
+    report = execute(operator(), State(), began=next(begun))
+    assert [attempt["fresh"] for attempt in report["attempts"]] == [False, False, True]
 
 
 @pytest.mark.parametrize(
