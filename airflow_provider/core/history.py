@@ -7,18 +7,22 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from airflow_provider.core import events as ev
 from airflow_provider.core.failover import ACTION
 from airflow_provider.core.graph import ExecutionGraph
-from airflow_provider.core.overhead import OVERHEAD
-from airflow_provider.core.task_time import TASK_TIME
+from airflow_provider.core.unfinished_write import REPEATED, SINK, TAKEN_BACK, UNKNOWN, WRITTEN
 
 KEPT_EVENTS = 60
 KEPT_RESETS = 20
 """Resets that are kept of each vertex."""
+_OUTPUTS = (SINK, "unknown-sink/")
+_RESULTS = ("step/", "streaming/", "source/")
+_ENDS = (WRITTEN, REPEATED, UNKNOWN, TAKEN_BACK, "RETURNED")
+"""Statuses of writes that are over."""
 
 
 def sentence(event: ev.JobEvent, name: Callable[[str], str]) -> tuple[int, str] | None:
@@ -54,15 +58,28 @@ def sentence(event: ev.JobEvent, name: Callable[[str], str]) -> tuple[int, str] 
             return logging.WARNING, f"{failed} failed: {event.error}; {answer}"
         case ev.CoordinatorSnapshot(coordinator=source, state={"reason": str(reason)}) if source.startswith("source/"):
             return logging.WARNING, f"{source}: pinned anew within the attempt: {reason}"
-        case ev.CoordinatorSnapshot(coordinator=source) if source in (OVERHEAD, TASK_TIME):
-            return None
         case ev.CoordinatorSnapshot():
-            return logging.INFO, f"{event.coordinator}: kept"
+            return _of_output(event.state) if event.coordinator.startswith(_OUTPUTS) else _of_result(event)
         case ev.JobFinished():
             return logging.INFO, f"Attempt {event.epoch}: FINISHED"
         case ev.JobFailed():
             return logging.ERROR, f"Attempt {event.epoch}: FAILED: {event.error}"
     return None
+
+
+def _of_output(state: Any) -> tuple[int, str] | None:
+    """Return the sentence about a write: once it has returned, or is taken back."""
+    title, status = (state.get("title"), state.get("status")) if isinstance(state, Mapping) else (None, None)
+    if not title or status not in _ENDS:
+        return None
+    return logging.INFO, f"output {title}: {'taken back' if status == TAKEN_BACK else 'written'}"
+
+
+def _of_result(event: ev.CoordinatorSnapshot) -> tuple[int, str] | None:
+    """Return the sentence about what runs once per job; ``None`` for what recovery remembers for itself."""
+    begun = isinstance(event.state, Mapping) and event.state.get("status") == "RUNNING"
+    shown = event.coordinator.startswith(_RESULTS) and not begun
+    return (logging.INFO, f"{event.coordinator}: kept") if shown else None
 
 
 @dataclass(frozen=True)

@@ -127,6 +127,30 @@ def test_partitions_that_finish_one_after_the_other_are_one_sentence() -> None:
     assert len(texts) == 4
 
 
+def test_an_output_is_told_by_its_name_once_it_is_written() -> None:
+    """Not when its write begins, and not by its identity; nor is what recovery remembers for itself."""
+    states: list[tuple[str, dict[str, Any]]] = [
+        ("sink/0f3a", {"status": "BEGUN", "title": "file:/out"}),
+        ("sink/0f3a", {"status": "WRITTEN", "title": "file:/out"}),
+        ("unknown-sink/77", {"status": "RETURNED", "title": "table a"}),
+        ("sink/0f3a", {"status": "TAKEN_BACK", "title": "file:/out"}),
+        ("streaming/clicks", {"status": "RUNNING"}),
+        ("streaming/clicks", {"status": "FINISHED"}),
+        ("step/load", {"result": 1}),
+        ("shuffle/x", {"rows": 1}),
+        ("function/returned", {"value": 1}),
+    ]
+    events = [ev.CoordinatorSnapshot(epoch=1, coordinator=name, state=state) for name, state in states]
+    texts = [told["text"] for told in view_of([start(1), *events])["events"]]  # type: ignore[attr-defined]
+    assert texts[-2::-1] == [
+        "output file:/out: written",
+        "output table a: written",
+        "output file:/out: taken back",
+        "streaming/clicks: kept",
+        "step/load: kept",
+    ]
+
+
 def test_a_fenced_drivers_events_are_not_told() -> None:
     """They changed nothing."""
     history = [start(1), init(), start(2), ev.JobFailed(epoch=1, error="late"), start(1)]
