@@ -7,6 +7,7 @@ could not read again, so a restarted triggerer simply continues.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
@@ -43,6 +44,11 @@ class SparkRecoveryTrigger(BaseTrigger):
     :param kwargs: see :class:`airflow_provider.airflow.order.Order`; arguments of every release are accepted
     """
 
+    _earliest = 10.0
+    """Seconds before which no event is fired. A worker ends up to 5 s after it has deferred a task, and Airflow fails a
+    task that runs again by then (apache/airflow#71580, #72716).
+    """
+
     def __init__(self, **kwargs: Any) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # upstream has no types there
         self._order = Order.from_kwargs(kwargs)
@@ -59,9 +65,11 @@ class SparkRecoveryTrigger(BaseTrigger):
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Poll the job; yield one event when it has ended, or when a worker must check it."""
+        began = time.monotonic()
         try:
             while (outcome := await self._look_patiently()) is None:
                 await asyncio.sleep(self._order.pause)
+            await asyncio.sleep(began + self._earliest - time.monotonic())
             yield TriggerEvent(outcome.to_payload())  # type: ignore[no-untyped-call]
         except asyncio.CancelledError:
             # Airflow 3.3 calls on_kill() itself, and only when a user acts on the task.

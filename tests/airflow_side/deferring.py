@@ -22,8 +22,12 @@ def rebuilt(deferred: TaskDeferred) -> Any:
     return getattr(importlib.import_module(module), name)(**json.loads(json.dumps(kwargs)))
 
 
-def first_event(trigger: Any) -> Any:
-    """The payload of the trigger's event."""
+def first_event(trigger: Any, earliest: float = 0.0) -> Any:
+    """The payload of the trigger's event.
+
+    :param earliest: seconds before which it fires none; there is no scheduler here that has to learn of a worker's end
+    """
+    trigger._earliest = earliest
 
     async def run() -> Any:
         async for event in trigger.run():

@@ -277,6 +277,17 @@ def test_a_trigger_can_be_cancelled_in_the_middle_of_a_look(files: FileObjectSto
     assert asyncio.run(run()).args == ("a user wants it",)
 
 
+def test_no_event_comes_before_airflow_knows_that_the_task_was_deferred(files: FileObjectStore, tmp_path: Path) -> None:
+    """Airflow would fail the task of a job that has ended by then."""
+    run_job(files, REQUEST, tmp_path / "computed")
+    trigger = SparkRecoveryTrigger(**ORDER.to_kwargs())
+    trigger._store = RenewedStore(lambda: files)
+    began = time.monotonic()
+    assert first_event(trigger, earliest=0.5) == Outcome(FINISHED, 1).to_payload()
+    assert time.monotonic() - began >= 0.5
+    assert SparkRecoveryTrigger._earliest > 5, "for as long a worker lives on at most"
+
+
 def test_many_triggers_take_turns() -> None:
     """However many look at the same moment, they are spread over time."""
 
