@@ -45,7 +45,7 @@ pytestmark = pytest.mark.process
                 ("hive_2", "hive_converted_1"),
             )
         ),
-        ("hive_1", "hive_converted_2"),  # Spark makes these tables before their files
+        ("hive_1", "hive_converted_2", "hive_saved_1"),  # Spark makes these tables before their files
     ],
     ids=lambda kinds: "-".join(kinds),
 )

@@ -177,6 +177,29 @@ def test_a_table_made_anew_over_its_folder_knows_its_partitions(
         assert spark.table(TABLE).where("day = 'a/b=3'").count() == 1
 
 
+@each_value(how=["INSERT INTO", "INSERT OVERWRITE"], rows=["certain", "others in each attempt"])
+def test_a_partition_with_a_location_of_its_own_that_the_script_empties(
+    spark: SparkSession, attempts: Attempts, tmp_path: Path, how: str, rows: str
+) -> None:
+    """The rows of such a write are not among the table's files, so nobody can tell that they are still there."""
+
+    def script() -> None:
+        spark.sql(
+            f"CREATE TABLE IF NOT EXISTS {TABLE} (id BIGINT, mark DOUBLE, day STRING) USING parquet "
+            "PARTITIONED BY (day)"
+        )
+        spark.sql(f"ALTER TABLE {TABLE} ADD IF NOT EXISTS PARTITION (day = 'x') LOCATION '{tmp_path}/elsewhere'")
+        spark.sql(f"TRUNCATE TABLE {TABLE}")
+        marked(spark, 0, 5, rows).createOrReplaceTempView("own_rows")
+        spark.sql(f"{how} {TABLE} PARTITION (day = 'x') SELECT id, mark FROM own_rows")
+
+    for _ in range(2):
+        with attempts.writes() as (_, output):
+            output.prepare(spark)
+            script()
+        assert ids(spark) == [0, 1, 2, 3, 4]
+
+
 @each_value(how=["df.write", "INSERT"], fails=["a task", "behind the commit"])
 def test_a_script_that_tries_an_append_again(
     spark: SparkSession, attempts: Attempts, target: Path, how: str, fails: str, monkeypatch: pytest.MonkeyPatch
@@ -329,21 +352,21 @@ def test_a_script_that_marks_elsewhere_what_it_has_done(
     spark: SparkSession, attempts: Attempts, target: Path, kind: str, skips: bool
 ) -> None:
     """Marker files, a control table or a list that was made before: what a script does not make again stays, though its
-    rows would be others, and what it makes again is there once.
+    rows would be others, and what it makes again, because it died before it could mark that, is there once.
     """
     done: set[int] = set()
 
-    def script(days: range) -> None:
+    def script(days: range, dies: int | None) -> None:
         for day in days:
             if day not in done:
                 KINDS[kind](spark, day).write.mode("append").parquet(str(target))
-            if skips:
+            if skips and day != dies:
                 done.add(day)
 
-    for days in (range(3), range(6)):
+    for days, dies in ((range(3), 2), (range(6), None)):
         with attempts.writes() as (_, output):
             output.prepare(spark)
-            script(days)
+            script(days, dies)
     assert ids(spark, target) == [0, 1, 2, 3, 4, 5]
 
 

@@ -18,6 +18,9 @@ from pyspark.sql import functions as F
 
 from airflow_provider.core.committed_output import doubts
 from airflow_provider.core.faults import AFTER_SINK_COMMIT
+from airflow_provider.spark.interception import intercepted
+from airflow_provider.spark.sinks.once import SinksOnce
+from airflow_provider.spark.sinks.take_back import OutputAttempt
 from tests.spark.attempts import Attempts
 from tests.support.parameters import each_value
 
@@ -361,6 +364,48 @@ def test_what_cannot_be_made_again_is_said(in_place: InPlace) -> None:
     (doubt,) = in_place.run()
     assert in_place.ids(in_place.table) == [0, 1, 2, *LOGGED]
     assert "log: it reads what this attempt had to compute again from the job's own output" in doubt
+
+
+@each_value(how=["CREATE TABLE AS", "saveAsTable", "a folder"])
+def test_what_takes_the_place_of_what_it_was_made_of_is_said(
+    spark: SparkSession, attempts: Attempts, tmp_path: Path, how: str
+) -> None:
+    """A table or folder is made of another one and of new rows, and then gets its name: a retry makes it again of
+    itself, as plain Spark does, and says so.
+    """
+    old, new = tmp_path / "old", tmp_path / "new"
+    name = f"parquet.`{old}`" if how == "a folder" else "read_back"
+    spark.range(3).write.parquet(str(old)) if how == "a folder" else spark.range(3).write.saveAsTable(name)
+
+    def script() -> None:
+        rows = spark.table(name).union(spark.range(10, 12))
+        if how == "a folder":
+            rows.write.mode("overwrite").parquet(str(new))
+            shutil.rmtree(old)
+            shutil.move(new, old)
+            return
+        rows.createOrReplaceTempView("made_of_itself")
+        if how == "saveAsTable":
+            rows.write.saveAsTable("read_back_new")
+        else:
+            spark.sql("CREATE TABLE read_back_new USING parquet AS SELECT * FROM made_of_itself")
+        spark.sql("DROP TABLE read_back")
+        spark.sql("ALTER TABLE read_back_new RENAME TO read_back")
+
+    try:
+        for expected in ([0, 1, 2, 10, 11], [0, 1, 2, 10, 10, 11, 11]):
+            with attempts.attempt() as context:
+                sinks = SinksOnce(context, OutputAttempt(context.master))
+                with intercepted(sinks.stages()):
+                    script()
+                assert sinks.unmet() is None
+                found = doubts(context.master.graph.coordinators)
+            assert sorted(row.id for row in spark.table(name).collect()) == expected
+            assert len(found) == (len(expected) > 5)
+        assert "of what an earlier attempt had made of it" in found[0]
+    finally:
+        for table in ("read_back", "read_back_new"):
+            spark.sql(f"DROP TABLE IF EXISTS {table}")
 
 
 def test_a_table_with_partitions_that_is_replaced(spark: SparkSession, attempts: Attempts, tmp_path: Path) -> None:

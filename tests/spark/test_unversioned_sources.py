@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from airflow_provider.spark import checkpoint
+from airflow_provider.spark.identity.fingerprint import fingerprint
+from airflow_provider.spark.jvm.relation import dataset
+from airflow_provider.spark.jvm.scala import to_seq
 from tests.spark.attempts import Attempts, vertices
 from tests.spark.auto.watched import auto_attempt
 
@@ -276,3 +279,31 @@ def test_what_cannot_be_described_stays_as_it_is(attempts: Attempts, spark: Spar
             frame = spark.createDataFrame(spark.range(rows).rdd.map(lambda row: (row.id,)), "ID long")
             assert kept(frame) == list(range(rows))
             assert [skip.name for skip in context.master.graph.attempts[context.master.epoch].skipped] == ["kept"]
+
+
+def test_a_table_of_hive_is_known_by_its_name(spark: SparkSession, attempts: Attempts) -> None:
+    """Whatever the catalog counts and notes of it: a script that skips what it has done finds the rows that it made of
+    such a table, and what is made again replaces them.
+    """
+    session, jvm = spark._jsparkSession.sessionState(), spark._jvm
+    assert jvm is not None
+    spark.sql("CREATE TABLE of_hive (id BIGINT) USING parquet")
+    try:
+        plan = spark.table("of_hive")._jdf.queryExecution().analyzed()
+        relation = jvm.org.apache.spark.sql.catalyst.catalog.HiveTableRelation
+
+        def table() -> DataFrame:
+            entry = session.catalog().getTableMetadata(session.sqlParser().parseTableIdentifier("of_hive"))
+            none = jvm.scala.Option.empty()
+            leaf = relation(entry, plan.output(), to_seq(jvm, []), none, none)
+            return dataset(spark, leaf)
+
+        with attempts.attempt() as context:
+            first = fingerprint(table(), context)
+            spark.sql("ALTER TABLE of_hive SET TBLPROPERTIES ('numRows' = '7')")
+            second = fingerprint(table(), context)
+    finally:
+        spark.sql("DROP TABLE of_hive")
+    assert first.unversioned == first.opaque == second.unversioned
+    assert "of_hive" in first.opaque[0]
+    assert first.call == second.call

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from airflow_provider.spark.identity.known import Known
+    from airflow_provider.spark.identity.known import Draws, Known
     from airflow_provider.spark.jvm.sources import Source
 
 FORMAT = "3"
@@ -110,6 +110,7 @@ def fingerprint(
     version: str = "",
     of_this_run: Callable[[str | int | float], bool] | None = None,
     read_as: Callable[[Source], Source] | None = None,
+    draws: Draws | None = None,
 ) -> Fingerprint:
     """Return the fingerprint of *df* in its session.
 
@@ -117,10 +118,11 @@ def fingerprint(
         while this text is
     :param of_this_run: whether a text or a number in the plan marks this attempt alone; ``None`` if not needed
     :param read_as: returns what represents a source; by default the source as it is
+    :param draws: by which its draws count; by default those of the script
     """
     spark = df.sparkSession
     with active_session(spark):
-        described = read_plan(spark, context, analyzed(df), name_draws=True, of_this_run=of_this_run)
+        described = read_plan(spark, context, analyzed(df), draws=draws or context.draws, of_this_run=of_this_run)
     if read_as is not None:
         described.sources = [read_as(source) for source in described.sources]
     named = {_COLUMNS: digest(df.schema.json())[:16]}

@@ -66,6 +66,21 @@ class Draws:
         return f"draw {self._unnamed} of the planner"
 
 
+class DrawsOfOnePlan(Draws):
+    """The same, counted in one plan: a script that skips what it has done makes fewer of them in a retry."""
+
+    def __init__(self, script: Draws) -> None:
+        super().__init__()
+        self._script = script
+
+    def name(self, seed: int, *, left_open: bool) -> str:
+        """Return what represents *seed* in an identity: the draw, or the seed itself if the script gave it."""
+        given = f"seed {seed}"
+        if self._script.name(seed, left_open=left_open) == given:
+            return given
+        return f"draw {self._met.setdefault(seed, len(self._met))} of the plan"
+
+
 class RunMarks:
     """The values by which a script marks the rows of one attempt. Make it when the attempt starts."""
 

@@ -41,7 +41,7 @@ from airflow_provider.spark.jvm.value_digest import ValueDigest
 from airflow_provider.spark.jvm.value_facts import seed_in
 
 if TYPE_CHECKING:
-    from airflow_provider.spark.identity.known import Known
+    from airflow_provider.spark.identity.known import Draws, Known
 
 log = logging.getLogger(__name__)
 
@@ -105,7 +105,7 @@ def read_plan(
     known: Known,
     plan: Any,
     *,
-    name_draws: bool = False,
+    draws: Draws | None = None,
     of_this_run: Callable[[str | int | float], bool] | None = None,
 ) -> PlanDescription:
     """Return the description of a logical or physical plan, canonical or not.
@@ -113,18 +113,19 @@ def read_plan(
     The session must be active in this thread.
 
     :param known: what was learnt of the script
-    :param name_draws: whether a draw that the script left to Spark counts by its position in the script instead of its
-        seed. Plans must then be read in the order of the script.
+    :param draws: of these, a draw that the script left to Spark counts by its position instead of its seed. Plans must
+        then be read in the order of the script.
     :param of_this_run: whether a text or a number in the plan marks this attempt alone; ``None`` if not needed
     """
-    return _Reading(spark, known, name_draws).read(plan, of_this_run)
+    return _Reading(spark, known, draws).read(plan, of_this_run)
 
 
 class _Reading:
     """Reads one plan."""
 
-    def __init__(self, spark: Any, known: Known, name_draws: bool) -> None:
-        self._name_draws = name_draws
+    def __init__(self, spark: Any, known: Known, draws: Draws | None) -> None:
+        self._name_draws = draws is not None
+        self._draws = draws or known.draws
         self._spark = spark
         self._known = known
         self._application = known.application
@@ -202,10 +203,9 @@ class _Reading:
 
     def _name_seed(self, seed: int | None) -> str:
         """Return what represents the seed of a sample."""
-        draws = self._known.draws
         if seed is None:
-            return draws.unnamed()
-        return draws.name(seed, left_open=False) if self._name_draws else f"seed {seed}"
+            return self._draws.unnamed()
+        return self._draws.name(seed, left_open=False) if self._name_draws else f"seed {seed}"
 
     def _seeds_of(self, value: JavaObject) -> dict[str, str]:
         """Return the field of an expression that holds a drawn seed, with what represents it."""
@@ -217,7 +217,7 @@ class _Reading:
         left_open = value.get("hideSeed") == b"\1" if hidden else True
         if seed is None:
             return {}
-        return {holder: self._known.draws.name(seed, left_open=left_open)}
+        return {holder: self._draws.name(seed, left_open=left_open)}
 
     def _described(self, source: Source) -> Source:
         """Return a source without a version with an identity: the version given for all of them, or its position in the
@@ -230,7 +230,7 @@ class _Reading:
         if asked and version:
             return Source(f"{explain.TABLE} without a version of its own", version, digest("version", version, asked))
         if asked and self._name_draws:
-            place = self._known.draws.place(self._spark, asked, source.made)
+            place = self._draws.place(self._spark, asked, source.made)
             return replace(source, asked=asked, identity=digest("place", asked, str(place)))
         return replace(source, asked="")
 

@@ -115,6 +115,7 @@ LEFT_OUT_OF_NODES: dict[str, dict[str, str]] = {
         "originConstraints": "what the optimizer concluded",
     },
     "LogicalRelation": {"catalogTable": "the catalog's entry: the files, the format and the columns count"},
+    "HiveTableRelation": {"tableStats": "estimates", "prunedPartitions": "what the optimizer concluded"},
     "FileSourceScanExec": {"tableIdentifier": "the table's name: its files count"},
     "DataSourceV2Relation": {
         "catalog": "the catalog: the table and its version count",

@@ -32,6 +32,7 @@ _SOURCES = {
     ("FileSourceScanExec", "relation"): read_table,
     ("RowDataSourceScanExec", "relation"): read_table,
     ("DataSourceV2Relation", "table"): read_table,
+    ("HiveTableRelation", "tableMeta"): read_table,
     ("BatchScanExec", "scan"): read_scan,
     ("LogicalRDD", "rdd"): read_rows,
     ("RDDScanExec", "rdd"): read_rows,

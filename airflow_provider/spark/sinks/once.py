@@ -84,7 +84,7 @@ class SinksOnce:
         self._guarded(self._output.discard_unmet)
         if not master.request.options.writes_once:
             return None
-        missing = self._unmet.missing()
+        missing = {**self._unmet.missing(), **self._results.unread()}
         for name, doubt in {**missing, **self._unmet.twice()}.items():
             log.warning("%s", doubt)
             state = {**(master.coordinator(name) or {}), DOUBT: doubt}
@@ -369,14 +369,13 @@ class SinksOnce:
                 self._remember(sink, UNKNOWN, {})
             return
         now = tries.without_late_files(files_there(spark, sink.place))
-        if tries.count is None or tries.count():
+        if tries.wrote():
             self._unmet.makes(sink, now)
         write = UnfinishedWrite.from_state(self._context.master.coordinator(sink.coordinator))
-        commit: Commit | None
-        if write is not None and len(write.writes) == 1:
-            commit = Commit.named(write.writes[0], now)
-        else:
-            commit = Commit.between(before, now) if set(now) - set(before) else Commit.of_nothing()
+        name = write.writes[0] if write is not None and len(write.writes) == 1 else ""
+        commit = Commit.named(name, now) if name or set(now) <= set(before) else Commit.between(before, now)
+        if commit is not None and not commit.files and tries.wrote() and (write is None or write.writes):
+            commit = None  # its rows are elsewhere: in a table of Hive, or where a partition has its own location
         if commit is not None and sink.overwrites:
             commit = commit.replacing(before, now, self._output.committed_writes())
         state = {**write.addition(), **write.going_on()} if write is not None else {}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider.core.committed_output import Commit, write_of
+from airflow_provider.core.committed_output import DOUBT, Commit, write_of
 from airflow_provider.core.outputs_read import committed, made_before, outputs_read
 
 if TYPE_CHECKING:
@@ -33,11 +33,14 @@ class OwnResults:
         self._lock = threading.Lock()
         self._passed: set[str] = set()
         self._astray: set[str] = set()
+        self._read: set[str] = set()
 
     def earlier(self, sink: Sink) -> str:
         """Return the record name of an earlier attempt's write that is this one, although what it reads has since been
         changed by it; empty if there is none.
         """
+        with self._lock:
+            self._read.update(name for source in sink.sources for name in source.writes if name in self._astray)
         states = dict(self._master.graph.coordinators)
         return made_before(sink.call, sink.sources, states, self._master.epoch, self._is_ahead)
 
@@ -78,6 +81,20 @@ class OwnResults:
         if astray:
             return "it reads what this attempt had to compute again from the job's own output"
         return ""
+
+    def unread(self) -> dict[str, str]:
+        """Return why rows may be there twice, by the record of their write: it went astray, and no other call has read
+        it. What another call reads is made good, or doubted, there.
+        """
+        states = self._master.graph.coordinators
+        with self._lock:
+            left = self._astray - self._read
+        return {
+            name: f"sink {states[name].get('title')}: this attempt had to make it again of what an earlier attempt had "
+            "made of it. If it has taken the place of what it was made of, rows may be there twice: check the output."
+            for name in sorted(left)
+            if not states[name].get(DOUBT)
+        }
 
     def has_passed(self, name: str) -> bool:
         """Whether the script has reached a write, and made it or left it out."""

@@ -17,6 +17,7 @@ from airflow_provider.core.outputs_read import SourceRead, made_meanwhile, outpu
 from airflow_provider.core.unfinished_write import CALL, MADE, MOMENT, SINK, SOURCES, output_state
 from airflow_provider.core.vertex_token import vertex_of
 from airflow_provider.spark.identity.fingerprint import fingerprint, not_deterministic_in_cache
+from airflow_provider.spark.identity.known import DrawsOfOnePlan
 from airflow_provider.spark.jvm.determinism import among_equals
 from airflow_provider.spark.jvm.execution import micro_batch
 from airflow_provider.spark.jvm.output import (
@@ -188,7 +189,9 @@ class SinkIdentity:
             path = qualified(spark, given["target"])
             place = Place(path, lambda: path, lambda: path)
         else:
-            place = self._table(spark, given["target"], given["path"], creates=files and name == "saveAsTable")
+            of_hive = given["format"] == "hive" and given["mode"] not in ("append", "overwrite")
+            creates = name == "saveAsTable" and (files or of_hive)
+            place = self._table(spark, given["target"], given["path"], creates=creates)
         mode = given["mode"] or "error"
         if name == "insertInto" and mode != "overwrite":  # Spark uses no other mode
             mode = "append"
@@ -225,7 +228,7 @@ class SinkIdentity:
         """
         if not self._usable(df):
             return None
-        files = (command.provider or spark.conf.get("spark.sql.sources.default")) in FILE_FORMATS
+        files = (command.provider or spark.conf.get("spark.sql.sources.default")) in FILE_FORMATS | {"hive"}
         place = self._table(spark, command.table, command.location, creates=files and command.creates)
         mode = "overwrite" if command.overwrites else "error" if command.creates else "append"
         return self._identified(df, place, what, mode)
@@ -266,7 +269,8 @@ class SinkIdentity:
         sources = _Sources(dict(self._context.master.graph.coordinators), meanwhile)
         of_this_run = self._context.run_marks.of(spark)
         asked = None if mode == "overwrite" else lambda value: bool(of_this_run(value))
-        identity = fingerprint(df, self._context, of_this_run=asked, read_as=sources.read_as)
+        draws = DrawsOfOnePlan(self._context.draws)
+        identity = fingerprint(df, self._context, of_this_run=asked, read_as=sources.read_as, draws=draws)
         not_deterministic = identity.not_deterministic
         rows = unspread(df) if not_deterministic else df  # coalesce(1) before a write does not change its rows
         if rows is not df:

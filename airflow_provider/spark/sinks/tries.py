@@ -85,6 +85,10 @@ class Tries:
         """Return the write as an action that may run again."""
         return Action(f"output {self.sink.title}", self._refused, self._renew)
 
+    def wrote(self) -> bool:
+        """Whether the last one has written rows, or Spark does not tell."""
+        return self.count is None or self.count() > 0
+
     def without_late_files(self, now: list[OutputFile]) -> list[OutputFile]:
         """Remove what tasks of failed tries committed after their job had failed.
 

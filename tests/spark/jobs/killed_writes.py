@@ -132,6 +132,11 @@ def hive_ctas(*, converted: bool) -> Callable[[str], None]:
     return write
 
 
+def hive_saved(kind: str) -> None:
+    writer = rows(kind, f"{target}/warehouse/{kind}").write.format("hive").option("fileFormat", "parquet")
+    writer.mode("ignore").saveAsTable(kind)
+
+
 def save_as_table(mode: str, *, parts: bool = False, there: bool = False) -> Callable[[str], None]:
     """Save to a table that the write makes, or that is there."""
 
@@ -178,6 +183,7 @@ WRITES = {
     "ctas_parts": ctas("PARTITIONED BY (half)"),
     "hive": hive_ctas(converted=False),
     "hive_converted": hive_ctas(converted=True),
+    "hive_saved": hive_saved,
     "new_table": save_as_table("error"),
     "new_parts_table": save_as_table("error", parts=True),
     "appended_table": save_as_table("append"),
