@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider.core.committed_output import DOUBT, Commit, write_of
+from airflow_provider.core.committed_output import Commit, write_of
 from airflow_provider.core.outputs_read import committed, made_before, outputs_read
 
 if TYPE_CHECKING:
@@ -83,8 +83,8 @@ class OwnResults:
         return ""
 
     def unread(self) -> dict[str, str]:
-        """Return why rows may be there twice, by the record of their write: it went astray, and no other call has read
-        it. What another call reads is made good, or doubted, there.
+        """Return why rows may be there twice, by the record of their write: it replaced or made something, went astray,
+        and no other call has read it. What is read is right, or doubted, where it is read.
         """
         states = self._master.graph.coordinators
         with self._lock:
@@ -93,7 +93,6 @@ class OwnResults:
             name: f"sink {states[name].get('title')}: this attempt had to make it again of what an earlier attempt had "
             "made of it. If it has taken the place of what it was made of, rows may be there twice: check the output."
             for name in sorted(left)
-            if not states[name].get(DOUBT)
         }
 
     def has_passed(self, name: str) -> bool:
@@ -113,6 +112,8 @@ class OwnResults:
             self._passed.add(sink.coordinator)
             if astray:
                 self._astray.add(sink.coordinator)
+            if sink.mode == "append":  # doubted before it was made
+                self._read.add(sink.coordinator)
 
     def _reads_astray(self, sink: Sink) -> bool:
         with self._lock:
