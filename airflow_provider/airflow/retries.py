@@ -1,4 +1,4 @@
-"""Airflow's retries: which tries are automatic, and whether a job's state outlives the pause between two tries.
+"""Airflow's retries: which tries are automatic, which belong together, and how long a job's state must last.
 
 Tries with no clearing in between share a series (:func:`series_of`). Clearing a task raises its ``max_tries`` to the
 number of its last try plus its retries; a retry does not change it, and neither does clearing a task that is running.
@@ -13,17 +13,25 @@ longest single pause counts. Users have lost state to a retention shorter than t
 
 from __future__ import annotations
 
-from datetime import timedelta
+import logging
+import uuid
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow import __version__
 
+from airflow_provider.core.errors import ConfigurationError
+from airflow_provider.core.job import run_mark
+
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
+_log = logging.getLogger(__name__)
 _LONGEST_BACKOFF = timedelta(days=1)
 """What Airflow limits a delay to that grows (``MAX_RETRY_DELAY``)."""
 _COUNTS_ALL_CLEARINGS = (3, 2)
+_NAME_KEY = "spark_recovery_run"
+"""In the task's state in Airflow."""
 
 
 def longest_pause(
@@ -83,3 +91,46 @@ def try_of(context: Context) -> int:
     """Return the number of a try; 0 if it is unknown."""
     number = getattr(context["ti"], "try_number", 0)
     return number if isinstance(number, int) else 0
+
+
+def mark_of(context: Context) -> str:
+    """Return a mark that distinguishes *context*'s DAG run from others of its name; empty text if nothing does."""
+    run = context.get("dag_run")
+    began = getattr(run, "start_date", None)
+    if not isinstance(began, datetime):
+        return ""
+    return run_mark(began, getattr(run, "clear_number", 0), _first_said(context, _NAME_KEY, uuid.uuid4().hex))
+
+
+def require_same_store(context: Context, series: str, event_store: str) -> None:
+    """Make sure that automatic retries submit their job with the event store in which the first try recorded it.
+
+    :param series: see :func:`series_of`
+    :raises ConfigurationError: the event store has changed since
+    """
+    first = _first_said(context, f"spark_recovery_store_{series}", event_store) if series else event_store
+    if first not in ("", event_store):
+        raise ConfigurationError(
+            f"The event store has changed from {first} to {event_store} between two tries. What the job has computed "
+            "and written is recorded in the first one, where its driver may still be running.",
+            remedy="Set it back, or clear the task to start with the new one: its outputs are then written again.",
+        )
+
+
+def _first_said(context: Context, key: str, value: str) -> str:
+    """Return what the first of the task's tries in this DAG run has said, *value* if none has; empty text before
+    Airflow 3.3.
+
+    Airflow keeps it with the task's state, which ends with the run.
+    """
+    state = context.get("task_state_store")
+    if state is None:
+        return ""
+    try:
+        said = state.get(key)
+        if not said:
+            state.set(key, value)
+    except Exception as error:  # noqa: BLE001 - whatever a backend raises, the job can run
+        _log.warning("Airflow does not keep the task's state: %s", error)
+        return ""
+    return str(said or value)

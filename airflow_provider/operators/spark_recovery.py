@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import uuid
 from collections.abc import Callable, Iterator, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
@@ -17,10 +16,10 @@ from airflow_provider.airflow.cluster_managers import require_tracking
 from airflow_provider.airflow.order import Outcome
 from airflow_provider.airflow.recovery_connection import RecoveryConnection
 from airflow_provider.airflow.recovery_settings import by_name, run_options
-from airflow_provider.airflow.retries import lost_between_tries, series_of, try_of
+from airflow_provider.airflow.retries import lost_between_tries, mark_of, require_same_store, series_of, try_of
 from airflow_provider.airflow.supervisor import Ending, JobSupervisor
 from airflow_provider.core.errors import RecoveryError
-from airflow_provider.core.job import JobId, run_mark
+from airflow_provider.core.job import JobId
 from airflow_provider.core.takeover import Attach, LastAttempt, Resume, StartAfresh, Succeed, decide, only_retried
 from airflow_provider.hooks.cluster_applications import (
     application_of,
@@ -38,9 +37,6 @@ if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
 
-_log = logging.getLogger(__name__)
-_NAME_KEY = "spark_recovery_run"
-"""In the task's state in Airflow."""
 _FAIL, _TIMED_OUT = "__fail__", "Trigger timeout"
 """How Airflow says that a deferred task has taken too long."""
 
@@ -261,6 +257,7 @@ class SparkRecoveryOperator(Deferring, SparkSubmitOperator):
             raise AirflowException("The task was ended before it submitted anything.")
         fresh, last_epoch = isinstance(decision, StartAfresh), last.epoch if last is not None else 0
         series = series_of(context, self.retries)
+        require_same_store(context, series, hook.settings.event_store.rstrip("/"))
         self._only_retried = last is not None and only_retried(last.series, series)
         self.log.info("Job %s: %s; %s.", job_of(context), "starting afresh" if fresh else "resuming", decision.reason)
         if fresh and last_epoch:
@@ -376,31 +373,3 @@ def job_of(context: Context) -> JobId:
     return JobId.of_task_instance(
         instance.dag_id, instance.run_id, instance.task_id, -1 if (index := instance.map_index) is None else index
     )
-
-
-def mark_of(context: Context) -> str:
-    """Return a mark that distinguishes *context*'s DAG run from others of its name; empty text if nothing does."""
-    run = context.get("dag_run")
-    began = getattr(run, "start_date", None)
-    if not isinstance(began, datetime):
-        return ""
-    return run_mark(began, getattr(run, "clear_number", 0), _name_in_run(context))
-
-
-def _name_in_run(context: Context) -> str:
-    """Return a name that the task's tries in this DAG run share, and those in no other; empty text before Airflow 3.3.
-
-    Airflow keeps it with the task's state, which ends with the run.
-    """
-    state = context.get("task_state_store")
-    if state is None:
-        return ""
-    try:
-        name = state.get(_NAME_KEY)
-        if not name:
-            name = uuid.uuid4().hex
-            state.set(_NAME_KEY, name)
-    except Exception as error:  # noqa: BLE001 - whatever a backend raises, the run's other marks are left
-        _log.warning("Airflow does not keep the task's state: %s", error)
-        return ""
-    return str(name)

@@ -310,7 +310,7 @@ def test_an_application_on_yarn_is_only_submitted(yarn: Make, submits: Any, tmp_
     )
     assert report["state"] == "FINISHED"
     assert seen == [{"manager": "yarn", "external_id": "application_1_3", "conn_id": "spark_default"}]
-    assert state == {"spark_job_id": "application_1_3"}
+    assert state["spark_job_id"] == "application_1_3"
 
 
 def test_on_kubernetes_the_pod_is_only_created(operator: Make, submits: Any, connect: Connect) -> None:
