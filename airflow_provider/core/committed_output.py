@@ -74,7 +74,7 @@ class Commit:
 
     @classmethod
     def named(cls, write: str, now: Collection[OutputFile]) -> Self:
-        """Return the files of the write named *write* among those that are there."""
+        """Return the files of the write named *write* among those that are there; none of one without a name."""
         return cls.between((), [file for file in now if write_of(file[0]) == write]) or cls.of_nothing()
 
     @classmethod

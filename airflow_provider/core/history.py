@@ -14,14 +14,23 @@ from typing import Any
 from airflow_provider.core import events as ev
 from airflow_provider.core.failover import ACTION
 from airflow_provider.core.graph import ExecutionGraph
-from airflow_provider.core.unfinished_write import REPEATED, SINK, TAKEN_BACK, UNKNOWN, WRITTEN
+from airflow_provider.core.task_time import STEP
+from airflow_provider.core.unfinished_write import (
+    REPEATED,
+    RETURNED,
+    SINK,
+    TAKEN_BACK,
+    UNKNOWN,
+    UNKNOWN_SINK,
+    WRITTEN,
+)
 
 KEPT_EVENTS = 60
 KEPT_RESETS = 20
 """Resets that are kept of each vertex."""
-_OUTPUTS = (SINK, "unknown-sink/")
-_RESULTS = ("step/", "streaming/", "source/")
-_ENDS = (WRITTEN, REPEATED, UNKNOWN, TAKEN_BACK, "RETURNED")
+_OUTPUTS = (SINK, UNKNOWN_SINK)
+_RESULTS = (STEP, "streaming/", "source/")
+_ENDS = (WRITTEN, REPEATED, UNKNOWN, TAKEN_BACK, RETURNED)
 """Statuses of writes that are over."""
 
 

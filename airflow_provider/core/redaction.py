@@ -12,10 +12,10 @@ from typing import Any
 
 from airflow_provider.core.committed_output import DOUBT
 from airflow_provider.core.events import CoordinatorSnapshot, JobEvent
-from airflow_provider.core.unfinished_write import SINK
+from airflow_provider.core.unfinished_write import SINK, UNKNOWN_SINK
 
 MASK = "***"
-_SINKS = (SINK, "unknown-sink/")
+_SINKS = (SINK, UNKNOWN_SINK)
 _NAMES = r"secret|passw|pwd|token|credential|access[._-]?key|api[._-]?key|private[._-]?key|auth[._-]?key"
 _NAMED = re.compile(_NAMES, re.IGNORECASE)
 _NO_SECRET = re.compile(r"[\w-]*_(?:FILE|PATH|DIR|URI|URL)$", re.IGNORECASE)

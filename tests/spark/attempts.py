@@ -68,12 +68,15 @@ class Attempts:
             yield context
 
     @contextmanager
-    def writes(self) -> Iterator[tuple[RecoveryContext, OutputAttempt]]:
-        """Such an attempt, in which outputs are looked at."""
+    def writes(self, *, succeeds: bool = False) -> Iterator[tuple[RecoveryContext, OutputAttempt]]:
+        """Such an attempt, in which outputs are looked at; at its end, too, if its script succeeds."""
         with self.attempt() as context:
             output = OutputAttempt(context.master)
-            with intercepted(SinksOnce(context, output).stages(), output.stages()):
+            sinks = SinksOnce(context, output)
+            with intercepted(sinks.stages(), output.stages()):
                 yield context, output
+            if succeeds:
+                sinks.unmet()
 
     @contextmanager
     def script(self) -> Iterator[RecoveryContext]:

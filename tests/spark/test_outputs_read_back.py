@@ -241,27 +241,23 @@ class InPlace:
             if left == 0:
                 raise Killed
 
-        with self.attempts.attempt() as context:
-            output = OutputAttempt(context.master)
-            sinks = SinksOnce(context, output)
-            with intercepted(sinks.stages(), output.stages()):
-                output.prepare(self.spark)
-                for number in range(3):
-                    old = self.spark.read.parquet(str(self.table))
-                    new = self.spark.range(self.by * (number + 1), self.by * (number + 1) + 2)
-                    stamp = F.unix_micros(F.current_timestamp()) * 1.0 if self.stamps else F.lit(1.0)
-                    old.unionByName(new.withColumn("stamp", stamp)).write.mode("overwrite").parquet(str(self.beside))
+        with self.attempts.writes(succeeds=True) as (context, output):
+            output.prepare(self.spark)
+            for number in range(3):
+                old = self.spark.read.parquet(str(self.table))
+                new = self.spark.range(self.by * (number + 1), self.by * (number + 1) + 2)
+                stamp = F.unix_micros(F.current_timestamp()) * 1.0 if self.stamps else F.lit(1.0)
+                old.unionByName(new.withColumn("stamp", stamp)).write.mode("overwrite").parquet(str(self.beside))
+                step()
+                self.spark.read.parquet(str(self.beside)).write.mode("overwrite").parquet(str(self.table))
+                step()
+                added = self.spark.read.parquet(str(self.beside)).where(f"id >= {self.by * (number + 1)}")
+                added.write.mode("append").parquet(str(self.log))
+                step()
+                if not self.keeps:
+                    shutil.rmtree(self.beside)
                     step()
-                    self.spark.read.parquet(str(self.beside)).write.mode("overwrite").parquet(str(self.table))
-                    step()
-                    added = self.spark.read.parquet(str(self.beside)).where(f"id >= {self.by * (number + 1)}")
-                    added.write.mode("append").parquet(str(self.log))
-                    step()
-                    if not self.keeps:
-                        shutil.rmtree(self.beside)
-                        step()
-            sinks.unmet()
-            return doubts(context.master.graph.coordinators)
+        return doubts(context.master.graph.coordinators)
 
     def killed(self, steps: int) -> None:
         with pytest.raises(Killed):

@@ -40,14 +40,21 @@ class Draws:
         if abs(seed) >= SMALLEST:
             self._noted.setdefault(seed, len(self._noted))
 
-    def name(self, seed: int, *, left_open: bool) -> str:
-        """Return what represents *seed* in an identity: the draw, or the seed itself if the script gave it.
+    def drawn(self, seed: int, *, left_open: bool) -> bool:
+        """Whether *seed* was drawn, and not given by the script.
 
         :param left_open: whether the plan shows that the script gave no seed, or cannot show that it gave one
         """
+        return seed in self._noted or (left_open and abs(seed) >= SMALLEST)
+
+    def name(self, seed: int, *, left_open: bool) -> str:
+        """Return what represents *seed* in an identity: the draw, or the seed itself if the script gave it.
+
+        :param left_open: see :meth:`drawn`
+        """
         if seed in self._noted:
             return f"draw {self._noted[seed]}"
-        if left_open and abs(seed) >= SMALLEST:
+        if self.drawn(seed, left_open=left_open):
             return f"draw {self._met.setdefault(seed, len(self._met))} of the analyzer"
         return f"seed {seed}"
 
@@ -75,10 +82,9 @@ class DrawsOfOnePlan(Draws):
 
     def name(self, seed: int, *, left_open: bool) -> str:
         """Return what represents *seed* in an identity: the draw, or the seed itself if the script gave it."""
-        given = f"seed {seed}"
-        if self._script.name(seed, left_open=left_open) == given:
-            return given
-        return f"draw {self._met.setdefault(seed, len(self._met))} of the plan"
+        if self._script.drawn(seed, left_open=left_open):
+            return f"draw {self._met.setdefault(seed, len(self._met))} of the plan"
+        return f"seed {seed}"
 
 
 class RunMarks:

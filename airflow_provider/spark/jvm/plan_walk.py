@@ -24,7 +24,15 @@ from airflow_provider.spark.jvm.known_classes import (
     PLAN_TYPES,
     SEEN_THROUGH,
 )
-from airflow_provider.spark.jvm.sources import LocalRows, Source, read_files, read_rows, read_scan, read_table
+from airflow_provider.spark.jvm.sources import (
+    LocalRows,
+    Source,
+    read_files,
+    read_hive_table,
+    read_rows,
+    read_scan,
+    read_table,
+)
 
 _CURRIED = {"Alias": ("exprId", "qualifier", "explicitMetadata"), "AttributeReference": ("exprId", "qualifier")}
 _SOURCES = {
@@ -32,7 +40,7 @@ _SOURCES = {
     ("FileSourceScanExec", "relation"): read_table,
     ("RowDataSourceScanExec", "relation"): read_table,
     ("DataSourceV2Relation", "table"): read_table,
-    ("HiveTableRelation", "tableMeta"): read_table,
+    ("HiveTableRelation", "tableMeta"): read_hive_table,
     ("BatchScanExec", "scan"): read_scan,
     ("LogicalRDD", "rdd"): read_rows,
     ("RDDScanExec", "rdd"): read_rows,

@@ -122,11 +122,14 @@ def read_table(table: Any, leaf: Any, local_data: dict[int, LocalRows]) -> Sourc
     if leaf.getClass().getSimpleName() == "DataSourceV2Relation":
         return _table(leaf)
     kind = table.getClass().getSimpleName()
-    if kind == "CatalogTable":
-        name = str(table.identifier().unquotedString())
-        return _opaque(f"the table {name} is read by Hive's classes", digest("hive", name, table.schema().json()), leaf)
     asked = _query(table) if kind == "JDBCRelation" else ""
     return _opaque(f"the source {kind} has no version to compare", asked, table)
+
+
+def read_hive_table(table: Any, leaf: Any, local_data: dict[int, LocalRows]) -> Source:
+    """Return what a table is that Hive's classes read, whose files Spark does not list."""
+    name = str(table.identifier().unquotedString())
+    return _opaque(f"the table {name} is read by Hive's classes", digest("hive", name, table.schema().json()), leaf)
 
 
 def read_rows(rdd: Any, leaf: Any, local_data: dict[int, LocalRows]) -> Source:

@@ -33,14 +33,14 @@ class OwnResults:
         self._lock = threading.Lock()
         self._passed: set[str] = set()
         self._astray: set[str] = set()
-        self._read: set[str] = set()
+        self._unread: set[str] = set()
 
     def earlier(self, sink: Sink) -> str:
         """Return the record name of an earlier attempt's write that is this one, although what it reads has since been
         changed by it; empty if there is none.
         """
         with self._lock:
-            self._read.update(name for source in sink.sources for name in source.writes if name in self._astray)
+            self._unread.difference_update(name for source in sink.sources for name in source.writes)
         states = dict(self._master.graph.coordinators)
         return made_before(sink.call, sink.sources, states, self._master.epoch, self._is_ahead)
 
@@ -88,11 +88,11 @@ class OwnResults:
         """
         states = self._master.graph.coordinators
         with self._lock:
-            left = self._astray - self._read
+            left = sorted(self._unread)
         return {
             name: f"sink {states[name].get('title')}: this attempt had to make it again of what an earlier attempt had "
             "made of it. If it has taken the place of what it was made of, rows may be there twice: check the output."
-            for name in sorted(left)
+            for name in left
         }
 
     def has_passed(self, name: str) -> bool:
@@ -112,8 +112,8 @@ class OwnResults:
             self._passed.add(sink.coordinator)
             if astray:
                 self._astray.add(sink.coordinator)
-            if sink.mode == "append":  # doubted before it was made
-                self._read.add(sink.coordinator)
+                if sink.mode != "append":  # such a one was doubted before it was made
+                    self._unread.add(sink.coordinator)
 
     def _reads_astray(self, sink: Sink) -> bool:
         with self._lock:

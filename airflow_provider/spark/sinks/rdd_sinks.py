@@ -16,7 +16,7 @@ from airflow_provider.core.causes import one_line
 from airflow_provider.core.committed_output import listing_digest
 from airflow_provider.core.digest import digest
 from airflow_provider.core.errors import Fenced
-from airflow_provider.core.unfinished_write import SINK, UnfinishedWrite
+from airflow_provider.core.unfinished_write import RETURNED, SINK, UnfinishedWrite
 from airflow_provider.spark.calls import Call, Kind, Proceed, Stages
 from airflow_provider.spark.jvm.output import output_files, qualified
 from airflow_provider.spark.jvm.pending_output import PendingOutput
@@ -92,7 +92,7 @@ class RddSinks:
             listing = "" if write.existed else _listing(spark, write.location)
         except Exception as error:  # noqa: BLE001 - then a retry does not remove it
             log.debug("What was written to %s cannot be listed: %s", write.location, one_line(error))
-        self._master.remember(name, {"status": "RETURNED", "attempt": self._master.epoch, _LISTING: listing})
+        self._master.remember(name, {"status": RETURNED, "attempt": self._master.epoch, _LISTING: listing})
 
 
 def _listing(spark: Any, location: str) -> str:

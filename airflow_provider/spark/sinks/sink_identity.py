@@ -274,7 +274,7 @@ class SinkIdentity:
         not_deterministic = identity.not_deterministic
         rows = unspread(df) if not_deterministic else df  # coalesce(1) before a write does not change its rows
         if rows is not df:
-            not_deterministic = fingerprint(rows, self._context).not_deterministic
+            not_deterministic = fingerprint(rows, self._context, draws=draws).not_deterministic
         marked = (of_this_run(*identity.literals) or identity.marked,) if identity.of_each_run else ()
         settled = self._settled(rows, not_deterministic)
         read = ("functions read something by themselves",) if batch and identity.reads else ()

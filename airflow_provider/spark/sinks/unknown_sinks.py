@@ -18,6 +18,7 @@ from airflow_provider.core.digest import digest
 from airflow_provider.core.errors import Fenced
 from airflow_provider.core.failure import UnrecoverableError
 from airflow_provider.core.loss import may_be_outdated
+from airflow_provider.core.unfinished_write import RETURNED, UNKNOWN_SINK
 from airflow_provider.spark.calls import Call, Kind, Proceed, Stages
 from airflow_provider.spark.jvm.execution import micro_batch
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_BEGUN, _RETURNED = "BEGUN", "RETURNED"
+_BEGUN = "BEGUN"
 _TABLE = "_spark_recovery_table"
 
 
@@ -73,7 +74,7 @@ class UnknownSinks:
             doubt = self._say(title, untold)
         self._remember(name, title, _BEGUN, doubt)
         result = write()
-        self._remember(name, title, _RETURNED, doubt)
+        self._remember(name, title, RETURNED, doubt)
         return result
 
     def lost(self, spark: Any, known: dict[str, Any] | None) -> str:
@@ -104,7 +105,7 @@ class UnknownSinks:
         key = digest(title, *micro_batch(spark))
         with self._lock:
             self._occurrences[key] += 1
-            return f"unknown-sink/{digest(key, str(self._occurrences[key]))[:32]}"
+            return f"{UNKNOWN_SINK}{digest(key, str(self._occurrences[key]))[:32]}"
 
     def _remember(self, name: str, title: str, status: str, doubt: str) -> None:
         state = {"status": status, "attempt": self._master.epoch, "title": title, DOUBT: doubt}
@@ -119,6 +120,6 @@ class UnknownSinks:
 def _done_by(known: dict[str, Any]) -> str:
     """Return what an earlier attempt has done."""
     attempt = known.get("attempt")
-    if known.get("status") == _RETURNED:
+    if known.get("status") == RETURNED:
         return f"attempt {attempt} has written it"
     return f"attempt {attempt} died while it wrote, and may have committed"
