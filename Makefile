@@ -11,7 +11,7 @@ help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup:  ## uv, the locked environment, Java 17, Ceph's gateway, Chromium (apt packages only as root), other Sparks
-	@tools/setup.sh java gateway browser sparks iceberg s3a
+	@tools/setup.sh java gateway browser sparks iceberg s3a quick
 
 lint:  ## ruff (rules and format), the import rings, the glossary
 	@tools/setup.sh
@@ -29,18 +29,14 @@ types:  ## mypy, strict
 	@tools/setup.sh
 	$(RUN) mypy
 
-QUICK = $(RUN) python -m tests.support.quick_python && $(RUN) python -m tests.support.quick_jvm
-OLDEST_SPARK = $(shell head -n 1 tools/spark-versions.txt)
 TESTS = $(RUN) pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 test:  ## the main claims, two files at a time; make test ARGS="-k fencing" for some
-	@tools/setup.sh java
-	$(QUICK)
+	@tools/setup.sh java quick
 	$(TESTS) -m "not integration" $(ARGS)
 
 integration:  ## the rest of what CI runs: Airflow, browser, clusters, gateway, killed drivers, versions of Spark
-	@tools/setup.sh java gateway browser sparks iceberg s3a
-	$(QUICK) $(OLDEST_SPARK)
+	@tools/setup.sh java gateway browser sparks iceberg s3a quick
 	$(TESTS) -m integration $(ARGS)
 
 test-fast:  ## only the tests that start no Spark, no Airflow and no other processes
@@ -55,8 +51,7 @@ walk:  ## hours: all that these two skip; every query of TPC-H (scale 1) and TPC
 	$(RUN) pytest --walk -m walk $(ARGS)
 
 ablate:  ## take each mechanism of recovery away, and see its tests fail; make ablate ARGS="17 25" for some rows
-	@tools/setup.sh java
-	$(QUICK)
+	@tools/setup.sh java quick
 	$(RUN) python -m tests.ablation $(ARGS)
 
 demo:  ## kill a Spark driver under a real Airflow and see its retry reuse what survived; ARGS="--stay" to look around

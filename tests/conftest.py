@@ -10,6 +10,7 @@ import pytest
 
 import tests.support.startup.sitecustomize  # noqa: F401 - before anything of Airflow's
 from tests.support.durations import Durations, kept_durations, longest_first
+from tests.support.parameters import walk_most_cases
 from tests.support.quick_jvm import WITHOUT_COMPILER
 from tests.support.quick_python import keep_no_more
 from tests.support.s3_gateway import INSTALL, REQUIRED, S3Server, missing_programs
@@ -36,6 +37,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.get_closest_marker("airflow") or needs_gateway(item):
             item.add_marker("integration")
+    walk_most_cases(items)
     if not config.getoption("--walk"):
         for item in items:
             if item.get_closest_marker("walk"):

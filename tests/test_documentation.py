@@ -192,6 +192,7 @@ def test_the_operating_guide_quotes_the_benchmarks() -> None:
     assert [number for number in told if number not in re.findall(numbers, measured)] == []
 
 
+@pytest.mark.integration
 def test_the_documents_build_as_pages(tmp_path: Path) -> None:
     """``make docs``: no link leads nowhere, no name of the reference is missing, no mark-up of Sphinx is left."""
     environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}

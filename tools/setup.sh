@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# tools/setup.sh [java] [gateway] [browser] [sparks] [s3a] [iceberg]
+# tools/setup.sh [java] [gateway] [browser] [sparks] [s3a] [iceberg] [quick]
 # Sets up what the project's commands need, and does nothing where it is there already.
 #   always:  uv, and the locked Python environment in .venv
 #   java:    Java 17 or newer, for Spark
@@ -8,6 +8,7 @@
 #   sparks:  the versions of Spark in tools/spark-versions.txt, each in an environment of its own in .tools/sparks
 #   s3a:     Hadoop's S3A for Spark 3.5, for the long tests of s3a:// (181 MB to fetch), in .tools/jars/s3a
 #   iceberg: Iceberg for Spark 3.5, in .tools/jars/iceberg
+#   quick:   what lets the tests' many short-lived processes start quickly; without it all works as well, more slowly
 # Debian packages are installed only as root and where there is apt-get; elsewhere it says what to do.
 # Packages, the environment and other Sparks need nothing of each other, and are installed side by side.
 set -euo pipefail
@@ -190,22 +191,34 @@ setup_iceberg() {
     fetch_jars iceberg snowpark-connect-deps-iceberg==1.0.3 only-binary "$spark_jars"
 }
 
+quick_starts() {
+    local oldest
+    oldest=$(head -n 1 tools/spark-versions.txt)
+    [ -e ".tools/sparks/$oldest/complete" ] || oldest=
+    "$UV" run --quiet --no-sync python -m tests.support.quick_python
+    "$UV" run --quiet --no-sync python -m tests.support.quick_jvm $oldest
+}
+
 setup_uv
 packages=()
-other_sparks= jars=
+other_sparks= jars= quick=
 for part in "$@"; do
     case $part in
         java | gateway | browser) "setup_$part" ;;
         sparks) other_sparks=yes ;;
         iceberg) other_sparks=yes jars+=" $part" ;;
         s3a) jars+=" $part" ;;
-        *) say "unknown part '$part': java, gateway, browser, sparks, s3a or iceberg"; exit 2 ;;
+        quick) quick=yes ;;
+        *) say "unknown part '$part': java, gateway, browser, sparks, s3a, iceberg or quick"; exit 2 ;;
     esac
 done
 side_by_side "$UV" sync --locked --quiet
 [ ${#packages[@]} = 0 ] || side_by_side apt_install "${packages[@]}"
 [ -z "$other_sparks" ] || setup_sparks
 wait_for_all
+beside=()
+[ -z "$quick" ] || side_by_side quick_starts
 for part in $jars; do
     "setup_$part"
 done
+[ -z "$quick" ] || wait_for_all

@@ -110,6 +110,7 @@ def test_cluster_mode_is_refused_where_spark_has_none_for_python(master: str) ->
         require_deployment(elsewhere, cluster_mode=True)
 
 
+@pytest.mark.integration
 @pytest.mark.process
 def test_spark_itself_refuses_it(tmp_path: Path) -> None:
     """The installed ``spark-submit`` says so, too. Once it runs such drivers, this fails and the refusal may go."""
@@ -372,6 +373,7 @@ def failed(epoch: int) -> ev.JobEvent:
     return ev.JobFailed(epoch=epoch, error="ValueError: bad")
 
 
+@pytest.mark.few(6)
 @needs_durable
 @pytest.mark.parametrize(
     ("history", "application", "resume", "submitted", "ended"),
@@ -431,6 +433,7 @@ def nap(seconds: float) -> None:
     _sleep(min(seconds, 0.05))
 
 
+@pytest.mark.few(1)
 def test_a_living_driver_is_attached_to_whatever_upstream_remembers(
     kind: str,
     server: ResourceManager | Kubernetes,
@@ -452,6 +455,7 @@ def test_a_living_driver_is_attached_to_whatever_upstream_remembers(
     assert [claim.epoch for claim in [Claims(store, JOB.prefix).newest()] if claim] == [1]
 
 
+@pytest.mark.few(1)
 @needs_durable
 def test_a_living_driver_that_is_older_than_the_clearing_is_followed_by_another(
     kind: str, server: ResourceManager | Kubernetes, task: Make, store: ObjectStore, tmp_path: Path
@@ -472,6 +476,7 @@ def test_a_living_driver_that_is_older_than_the_clearing_is_followed_by_another(
     assert after.read_text().split().count("after") == 1, "commands that follow the job run once, at its end"
 
 
+@pytest.mark.few(1)
 @needs_durable
 @pytest.mark.parametrize("events", [(finished,), ()])
 def test_a_success_that_nobody_saw_does_not_outlive_the_clearing(
@@ -490,6 +495,7 @@ def test_a_success_that_nobody_saw_does_not_outlive_the_clearing(
     assert state["spark_job_id"] == SUBMITTED[kind]
 
 
+@pytest.mark.few(1)
 @needs_durable
 def test_a_success_that_only_upstream_knows_does_not_outlive_the_clearing(
     kind: str, server: ResourceManager | Kubernetes, task: Make, store: ObjectStore

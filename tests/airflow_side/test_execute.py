@@ -185,6 +185,7 @@ def test_a_retry_does_not_start_anew_in_another_event_store(
     assert execute(operator(event_store=other), state, cleared=1, try_number=4)["state"] == "FINISHED"
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("end", "kind", "message"),
     [

@@ -130,6 +130,7 @@ def test_airflow_discovers_the_provider() -> None:
     assert hook.connection_id_attribute_name == "recovery_conn_id"
 
 
+@pytest.mark.integration
 def test_the_connection_form_has_a_field_for_every_setting() -> None:
     """As the API server gives it to the browser, also in Airflow 3.1; and none is made up."""
     code = (

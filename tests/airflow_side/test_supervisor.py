@@ -123,6 +123,7 @@ def test_a_driver_of_another_deployment_is_left_alone(store: ObjectStore) -> Non
         heartbeat.stop("FAILED")
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("events", [(), (failed,), (finished,)], ids=["lost", "failed", "finished"])
 def test_nothing_of_another_deployment_is_believed(
     store: ObjectStore, events: tuple[Callable[[int], ev.JobEvent], ...]

@@ -31,6 +31,7 @@ def test_the_example_job_and_duckdb_agree_on_every_value(few_flights: Path, dags
     assert differences(rows, features_by_duckdb(few_flights)) == []
 
 
+@pytest.mark.integration
 def test_a_changed_delay_of_one_flight_is_noticed(few_flights: Path, tmp_path: Path) -> None:
     """The comparison is sharp: one minute in one of some eight thousand flights makes a difference."""
     for name in ("weather.csv", "planes.csv"):

@@ -30,6 +30,7 @@ def stored_by(run: Run) -> set[int]:
     return {partition.epoch for found in survivors.values() for partition in found}
 
 
+@pytest.mark.integration
 def test_the_page_shows_what_the_job_has_stored(failed: Run) -> None:
     """Found by what the try itself said: the job's vertices, its attempt, and where all of it is."""
     answer = failed.see().raise_for_status().json()

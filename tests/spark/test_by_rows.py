@@ -41,6 +41,7 @@ def settings(session: SparkSession) -> dict[str, str]:
     return {row["key"]: row["value"] for row in session.sql("SET").collect()}
 
 
+@pytest.mark.integration
 def test_a_function_over_a_recovery_point_ends_and_no_setting_changes(
     session: SparkSession, attempts: Attempts
 ) -> None:

@@ -178,6 +178,7 @@ def test_a_lost_partition_alone_is_computed_again(spark: SparkSession, attempts:
         assert (vertices(context)["base"].reused, vertices(context)["base"].computed) == (3, 1)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("damage", ["truncated", "flipped"])
 def test_a_damaged_partition_is_never_read(spark: SparkSession, attempts: Attempts, damage: str) -> None:
     """A truncated object, or one with a flipped bit and the same size, is computed again."""
@@ -204,6 +205,7 @@ def test_a_damaged_partition_is_never_read(spark: SparkSession, attempts: Attemp
         assert (vertices(context)["base"].reused, vertices(context)["base"].computed) == (3, 1)
 
 
+@pytest.mark.integration
 def test_another_plan_input_or_setting_is_not_reused(spark: SparkSession, attempts: Attempts, tmp_path: Path) -> None:
     """A changed literal, literal type, input file or time zone leads to a new computation."""
     source = tmp_path / "in.parquet"
@@ -263,6 +265,7 @@ def test_a_name_is_needed(spark: SparkSession, attempts: Attempts, name: object)
         checkpoint(spark.range(1), name)  # type: ignore[arg-type]
 
 
+@pytest.mark.integration
 def test_random_rows_are_kept_whole_or_not_at_all(spark: SparkSession, attempts: Attempts) -> None:
     """Of a vertex that is not deterministic no single partition is kept, and what was derived from it goes too."""
     from pyspark.sql import functions as F

@@ -76,6 +76,7 @@ def pending(target: Path) -> list[Path]:
     return [path for path in target.rglob("*") if path.name.startswith(("_temporary", ".spark-staging", "part-"))]
 
 
+@pytest.mark.few(2)
 @each_value(kind=[*WRITES], algorithm=["1", "2"])
 def test_a_write_is_named_before_anything_of_it_is_there(
     spark: SparkSession, gate: CommitGate, rows: DataFrame, tmp_path: Path, kind: str, algorithm: str
@@ -107,6 +108,7 @@ def test_a_write_is_named_before_anything_of_it_is_there(
     assert names_in(target) == {name}
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "error", [Fenced("replaced"), OwnershipUnconfirmed("no answer")], ids=["fenced", "unconfirmed"]
 )
@@ -180,6 +182,7 @@ def left_by_another_driver(target: Path, number: str) -> Path:
     return task / "part-0.parquet"
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("algorithm", ["1", "2"])
 @pytest.mark.parametrize("ends", ["commits", "fails"])
 def test_what_a_successor_has_pending_stays(
@@ -212,6 +215,7 @@ def test_what_a_successor_has_pending_stays(
         assert spark.read.parquet(str(target)).count() == 20
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("lapsed", [0.0, 3600.0], ids=["just now", "long ago"])
 @pytest.mark.parametrize("algorithm", ["1", "2"])
 def test_tasks_commit_only_while_the_lease_lasts(

@@ -68,6 +68,7 @@ def test_killed_between_a_failure_and_its_restart_or_after_a_step(
     assert restarted == (fault != faults.AFTER_FAILURE_HANDLED)  # then the first attempt had met it
 
 
+@pytest.mark.integration
 def test_what_tasks_have_committed_survives_a_driver_that_has_not_come_to_it(driver: DriverHarness) -> None:
     """The next attempt finds Spark's own files and computes none of their partitions; nothing else of them stays."""
     arguments = ("not_come_to.py", str(driver.folder / "out"), str(driver.folder / "begun"))

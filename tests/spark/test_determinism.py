@@ -146,6 +146,7 @@ def test_draws_of_one_frame_are_told_apart(spark: SparkSession, context: Recover
         assert fingerprint(twice, context).digest != fingerprint(two, context).digest
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("drawn", ["by Spark", "by a function", ""])
 def test_what_is_made_of_a_cached_frame_fits_to_it(spark: SparkSession, attempts: Attempts, drawn: str) -> None:
     """A cached frame of random numbers has one value in an attempt, so what an earlier attempt has made of its own is
@@ -200,6 +201,7 @@ def test_seeds_that_were_given_count(spark: SparkSession, context: RecoveryConte
     assert len({*samples}) == 3
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", ["rand", "row_number", "collect_list", "current_timestamp", "limit"])
 def test_nothing_of_a_lost_incarnation_is_mixed(spark: SparkSession, attempts: Attempts, name: str) -> None:
     """Complete, it is reused; with one partition lost, all of it and all that was derived from it is computed again."""

@@ -92,6 +92,7 @@ WRITES: dict[str, Callable[[DataFrame, list[Path]], None]] = {
 }
 
 
+@pytest.mark.few(1)
 @each_value(writes=[*WRITES], reads=[*PARTS])
 def test_a_frame_that_is_cached_outlives_its_source(
     spark: SparkSession,
@@ -191,6 +192,7 @@ BEFORE: dict[str, Callable[[DataFrame, Path], object]] = {
 }
 
 
+@pytest.mark.few(1)
 @each_value(rows=[*FRAMES], before=[*BEFORE])
 def test_a_frame_that_is_cached_behind_its_write_is_read_from_the_cache(
     spark: SparkSession, attempts: Attempts, tmp_path: Path, rows: str, before: str

@@ -238,6 +238,7 @@ def test_without_a_pin_a_new_file_changes_the_input(spark: SparkSession, attempt
         pq.write_table(pa.table({"id": [12]}), folder / "day=1" / "b.parquet")
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("harm", ["removed", "changed", "list damaged"])
 def test_a_pin_that_cannot_be_kept_is_renewed(
     spark: SparkSession,

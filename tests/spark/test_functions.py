@@ -152,6 +152,7 @@ for name, pair in {**SAME, **DIFFERENT}.items():
 """
 
 
+@pytest.mark.integration
 def test_identities_are_the_same_in_every_process() -> None:
     """Whatever seed Python hashes texts with, every function of these tests keeps its digest."""
 

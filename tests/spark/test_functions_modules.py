@@ -182,6 +182,7 @@ REACHED: dict[str, tuple[str, dict[str, str], str, str]] = {
 }
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("name", REACHED)
 def test_the_users_modules_count_by_their_source(name: str, module_folder: Path) -> None:
     """A change in a module of the user's that the function reaches changes its digest and is told by its name."""
@@ -274,6 +275,7 @@ def test_installed_packages_count_by_version() -> None:
     }
 
 
+@pytest.mark.integration
 def test_what_an_installed_package_needs_counts_by_version(module_folder: Path) -> None:
     """A function that calls one package, which calls another one: after an upgrade of that one its digest differs."""
     packages = module_folder / "site-packages"

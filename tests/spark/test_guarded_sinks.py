@@ -185,6 +185,7 @@ def test_a_write_that_is_overtaken_does_not_commit(
         spark.sql("DROP TABLE overtaken")
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("allowed", [0, 1])
 def test_what_is_left_of_a_statement_is_confirmed(
     spark: SparkSession, attempts: Attempts, monkeypatch: pytest.MonkeyPatch, allowed: int

@@ -165,6 +165,7 @@ def test_only_the_task_that_was_missing_runs(job: Cut, caplog: pytest.LogCapture
     assert job.computed == set()
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("numbers", [(1, 2, 3), (3, 2, 1)], ids=str)
 def test_an_attempt_that_goes_on_is_cut_off_itself(job: Cut, numbers: tuple[int, int, int]) -> None:
     """It has left out its first task, for which Spark writes a file of no rows all the same. That is never taken for

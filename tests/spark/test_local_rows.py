@@ -34,6 +34,7 @@ AUDITS: dict[str, Callable[[str, SparkSession], Any]] = {
 }
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("marked", AUDITS)
 def test_an_audit_of_each_step_is_there_once(
     spark: SparkSession, attempts: Attempts, tmp_path: Path, marked: str

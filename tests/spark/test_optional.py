@@ -56,6 +56,7 @@ def lose(context: RecoveryContext, *names: str) -> None:
         stored(context, name)[-1].unlink()
 
 
+@pytest.mark.integration
 @one_partition_for_each
 def test_what_is_lost_is_not_computed_if_all_that_reads_it_is_finished(attempts: Attempts, script: Script) -> None:
     """Two lost recovery points below a finished one: the retry runs nothing of them, and the one after that neither."""
@@ -83,6 +84,7 @@ def test_what_is_asked_for_after_all_is_computed(attempts: Attempts, script: Scr
         assert ids(checkpoint(script.tasks["upper"].apply(lower, 5), "upper")) == list(range(0, 1200, 30))
 
 
+@pytest.mark.integration
 @one_partition_for_each
 def test_a_new_reader_completes_what_it_reads(attempts: Attempts, script: Script) -> None:
     """Of each lost recovery point below it only the lost partition is computed, and stored for the next attempt."""
@@ -126,6 +128,7 @@ def test_what_only_a_written_output_reads_is_not_computed(attempts: Attempts, sc
     attempt()
 
 
+@pytest.mark.integration
 @one_partition_for_each
 def test_of_what_an_unwritten_output_reads_only_what_is_lost_is_computed(
     spark: SparkSession, attempts: Attempts, script: Script, tmp_path: Path

@@ -54,6 +54,7 @@ def ids(spark: SparkSession, place: Path | str = TABLE) -> list[int]:
     return sorted(row.id for row in df.select("id").collect())
 
 
+@pytest.mark.few(1)
 @each_value(rows=["certain", "others in each attempt"], form=["saveAsTable", "IF NOT EXISTS"])
 def test_a_table_that_another_job_has_made_is_not_taken_for_ones_own(
     spark: SparkSession, attempts: Attempts, target: Path, rows: str, form: str
@@ -83,6 +84,7 @@ def test_a_table_that_another_job_has_made_is_not_taken_for_ones_own(
     assert ids(spark) == ([0, 1, 2, 3, 4] if form == "saveAsTable" else []) + [100, 101, 102]
 
 
+@pytest.mark.few(1)
 @each_value(first=["IF NOT EXISTS", "ignore", "error"], second=["certain", "others in each attempt"])
 def test_a_place_that_is_made_and_added_to_is_made_again(
     spark: SparkSession, attempts: Attempts, target: Path, first: str, second: str
@@ -117,6 +119,7 @@ def test_a_place_that_is_made_and_added_to_is_made_again(
         assert ids(spark, place) == expected
 
 
+@pytest.mark.few(1)
 @each_value(first=["ignore", "error"])
 def test_rows_stay_where_the_retry_could_not_write_them_again(
     spark: SparkSession, attempts: Attempts, target: Path, first: str
@@ -139,6 +142,7 @@ def test_rows_stay_where_the_retry_could_not_write_them_again(
     assert ids(spark, target) == [0, 1, 2, 3, 4, 100, 101]
 
 
+@pytest.mark.few(1)
 @each_value(how=["INSERT", "insertInto", "INSERT OVERWRITE", "saveAsTable"], emptied=[False, True])
 def test_a_table_made_anew_over_its_folder_knows_its_partitions(
     spark: SparkSession, attempts: Attempts, target: Path, how: str, emptied: bool
@@ -177,6 +181,7 @@ def test_a_table_made_anew_over_its_folder_knows_its_partitions(
         assert spark.table(TABLE).where("day = 'a/b=3'").count() == 1
 
 
+@pytest.mark.few(1)
 @each_value(how=["INSERT INTO", "INSERT OVERWRITE"], rows=["certain", "others in each attempt"])
 def test_a_partition_with_a_location_of_its_own_that_the_script_empties(
     spark: SparkSession, attempts: Attempts, tmp_path: Path, how: str, rows: str
@@ -200,6 +205,7 @@ def test_a_partition_with_a_location_of_its_own_that_the_script_empties(
         assert ids(spark) == [0, 1, 2, 3, 4]
 
 
+@pytest.mark.few(1)
 @each_value(how=["df.write", "INSERT"], fails=["a task", "behind the commit"])
 def test_a_script_that_tries_an_append_again(
     spark: SparkSession, attempts: Attempts, target: Path, how: str, fails: str, monkeypatch: pytest.MonkeyPatch
@@ -283,6 +289,7 @@ def test_a_table_appended_to_by_its_path_in_a_new_catalog(
         spark.sql(f"DROP TABLE {TABLE}")
 
 
+@pytest.mark.few(1)
 @each_value(reads=["a path", "a table", "by SQL"], works=["at once", "later"])
 def test_rows_are_not_taken_back_behind_the_scripts_look(
     spark: SparkSession,
@@ -347,6 +354,7 @@ def asked(spark: SparkSession, query: str) -> DataFrame:
     return spark.read.format("jdbc").options(**options).load().toDF("id", "mark")
 
 
+@pytest.mark.few(1)
 @each_value(kind=[*KINDS], skips=[True, False])
 def test_a_script_that_marks_elsewhere_what_it_has_done(
     spark: SparkSession, attempts: Attempts, target: Path, kind: str, skips: bool
@@ -370,6 +378,7 @@ def test_a_script_that_marks_elsewhere_what_it_has_done(
     assert ids(spark, target) == [0, 1, 2, 3, 4, 5]
 
 
+@pytest.mark.few(1)
 @each_value(unknown_sinks=["warn", "fail"], skips=[True, False])
 def test_rows_of_an_rdd_that_were_taken_back_and_are_not_made_again(
     spark: SparkSession,
@@ -409,6 +418,7 @@ def test_a_file_that_cannot_be_removed_counts_as_there(spark: SparkSession, targ
         output.remove_files([f"file:{target}/a-folder"])
 
 
+@pytest.mark.few(1)
 @each_value(rows=["certain", "others in each attempt"])
 def test_an_output_is_known_however_its_path_is_spelled(
     spark: SparkSession, attempts: Attempts, target: Path, rows: str
@@ -420,6 +430,7 @@ def test_an_output_is_known_however_its_path_is_spelled(
         assert ids(spark, target) == [0, 1, 2]
 
 
+@pytest.mark.few(1)
 @each_value(saves=["an RDD", "an ML pipeline", "a model of MLlib"], others=[False, True])
 def test_what_refuses_to_write_where_something_is_can_be_written_again(
     spark: SparkSession, attempts: Attempts, target: Path, saves: str, others: bool

@@ -82,6 +82,7 @@ def staging(spark: SparkSession, attempts: Attempts, tmp_path: Path) -> Staging:
     return Staging(spark, attempts, tmp_path)
 
 
+@pytest.mark.few(1)
 @each_value(rows=[*ROWS], how=["moved", "another folder in each attempt", "in place"])
 def test_what_is_read_back_is_added_once(staging: Staging, rows: str, how: str) -> None:
     """Also where the folder was moved away, and is written again, or has other rows in each attempt: the log has those
@@ -99,6 +100,7 @@ def test_what_is_read_back_is_added_once(staging: Staging, rows: str, how: str) 
 BY_ITSELF = ["pandas", "an RDD", "INSERT OVERWRITE DIRECTORY", "rows that cannot be told"]
 
 
+@pytest.mark.few(1)
 @each_value(how=BY_ITSELF)
 def test_what_a_script_writes_by_itself_and_reads_back_is_added_once(
     spark: SparkSession, attempts: Attempts, tmp_path: Path, how: str
@@ -127,6 +129,7 @@ def test_what_a_script_writes_by_itself_and_reads_back_is_added_once(
         assert spark.read.parquet(str(added)).count() == expected
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("harm", ["a file of others", "a changed file", "a lost file"])
 def test_what_others_have_changed_there_is_something_else(staging: Staging, harm: str) -> None:
     """It is read as it is: rows of others, and of files that they have replaced, are added as in plain Spark."""
@@ -195,6 +198,7 @@ def test_a_function_that_reads_a_file_reads_it_again_after_a_clearing(
     assert attempt() == [0, 3, 6, 9]
 
 
+@pytest.mark.integration
 def test_where_the_files_count_they_are_looked_at(staging: Staging) -> None:
     """The name of the file that a row comes from is another one when the folder was written again."""
     names = []
@@ -289,6 +293,7 @@ def in_place(spark: SparkSession, attempts: Attempts, tmp_path: Path) -> InPlace
 LOGGED = [10, 11, 20, 21, 30, 31]
 
 
+@pytest.mark.few(1)
 @each_value(
     kills={str(kills): kills for kills in [(2,), (3, 7), (5, 8), (1, 4, 9)]},
     stamps={"certain": False, "stamped": True},
@@ -311,6 +316,7 @@ def test_a_table_that_is_replaced_by_what_was_made_of_it(
     assert in_place.ids(in_place.log) == LOGGED
 
 
+@pytest.mark.few(2)
 @each_value(writes=[1, 2, 3, 4, 5, 8], stamps={"certain": False, "stamped": True})
 def test_a_table_whose_replacement_no_event_tells_of(
     in_place: InPlace, monkeypatch: pytest.MonkeyPatch, writes: int, stamps: bool
@@ -328,6 +334,7 @@ def test_a_table_whose_replacement_no_event_tells_of(
         assert in_place.ids(in_place.log) == LOGGED
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("harm", ["an older marker", "no marker", "a file of others"])
 def test_what_may_be_half_a_replacement_is_written_again(
     in_place: InPlace, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, harm: str
@@ -347,6 +354,7 @@ def test_what_may_be_half_a_replacement_is_written_again(
     assert in_place.ids(in_place.table) == [0, 1, 2, *LOGGED]
 
 
+@pytest.mark.integration
 def test_a_script_that_was_changed_reads_what_is_there(in_place: InPlace) -> None:
     """Other rows are added by other calls: what they read counts, as in plain Spark."""
     in_place.killed(2)
@@ -355,6 +363,7 @@ def test_a_script_that_was_changed_reads_what_is_there(in_place: InPlace) -> Non
     assert in_place.ids(in_place.table) == [0, 1, 2, 10, 11, 100, 101, 200, 201, 300, 301]
 
 
+@pytest.mark.integration
 def test_what_cannot_be_made_again_is_said(in_place: InPlace) -> None:
     """A retry removes what it would have to read, as the script says: its table is right, and of the rows that it adds
     to the log it says that they may be there twice.
@@ -366,6 +375,7 @@ def test_what_cannot_be_made_again_is_said(in_place: InPlace) -> None:
     assert "log: it reads what this attempt had to compute again from the job's own output" in doubt
 
 
+@pytest.mark.few(1)
 @each_value(how=["CREATE TABLE AS", "saveAsTable", "a folder"])
 def test_what_takes_the_place_of_what_it_was_made_of_is_said(
     spark: SparkSession, attempts: Attempts, tmp_path: Path, how: str
@@ -429,6 +439,7 @@ def test_a_table_with_partitions_that_is_replaced(spark: SparkSession, attempts:
         spark.sql("DROP TABLE IF EXISTS read_back")
 
 
+@pytest.mark.few(2)
 @each_value(kills=[(1,), (2,), (3,), (4,), (2, 3)], how=["path", "insertInto", "INSERT OVERWRITE"])
 def test_partitions_that_are_replaced_by_what_was_made_of_them(
     spark: SparkSession, attempts: Attempts, tmp_path: Path, kills: tuple[int, ...], how: str

@@ -261,6 +261,7 @@ def test_the_number_of_slices_is_no_part_of_a_plan(
     assert identity(describe(spark.range(0, 9, 1, 2))) == identity(describe(spark.range(0, 9, 1, 3)))
 
 
+@pytest.mark.integration
 def test_every_class_in_the_tables_exists(spark: SparkSession) -> None:
     """A name that Spark does not have would protect nobody; those of other versions and of Hive are listed here."""
     elsewhere = {name for name in OPAQUE if name.startswith("Hive")} | {

@@ -175,6 +175,7 @@ def tally() -> Iterator[Tally]:
         assert min(found.died, found.reused, found.notable) >= EXAMPLES // 5, f"too little happened: {found}"
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("seed", some_seeds(pytest.mark.walk))
 def test_a_retry_gives_the_right_rows_whatever_happened(
     spark: SparkSession, tmp_path: Path, tally: Tally, seed: int
@@ -196,6 +197,7 @@ def test_a_retry_gives_the_right_rows_whatever_happened(
     assert retried == Retried(wrong=[], computed_again={})
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("kind", ["partition lost", "partition damaged"])
 def test_what_was_derived_from_lost_random_numbers_goes_with_them(
     spark: SparkSession, tmp_path: Path, kind: str
@@ -264,6 +266,7 @@ def auto_tally() -> Iterator[AutoTally]:
         assert min(found.died, found.put_back, found.restarts) >= EXAMPLES // 4, f"too little happened: {found}"
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("seed", some_seeds(pytest.mark.integration))
 def test_so_does_auto_mode(spark: SparkSession, tmp_path: Path, auto_tally: AutoTally, seed: int) -> None:
     """Some recovery points are the script's, others are shuffles that are kept. Tasks fail in each attempt, and are

@@ -63,6 +63,7 @@ def ids(df: DataFrame) -> list[int]:
     return sorted(row.id for row in df.select("id").collect())
 
 
+@pytest.mark.integration
 def test_a_recovery_point_is_kept_for_automatic_retries_alone(
     attempts: Attempts, rates: Rates, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -89,6 +90,7 @@ def test_a_recovery_point_is_kept_for_automatic_retries_alone(
     assert "set the option source_version" in caplog.text
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("how", ["of the job", "of the recovery point"])
 def test_with_a_version_it_is_as_any_other(attempts: Attempts, rates: Rates, how: str) -> None:
     """Whoever retries has it as long as the text is the same."""
@@ -160,6 +162,7 @@ def through_a_recovery_point(df: DataFrame, target: Path) -> None:
     append(checkpoint(checkpoint(df, "read").where("id > 0"), "some"), target)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("write", [overwrite, append, create, through_a_recovery_point])
 def test_an_output_is_written_again_once_the_task_was_cleared(
     attempts: Attempts, spark: SparkSession, rates: Rates, tmp_path: Path, write: Callable[[DataFrame, Path], None]
@@ -194,6 +197,7 @@ def make_table(df: DataFrame, target: Path) -> None:
     df.write.option("path", str(target)).saveAsTable("read_by_functions")
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("series", ["retried", "cleared"])
 @pytest.mark.parametrize("write", [append, make_table])
 def test_an_output_that_was_killed_behind_its_commit(

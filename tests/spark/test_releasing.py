@@ -56,6 +56,7 @@ def read(target: Path) -> list[int]:
     return sorted(ds.dataset(target, ignore_prefixes=[".", "_"]).to_table()["id"].to_pylist())
 
 
+@pytest.mark.integration
 def test_what_is_read_by_a_written_output_alone_goes_with_its_last_frame(
     spark: SparkSession, attempts: Attempts, tmp_path: Path, reading: str
 ) -> None:
@@ -109,6 +110,7 @@ def in_a_subquery(df: DataFrame) -> object:
         df.sparkSession.catalog.dropTempView("inner")
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("use", thinned([in_a_subquery, cached, shown, view, counted, as_rdd], 3))
 def test_what_the_script_can_read_or_a_retry_asks_for_stays(
     spark: SparkSession, attempts: Attempts, tmp_path: Path, use: Callable[[Any], object]
@@ -128,6 +130,7 @@ def test_what_the_script_can_read_or_a_retry_asks_for_stays(
         spark.catalog.clearCache()
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("how", [{"deterministic": False}, {"version": "7"}])
 def test_what_could_not_be_made_again_stays(
     spark: SparkSession, attempts: Attempts, tmp_path: Path, how: dict[str, Any]
@@ -173,6 +176,7 @@ def chain(spark: SparkSession, tmp_path: Path) -> Chain:
     return Chain(spark, tmp_path / "runs")
 
 
+@pytest.mark.integration
 def test_a_chain_is_found_again_by_its_last_one(attempts: Attempts, chain: Chain) -> None:
     """The retry runs nothing of what is released, and calls nothing lost."""
     with attempt(attempts) as context:
@@ -186,6 +190,7 @@ def test_a_chain_is_found_again_by_its_last_one(attempts: Attempts, chain: Chain
         assert folders(context) == ["third"]
 
 
+@pytest.mark.integration
 def test_what_a_killed_attempt_has_left_goes_before_anything_is_computed(
     spark: SparkSession, attempts: Attempts, chain: Chain, tmp_path: Path
 ) -> None:
@@ -207,6 +212,7 @@ def test_what_a_killed_attempt_has_left_goes_before_anything_is_computed(
     assert {"third"} <= set(seen.read_text().split()) <= {"third", "fourth"}
 
 
+@pytest.mark.integration
 def test_a_released_vertex_that_is_needed_after_all_is_made_again(attempts: Attempts, chain: Chain) -> None:
     """In the same attempt, where the script names it again, and in a retry whose script reads it elsewhere."""
     for number in range(2):
@@ -217,6 +223,7 @@ def test_a_released_vertex_that_is_needed_after_all_is_made_again(attempts: Atte
             assert chain.second().count() == 40
 
 
+@pytest.mark.integration
 def test_a_lost_reader_is_made_again_from_what_is_released(attempts: Attempts, chain: Chain, reading: str) -> None:
     """A restart computes it, and before that what it reads, upstream first; it counts as one failure."""
     with attempt(attempts) as context:

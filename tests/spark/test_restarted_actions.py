@@ -61,6 +61,7 @@ ACTIONS: dict[str, Callable[[DataFrame], Any]] = {
 }
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("action", thinned(ACTIONS, 2))
 def test_an_action_that_fails_by_chance_is_restarted(
     spark: SparkSession, attempts: Attempts, query: FailingQuery, action: str, caplog: pytest.LogCaptureFixture
@@ -116,6 +117,7 @@ def told(error: BaseException) -> str:
     return str(error).splitlines()[0].partition(" in stage ")[0]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("options", "tries"),
     [
@@ -219,6 +221,7 @@ def test_a_job_that_the_script_cancels_is_not_restarted(
         assert context.master.coordinator("restart-strategy") is None
 
 
+@pytest.mark.integration
 def test_what_gives_more_than_rows_is_not_restarted(
     spark: SparkSession, attempts: Attempts, query: FailingQuery, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -274,6 +277,7 @@ def test_actions_of_several_threads_fail_at_once(spark: SparkSession, attempts: 
     assert [query.ran("reduce") for query in queries] == [{0: 2}] * 3
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("action", ["collect", "count", "write"])
 def test_a_lost_partition_that_an_action_reads_is_computed_again_by_its_own_vertex(
     spark: SparkSession, attempts: Attempts, tmp_path: Path, action: str
@@ -341,6 +345,7 @@ def written(spark: SparkSession, folder: Path) -> list[int]:
     return sorted(row.id for row in spark.read.schema("id long").parquet(str(folder)).collect())
 
 
+@pytest.mark.few(1)
 @each_value(mode=["append", "error", "overwrite", "ignore"], algorithm=["1", "2"])
 def test_a_write_that_fails_is_made_again(
     spark: SparkSession, attempts: Attempts, tmp_path: Path, mode: str, algorithm: str
@@ -369,6 +374,7 @@ def test_a_write_that_fails_is_made_again(
     assert task.count()["3"] == 2  # it was written already
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("how", thinned(["insertInto", "saveAsTable", "CREATE TABLE AS", "INSERT"], 2))
 def test_a_table_whose_write_fails_is_written_again(
     spark: SparkSession, attempts: Attempts, tmp_path: Path, how: str

@@ -102,6 +102,7 @@ def test_other_strategies(spark: SparkSession, restarting: RestartingAttempts, t
     assert task.count()["1"] == {"none": 1, "exponential-delay": 5, "failure-rate": 3}[strategy]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("error", ["UnrecoverableError: a wrong key", "NameError: no such name"])
 def test_what_cannot_be_fixed_is_not_restarted(
     spark: SparkSession, restarting: RestartingAttempts, tmp_path: Path, error: str
@@ -120,6 +121,7 @@ def test_users_may_say_that_nothing_helps() -> None:
     assert airflow_provider.spark.UnrecoverableError is UnrecoverableError
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(
     ("reading", "harm"),
     [
@@ -158,6 +160,7 @@ def test_a_lost_input_is_computed_again_by_its_own_vertex(
         assert {v.computed for v in vertices(context).values()} == {0}
 
 
+@pytest.mark.integration
 def test_a_lost_input_that_is_not_deterministic_takes_another_attempt(
     spark: SparkSession, restarting: RestartingAttempts
 ) -> None:

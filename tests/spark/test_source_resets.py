@@ -95,6 +95,7 @@ def test_a_source_is_pinned_anew_in_the_middle_of_an_attempt(
     assert len(orders.resets) == 1
 
 
+@pytest.mark.integration
 def test_what_has_read_the_source_is_computed_again(attempts: Attempts, orders: Orders) -> None:
     """A recovery point that was complete before the loss, and one that reads only that: whatever reads them afterwards
     has the rows of the new listing. Nobody can read the old ones by mistake, and a retry finds the new ones.
@@ -125,6 +126,7 @@ def test_what_has_read_the_source_is_computed_again(attempts: Attempts, orders: 
         assert {vertex.computed for vertex in vertices(context).values()} == {0}
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("look", ["rows", "step", "cache", "auto"])
 def test_what_may_be_elsewhere_already_takes_another_attempt(
     attempts: Attempts, orders: Orders, look: str, caplog: pytest.LogCaptureFixture
@@ -166,6 +168,7 @@ def test_a_script_that_is_told_has_looked_at_its_own_risk(attempts: Attempts, or
     assert len(orders.resets) == 1
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("error", [ValueError("too late"), UnrecoverableError("too late")])
 def test_a_script_may_refuse(attempts: Attempts, orders: Orders, error: Exception) -> None:
     """Whatever ``on_reset`` raises fails the attempt, with the source and what it said; the next attempt goes on from

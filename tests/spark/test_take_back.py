@@ -140,6 +140,7 @@ def test_an_overwrite_loses_what_is_pending_alone(spark: SparkSession, attempts:
     assert left(target) == {str(file.relative_to(target)) for file in (moved, theirs)}
 
 
+@pytest.mark.few(1)
 @each_value(form=["parquet", "json"], parts={"flat": False, "partitioned": True})
 def test_a_write_whose_end_was_not_recorded_is_taken_back(
     spark: SparkSession, attempts: Attempts, target: Path, form: str, parts: bool, caplog: pytest.LogCaptureFixture
@@ -230,6 +231,7 @@ OF_ONE_RUN = {
 }
 
 
+@pytest.mark.few(2)
 @each_value(mode=["append", "error", "ignore", "append by a script that looks"], mark=[*OF_ONE_RUN])
 def test_rows_of_one_run_are_there_once(
     spark: SparkSession, attempts: Attempts, target: Path, mark: str, mode: str
@@ -251,6 +253,7 @@ def test_rows_of_one_run_are_there_once(
         assert sorted(row.id for row in spark.read.parquet(str(target)).collect()) == list(range(20))
 
 
+@pytest.mark.few(1)
 @each_value(parts=[(), ("part",)], reads=["read", "table", "SQL"])
 def test_a_frame_that_was_made_before_is_read_without_what_is_taken_back(
     spark: SparkSession, attempts: Attempts, target: Path, parts: tuple[str, ...], reads: str
@@ -319,6 +322,7 @@ def test_keys_of_a_function_meet(
     assert "is not deterministic: it reaches uuid.uuid4" in caplog.text
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("changed", [False, True])
 def test_rows_of_a_write_that_is_not_made_again(
     spark: SparkSession, attempts: Attempts, target: Path, changed: bool, caplog: pytest.LogCaptureFixture
@@ -373,6 +377,7 @@ STATEMENTS = {
 }
 
 
+@pytest.mark.few(1)
 @each_value(emptied={"": "", "one_of_two": "one_of_two", "both": "both"}, statement=[*STATEMENTS])
 def test_statements_with_parameters_or_several_inserts(
     spark: SparkSession, attempts: Attempts, statement: str, emptied: str
@@ -416,6 +421,7 @@ def test_a_table_keeps_its_rows_once(spark: SparkSession, attempts: Attempts) ->
         spark.sql("DROP TABLE marked")
 
 
+@pytest.mark.few(1)
 @each_value(
     form=["CREATE", "CREATE with a location", "saveAsTable", "saveAsTable append"],
     killed=["behind its event", "before its event"],
@@ -450,6 +456,7 @@ def test_a_table_of_one_run_can_be_made_again(
         spark.sql("DROP TABLE IF EXISTS made_again")
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("rows", ["the same", "others"])
 def test_a_fresh_start_finds_no_rows_of_the_job(
     spark: SparkSession, attempts: Attempts, target: Path, rows: str
@@ -473,6 +480,7 @@ def test_a_fresh_start_finds_no_rows_of_the_job(
         assert spark.read.parquet(str(target)).count() == 20
 
 
+@pytest.mark.few(1)
 @each_value(rows=["the same", "others", "a killed write's"], fresh={"told": "it was decided so", "not told": ""})
 def test_rows_of_another_run_of_the_same_name_stay(
     spark: SparkSession, attempts: Attempts, target: Path, rows: str, fresh: str
@@ -562,6 +570,7 @@ def test_killed_when_the_table_was_made(
         spark.sql("DROP TABLE IF EXISTS made_and_died")
 
 
+@pytest.mark.few(1)
 @each_value(
     kind=["error", "append", "table", "ctas"],
     random={"": False, "random": True},
@@ -617,6 +626,7 @@ def test_a_write_without_rows_is_written_again_where_its_folder_is_gone(
     assert target.is_dir()
 
 
+@pytest.mark.integration
 def test_what_is_known_counts_though_nothing_is_recorded(
     spark: SparkSession, attempts: Attempts, target: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -228,6 +228,7 @@ def test_large_arrow_types_change_nothing(spark: SparkSession, attempts: Attempt
         assert_kept(context, spark.sql(query))
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "settings", [("ansi__enabled", "true"), ("caseSensitive", "true"), ("legacy__interval__enabled", "true")]
 )
@@ -245,6 +246,7 @@ def test_no_setting_changes_what_is_kept(
         )
 
 
+@pytest.mark.integration
 def test_a_frame_may_be_wide(spark: SparkSession, attempts: Attempts) -> None:
     """Hundreds of columns, each to be put on another type and back, come out in their order."""
     columns = [f"make_ym_interval(0, {i}) AS c{i}" if i % 2 else f"id + {i} AS c{i}" for i in range(300)]

@@ -58,6 +58,7 @@ def attempt(attempts: Attempts, spark: SparkSession, write: Write) -> None:
         write(spark, str(attempts.folder / "out"))
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("write", "title"),
     [
@@ -193,6 +194,7 @@ def rows(spark: SparkSession, attempts: Attempts) -> int:
     return spark.read.parquet(str(attempts.folder / "out" / "files")).count()
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("look", ["its files", "its identity"])
 @pytest.mark.parametrize("write", [to_files, to_a_table, into_a_table])
 def test_an_output_that_cannot_be_looked_at_is_said(

@@ -108,6 +108,7 @@ def kept(df: DataFrame, name: str = "kept") -> list[int]:
     return ids(checkpoint(df, name))
 
 
+@pytest.mark.integration
 def test_what_was_finished_is_kept_for_automatic_retries_alone(
     attempts: Attempts, changing: Database | Words, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -249,6 +250,7 @@ def test_with_a_version_it_is_an_ordinary_source(
         assert vertices(context)["kept"].computed == 1
 
 
+@pytest.mark.integration
 def test_with_a_version_auto_mode_keeps_what_is_shuffled_of_it(
     attempts: Attempts, spark: SparkSession, changing: Database | Words
 ) -> None:

@@ -84,6 +84,7 @@ def written(
     return sorted({path.name[11:47] for path in target.glob("part-*")})
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("mode", ["append", "overwrite"])
 @pytest.mark.parametrize("name", ONCE)
 def test_an_order_of_the_script_is_enough(
@@ -96,6 +97,7 @@ def test_an_order_of_the_script_is_enough(
     assert caplog.text.count("already written by attempt 1, not written again") == 1
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", EACH_TIME)
 def test_what_other_outputs_may_share_is_written_each_time(
     spark: SparkSession, attempts: Attempts, tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str

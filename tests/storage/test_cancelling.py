@@ -36,6 +36,7 @@ def test_a_driver_at_work_learns_that_it_is_cancelled(store: ObjectStore) -> Non
     master.stop_heartbeat("FENCED")
 
 
+@pytest.mark.few(1)
 def test_the_next_driver_reuses_what_the_cancelled_one_stored(store: ObjectStore, tmp_path: Path) -> None:
     """A cancellation ends a driver; it discards nothing, and nobody waits for the one who cancelled."""
     master = JobMaster(SUBMITTED, store, on_fenced=lambda _: None)

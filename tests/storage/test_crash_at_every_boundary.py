@@ -163,6 +163,7 @@ def test_killed_there_and_run_again(plain: PlainDriver, fault: str) -> None:
         check_end(plain, attempts=2)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("fault", [faults.BEFORE_FIRST_EVENT, faults.AFTER_FLUSH, faults.AFTER_SNAPSHOT])
 def test_killed_there_three_times_in_a_row(plain: PlainDriver, fault: str) -> None:
     """A successor may die as its predecessor did."""
@@ -180,6 +181,7 @@ def test_killed_there_on_another_s3_server(s3_gateway: S3Server, tmp_path: Path,
     check_end(plain, attempts=2)
 
 
+@pytest.mark.few(1)
 def test_what_was_derived_from_a_lost_incarnation_is_discarded(plain: PlainDriver) -> None:
     """A partition of what is not deterministic is gone: all of it is drawn anew, and what read it is computed again."""
     crash(plain, f"{faults.AFTER_PARTITION_EVENT}@14")

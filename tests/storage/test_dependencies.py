@@ -183,6 +183,7 @@ def test_files_need_nothing(package: Path, temporary: Path) -> None:
     assert [*temporary.iterdir()] == []
 
 
+@pytest.mark.integration
 def test_many_processes_unpack_at_once(temporary: Path, arguments: list[str]) -> None:
     """As the Python workers of a machine do: each works, and what they leave is whole."""
     processes = [bare(PROGRAM, temporary, *arguments) for _ in range(6)]
@@ -205,6 +206,7 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
 }
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
 def test_a_damaged_file_is_written_anew(
     temporary: Path, private: Path, arguments: list[str], damage: Callable[[Path], object]
@@ -232,6 +234,7 @@ def of_another_user(planted: Path) -> None:
     os.chown(planted, 12345, 12345)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("plant", [open_to_others, a_link, of_another_user])
 def test_a_planted_folder_is_not_used(
     temporary: Path, private: Path, arguments: list[str], plant: Callable[[Path], None]

@@ -38,6 +38,7 @@ def stored_by(store: ObjectStore) -> set[int]:
     return {p.epoch for found in PartitionStore(store, JOB.prefix).survivors().values() for p in found}
 
 
+@pytest.mark.few(1)
 def test_after_a_discard_everything_is_computed_again(store: ObjectStore, tmp_path: Path) -> None:
     """Without one the next attempt reuses what was stored; with one nothing, and it says who decided that."""
     fail_after(store, tmp_path, "a")
@@ -107,6 +108,7 @@ def test_a_driver_that_begins_at_the_same_moment_keeps_its_partitions(files: Fil
     assert stored_by(files) == {1}
 
 
+@pytest.mark.integration
 def test_a_driver_that_had_decided_to_resume_sees_the_discard_all_the_same(
     files: FileObjectStore, tmp_path: Path
 ) -> None:
@@ -122,6 +124,7 @@ def test_a_driver_that_had_decided_to_resume_sees_the_discard_all_the_same(
     assert computed(tmp_path / "computed", 2) == ALL
 
 
+@pytest.mark.few(1)
 def test_release_deletes_what_was_discarded_and_nothing_else(store: ObjectStore, tmp_path: Path) -> None:
     """The partitions and files of those attempts go; the story of the job stays, and again is harmless."""
     fail_after(store, tmp_path, "a", "b")

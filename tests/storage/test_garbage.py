@@ -134,6 +134,7 @@ def test_one_young_object_keeps_the_whole_job(files: FileObjectStore) -> None:
     assert (verdict.action, verdict.reason) == ("keep", "younger than the retention")
 
 
+@pytest.mark.few(1)
 def test_a_job_whose_heartbeat_moves_is_kept_whatever_the_retention(store: ObjectStore) -> None:
     """With no retention at all the heartbeat is watched."""
     living, dead = make_job(store, "living", ended=False), make_job(store, "dead", ended=False)

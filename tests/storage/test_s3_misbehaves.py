@@ -24,6 +24,7 @@ from tests.support.parameters import each_value
 pytestmark = pytest.mark.process
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("fault", "method"),
     [
@@ -87,6 +88,7 @@ def test_slow_answers(job: Job, quiet: int) -> None:
     assert len(job.proxy.requests) <= 3 * quiet
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("done", [False, True], ids=["before it is done", "after it is done"])
 def test_no_answer(job: Job, quiet: int, done: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """The server takes each tenth request and says nothing: the client gives up after its time-out and asks again."""
@@ -99,6 +101,7 @@ def test_no_answer(job: Job, quiet: int, done: bool, monkeypatch: pytest.MonkeyP
     assert len(job.proxy.requests) <= 3 * quiet
 
 
+@pytest.mark.few(1)
 @each_value(code=["ExpiredToken", "InvalidAccessKeyId", "AccessDenied"], after=[1, 8, 20, 30])
 def test_credentials_expire(job: Job, quiet: int, code: str, after: int, caplog: pytest.LogCaptureFixture) -> None:
     """From any moment on: one clear error, or the job goes on unrecorded; with good ones again the job resumes."""
@@ -113,6 +116,7 @@ def test_credentials_expire(job: Job, quiet: int, code: str, after: int, caplog:
     assert job.ends_well()
 
 
+@pytest.mark.few(1)
 @each_value(after=[1, 20], fault={"500": Answer(500, "InternalError"), "reset": Drop()})
 def test_the_store_is_gone_for_good(job: Job, fault: Fault, after: int) -> None:
     """Each request is repeated as often as the retry policy says, and the job asks no more when recording has ended."""

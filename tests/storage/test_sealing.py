@@ -87,6 +87,7 @@ def objects(root: Path) -> list[str]:
 # -- the seal itself ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.few(1)
 def test_what_is_sealed_reads_back(store: ObjectStore, tmp_path: Path) -> None:
     """In every store: small objects, and files of any size, whose bytes and sizes are those that were written."""
     keeping, source, target = sealed(store), tmp_path / "source", tmp_path / "target"
@@ -173,6 +174,7 @@ def test_a_retry_with_the_secret_goes_on(ended_early: Callable[[str], Path]) -> 
     assert computed_by(root, 2) == PARTITIONS
 
 
+@pytest.mark.integration
 def test_whatever_object_is_harmed_the_rows_are_right(
     ended_early: Callable[[str], Path], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

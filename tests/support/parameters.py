@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
@@ -43,6 +44,23 @@ def thinned(values: Iterable[Any], every: int) -> list[Any]:
         pytest.param(*(value if isinstance(value, tuple) else (value,)), marks=[pytest.mark.walk] if at % every else [])
         for at, value in enumerate(values)
     ]
+
+
+def walk_most_cases(items: Iterable[pytest.Item]) -> None:
+    """Leave to the walk what tests with the marker ``few(cases)`` have more: of each command's, as many stay, evenly
+    chosen. Who asks for one case by its name gets it.
+    """
+    cases: dict[tuple[Any, ...], list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        if item.get_closest_marker("few") and not item.get_closest_marker("walk"):
+            integration = item.get_closest_marker("integration") is not None
+            cases[item.location[0], item.location[2].partition("[")[0], integration].append(item)
+    for several in cases.values():
+        (few,) = several[0].iter_markers("few")
+        kept = {place * len(several) // few.args[0] for place in range(few.args[0])}
+        for place, item in enumerate(several):
+            if place not in kept:
+                item.add_marker("walk")
 
 
 def _place(row: int, sizes: list[int], axis: int) -> int:

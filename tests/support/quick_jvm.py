@@ -1,8 +1,8 @@
 """JVMs that start quickly: most drivers of the tests live for seconds, and spend them on loading classes.
 
 ``python -m tests.support.quick_jvm`` writes an archive of the classes that a driver loads (Java's application
-class-data sharing) into ``.tools``, and further ones for the versions of Spark that it is given; ``make test`` and
-``make integration`` do so once. Without it, or with another Java, all works as well, more slowly.
+class-data sharing) into ``.tools``, and further ones for the versions of Spark that it is given; ``tools/setup.sh
+quick`` does so once. Without it, or with another Java, all works as well, more slowly.
 """
 
 from __future__ import annotations

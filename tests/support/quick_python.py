@@ -2,10 +2,10 @@
 
 Settings of Spark (``QUICK_WORKERS``) let its Python workers have what they import from the start (``worker_daemon``).
 
-``python -m tests.support.quick_python`` compiles what drivers, their workers and S3's stand-in import; ``make test``
-does so once, and ``tools/setup.sh sparks`` for other Sparks. What pytest and Airflow import is kept when they import
-it. Tests keep nothing (``keep_no_more``): Python would take a module that a test changes within a second for the old
-one.
+``python -m tests.support.quick_python`` compiles what drivers, their workers and S3's stand-in import; ``tools/setup.sh
+quick`` does so once, and ``tools/setup.sh sparks`` for other Sparks. What pytest and Airflow import is kept when they
+import it. Tests keep nothing (``keep_no_more``): Python would take a module that a test changes within a second for the
+old one.
 """
 
 from __future__ import annotations

@@ -167,6 +167,7 @@ def test_a_failed_look_loses_nothing(files: FileObjectStore, tmp_path: Path) -> 
     assert watch.look() == Outcome(FINISHED, 1)
 
 
+@pytest.mark.integration
 def test_the_trigger_has_patience_with_its_store(
     files: FileObjectStore, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -216,6 +217,7 @@ def rotated(files: FileObjectStore, monkeypatch: pytest.MonkeyPatch) -> Rotated:
     return made
 
 
+@pytest.mark.integration
 def test_credentials_that_are_refused_are_asked_for_anew(
     files: FileObjectStore, rotated: Rotated, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -79,6 +79,7 @@ CHOICES: dict[str, Callable[[DataFrame], DataFrame]] = {
 """What chooses one row of each key, that any run of plain Spark may choose, before it shuffles by the key."""
 
 
+@pytest.mark.few(2)
 @each_value(case=[*CHOICES], adaptive=["true", "false"])
 def test_they_are_put_back(spark: SparkSession, lines: Path, attempts: Attempts, case: str, adaptive: str) -> None:
     """By a retry, whole: its result is one that plain Spark may give."""
@@ -110,6 +111,7 @@ def test_choices_of_two_attempts_fit_together(
             assert second.put_back() == {"shuffle(key)": 1}
 
 
+@pytest.mark.few(1)
 @each_value(lost=["nothing", "all rows"], adaptive=["true", "false"])
 def test_choices_among_shuffled_rows_are_put_back(
     spark: SparkSession, lines: Path, attempts: Attempts, lost: str, adaptive: str
@@ -151,6 +153,7 @@ def _least() -> str:
     return f"SELECT max(id) - 1200 FROM (SELECT id, {place} FROM lines) WHERE place <= 1"
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("case", ABOVE)
 def test_what_is_made_of_it_is_not_kept(spark: SparkSession, lines: Path, attempts: Attempts, case: str) -> None:
     """An exchange, broadcast or subquery has chosen for all that reads it, and a retry chooses anew."""
@@ -186,6 +189,7 @@ BELOW: dict[str, tuple[Callable[[DataFrame], DataFrame], str]] = {
 """What it is made of, and what is said of it."""
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("case", BELOW)
 def test_choices_among_rows_that_vary_are_not_kept(
     spark: SparkSession, lines: Path, attempts: Attempts, case: str

@@ -114,6 +114,7 @@ def some(failover: str, restarted: int, region: dict[int, int] = ONCE) -> dict[i
     return region if failover == "region" or not restarted else dict.fromkeys((0, 1), 1 + restarted)
 
 
+@pytest.mark.few(1)
 @each_value(action=["count", "toPandas", "write"], failover=FAILOVERS)
 def test_each_action_is_restarted(
     spark: SparkSession, attempts: Attempts, query: FailingQuery, tmp_path: Path, action: str, failover: str
@@ -135,6 +136,7 @@ def test_each_action_is_restarted(
         assert rows(query.of(hundred(spark))) == ROWS
 
 
+@pytest.mark.few(1)
 @each_cell
 def test_a_task_that_fails_once(
     spark: SparkSession, attempts: Attempts, query: FailingQuery, strategy: str, failover: str
@@ -149,6 +151,7 @@ def test_a_task_that_fails_once(
     assert query.ran("reduce") == {0: 2}
 
 
+@pytest.mark.few(1)
 @each_cell
 def test_a_task_that_always_fails(
     spark: SparkSession, attempts: Attempts, query: FailingQuery, strategy: str, failover: str
@@ -169,6 +172,7 @@ def test_a_task_that_always_fails(
             assert query.ran("map") == before
 
 
+@pytest.mark.few(1)
 @some_cells
 def test_a_function_that_raises(
     spark: SparkSession, attempts: Attempts, query: FailingQuery, strategy: str, failover: str
@@ -182,6 +186,7 @@ def test_a_function_that_raises(
     assert query.ran("reduce") == {0: 2}
 
 
+@pytest.mark.few(1)
 @some_cells
 def test_a_lost_map_output(
     spark: SparkSession,
@@ -211,6 +216,7 @@ def test_a_lost_map_output(
     assert query.ran("map") == some(failover, restarted, {0: 1, 1: 2})
 
 
+@pytest.mark.few(1)
 @some_cells
 def test_a_fetch_failure_on_a_restored_output(
     spark: SparkSession,
@@ -244,6 +250,7 @@ def test_a_fetch_failure_on_a_restored_output(
     assert query.ran("map") == TWICE
 
 
+@pytest.mark.few(1)
 @some_cells
 def test_a_lost_partition_file(
     spark: SparkSession, attempts: Attempts, tmp_path: Path, strategy: str, failover: str
@@ -271,6 +278,7 @@ def test_a_lost_partition_file(
     assert task.count() == {**dict.fromkeys("0123", 1), **again}
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("failover", "left"), [("region", 2), ("full", 0)])
 def test_full_gives_up_kept_shuffles_of_other_actions_too(
     spark: SparkSession, attempts: Attempts, query: FailingQuery, tmp_path: Path, failover: str, left: int
@@ -300,6 +308,7 @@ def test_a_later_query_of_the_attempt_is_asked_anew(
         assert restarts(context) == 1
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("action", ["collect", "count"])
 def test_a_try_that_failed_is_no_time_of_its_own(
     spark: SparkSession, attempts: Attempts, query: FailingQuery, orders: Path, tmp_path: Path, action: str

@@ -88,6 +88,7 @@ def test_a_shuffle_above_one_that_was_not_kept_is_found(spark: SparkSession, ord
             assert second.put_back()["shuffle(sum(times))"] > 0
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("survivor", ["of the same name", "of another name"])
 def test_a_sort_of_a_retry_is_read_as_in_plain_spark(
     spark: SparkSession, orders: Path, attempts: Attempts, survivor: str
@@ -115,6 +116,7 @@ def test_a_sort_of_a_retry_is_read_as_in_plain_spark(
     assert "AQEShuffleRead coalesced" in shown(again)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("exchange", ["broadcast", "shuffle"])
 def test_what_fails_ahead_of_its_action_does_not_run_again(
     spark: SparkSession, orders: Path, attempts: Attempts, tmp_path: Path, exchange: str
@@ -143,6 +145,7 @@ def test_what_fails_ahead_of_its_action_does_not_run_again(
             query.collect()
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("by", ["another name", "the name of what was made of another"])
 def test_a_query_that_reaches_no_survivor_is_left_to_spark(
     spark: SparkSession, orders: Path, attempts: Attempts, requests: list[str], by: str
@@ -181,6 +184,7 @@ def shown(df: DataFrame) -> str:
     return re.sub(r"\d+", "", str(df._jdf.queryExecution().executedPlan().executedPlan().toString()))
 
 
+@pytest.mark.integration
 def test_what_runs_ahead_has_the_properties_of_the_action(
     spark: SparkSession, orders: Path, attempts: Attempts
 ) -> None:
@@ -228,6 +232,7 @@ def test_a_stage_that_runs_ahead_can_be_interrupted(
             action.result(60)
 
 
+@pytest.mark.integration
 def test_an_action_waits_for_stages_that_run_ahead_of_another_of_its_frame(
     spark: SparkSession, orders: Path, attempts: Attempts, tmp_path: Path
 ) -> None:
@@ -266,6 +271,7 @@ def test_an_action_waits_for_stages_that_run_ahead_of_another_of_its_frame(
             assert "shuffle(amount)" in second.put_back()
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("action", ["count", "write", "INSERT"])
 def test_what_ran_ahead_of_an_action_does_not_run_again(
     spark: SparkSession, orders: Path, attempts: Attempts, tmp_path: Path, action: str

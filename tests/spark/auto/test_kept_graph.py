@@ -24,6 +24,7 @@ def edges(attempt: AutoAttempt) -> dict[str, list[str]]:
     return {told.name: [vertices[upstream].name for upstream in told.upstream] for told in vertices.values()}
 
 
+@pytest.mark.integration
 def test_what_a_shuffle_reads_is_known_in_each_attempt(
     spark: SparkSession, orders: Path, attempts: Attempts, reading: str
 ) -> None:

@@ -61,6 +61,7 @@ def test_what_the_store_refused_is_stored_when_it_answers_again(
     assert next(refusals, None) is None
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("mode", ["overwrite", "append", "error", "ignore"])
 def test_a_write_begins_with_what_survived(
     spark: SparkSession, orders: Path, attempts: Attempts, tmp_path: Path, mode: str
@@ -102,6 +103,7 @@ def test_sql_and_count_begin_with_what_survived(
         spark.sql("DROP TABLE added_up")
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("missing", [["shuffle(key)"], ["shuffle(key)", "shuffle(id)"]])
 def test_what_a_retry_computes_of_a_query_is_kept_for_the_next_one(
     spark: SparkSession, attempts: Attempts, missing: list[str]

@@ -46,6 +46,7 @@ def script(spark: SparkSession, orders: Path) -> Script:
     return Script(spark, orders)
 
 
+@pytest.mark.integration
 def test_of_two_shuffles_one_is_kept_where_there_is_room_for_one(
     spark: SparkSession, script: Script, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -69,6 +70,7 @@ def test_of_two_shuffles_one_is_kept_where_there_is_room_for_one(
         assert len(attempt.put_back()) == 1
 
 
+@pytest.mark.integration
 def test_what_took_longer_takes_the_place_of_what_took_less(
     spark: SparkSession, script: Script, attempts: Attempts, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -111,6 +111,7 @@ LIKE_ANOTHER = {
 """Cases that find what another one finds, in the same way; they are for the walk."""
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     "case", [pytest.param(case, marks=pytest.mark.walk) if case in LIKE_ANOTHER else case for case in CASES]
 )
@@ -224,6 +225,7 @@ def of_partitions(df: DataFrame, rows: Rows) -> DataFrame:
     return df.repartition(2, "customer").mapInPandas(each, df.schema)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("apply", [of_groups, of_two_groups, of_partitions])
 def test_a_function_sees_rows_in_one_order(
     spark: SparkSession, tmp_path: Path, attempts: Attempts, apply: Callable[[DataFrame, Rows], DataFrame]
@@ -306,6 +308,7 @@ def test_an_observation_above_which_a_shuffle_stands_has_its_values(
         assert seen.get == {"rows": 2000}
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("kind", ["udf", "mapInPandas"])
 def test_an_accumulator_below_a_shuffle_counts_in_every_attempt(
     spark: SparkSession, orders: Path, attempts: Attempts, kind: str
@@ -345,6 +348,7 @@ def test_an_accumulator_below_a_shuffle_counts_in_every_attempt(
         assert counted == 2000
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("case", ["with state", "with a watermark", "without state"])
 def test_a_streaming_query_is_left_alone(
     spark: SparkSession, orders: Path, attempts: Attempts, tmp_path: Path, case: str
@@ -404,6 +408,7 @@ def test_a_function_that_draws_is_not_kept(spark: SparkSession, orders: Path, at
         assert f"function '{name}' is not deterministic: it reaches uuid.uuid4" in first.skipped()
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("stopped", [False, True], ids=["one application", "an application each"])
 def test_a_loop_that_waits_goes_on(
     spark: SparkSession, orders: Path, attempts: Attempts, tmp_path: Path, stopped: bool
@@ -522,6 +527,7 @@ def one_more_is_kept(attempt: AutoAttempt, run: Future[None]) -> None:
     wait_until(kept, "a shuffle is kept")
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("case", ["plain", "side by side", "of two cached frames", "of one cached frame"])
 def test_an_output_that_is_left_out_shifts_nothing(
     spark: SparkSession, attempts: Attempts, world: World, case: str, caplog: pytest.LogCaptureFixture

@@ -51,6 +51,7 @@ def forgotten(spark: SparkSession, numbers: set[int], attempt: AutoAttempt) -> b
     return not numbers & attempt.application._tools.tracker.shuffles().keys()
 
 
+@pytest.mark.integration
 def test_restored_files_go_with_their_shuffle(spark: SparkSession, orders: Path, attempts: Attempts) -> None:
     """When a script drops a frame and Spark cleans up its shuffle, the files that were put back are deleted."""
     kept(spark, orders, attempts)
@@ -87,6 +88,7 @@ def test_looking_on_keeps_no_shuffle_alive(spark: SparkSession, orders: Path, at
         wait_until(lambda: forgotten(spark, numbers, first), "Spark has cleaned up the shuffles")
 
 
+@pytest.mark.integration
 def test_a_query_that_was_looked_at_while_it_ran_is_not_held(
     spark: SparkSession, orders: Path, attempts: Attempts, tmp_path: Path
 ) -> None:
@@ -192,6 +194,7 @@ def test_threads_share_a_frame(spark: SparkSession, orders: Path, attempts: Atte
         assert second.put_back() == {"shuffle(customer)": 2}
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("adaptive", ["true", "false"])
 def test_a_frame_is_filled_once(
     spark: SparkSession, orders: Path, attempts: Attempts, caplog: pytest.LogCaptureFixture, adaptive: str

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 
+@pytest.mark.few(2)
 @each_value(wanted=[1, 299, 1000, 1999, 2500], adaptive=["true", "false"])
 def test_a_limit_above_a_restored_shuffle_is_exact(
     spark: SparkSession, orders: Path, attempts: Attempts, wanted: int, adaptive: str
@@ -39,6 +40,7 @@ def test_a_limit_above_a_restored_shuffle_is_exact(
             assert not first.kept() or second.put_back() == {"shuffle(customer)": 2}
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("threshold", ["2000", "9000", "10000000"])
 def test_joins_above_restored_shuffles_are_those_of_plain_spark(
     spark: SparkSession, orders: Path, attempts: Attempts, threshold: str
@@ -85,6 +87,7 @@ def test_what_is_empty_stays_empty(spark: SparkSession, orders: Path, attempts: 
             assert second.put_back()
 
 
+@pytest.mark.few(1)
 @each_value(generated=["true", "false"], source=["local", "files"], write={"collect": False, "write": True})
 def test_an_action_that_resets_its_metrics_knows_the_rows_put_back(
     spark: SparkSession,

@@ -295,6 +295,7 @@ def nodes(plan: Any) -> Iterator[Any]:
         yield from nodes(child)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("adaptive", ["true", "false"])
 def test_a_retry_starts_no_job_that_plain_spark_does_not(
     spark: SparkSession, orders: Path, attempts: Attempts, adaptive: str
@@ -326,6 +327,7 @@ def test_a_retry_starts_no_job_that_plain_spark_does_not(
         assert jobs_of(spark, None) == nobodys
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("source", ["range", "files", "rows", "rdd"])
 def test_a_look_uses_up_no_id_of_an_rdd(spark: SparkSession, attempts: Attempts, orders: Path, source: str) -> None:
     """Spark draws the bounds of a sort by chance, from the number of an RDD: a later sort of a first attempt has plain
@@ -352,6 +354,7 @@ def test_a_look_uses_up_no_id_of_an_rdd(spark: SparkSession, attempts: Attempts,
         assert next_id() == before + 1
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("adaptive", ["true", "false"])
 def test_recovery_uses_up_none_of_sparks_expression_ids(
     spark: SparkSession, attempts: Attempts, orders: Path, tmp_path: Path, adaptive: str

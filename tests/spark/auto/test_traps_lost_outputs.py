@@ -44,6 +44,7 @@ def joined(spark: SparkSession, orders: Path) -> DataFrame:
     return df.join(by_customer(spark, orders).hint("merge"), "customer").groupBy("amount").count()
 
 
+@pytest.mark.few(1)
 @each_value(
     case={"by_customer": (by_customer, 1), "in_all": (in_all, 0), "two_levels": (two_levels, 1), "joined": (joined, 0)},
     adaptive=["true", "false"],

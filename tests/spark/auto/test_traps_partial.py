@@ -105,6 +105,7 @@ def test_what_a_frame_that_becomes_an_rdd_shuffles_is_kept_as_its_tasks_end(
             assert second.put_back() == {"shuffle(key)": 1}
 
 
+@pytest.mark.few(1)
 @each_value(action=["collect", "rdd"])
 def test_what_the_missing_map_task_writes_is_kept_at_once(
     spark: SparkSession, lines: Path, gate: Gate, attempts: Attempts, action: str
@@ -138,6 +139,7 @@ ABOVE: dict[str, tuple[Callable[[DataFrame], DataFrame], str]] = {
 """Name → what stands above the interrupted shuffle, and of which file no row passes."""
 
 
+@pytest.mark.few(1)
 @each_value(case=[*ABOVE], adaptive=["true", "false"])
 def test_a_missing_map_task_may_write_few_rows_or_none(
     spark: SparkSession, lines: Path, tmp_path: Path, attempts: Attempts, case: str, adaptive: str
@@ -211,6 +213,7 @@ def test_files_in_another_order_are_not_mixed(spark: SparkSession, tmp_path: Pat
             assert sorted(make(files[::-1]).collect()) == rows
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("reads", ["equal", "other"])
 def test_reads_of_other_reducers_are_not_mixed(
     spark: SparkSession, lines: Path, tmp_path: Path, attempts: Attempts, reads: str

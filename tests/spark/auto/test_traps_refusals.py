@@ -65,6 +65,7 @@ PAIRS: dict[str, tuple[Callable[[DataFrame], DataFrame], Callable[[DataFrame], D
 }
 
 
+@pytest.mark.few(2)
 @pytest.mark.spark
 @pytest.mark.parametrize("pair", PAIRS)
 def test_shuffles_of_other_rows_have_other_identities(
@@ -93,6 +94,7 @@ PRUNED = {
 """What filters the rows of one side of a join by the other side's while the query runs → settings that bring it."""
 
 
+@pytest.mark.few(1)
 @pytest.mark.spark
 @pytest.mark.parametrize("pruned", PRUNED)
 def test_what_a_join_prunes_below_its_own_shuffle_counts(
@@ -282,6 +284,7 @@ def test_without_the_field_of_a_shuffle_the_watching_ends(
     assert "NoSuchFieldException: renamed" in lines[0]
 
 
+@pytest.mark.few(2)
 @pytest.mark.spark
 @pytest.mark.parametrize(
     "method",

@@ -69,6 +69,7 @@ def found_while_it_runs(spark: SparkSession, first: AutoAttempt) -> None:
     assert first.kept() == []
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("adaptive", ["true", "false"])
 def test_settings_that_change_before_a_shuffle_is_kept(
     spark: SparkSession, dates: Path, attempts: Attempts, tmp_path: Path, adaptive: str
@@ -164,6 +165,7 @@ def of_a_script(spark: SparkSession, first: AutoAttempt, dates: Path, how: str, 
     return [tuple(row) for row in found]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("kept", ASKED)
 def test_the_tasks_of_a_frame_that_becomes_an_rdd_do_not_know_the_settings(
     spark: SparkSession, dates: Path, attempts: Attempts, tmp_path: Path, kept: str

@@ -82,6 +82,7 @@ def kept(spark: SparkSession, orders: Path, attempts: Attempts) -> tuple[list[Ro
     return rows, [path for path in files if path not in blocks], blocks
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("harm", "secret"),
     [
@@ -124,6 +125,7 @@ def forge(descriptions: list[Path], blocks: list[Path]) -> None:
     (descriptions[0].parent / f"{name}{BLOCKS}").write_bytes(rows)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("secret", ["", SECRET], ids=["plain", "sealed"])
 def test_only_a_seal_tells_a_forgery(
     spark: SparkSession, orders: Path, attempts: Attempts, monkeypatch: pytest.MonkeyPatch, secret: str
@@ -137,6 +139,7 @@ def test_only_a_seal_tells_a_forgery(
         assert second.put_back() == {SHUFFLE: 1 if secret else 2}
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("forgotten", ["remember", "vertex_finished", "partition_finished"])
 def test_a_driver_may_end_before_any_of_its_events(
     spark: SparkSession, orders: Path, attempts: Attempts, monkeypatch: pytest.MonkeyPatch, forgotten: str
@@ -154,6 +157,7 @@ def test_a_driver_may_end_before_any_of_its_events(
         assert second.put_back() == {SHUFFLE: 2}
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("missing", ["index", "data"])
 def test_a_file_that_is_missing_is_not_an_empty_map_output(
     spark: SparkSession, orders: Path, attempts: Attempts, missing: str

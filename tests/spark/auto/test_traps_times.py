@@ -137,6 +137,7 @@ def test_a_query_that_was_found_and_left_alone_shifts_nothing(
         assert oracle.answers() == ["in the retry"]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("held", [True, False], ids=["held", "gone"])
 def test_what_is_not_put_back_is_counted(
     spark: SparkSession, attempts: Attempts, oracle: Oracle, held: bool, monkeypatch: pytest.MonkeyPatch
@@ -160,6 +161,7 @@ def fail(*_: Any) -> Any:
     raise ValueError("this look fails")
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("looks", ["_identify", "count", "look"])
 def test_a_look_that_fails_shifts_nothing(
     spark: SparkSession, attempts: Attempts, oracle: Oracle, looks: str, monkeypatch: pytest.MonkeyPatch
@@ -348,6 +350,7 @@ def test_queries_without_functions_cost_no_request(
         assert count_requests(first.application.settle) == before <= 2
 
 
+@pytest.mark.integration
 def test_a_shuffle_above_what_a_query_shares_is_counted(
     spark: SparkSession, attempts: Attempts, oracle: Oracle, orders: Path
 ) -> None:
