@@ -202,12 +202,16 @@ class FailureHandled(JobEvent):
     memory: dict[str, Any] = field(default_factory=dict)
 
 
+STEP, STREAMING, SOURCE = "step/", "streaming/", "source/"
+"""What the coordinators of a script's steps, streaming queries and pinned sources are called, before their names."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class CoordinatorSnapshot(JobEvent):
     """State that only the driver knows (Flink: operator coordinators): a pinned listing, a step's result, a query's
     state.
 
-    :ivar coordinator: whose state it is, such as ``step/<name>``
+    :ivar coordinator: whose state it is, such as ``step/<name>`` (:data:`STEP`)
     :ivar state: plain JSON; replaces the earlier state
     """
 

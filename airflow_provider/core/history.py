@@ -14,7 +14,6 @@ from typing import Any
 from airflow_provider.core import events as ev
 from airflow_provider.core.failover import ACTION
 from airflow_provider.core.graph import ExecutionGraph
-from airflow_provider.core.task_time import STEP
 from airflow_provider.core.unfinished_write import (
     REPEATED,
     RETURNED,
@@ -29,7 +28,7 @@ KEPT_EVENTS = 60
 KEPT_RESETS = 20
 """Resets that are kept of each vertex."""
 _OUTPUTS = (SINK, UNKNOWN_SINK)
-_RESULTS = (STEP, "streaming/", "source/")
+_RESULTS = (ev.STEP, ev.STREAMING, ev.SOURCE)
 _ENDS = (WRITTEN, REPEATED, UNKNOWN, TAKEN_BACK, RETURNED)
 """Statuses of writes that are over."""
 
@@ -65,7 +64,7 @@ def sentence(event: ev.JobEvent, name: Callable[[str], str]) -> tuple[int, str] 
             action = event.vertex.removeprefix(ACTION)
             failed = action if event.vertex.startswith(ACTION) else f"recovery point {name(event.vertex)!r}"
             return logging.WARNING, f"{failed} failed: {event.error}; {answer}"
-        case ev.CoordinatorSnapshot(coordinator=source, state={"reason": str(reason)}) if source.startswith("source/"):
+        case ev.CoordinatorSnapshot(coordinator=source, state={"reason": str(reason)}) if source.startswith(ev.SOURCE):
             return logging.WARNING, f"{source}: pinned anew within the attempt: {reason}"
         case ev.CoordinatorSnapshot():
             return _of_output(event.state) if event.coordinator.startswith(_OUTPUTS) else _of_result(event)

@@ -12,14 +12,13 @@ from itertools import groupby
 from typing import Any
 
 from airflow_provider.core.committed_output import doubts
-from airflow_provider.core.events import SHUFFLE
+from airflow_provider.core.events import SHUFFLE, STEP, STREAMING
 from airflow_provider.core.graph import Attempt, ExecutionGraph, Vertex
 from airflow_provider.core.history import JobHistory
 from airflow_provider.core.overhead import overhead_of
 from airflow_provider.core.report import LOST as LOST_ATTEMPT
 from airflow_provider.core.report import skipped
 from airflow_provider.core.savings import NO_WORK, Work, not_reusable, retry_savings, work_so_far
-from airflow_provider.core.task_time import STEP
 from airflow_provider.core.unfinished_write import writes_going_on
 
 REUSED, COMPUTED, MISSING, LOST = "r", "c", "m", "l"
@@ -33,7 +32,7 @@ MOST_TEXT = 600
 GONE = ("SUPERSEDED", "RELEASED")
 """States of vertices that nothing asks for any more, and that are left out of sums over partitions."""
 _MOST_REASONS = 8
-_STEPS = (STEP, "streaming/")
+_STEPS = (STEP, STREAMING)
 """With what the coordinators of ``step`` and ``streaming`` begin."""
 MOST_ROWS = 300
 """Task instances that are listed."""

@@ -13,10 +13,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from airflow_provider.core.classify import Need, classify
-from airflow_provider.core.events import SHUFFLE
+from airflow_provider.core.events import SHUFFLE, STEP
 from airflow_provider.core.graph import ExecutionGraph, JobState, Vertex
 from airflow_provider.core.quantities import seconds_text
-from airflow_provider.core.task_time import AGAIN, ANY, STEP, TaskTime, Use, recorded, together
+from airflow_provider.core.task_time import AGAIN, ANY, TaskTime, Use, recorded, together
 from airflow_provider.core.unfinished_write import is_written
 
 SUPERSEDED = "another recovery point of its name has taken its place"

@@ -14,8 +14,6 @@ from typing import Any
 TASK_TIME = "task-time"
 """Coordinator that keeps what the tasks have taken so far."""
 
-STEP = "step/"
-"""With what the coordinators of ``step`` begin."""
 AGAIN = "again"
 """What is remembered of a step under this name says why a retry runs it again."""
 ANY = ""

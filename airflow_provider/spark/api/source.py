@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from airflow_provider.core.errors import ConfigurationError, CorruptObject, ObjectNotFound
+from airflow_provider.core.events import SOURCE
 from airflow_provider.spark.context import recording, require_name
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def source(name: str, df: DataFrame, *, on_reset: Callable[[str, str], object] |
             remedy='Give it what spark.read returns, before joins and unions: source("orders", spark.read.parquet(…)).',
         )
     context.master.check()
-    coordinator, listing = f"source/{name}", files.listing()
+    coordinator, listing = f"{SOURCE}{name}", files.listing()
     pinned = _pinned(context, coordinator, files.place, listing.files)
     if pinned is None:
         save_pin(context, coordinator, files.place, listing.files)

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow_provider.core.errors import ConfigurationError, CorruptObject, ObjectNotFound, StoreError
+from airflow_provider.core.events import STEP
 from airflow_provider.core.plain_json import json_of
-from airflow_provider.core.task_time import AGAIN, STEP
+from airflow_provider.core.task_time import AGAIN
 from airflow_provider.spark.context import recording, require_name
 from airflow_provider.storage.private_files import temporary_folder
 

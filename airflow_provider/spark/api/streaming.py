@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider.core.errors import ConfigurationError, Fenced
+from airflow_provider.core.events import STREAMING
 from airflow_provider.core.job import encode_segment
 from airflow_provider.spark.context import recording, require_name
 from airflow_provider.storage.sealing import SealedStore
@@ -54,7 +55,7 @@ def streaming(name: str, start: Callable[[str], StreamingQuery], *, version: str
 
     master = context.master
     identity, opaque = step_identity(context, start, (), version)
-    coordinator = context.unique_name(f"streaming/{name}", "" if opaque else identity)
+    coordinator = context.unique_name(f"{STREAMING}{name}", "" if opaque else identity)
     known = master.coordinator(coordinator) or {}
     place = str(known.get("place", ""))
     if known.get("status") == "FINISHED":
