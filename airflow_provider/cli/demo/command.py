@@ -47,10 +47,10 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--months",
         type=int,
-        default=12,
+        default=3,
         choices=range(1, 13),
         metavar="N",
-        help="take N months of flights (default: 12)",
+        help="take N months of flights, of 12 (default: %(default)s; more take longer)",
     )
     parser.add_argument("--port", type=int, default=0, help="port of Airflow's web page (default: a free one)")
     parser.add_argument("--dags", metavar="DIR", help="folder of the example DAG (default: dags/ of the checkout)")
