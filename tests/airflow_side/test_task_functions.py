@@ -324,6 +324,7 @@ def test_a_function_runs_without_recovery_too(function_tries: Tries) -> None:
     assert not (function_tries.folder / "store").exists()
 
 
+@pytest.mark.walk
 @pytest.mark.integration
 @pytest.mark.process
 def test_a_value_that_is_not_plain_fails_the_task_without_retries(function_tries: Tries) -> None:

@@ -111,6 +111,7 @@ def test_shuffles_of_a_killed_driver_are_put_back(driver: DriverHarness, orders:
     assert len([*temporary.glob("airflow-provider-spark-recovery-*/dependencies-*")]) == on_s3
 
 
+@pytest.mark.walk
 @pytest.mark.parametrize("driver", ["file"], indirect=True)
 def test_a_checkpoint_of_a_killed_driver_is_reused(driver: DriverHarness, orders: Path) -> None:
     """On files Spark's own writer stores it, and its own reader reads it: no package is missed, nothing warned of."""

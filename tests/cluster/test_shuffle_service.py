@@ -112,6 +112,7 @@ def test_idle_executors_with_restored_map_outputs_are_let_go(retrying: Driver, c
     assert retry["rows"] == retrying.rows
 
 
+@pytest.mark.walk
 def test_what_an_executor_has_left_is_kept(retrying: Driver, cluster: StandaloneCluster) -> None:
     """An executor goes before its map outputs are copied: another one of its machine reads them where they are."""
     first = retrying.retry("lose", job="another", **TWO_EXECUTORS)

@@ -195,6 +195,7 @@ def test_a_worker_is_killed_under_the_job(task: Task) -> None:
     assert xcom(log)["partitions_computed"] == 5
 
 
+@pytest.mark.walk
 @on_s3
 def test_the_driver_is_killed_and_the_retry_reuses_what_survived(task: Task) -> None:
     """Executors of the dead driver end; the retry gets new ones, which read what those had stored."""

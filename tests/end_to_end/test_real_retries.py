@@ -152,6 +152,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory, s3_gateway: S3Server) -> Ite
         yield Scene(stage)
 
 
+@pytest.mark.walk
 def test_fix_the_bug_and_clear(scene: Scene) -> None:
     """A bug in the last step; fixed and cleared, the job reuses every partition that it had stored."""
     run = scene.begin("by_hand", bug=True)

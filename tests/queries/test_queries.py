@@ -87,6 +87,7 @@ def test_the_queries_have_the_right_rows(nightly: Uninterrupted, number: int) ->
     nightly.check(number, nightly.recorded)
 
 
+@pytest.mark.walk
 def test_killed_at_a_random_moment_then_at_a_fault_point_then_through(nightly: Uninterrupted, tmp_path: Path) -> None:
     """The driver is killed well into its work, the next one at some fault point; the third has the right rows."""
     random = Random(SEED)

@@ -73,6 +73,7 @@ def failed_at_its_write(breaking: BreakingStore, outcome: Outcome) -> None:
     assert not breaking.out.exists()
 
 
+@pytest.mark.walk
 def test_the_store_is_away_for_a_moment(breaking: BreakingStore, orders: Path) -> None:
     """Partitions that cannot be stored are stored by the next try of their tasks, events wait: the vertex is whole, the
     job ends as ever, and all of it is recorded.

@@ -85,6 +85,7 @@ def test_what_tasks_have_committed_survives_a_driver_that_has_not_come_to_it(dri
     assert sorted(path.name for path in folder.iterdir()) == sorted(Path(p.key).name for p in stored)
 
 
+@pytest.mark.walk
 @pytest.mark.integration
 def test_attempt_two_computes_exactly_the_missing_partitions(driver: DriverHarness) -> None:
     """Objects and tasks of attempt 2 are those of the partitions that attempt 1 did not store, no more and no less."""

@@ -188,6 +188,7 @@ def test_an_attempt_that_goes_on_is_cut_off_itself(job: Cut, numbers: tuple[int,
     assert job.ids() == ONCE
 
 
+@pytest.mark.few(3)
 @pytest.mark.integration
 @each_value(
     mode=["append", "overwrite", "error", "ignore"],

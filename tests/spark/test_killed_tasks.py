@@ -95,6 +95,7 @@ def test_three_attempts_are_killed(tmp_path: Path, how: str) -> None:
     assert int(kept[1]) >= 5
 
 
+@pytest.mark.walk
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     "deaths",

@@ -48,6 +48,7 @@ def test_what_tasks_have_committed_is_reused(driver: S3Driver, orders: Path) -> 
     assert driver.pending_uploads() == []
 
 
+@pytest.mark.walk
 def test_a_damaged_file_is_computed_again(driver: S3Driver, orders: Path) -> None:
     """Spark's reader finds that a page has changed; the next attempt, or a restart, computes that partition alone."""
     arguments = (str(orders), str(driver.folder / "out"))

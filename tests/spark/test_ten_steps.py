@@ -72,6 +72,7 @@ def test_a_job_of_ten_steps_never_holds_more_than_three_steps_data(driver: Drive
     assert "step-0 (released)" in outcome.log
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("fault", "steps"),
     thinned(

@@ -34,6 +34,7 @@ def base_vertex(driver: DriverHarness) -> dict[str, Any]:
     return {name: vertex[name] for name in ("name", "partitions", "reused", "computed", "missing", "rows", "finished")}
 
 
+@pytest.mark.walk
 def test_killed_then_failing_then_well(driver: DriverHarness) -> None:
     """A script's own error is shown and recorded, keeps the partitions, and the next run goes on; inspect agrees."""
     target = driver.folder / "out"

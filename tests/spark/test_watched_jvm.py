@@ -80,6 +80,7 @@ def going_on(request: pytest.FixtureRequest, driver: DriverHarness) -> GoingOn:
     return GoingOn(driver)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("points", ["auto", pytest.param("explicit", marks=pytest.mark.walk)])
 def test_a_dead_jvm_ends_the_attempt(going_on: GoingOn, points: str) -> None:
     """At once, although the script goes on, with one line and a record that say why; Airflow may retry."""
@@ -112,6 +113,7 @@ def test_a_script_that_fails_with_its_jvm_says_that_it_is_dead(driver: DriverHar
     assert "The driver's JVM has ended: exit code 3" in GoingOn(driver).attempt().error
 
 
+@pytest.mark.few(1)
 def test_a_jvm_that_hangs_ends_the_attempt(going_on: GoingOn) -> None:
     """When it has not answered for ``jvm_timeout``: it is ended first, so that it writes nothing if it should wake."""
     with going_on.start(jvm_timeout="3s") as (running, jvm):

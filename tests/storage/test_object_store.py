@@ -218,6 +218,7 @@ def test_readers_never_meet_half_an_object(files: ObjectStore) -> None:
     assert seen <= set(bodies)
 
 
+@pytest.mark.few(1)
 @pytest.mark.integration
 def test_a_thousand_and_more_objects_are_listed_and_deleted_in_pages(store: ObjectStore) -> None:
     """Paging loses and doubles nothing, in listing and in deletion."""

@@ -16,6 +16,7 @@ REPEATING = 27
 """The seed of a job of appends that is killed three times."""
 
 
+@pytest.mark.walk
 @pytest.mark.integration
 @pytest.mark.process
 @pytest.mark.timeout(900)

@@ -71,6 +71,7 @@ def answers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     return {answer["cell"]: answer for answer in map(json.loads, Path(folder, "answers").read_text().splitlines())}
 
 
+@pytest.mark.walk
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     ("failure", "strategy", "failover"),
