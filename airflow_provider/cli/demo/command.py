@@ -47,7 +47,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--months",
         type=int,
-        default=3,
+        default=2,
         choices=range(1, 13),
         metavar="N",
         help="take N months of flights, of 12 (default: %(default)s; more take longer)",
