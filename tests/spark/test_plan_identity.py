@@ -145,7 +145,6 @@ def test_small_differences_are_seen(
     assert identity(describe(spark.sql(one))) != identity(describe(spark.sql(other)))
 
 
-@pytest.mark.walk
 @pytest.mark.integration
 def test_width_and_depth_are_described_to_the_end(
     spark: SparkSession, describe: Callable[[DataFrame], PlanDescription]

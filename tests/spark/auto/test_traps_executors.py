@@ -126,7 +126,6 @@ def test_an_executor_with_restored_map_outputs_may_die(driver: Driver, two_worke
     assert retry["rows"] == driver.rows
 
 
-@pytest.mark.walk
 def test_an_idle_executor_with_restored_map_outputs_is_not_let_go(
     driver: Driver, two_workers: StandaloneCluster
 ) -> None:
