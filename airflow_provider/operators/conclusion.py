@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Any, cast
 
-from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
+from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException, AirflowSkipException
 
 from airflow_provider.airflow.masking import masked
 from airflow_provider.airflow.supervisor import JobSupervisor
@@ -93,10 +93,16 @@ def explain(
 
 
 def _failure(report: JobReport, resume: str) -> AirflowException:
-    """Return the exception for a job that failed by itself; if no retry can help, it makes Airflow skip the retries."""
+    """Return the exception for a job that failed by itself; if no retry can help, it makes Airflow skip the retries.
+
+    A driver that has Airflow can raise its exceptions: they mean what they mean in a task that runs on a worker.
+    """
     newest = report.attempts[-1]
+    raised, _, message = newest.error.partition(": ")
+    if raised == AirflowSkipException.__name__:
+        return AirflowSkipException(message)
     what = f"The Spark job failed in attempt {newest.epoch}: {newest.error or 'it did not say why'}".rstrip(".") + "."
-    if newest.unrecoverable:
+    if newest.unrecoverable or raised == AirflowFailException.__name__:
         goes_on = "it resumes" if resume == "auto" else "it starts afresh"
         return AirflowFailException(f"{what} No retry can help. Fix it and clear the task: {goes_on}.")
     return AirflowException(f"{what} A retry resumes it." if resume == "auto" else what)

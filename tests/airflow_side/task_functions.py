@@ -29,6 +29,14 @@ def unplain(spark: Any) -> object:
     return spark
 
 
+def nothing_new(spark: Any) -> None:
+    """Finds that there is nothing to do."""
+    from airflow.sdk.exceptions import AirflowSkipException
+
+    if spark.range(0).isEmpty():
+        raise AirflowSkipException("nothing new: today")
+
+
 def dumped(value: Any) -> str:
     """Uses a module that its file imports."""
     return json.dumps(value)

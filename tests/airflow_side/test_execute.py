@@ -17,7 +17,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
+from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException, AirflowSkipException
 
 from airflow_provider.airflow import ending_driver
 from airflow_provider.airflow.driver_bundle import build_bundle
@@ -185,7 +185,6 @@ def test_a_retry_does_not_start_anew_in_another_event_store(
     assert execute(operator(event_store=other), state, cleared=1, try_number=4)["state"] == "FINISHED"
 
 
-@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("end", "kind", "message"),
     [
@@ -199,6 +198,18 @@ def test_a_retry_does_not_start_anew_in_another_event_store(
             "writer.flush(); sys.exit(1)",
             AirflowFailException,
             "The Spark job failed in attempt 1: SyntaxError: bad. No retry can help. Fix it and clear the task: it ",
+        ),
+        (
+            "writer.append(ev.JobFailed(epoch=claim.epoch, error='AirflowFailException: bad')); writer.flush(); "
+            "sys.exit(1)",
+            AirflowFailException,
+            "The Spark job failed in attempt 1: AirflowFailException: bad. No retry can help. Fix it and clear the ",
+        ),
+        (
+            "writer.append(ev.JobFailed(epoch=claim.epoch, error='AirflowSkipException: empty')); writer.flush(); "
+            "sys.exit(1)",
+            AirflowSkipException,
+            "empty",
         ),
         ("print('spark-recovery: It is wrong. Fix it.'); sys.exit(2)", AirflowFailException, "It is wrong. Fix it."),
         (

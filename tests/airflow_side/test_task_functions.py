@@ -335,6 +335,14 @@ def test_a_value_that_is_not_plain_fails_the_task_without_retries(function_tries
     assert "The task function 'unplain' returned a SparkSession, which cannot go to XCom" in log
 
 
+@pytest.mark.integration
+@pytest.mark.process
+def test_a_function_skips_its_task(function_tries: Tries) -> None:
+    """With the message that it has given, as a function that runs on the worker does."""
+    _, log = function_tries.run(function="nothing_new", arguments={})
+    assert log.splitlines()[-1].endswith("AirflowSkipException: nothing new: today")
+
+
 def test_a_value_that_nobody_kept_is_not_none(tries: Tries, monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
     """A driver that succeeded and left no value fails the task: downstream tasks would work with nothing."""
     program = tmp_path / "bin" / "spark-submit"

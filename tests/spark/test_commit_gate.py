@@ -76,7 +76,6 @@ def pending(target: Path) -> list[Path]:
     return [path for path in target.rglob("*") if path.name.startswith(("_temporary", ".spark-staging", "part-"))]
 
 
-@pytest.mark.few(2)
 @each_value(kind=[*WRITES], algorithm=["1", "2"])
 def test_a_write_is_named_before_anything_of_it_is_there(
     spark: SparkSession, gate: CommitGate, rows: DataFrame, tmp_path: Path, kind: str, algorithm: str
@@ -182,7 +181,6 @@ def left_by_another_driver(target: Path, number: str) -> Path:
     return task / "part-0.parquet"
 
 
-@pytest.mark.few(1)
 @pytest.mark.parametrize("algorithm", ["1", "2"])
 @pytest.mark.parametrize("ends", ["commits", "fails"])
 def test_what_a_successor_has_pending_stays(

@@ -27,7 +27,6 @@ TIMERS = "threading.Timer(0.2, lambda: threading.Timer(0.1, later).start()).star
 POOL = "pool = ThreadPoolExecutor(1); pool.submit(time.sleep, 0.3); pool.submit(later)\n"
 
 
-@pytest.mark.few(2)
 @pytest.mark.parametrize("threads", [TIMERS, POOL, POOL + "del pool\n"], ids=["timers", "pool", "dropped pool"])
 @pytest.mark.parametrize("end", ["", "sys.exit(3)", "raise ValueError"])
 def test_a_script_has_ended_when_its_threads_have(

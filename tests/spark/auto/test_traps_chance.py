@@ -111,7 +111,6 @@ LIKE_ANOTHER = {
 """Cases that find what another one finds, in the same way; they are for the walk."""
 
 
-@pytest.mark.few(3)
 @pytest.mark.parametrize(
     "case", [pytest.param(case, marks=pytest.mark.walk) if case in LIKE_ANOTHER else case for case in CASES]
 )
