@@ -20,7 +20,7 @@ from tests.plugin.conftest import Run, Site
 from tests.support.small_driver import PARTITIONS
 from tests.support.waiting import wait_until
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.integration]
 
 BUTTONS = ("discard", "release")
 
@@ -30,7 +30,6 @@ def stored_by(run: Run) -> set[int]:
     return {partition.epoch for found in survivors.values() for partition in found}
 
 
-@pytest.mark.integration
 def test_the_page_shows_what_the_job_has_stored(failed: Run) -> None:
     """Found by what the try itself said: the job's vertices, its attempt, and where all of it is."""
     answer = failed.see().raise_for_status().json()
@@ -146,7 +145,6 @@ def test_other_sites_press_no_button(failed: Run, headers: dict[str, str]) -> No
     assert find_discard(failed.site.store, failed.job.prefix, 1) is None
 
 
-@pytest.mark.integration
 def test_discard(site: Site) -> None:
     """It keeps the partitions, says who did it, is in Airflow's audit log, and the next driver computes everything."""
     run = site.run("a b fail")
@@ -163,7 +161,6 @@ def test_discard(site: Site) -> None:
     assert view["attempts"][1]["fresh"] is True
 
 
-@pytest.mark.integration
 def test_without_a_discard_the_next_driver_reuses(site: Site) -> None:
     """The page tells kept from computed, and who has not looked at the newest attempt cannot discard it."""
     run = site.run("a fail")
@@ -175,7 +172,6 @@ def test_without_a_discard_the_next_driver_reuses(site: Site) -> None:
     assert "Attempt 2 has begun since the page was loaded" in refused.json()["detail"]
 
 
-@pytest.mark.integration
 def test_release(site: Site) -> None:
     """The partitions are gone, the story stays."""
     run = site.run("a b fail")
@@ -184,7 +180,6 @@ def test_release(site: Site) -> None:
     assert len(run.see().json()["view"]["attempts"]) == 1
 
 
-@pytest.mark.integration
 def test_a_driver_at_work_is_left_alone_and_its_job_is_followed(site: Site) -> None:
     """409 with what to do, at once; that its heartbeat moves is known from the second look on. Its records show up."""
     run = site.run("a fail")
@@ -225,7 +220,6 @@ def test_what_is_missing_is_said(failed: Run) -> None:
         assert failed.press(button, task_id="empty").status_code == 409
 
 
-@pytest.mark.integration
 def test_the_spark_ui(site: Site) -> None:
     """Of an attempt that is over nothing is known without a history server, and that is said. Where a driver that runs
     says that its UI is, nobody is sent: the address is shown.

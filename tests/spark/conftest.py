@@ -112,6 +112,16 @@ def reading(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.fixture
+def own_tests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The hundreds of modules of these tests are no user's. Read for a function that computes its imports, they would
+    take seconds.
+    """
+    from airflow_provider.spark.identity.functions import modules
+
+    monkeypatch.setitem(modules._PINNED, "tests", "airflow_provider")
+
+
+@pytest.fixture
 def module_folder(tmp_path: Path) -> Iterator[Path]:
     """A folder on the path; what was imported from it is forgotten afterwards."""
     before = set(sys.modules)

@@ -13,6 +13,8 @@ from airflow_provider.spark.identity.functions import FunctionReader
 from airflow_provider.spark.identity.functions.chance import ALL_BUT, DRAWING, SEEDED
 from tests.spark.function_cases import command, shipped
 
+pytestmark = pytest.mark.usefixtures("own_tests")
+
 DRAWS: dict[str, tuple[str, str]] = {
     "module": ("import uuid\nf = lambda x: str(uuid.uuid4())", "uuid.uuid4"),
     "another name of a module": ("import uuid as u\nf = lambda x: u.uuid1().hex", "uuid.uuid1"),

@@ -14,6 +14,8 @@ import pytest
 from airflow_provider.spark.identity.functions import FunctionIdentity, FunctionReader
 from tests.spark.function_cases import command, identity
 
+pytestmark = pytest.mark.usefixtures("own_tests")
+
 
 def write(module_folder: Path, files: dict[str, str]) -> None:
     for name, text in files.items():
@@ -182,7 +184,6 @@ REACHED: dict[str, tuple[str, dict[str, str], str, str]] = {
 }
 
 
-@pytest.mark.few(6)
 @pytest.mark.parametrize("name", REACHED)
 def test_the_users_modules_count_by_their_source(name: str, module_folder: Path) -> None:
     """A change in a module of the user's that the function reaches changes its digest and is told by its name."""
