@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from airflow_provider.airflow.renewing import Loan
     from airflow_provider.storage.object_store import ObjectStore
 
-_DEPLOY_MODE = "spark.submit.deployMode"
 _HASH_SEED = "PYTHONHASHSEED"
 """Functions that close over sets pickle the same from run to run only under a fixed hash seed."""
 
@@ -143,12 +142,14 @@ class SparkRecoveryHook(SparkSubmitHook):
     @property
     def cluster_mode(self) -> bool:
         """Whether the driver runs on another machine."""
-        mode = self._connection["deploy_mode"] or self._conf.get(_DEPLOY_MODE) or self._said_in_files(_DEPLOY_MODE)
-        return str(mode).lower() == "cluster"
+        mode = self._connection["deploy_mode"] or self._property("spark.submit.deployMode")
+        return mode.lower() == "cluster"
 
-    def _said_in_files(self, name: str) -> str:
+    def _property(self, name: str) -> str:
+        """Return what a property of Spark's is if ``spark-submit`` has no flag for it, empty if nothing sets it."""
         environment = {**os.environ, **(self._env_vars or {})}
-        return said_in_files(name, self._properties_file, self._connection["spark_binary"], environment)
+        files = self._properties_file, self._connection["spark_binary"], environment
+        return str(self._conf.get(name) or said_in_files(name, *files))
 
     @property
     def yarn_address(self) -> str:
@@ -193,7 +194,7 @@ class SparkRecoveryHook(SparkSubmitHook):
         kwargs = {"errors": "backslashreplace", **kwargs}  # what a driver prints may be in any encoding
         if self._attempt is None:
             if application.endswith(".py"):
-                self._py_files = _listed(str(build_bundle().package), self._py_files)
+                self._py_files = _listed(str(build_bundle().package), self._own_py_files)
             return super().submit(application, **kwargs)
         with self._wrapped(application, self._attempt) as runner:
             if self._output is None:
@@ -263,6 +264,11 @@ class SparkRecoveryHook(SparkSubmitHook):
         """Log a detached driver's output, as :meth:`submit` does for a driver that it waits for."""
         self._process_spark_submit_log(lines)
 
+    @property
+    def _own_py_files(self) -> str:
+        """What the user ships. The flag replaces the property, so ours must have the files of both."""
+        return self._py_files or self._property("spark.submit.pyFiles")
+
     @contextmanager
     def _wrapped(self, application: str, attempt: NextAttempt) -> Iterator[str]:
         """Replace the application by the runner while the block runs."""
@@ -281,8 +287,9 @@ class SparkRecoveryHook(SparkSubmitHook):
         )
         own = self._application_args, self._py_files, self._files
         self._application_args = request.to_arguments()
-        self._py_files = _listed(str(bundle.package), self._py_files, *shipped.py_files)
-        self._files = _listed(self._files, *shipped.files) or None
+        self._py_files = _listed(str(bundle.package), self._own_py_files, *shipped.py_files)
+        if shipped.files:
+            self._files = _listed(self._files or self._property("spark.files"), *shipped.files)
         try:
             yield str(bundle.runner)
         except FileNotFoundError as error:
@@ -320,7 +327,7 @@ class SparkRecoveryHook(SparkSubmitHook):
         if self._attempt is None:
             return super()._build_spark_submit_command(application)
         kind, mark = manager(self._connection["master"]), self.recovery.mark_of(self._attempt.job)
-        self._conf = marked(self._conf, kind, mark, self._said_in_files(TAGS))
+        self._conf = marked(self._conf, kind, mark, self._property(TAGS))
         if self.cluster_mode:
             self.log.info("The driver and its executors reach the event store with their own role.")
             if self.settings.integrity_secret:

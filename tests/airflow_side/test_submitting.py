@@ -92,6 +92,30 @@ def test_the_script_is_wrapped_and_all_parameters_stay(
     assert "spark.executor.memory=1g" in command
 
 
+@pytest.mark.parametrize("where", ["conf", "properties_file", "spark-defaults.conf"])
+@pytest.mark.parametrize("deploy_mode", ["client", "cluster"])
+def test_files_that_only_sparks_conf_names_go_along(
+    connect: Connect, script: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str, deploy_mode: str
+) -> None:
+    """A flag of spark-submit replaces the property, so what is shipped in addition would take their place."""
+    connect("spark_default", "spark", host="yarn", extra={"deploy-mode": deploy_mode})
+    connect("spark_recovery_default", "spark_recovery", extra={"event_store": f"file://{tmp_path}/s"})
+    conf = {"spark.submit.pyFiles": "helpers.zip", "spark.files": "data.csv"}
+    file = tmp_path / "spark-defaults.conf"
+    file.write_text("".join(f"{name} {value}\n" for name, value in conf.items()))
+    given: dict[str, dict[str, Any]] = {
+        "conf": {"conf": conf},
+        "properties_file": {"properties_file": str(file)},
+        "spark-defaults.conf": {"env_vars": {"SPARK_CONF_DIR": str(tmp_path)}},
+    }
+    command = submitted(SparkRecoveryHook(**given[where]), str(script), monkeypatch)
+    assert command[command.index("--py-files") + 1].split(",")[1:] == ["helpers.zip"]
+    if deploy_mode == "cluster":
+        assert command[command.index("--files") + 1] == f"data.csv,{script}"
+    else:
+        assert "--files" not in command, "nothing is shipped in addition: the property stands"
+
+
 def test_credentials_reach_the_driver_through_its_environment_only(
     connect: Connect, script: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
