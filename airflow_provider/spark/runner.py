@@ -100,6 +100,12 @@ def set_up_logging() -> None:
     logger.propagate = False
 
 
+class _Heard(logging.Logger):
+    """A logger that stays enabled: a script that sets up logging disables all loggers that are there, by default."""
+
+    disabled = property(lambda _: False, lambda *_: None)
+
+
 def find_application(name: str) -> Path:
     """Return the script's path: as given, in the working directory, or among the files that came with the job.
 
@@ -241,6 +247,9 @@ def run_script(application: Path, arguments: Sequence[str], check: Callable[[], 
 
     :param check: raises Fenced if this attempt must stop, which is then why the script failed
     """
+    for name, logger in list(logging.root.manager.loggerDict.items()):
+        if name.startswith("airflow_provider") and isinstance(logger, logging.Logger):
+            logger.__class__ = _Heard
     sys.argv = [str(application), *arguments]
     sys.path.insert(0, str(application.parent))
     before = set(threading.enumerate())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from airflow_provider.core.errors import ConfigurationError
-from airflow_provider.spark.runner import find_application, run_script
+from airflow_provider.spark.runner import find_application, run_script, set_up_logging
 
 LATE = """\
 import pickle, sys, threading, time
@@ -44,6 +45,29 @@ def test_a_script_has_ended_when_its_threads_have(
     error = run_script(script, [str(target)], lambda: None)
     assert target.read_text() == "written"
     assert (error is None) == (not end)
+
+
+@pytest.mark.parametrize("how", ["dictConfig({'version': 1})", "fileConfig(sys.argv[1])"])
+def test_a_script_that_sets_up_logging_silences_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], how: str
+) -> None:
+    """Both of Python's ways disable every logger that is there, which would take what an attempt says with them."""
+    script, config = tmp_path / "configured.py", tmp_path / "logging.ini"
+    script.write_text(f"import logging.config, sys\nlogging.config.{how}\n")
+    config.write_text(
+        "[loggers]\nkeys=root\n[handlers]\nkeys=\n[formatters]\nkeys=\n[logger_root]\nhandlers=\nlevel=INFO\n"
+    )
+    monkeypatch.setattr(sys, "argv", [])
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
+    logger = logging.getLogger("airflow_provider")
+    monkeypatch.setattr(logger, "handlers", [])
+    monkeypatch.setattr(logger, "propagate", logger.propagate)
+    monkeypatch.setattr(logger, "level", logger.level)
+    set_up_logging()
+    assert run_script(script, [str(config)], lambda: None) is None
+    logging.getLogger("airflow_provider.spark.context").warning("heard")
+    assert "WARNING spark-recovery: heard" in capsys.readouterr().out
 
 
 def test_a_script_that_the_user_may_not_read_is_named(
