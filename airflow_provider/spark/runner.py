@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow_provider.core.causes import causes, one_line, unreadable_partitions
 from airflow_provider.core.errors import ConfigurationError, Fenced, JvmLost, RecoveryError
@@ -252,26 +252,39 @@ def run_script(application: Path, arguments: Sequence[str], check: Callable[[], 
             logger.__class__ = _Heard
     sys.argv = [str(application), *arguments]
     sys.path.insert(0, str(application.parent))
-    before = set(threading.enumerate())
+    before, process = set(threading.enumerate()), os.getpid()
     # Unlike runpy's, this module stays: what threads and exit handlers pickle is looked up there.
     script = sys.modules["__main__"] = ModuleType("__main__")
     script.__dict__.update(__file__=str(application), __builtins__=builtins)
+    error: BaseException | None = None
     try:
         try:
             code = compile(application.read_bytes(), str(application), "exec", dont_inherit=True)
             exec(code, script.__dict__)  # noqa: S102 - it is what the job is
         finally:
             _wait_for_threads(before)
-    except SystemExit as end:
-        if end.code in (None, 0):
-            return None
-        return end
     except Fenced:
         raise
-    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - whatever the script raises ends the attempt
+    except (Exception, KeyboardInterrupt, SystemExit) as raised:  # noqa: BLE001 - whatever it is, it ends the attempt
+        error = raised
+    if os.getpid() != process:
+        _end_child(error)
+    if isinstance(error, SystemExit):
+        return None if error.code in (None, 0) else error
+    if error is not None:
         check()
-        return error
-    return None
+    return error
+
+
+def _end_child(error: BaseException | None) -> NoReturn:
+    """End a process that the script has forked, when it has come to the script's end: the attempt is its parent's."""
+    code: object = 0
+    if error is not None:
+        _show(error)
+        code = error.code if isinstance(error, SystemExit) else 1
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code if isinstance(code, int) else int(code is not None))
 
 
 def _wait_for_threads(before: set[threading.Thread]) -> None:

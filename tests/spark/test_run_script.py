@@ -70,6 +70,41 @@ def test_a_script_that_sets_up_logging_silences_nobody(
     assert "WARNING spark-recovery: heard" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("end", "code"),
+    [
+        ("pass", 0),
+        ("sys.exit()", 0),
+        ("sys.exit(3)", 3),
+        ("sys.exit('')", 1),
+        ("sys.exit('why')", 1),
+        ("raise ValueError", 1),
+    ],
+)
+def test_a_process_that_a_script_forks_ends_with_the_script(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], end: str, code: int
+) -> None:
+    """As in plain Python; it concludes nothing in its parent's name."""
+    script, target = tmp_path / "forking.py", tmp_path / "codes"
+    script.write_text(
+        "import os, sys\nfrom pathlib import Path\nchild = os.fork()\n"
+        f"if not child:\n    print('from the child')\n    {end}\n"
+        "else:\n    ended = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])\n"
+        "    Path(sys.argv[1]).write_text(str(ended))\n"
+    )
+    monkeypatch.setattr(sys, "argv", [])
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
+    process = os.getpid()
+    try:
+        assert run_script(script, [str(target)], lambda: None) is None
+    finally:
+        if os.getpid() != process:
+            os._exit(99)
+    assert target.read_text() == str(code)
+    assert capfd.readouterr().out == "from the child\n"
+
+
 def test_a_script_that_the_user_may_not_read_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
