@@ -251,7 +251,8 @@ def run_script(application: Path, arguments: Sequence[str], check: Callable[[], 
         if name.startswith("airflow_provider") and isinstance(logger, logging.Logger):
             logger.__class__ = _Heard
     sys.argv = [str(application), *arguments]
-    sys.path.insert(0, str(application.parent))
+    # Python looks beside the script that a link leads to; what came with a job to a cluster lies beside the link.
+    sys.path[:0] = dict.fromkeys([os.path.dirname(os.path.realpath(application)), str(application.parent)])
     before, process = set(threading.enumerate()), os.getpid()
     # Unlike runpy's, this module stays: what threads and exit handlers pickle is looked up there.
     script = sys.modules["__main__"] = ModuleType("__main__")
@@ -303,9 +304,14 @@ def _wait_for_threads(before: set[threading.Thread]) -> None:
 
 
 def _show(error: BaseException) -> None:
-    """Print the script's error as Python itself does."""
+    """Tell of the script's error as Python itself does: by the hook that the script may have set."""
     if not isinstance(error, SystemExit):
-        traceback.print_exception(_without_runner(error))
+        error = _without_runner(error)
+        try:
+            sys.excepthook(type(error), error, error.__traceback__)
+        except Exception:  # noqa: BLE001 - the hook's own
+            traceback.print_exc()
+            traceback.print_exception(error)
     elif isinstance(error.code, str):
         print(error.code, file=sys.stderr)  # noqa: T201
 

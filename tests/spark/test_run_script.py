@@ -105,6 +105,52 @@ def test_a_process_that_a_script_forks_ends_with_the_script(
     assert capfd.readouterr().out == "from the child\n"
 
 
+@pytest.mark.parametrize("fails", ["", "raise KeyError('hook')"])
+def test_the_scripts_own_hook_is_told_of_its_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], fails: str
+) -> None:
+    """As in plain Python, so that whatever reports errors gets it; the traceback begins in the script. A hook that
+    fails is told of, too.
+    """
+    script = tmp_path / "hooked.py"
+    script.write_text(
+        "import os, sys\ndef hook(kind, error, frames):\n"
+        "    print('told', kind.__name__, error, frames.tb_frame.f_code.co_filename == __file__, flush=True)\n"
+        f"    {fails}\nsys.excepthook = hook\nif not (child := os.fork()):\n    raise ValueError('why')\n"
+        "os.waitpid(child, 0)\n"
+    )
+    monkeypatch.setattr(sys, "argv", [])
+    monkeypatch.setattr(sys, "excepthook", sys.excepthook)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
+    assert run_script(script, [], lambda: None) is None
+    out, err = capfd.readouterr()
+    assert out == "told ValueError why True\n"
+    assert [text for text in ("KeyError: 'hook'", "ValueError: why") if text in err] == (
+        ["KeyError: 'hook'", "ValueError: why"] if fails else []
+    )
+
+
+def test_a_script_behind_a_link_finds_what_lies_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """First where the link leads, as in Python; then beside the link, where a cluster puts the files of a job."""
+    for folder, module in [("real", "own_first"), ("linked", "own_first"), ("linked", "own_second")]:
+        (tmp_path / folder).mkdir(exist_ok=True)
+        (tmp_path / folder / f"{module}.py").write_text(f"place = {folder!r}")
+    (tmp_path / "real" / "job.py").write_text(
+        "import own_first, own_second\nprint(own_first.place, own_second.place, __file__.split('/')[-2])"
+    )
+    (tmp_path / "linked" / "job.py").symlink_to(tmp_path / "real" / "job.py")
+    monkeypatch.setattr(sys, "argv", [])
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
+    assert run_script(tmp_path / "linked" / "job.py", [], lambda: None) is None
+    assert capfd.readouterr().out == "real linked linked\n"
+    for module in ("own_first", "own_second"):
+        del sys.modules[module]
+
+
 def test_a_script_that_the_user_may_not_read_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
