@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import Any, cast
 
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException, AirflowSkipException
@@ -102,7 +103,9 @@ def _failure(report: JobReport, resume: str) -> AirflowException:
     if raised == AirflowSkipException.__name__:
         return AirflowSkipException(message)
     what = f"The Spark job failed in attempt {newest.epoch}: {newest.error or 'it did not say why'}".rstrip(".") + "."
-    if newest.unrecoverable or raised == AirflowFailException.__name__:
+    if raised == AirflowFailException.__name__:
+        newest = replace(newest, unrecoverable=True)
+    if newest.unrecoverable:
         goes_on = "it resumes" if resume == "auto" else "it starts afresh"
         return AirflowFailException(f"{what} No retry can help. Fix it and clear the task: {goes_on}.")
     return AirflowException(f"{what} A retry resumes it." if resume == "auto" else what)
