@@ -28,20 +28,24 @@ TIMERS = "threading.Timer(0.2, lambda: threading.Timer(0.1, later).start()).star
 POOL = "pool = ThreadPoolExecutor(1); pool.submit(time.sleep, 0.3); pool.submit(later)\n"
 
 
+@pytest.fixture(autouse=True)
+def own_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a script in this process changes comes back."""
+    monkeypatch.setattr(sys, "argv", [])
+    monkeypatch.setattr(sys, "excepthook", sys.excepthook)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
+
+
 @pytest.mark.parametrize("threads", [TIMERS, POOL, POOL + "del pool\n"], ids=["timers", "pool", "dropped pool"])
 @pytest.mark.parametrize("end", ["", "sys.exit(3)", "raise ValueError"])
-def test_a_script_has_ended_when_its_threads_have(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, threads: str, end: str
-) -> None:
+def test_a_script_has_ended_when_its_threads_have(tmp_path: Path, threads: str, end: str) -> None:
     """Python waits for them at its end, and pools do what was submitted to them; the attempt waits, too, whatever the
     script ends with: they may still write, and then the fence and the event store are needed. They find what the
     script has defined where pickle looks for it.
     """
     script, target = tmp_path / "late.py", tmp_path / "target"
     script.write_text(LATE + threads + end)
-    monkeypatch.setattr(sys, "argv", [])
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
     error = run_script(script, [str(target)], lambda: None)
     assert target.read_text() == "written"
     assert (error is None) == (not end)
@@ -57,9 +61,6 @@ def test_a_script_that_sets_up_logging_silences_nobody(
     config.write_text(
         "[loggers]\nkeys=root\n[handlers]\nkeys=\n[formatters]\nkeys=\n[logger_root]\nhandlers=\nlevel=INFO\n"
     )
-    monkeypatch.setattr(sys, "argv", [])
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
     logger = logging.getLogger("airflow_provider")
     monkeypatch.setattr(logger, "handlers", [])
     monkeypatch.setattr(logger, "propagate", logger.propagate)
@@ -82,7 +83,7 @@ def test_a_script_that_sets_up_logging_silences_nobody(
     ],
 )
 def test_a_process_that_a_script_forks_ends_with_the_script(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], end: str, code: int
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], end: str, code: int
 ) -> None:
     """As in plain Python; it concludes nothing in its parent's name."""
     script, target = tmp_path / "forking.py", tmp_path / "codes"
@@ -92,9 +93,6 @@ def test_a_process_that_a_script_forks_ends_with_the_script(
         "else:\n    ended = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])\n"
         "    Path(sys.argv[1]).write_text(str(ended))\n"
     )
-    monkeypatch.setattr(sys, "argv", [])
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
     process = os.getpid()
     try:
         assert run_script(script, [str(target)], lambda: None) is None
@@ -107,7 +105,7 @@ def test_a_process_that_a_script_forks_ends_with_the_script(
 
 @pytest.mark.parametrize("fails", ["", "raise KeyError('hook')"])
 def test_the_scripts_own_hook_is_told_of_its_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], fails: str
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], fails: str
 ) -> None:
     """As in plain Python, so that whatever reports errors gets it; the traceback begins in the script. A hook that
     fails is told of, too.
@@ -119,10 +117,6 @@ def test_the_scripts_own_hook_is_told_of_its_error(
         f"    {fails}\nsys.excepthook = hook\nif not (child := os.fork()):\n    raise ValueError('why')\n"
         "os.waitpid(child, 0)\n"
     )
-    monkeypatch.setattr(sys, "argv", [])
-    monkeypatch.setattr(sys, "excepthook", sys.excepthook)
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
     assert run_script(script, [], lambda: None) is None
     out, err = capfd.readouterr()
     assert out == "told ValueError why True\n"
@@ -131,9 +125,7 @@ def test_the_scripts_own_hook_is_told_of_its_error(
     )
 
 
-def test_a_script_behind_a_link_finds_what_lies_beside_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_script_behind_a_link_finds_what_lies_beside_it(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """First where the link leads, as in Python; then beside the link, where a cluster puts the files of a job."""
     for folder, module in [("real", "own_first"), ("linked", "own_first"), ("linked", "own_second")]:
         (tmp_path / folder).mkdir(exist_ok=True)
@@ -142,9 +134,6 @@ def test_a_script_behind_a_link_finds_what_lies_beside_it(
         "import own_first, own_second\nprint(own_first.place, own_second.place, __file__.split('/')[-2])"
     )
     (tmp_path / "linked" / "job.py").symlink_to(tmp_path / "real" / "job.py")
-    monkeypatch.setattr(sys, "argv", [])
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
     assert run_script(tmp_path / "linked" / "job.py", [], lambda: None) is None
     assert capfd.readouterr().out == "real linked linked\n"
     for module in ("own_first", "own_second"):
