@@ -1,7 +1,8 @@
 """Classify a failure by its chain of causes: can a restart help?
 
 A failure is unrecoverable only if it would repeat on any machine at any time: a script that Python or Spark cannot
-parse, a plan that does not resolve, a wrong option, and whatever the user declares with :class:`UnrecoverableError`.
+parse, a plan that does not resolve, a wrong option, and whatever the user declares with :class:`UnrecoverableError`, or
+with Airflow's exception for it where the driver has Airflow.
 Everything else may be chance. Only explicit causes count (``raise … from``, Java's ``Caused by``): an error raised
 while another one is handled may be unrelated.
 
@@ -38,6 +39,7 @@ class Cause:
 
 _UNRECOVERABLE = {
     "UnrecoverableError",
+    "AirflowFailException",
     "ConfigurationError",
     "SyntaxError",
     "IndentationError",

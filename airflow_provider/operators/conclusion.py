@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
 from typing import Any, cast
 
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException, AirflowSkipException
@@ -96,15 +95,13 @@ def explain(
 def _failure(report: JobReport, resume: str) -> AirflowException:
     """Return the exception for a job that failed by itself; if no retry can help, it makes Airflow skip the retries.
 
-    A driver that has Airflow can raise its exceptions: they mean what they mean in a task that runs on a worker.
+    In a driver that has Airflow, the exception that skips a task means what it means in one that runs on a worker.
     """
     newest = report.attempts[-1]
     raised, _, message = newest.error.partition(": ")
     if raised == AirflowSkipException.__name__:
         return AirflowSkipException(message)
     what = f"The Spark job failed in attempt {newest.epoch}: {newest.error or 'it did not say why'}".rstrip(".") + "."
-    if raised == AirflowFailException.__name__:
-        newest = replace(newest, unrecoverable=True)
     if newest.unrecoverable:
         goes_on = "it resumes" if resume == "auto" else "it starts afresh"
         return AirflowFailException(f"{what} No retry can help. Fix it and clear the task: {goes_on}.")

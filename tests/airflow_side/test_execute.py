@@ -200,8 +200,8 @@ def test_a_retry_does_not_start_anew_in_another_event_store(
             "The Spark job failed in attempt 1: SyntaxError: bad. No retry can help. Fix it and clear the task: it ",
         ),
         (
-            "writer.append(ev.JobFailed(epoch=claim.epoch, error='AirflowFailException: bad')); writer.flush(); "
-            "sys.exit(1)",
+            "writer.append(ev.JobFailed(epoch=claim.epoch, error='AirflowFailException: bad', unrecoverable=True)); "
+            "writer.flush(); sys.exit(1)",
             AirflowFailException,
             "The Spark job failed in attempt 1: AirflowFailException: bad. No retry can help. Fix it and clear the ",
         ),

@@ -42,6 +42,7 @@ def raised(error: Exception, cause: Exception | None = None, context: Exception 
         IndentationError("bad"),
         NameError("x"),
         ConfigurationError("x"),
+        raised(type("AirflowFailException", (Exception,), {})("stop")),
         raised(RuntimeError("wrapped"), cause=raised(ValueError("again"), cause=UnrecoverableError("stop"))),
         PythonException(WORKER.format(line="airflow_provider.core.failure.UnrecoverableError: stop")),
         PythonException(WORKER.format(line="NameError: name 'x' is not defined")),
