@@ -155,7 +155,15 @@ def _run(request: RunRequest, application: Path, conf: Mapping[str, str]) -> int
     try:
         with recovered(context) as sinks:
             master.overhead.add(STARTING, time.process_time(), seconds_of_own())
-            error = run_script(application, request.arguments, master.check)
+
+            def left() -> None:
+                try:
+                    if watched.stop(disconnected=False) is None and sinks.unmet() is None:
+                        master.finished()
+                except Fenced:
+                    _stop_fenced(master)
+
+            error = run_script(application, request.arguments, master.check, left)
         if error is not None:
             _show(error)
             master.keep_secret(settings_of_script())
@@ -242,10 +250,13 @@ def _counted(overhead: Overhead, parts: Sequence[Stages]) -> Iterator[Stages]:
     yield dict.fromkeys(kinds, sparks)
 
 
-def run_script(application: Path, arguments: Sequence[str], check: Callable[[], None]) -> BaseException | None:
+def run_script(
+    application: Path, arguments: Sequence[str], check: Callable[[], None], left: Callable[[], None]
+) -> BaseException | None:
     """Run the script as ``__main__``; return the error that it failed with.
 
     :param check: raises Fenced if this attempt must stop, which is then why the script failed
+    :param left: records the success of a script that ends its process itself, by ``os._exit(0)``
     """
     for name, logger in list(logging.root.manager.loggerDict.items()):
         if name.startswith("airflow_provider") and isinstance(logger, logging.Logger):
@@ -259,11 +270,12 @@ def run_script(application: Path, arguments: Sequence[str], check: Callable[[], 
     script.__dict__.update(__file__=str(application), __builtins__=builtins)
     error: BaseException | None = None
     try:
-        try:
-            code = compile(application.read_bytes(), str(application), "exec", dont_inherit=True)
-            exec(code, script.__dict__)  # noqa: S102 - it is what the job is
-        finally:
-            _wait_for_threads(before)
+        with _noticed_exits(left):
+            try:
+                code = compile(application.read_bytes(), str(application), "exec", dont_inherit=True)
+                exec(code, script.__dict__)  # noqa: S102 - it is what the job is
+            finally:
+                _wait_for_threads(before)
     except Fenced:
         raise
     except (Exception, KeyboardInterrupt, SystemExit) as raised:  # noqa: BLE001 - whatever it is, it ends the attempt
@@ -271,10 +283,29 @@ def run_script(application: Path, arguments: Sequence[str], check: Callable[[], 
     if os.getpid() != process:
         _end_child(error)
     if isinstance(error, SystemExit):
-        return None if error.code in (None, 0) else error
+        return None if error.code is None or (isinstance(error.code, int) and error.code == 0) else error
     if error is not None:
         check()
     return error
+
+
+@contextmanager
+def _noticed_exits(left: Callable[[], None]) -> Iterator[None]:
+    """Call *left* before this process, not one that it has forked, ends by ``os._exit(0)``, which runs nothing else."""
+    leave, process = os._exit, os.getpid()
+
+    def exit_now(status: int) -> NoReturn:
+        try:
+            if status == 0 and os.getpid() == process:
+                left()
+        finally:
+            leave(status)
+
+    os._exit = exit_now
+    try:
+        yield
+    finally:
+        os._exit = leave
 
 
 def _end_child(error: BaseException | None) -> NoReturn:
@@ -312,7 +343,7 @@ def _show(error: BaseException) -> None:
         except Exception:  # noqa: BLE001 - the hook's own
             traceback.print_exc()
             traceback.print_exception(error)
-    elif isinstance(error.code, str):
+    elif error.code is not None and not isinstance(error.code, int):
         print(error.code, file=sys.stderr)  # noqa: T201
 
 

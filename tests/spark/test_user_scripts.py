@@ -99,3 +99,16 @@ def test_exit_codes_of_scripts(driver: DriverHarness, tmp_path: Path, end: str, 
     assert outcome.code == code, outcome.log
     assert said in outcome.log
     assert "Traceback" not in outcome.log
+
+
+def test_a_script_that_ends_its_process_by_itself_has_finished(driver: DriverHarness, tmp_path: Path) -> None:
+    """``os._exit(0)``, with which scripts leave threads behind that would not end, is a success that is recorded."""
+    script = tmp_path / "leaves.py"
+    script.write_text(
+        "import os, sys\nfrom pyspark.sql import SparkSession\n"
+        "SparkSession.builder.getOrCreate().range(10).write.parquet(sys.argv[1])\nos._exit(0)\n"
+    )
+    outcome = driver.run(script, str(tmp_path / "out"))
+    assert outcome.code == 0, outcome.log
+    assert json.loads(inspect(driver, "--json"))["state"] == "FINISHED"
+    assert sorted(pq.read_table(tmp_path / "out")["id"].to_pylist()) == list(range(10))
