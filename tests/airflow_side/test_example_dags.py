@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from tests.support.quick_jvm import QUICK_JVM
+from tests.support.quick_jvm import QUICK_JVMS
 from tests.support.quick_python import quick_airflow
 
 # Five Spark drivers, one after the other.
@@ -36,12 +36,7 @@ def runs(out: Path) -> dict[str, Any]:
         "known": ("no_useless_retries", {"currency": "USD"}),
         "unknown": ("no_useless_retries", {"currency": "XXX"}),
     }
-    options = out / "spark"
-    options.mkdir()
-    (options / "spark-defaults.conf").write_text(
-        "spark.ui.enabled false\nspark.sql.shuffle.partitions 2\n"
-        f"spark.driver.extraJavaOptions -Dlog4j2.level=warn {QUICK_JVM}\n"
-    )
+    settings = "-Dspark.ui.enabled=false -Dspark.sql.shuffle.partitions=2"
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW_", "AWS_", "SPARK_"))},
         **quick_airflow(),
@@ -54,7 +49,7 @@ def runs(out: Path) -> dict[str, Any]:
         ),
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         "PYSPARK_PYTHON": sys.executable,
-        "SPARK_CONF_DIR": str(options),
+        "JDK_JAVA_OPTIONS": f"{QUICK_JVMS['JDK_JAVA_OPTIONS']} {settings}",
     }
     done = subprocess.run(
         [sys.executable, "-m", "tests.airflow_side.run_dags", str(DAGS), json.dumps([*asked.values()])],

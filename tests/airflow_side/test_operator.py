@@ -167,7 +167,7 @@ def test_a_driver_that_is_lost_while_a_try_follows_it_is_replaced_in_the_same_tr
     assert rows(tries) == 300
 
 
-@pytest.mark.walk  # tests/end_to_end/test_real_retries.py marks a task failed under a scheduler
+@pytest.mark.walk  # tests/end_to_end/test_real_airflow.py marks a task failed under a scheduler
 def test_ending_a_task_ends_the_driver_it_has_attached_to(tries: Tries, waiting: WaitingDriver) -> None:
     """A task marked failed does not leave the application running, though another worker had started it."""
     waiting.worker.send_signal(signal.SIGTERM)

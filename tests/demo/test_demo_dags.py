@@ -38,7 +38,7 @@ EXECUTED = {
     "taskflow_totals",
     "unmodified_script",
 }
-"""DAGs that a test runs: test_demo_end_to_end.py, test_deferrable_end_to_end.py, and test_gc_dag.py and
+"""DAGs that a test runs: test_demo_end_to_end.py, test_real_airflow_at_length.py, and test_gc_dag.py and
 test_example_dags.py in tests/airflow_side.
 """
 

@@ -42,7 +42,7 @@ def test_generated_scripts_see_what_plain_spark_shows(tmp_path: Path, data: Path
     after a kill; the walk has those with a catalog or a stopped session, too, and the fixed cases have them killed.
     """
     runs = run(tmp_path, data)
-    (bundle,) = (bundle for bundle in bundles(SEED, 24, 24) if bundle.kind == SHARED)
+    (bundle,) = (bundle for bundle in bundles(SEED, 12, 12) if bundle.kind == SHARED)
     runs.compare(bundle, kills=1)
     assert found(runs) == []
 

@@ -21,13 +21,13 @@ from airflow_provider.storage.event_log import JobEventLog
 from airflow_provider.storage.object_store import ObjectStore
 from airflow_provider.storage.processes import process_tree
 from airflow_provider.storage.uris import open_store
-from tests.support.quick_jvm import QUICK_JVM
+from tests.support.quick_jvm import QUICK_JVMS
 from tests.support.quick_python import quick_airflow
 
 LONG = 500.0
 """Seconds for anything that is waited for; a busy machine takes its time."""
 
-QUICK_CONF = {"spark.ui.enabled": "false", "spark.driver.extraJavaOptions": f"-Dlog4j2.level=warn {QUICK_JVM}"}
+QUICK_CONF = {"spark.ui.enabled": "false"}
 
 
 class StagedAirflow(LocalAirflow):
@@ -181,10 +181,9 @@ def airflow_stage(
     :param settings: further environment variables
     :param recovery_timeout: for how long a heartbeat must stand still
     """
-    dags, work, spark = folder / "dags", folder / "work", folder / "spark"
-    for directory in (dags, work, spark):
+    dags, work = folder / "dags", folder / "work"
+    for directory in (dags, work):
         directory.mkdir()
-    (spark / "spark-defaults.conf").write_text(f"spark.driver.extraJavaOptions -Dlog4j2.level=warn {QUICK_JVM}\n")
     for name, text in dag_files.items():
         (dags / name).write_text(text)
     recovery = {
@@ -200,7 +199,7 @@ def airflow_stage(
     environment = {
         **airflow_environment(work, dags, free_port()),
         **quick_airflow(),
-        "SPARK_CONF_DIR": str(spark),
+        **QUICK_JVMS,
         "AIRFLOW__CORE__DAGBAG_IMPORT_TIMEOUT": "300",  # many tasks import the DAG file at once, on two busy cores
         "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "3600",  # they do not change
         **{f"AIRFLOW_CONN_{name.upper()}": json.dumps(connection) for name, connection in known.items()},

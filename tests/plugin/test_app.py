@@ -161,6 +161,7 @@ def test_discard(site: Site) -> None:
     assert view["attempts"][1]["fresh"] is True
 
 
+@pytest.mark.walk  # its like are the other tests of a discard
 def test_without_a_discard_the_next_driver_reuses(site: Site) -> None:
     """The page tells kept from computed, and who has not looked at the newest attempt cannot discard it."""
     run = site.run("a fail")

@@ -22,10 +22,10 @@ pytestmark = pytest.mark.process
     # Without a catalog that outlives a driver, what makes a table stands last: Spark refuses to make it again.
     [
         ("append_1", "parts_2", "default_2"),
-        ("insert_into_2", "sql_insert_1", "ctas_1"),
         *(
             pytest.param(kinds, marks=pytest.mark.walk)
             for kinds in (
+                ("insert_into_2", "sql_insert_1", "ctas_1"),
                 ("sql_over_1", "sql_over_dynamic_2", "insert_over_2", "sql_insert_parts_1", "new_parts_table_2"),
                 ("random_error_1", "dynamic_1", "rdd_1"),
                 ("sql_over_2", "sql_over_dynamic_1", "sql_over_static_1", "sql_over_static_2", "ctas_parts_1"),

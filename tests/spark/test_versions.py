@@ -16,7 +16,7 @@ from airflow_provider.core import faults
 from tests.spark.killed_in_writes import ONCE, Job
 from tests.spark.killed_jobs import KILLED
 from tests.support.driver import DriverHarness
-from tests.support.sparks import EACH_OR_OLDEST, OLDEST, OTHERS, OWN, spark_python
+from tests.support.sparks import EACH_OR_OLDEST, OTHERS, OWN, spark_python
 
 pytestmark = [pytest.mark.process, pytest.mark.integration, pytest.mark.timeout(420)]
 
@@ -56,7 +56,7 @@ def reused(driver: DriverHarness) -> dict[str, tuple[int, int]]:
     ("spark", "mode"),
     [
         *(pytest.param(spark, "auto", marks=[] if spark in OTHERS else pytest.mark.walk) for spark in EACH),
-        *(pytest.param(spark, "explicit", marks=[] if spark == OLDEST else pytest.mark.walk) for spark in EACH),
+        *(pytest.param(spark, "explicit", marks=pytest.mark.walk) for spark in EACH),
     ],
 )
 def test_a_killed_job_is_recovered(tmp_path: Path, orders: Path, spark: str, mode: str) -> None:

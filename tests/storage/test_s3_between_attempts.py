@@ -106,6 +106,7 @@ def check_end(job: Job, left: Bucket, quiet: int, *, may_fail: bool) -> None:
     assert all(len(owners) == 1 for owners in left.owners().values()), left.owners()
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("folder", "shown"),
     cases(
@@ -137,6 +138,7 @@ def _key(entry: bytes) -> bytes:
     return entry.partition(b"<Key>")[2].partition(b"</Key>")[0]
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("folder", "harm"),
     cases(

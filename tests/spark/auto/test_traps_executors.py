@@ -62,6 +62,7 @@ def two_workers(driver: Driver) -> StandaloneCluster:
     return driver.cluster
 
 
+@pytest.mark.walk
 def test_an_executor_that_comes_late_gets_its_share(driver: Driver, one_worker: StandaloneCluster) -> None:
     """A retry waits for the executors that it has asked for, and spreads map outputs over all of them."""
     driver.begin(**TWO_EXECUTORS, **waiting_for("120s"))

@@ -1,126 +1,33 @@
-"""Retries and clearings under a real scheduler: whatever dies, the task ends green, right, written by one driver."""
+"""What retries and clearings under a real scheduler can be besides: each of these takes minutes."""
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote, urlencode
 
 import pytest
 from selenium.webdriver.common.by import By
 
-from airflow_provider.cli.demo.demo_processes import command_of, send, wait_until
+from airflow_provider.cli.demo.demo_processes import wait_until
 from airflow_provider.core.options import StorageOptions
 from airflow_provider.storage.claims import process_is_gone
-from airflow_provider.storage.processes import ancestors
 from airflow_provider.storage.uris import open_store
-from tests.end_to_end.jobs import check_answer, gated_job, write_orders
-from tests.end_to_end.stage import LONG, QUICK_CONF, Stage, TaskRun, airflow_stage
+from tests.end_to_end.jobs import check_answer, gated_job
+from tests.end_to_end.scene import GRADED, TASK, TOTALS, Scene, airflow_scene
+from tests.end_to_end.stage import LONG
 from tests.support.browser import Person, chromium, picture
+from tests.support.flights import DAGS, few_flights
 from tests.support.s3_gateway import S3Server
 
-pytestmark = [pytest.mark.airflow, pytest.mark.process, pytest.mark.timeout(1500)]
+pytestmark = [pytest.mark.airflow, pytest.mark.process, pytest.mark.walk, pytest.mark.timeout(1500)]
 
-TASK = "spark"
 BUCKET = "ten-jobs"
-TOTALS, GRADED = 6, 4
-"""Partitions of the two recovery points."""
-
-DAG_FILE = """\
-from datetime import timedelta
-
-from airflow.sdk import DAG
-
-from airflow_provider.operators.spark_recovery import SparkRecoveryOperator
-
-common = {
-    "task_id": "spark",
-    "application": "{{ params.script }}",
-    "conf": CONF,
-    "retry_delay": timedelta(seconds=1),
-}
-arguments = ["SOURCE", "{{ params.target }}", "{{ params.gate }}"]
-params = {"script": "", "target": "", "gate": ""}
-
-with DAG("retried", schedule=None, params=params):
-    SparkRecoveryOperator(**common, application_args=arguments, retries=1)
-
-with DAG("by_hand", schedule=None, params=params):
-    SparkRecoveryOperator(**common, application_args=arguments, retries=0)
-
-with DAG("mapped", schedule=None, params=params):
-    SparkRecoveryOperator.partial(**common, retries=1).expand(
-        application_args=[["SOURCE"] + [f"{text}-{index}" for text in arguments[1:]] for index in (0, 1)]
-    )
-
-with DAG("on_bucket", schedule=None, params=params):
-    SparkRecoveryOperator(**common, application_args=arguments, retries=1, recovery_conn_id="bucket")
-"""
-
-
-class Scene:
-    """Airflow, and runs of the job. Each has its script, output and gate in files of its own."""
-
-    def __init__(self, stage: Stage) -> None:
-        self.stage = stage
-        self._begun = 0
-
-    def begin(self, dag: str, *, bug: bool = False, **script: Any) -> Run:
-        self._begun += 1
-        run = Run(self.stage, dag, TASK, "", self.stage.store, files=self.stage.work / f"{dag}-{self._begun}")
-        run.script.write_text(gated_job(bug=bug, **script))
-        conf = {"script": str(run.script), "target": str(run.target), "gate": str(run.gate)}
-        run.run_id = self.stage.airflow.trigger(dag, conf)
-        return run
-
-
-class Run(TaskRun):
-    """One run of the job.
-
-    :ivar files: what its files' names begin with
-    """
-
-    def __init__(self, *parts: Any, files: Path, map_index: int = -1) -> None:
-        super().__init__(*parts, map_index=map_index)  # type: ignore[misc]
-        self.files = files
-
-    @property
-    def script(self) -> Path:
-        return self.files.with_name(f"{self.files.name}.py")
-
-    @property
-    def target(self) -> Path:
-        return self.files.with_name(f"{self.files.name}.out{self._suffix}")
-
-    @property
-    def gate(self) -> Path:
-        return self.files.with_name(f"{self.files.name}.gate{self._suffix}")
-
-    @property
-    def _suffix(self) -> str:
-        return f"-{self.map_index}" if self.map_index >= 0 else ""
-
-    def mapped(self, index: int) -> Run:
-        return Run(self.stage, self.dag, self.task, self.run_id, self.store, files=self.files, map_index=index)
-
-    def wait_in_the_middle(self, epoch: int = 1) -> None:
-        self.claim(epoch)
-        self.wait_for_vertex("totals")
-
-    def counts(self) -> tuple[int, int]:
-        """Partitions that were reused, and computed."""
-        report = self.report()
-        assert report["state"] == "FINISHED"
-        return report["partitions_reused"], report["partitions_computed"]
+EXAMPLE, FEATURES = "flights_features_deferred", "features"
 
 
 @pytest.fixture(scope="module")
 def scene(tmp_path_factory: pytest.TempPathFactory, s3_gateway: S3Server) -> Iterator[Scene]:
-    folder = tmp_path_factory.mktemp("retries")
-    source = folder / "orders.parquet"
-    write_orders(source)
     s3_gateway.create_bucket(BUCKET)
     connections = {
         "aws_default": {
@@ -139,20 +46,12 @@ def scene(tmp_path_factory: pytest.TempPathFactory, s3_gateway: S3Server) -> Ite
             },
         },
     }
-    settings = {
-        "AIRFLOW__CORE__PARALLELISM": "12",
-        "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "30",
-        "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT_DETECTION_INTERVAL": "2",
-        "AIRFLOW__SCHEDULER__SCHEDULER_HEARTBEAT_SEC": "2",
-        "AIRFLOW__SCHEDULER__SCHEDULER_HEALTH_CHECK_THRESHOLD": "20",
-        "AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "2",
-    }
-    text = DAG_FILE.replace("SOURCE", str(source)).replace("CONF", repr(QUICK_CONF))
-    with airflow_stage(folder, {"jobs.py": text}, "retried", connections=connections, settings=settings) as stage:
-        yield Scene(stage)
+    example = ("flights_features_deferred.py", "flights_features_job.py")
+    files = {name: (DAGS / name).read_text() for name in example}
+    with airflow_scene(tmp_path_factory.mktemp("at-length"), files, connections) as scene:
+        yield scene
 
 
-@pytest.mark.walk
 def test_fix_the_bug_and_clear(scene: Scene) -> None:
     """A bug in the last step; fixed and cleared, the job reuses every partition that it had stored."""
     run = scene.begin("by_hand", bug=True)
@@ -168,7 +67,6 @@ def test_fix_the_bug_and_clear(scene: Scene) -> None:
     assert [run.claim(epoch).run.partition("@")[0] for epoch in (1, 2)] == ["0", "1"]
 
 
-@pytest.mark.walk  # tests/spark/test_functions_reading.py and test_read_by_functions.py clear without a scheduler
 def test_correct_a_file_that_a_function_reads_and_clear(scene: Scene, tmp_path: Path) -> None:
     """What a function has made of a file is reused by Airflow's own retry, and computed again after a clearing."""
     factor = tmp_path / "factor"
@@ -187,7 +85,6 @@ def test_correct_a_file_that_a_function_reads_and_clear(scene: Scene, tmp_path: 
     check_answer(run.target)
 
 
-@pytest.mark.walk  # tests/plugin/test_app.py discards without a scheduler
 def test_discard_and_clear(scene: Scene, tmp_path: Path) -> None:
     """A person discards on the page what is stored; the cleared task computes everything, and says why."""
     run = scene.begin("by_hand", bug=True)
@@ -215,37 +112,6 @@ def test_discard_and_clear(scene: Scene, tmp_path: Path) -> None:
     check_answer(run.target)
 
 
-def test_marked_failed(scene: Scene) -> None:
-    """Marking the running task failed ends its driver and the JVM under it."""
-    run = scene.begin("by_hand")
-    run.wait_in_the_middle()
-    claim = run.claim(1)
-    jvm = ancestors(claim.pid)[1]
-    assert "SparkSubmit" in command_of(jvm)
-    scene.stage.airflow.mark(run.dag, run.run_id, TASK, "failed")
-    wait_until("the driver to be gone", lambda: process_is_gone(claim), timeout=LONG)
-    wait_until("the JVM to be gone", lambda: "SparkSubmit" not in command_of(jvm), timeout=LONG)
-    assert run.instance["state"] == "failed"
-    assert not run.target.exists()
-
-
-def test_the_worker_is_killed_then_the_driver(scene: Scene) -> None:
-    """The driver outlives its worker: the scheduler's retry attaches to it. Killed, too, it is resumed by that try."""
-    run = scene.begin("retried")
-    run.wait_in_the_middle()
-    kill_worker(run.claim(1).pid)
-    run.wait_for("running", try_number=2)
-    wait_until("try 2 to attach", lambda: "attaching to it, submitting nothing" in run.logs("attempt=2*"), timeout=LONG)
-    assert not process_is_gone(run.claim(1))
-    run.kill_driver(1)
-    run.wait_in_the_middle(epoch=2)
-    run.gate.touch()
-    run.wait_for("success", try_number=2)
-    assert run.counts() == (TOTALS, GRADED)
-    check_answer(run.target)
-
-
-@pytest.mark.walk
 def test_the_scheduler_is_killed_and_started_again(scene: Scene) -> None:
     """The new one takes the task for an orphan and starts it again; of the two drivers one writes."""
     run = scene.begin("retried")
@@ -259,7 +125,6 @@ def test_the_scheduler_is_killed_and_started_again(scene: Scene) -> None:
     assert sum(run.counts()) == TOTALS + GRADED
 
 
-@pytest.mark.walk
 def test_two_mapped_tasks_at_once(scene: Scene) -> None:
     """One of the two loses its driver and reuses its own partitions; the other does not notice."""
     run = scene.begin("mapped")
@@ -276,7 +141,6 @@ def test_two_mapped_tasks_at_once(scene: Scene) -> None:
         check_answer(mapped.target)
 
 
-@pytest.mark.walk
 def test_ten_jobs_at_once_on_one_bucket(scene: Scene, s3_gateway: S3Server) -> None:
     """Three of ten lose their drivers and resume; each ends with its own right rows, and the page tells them apart."""
     options = StorageOptions(endpoint_url=s3_gateway.endpoint, addressing_style="path")
@@ -304,14 +168,23 @@ def test_ten_jobs_at_once_on_one_bucket(scene: Scene, s3_gateway: S3Server) -> N
         assert (told["view"]["reused"], told["view"]["computed"]) == run.counts()
 
 
-def kill_worker(driver: int) -> None:
-    """SIGKILL for the processes of Airflow's that watch a driver, not for it nor for the scheduler above them."""
-    watching = []
-    for pid in ancestors(driver)[1:]:
-        if "airflow scheduler" in command_of(pid):
-            break
-        assert pid > 1
-        if "airflow" in command_of(pid).split()[0]:
-            watching.append(pid)
-    assert watching
-    send(signal.SIGKILL, watching)
+def test_a_deferred_task_is_marked_failed(scene: Scene) -> None:
+    """The trigger ends the driver, wherever it runs, and says so in a claim."""
+    scene.start_triggerer()
+    run = scene.begin("deferred")
+    run.wait_for("deferred")
+    wait_until("the trigger to follow", lambda: "Following attempt 1" in run.logs("*trigger*"), timeout=LONG)
+    scene.stage.airflow.mark(run.dag, run.run_id, TASK, "failed")
+    wait_until("the driver to end", lambda: process_is_gone(run.claim(1)), timeout=LONG)
+    assert run.claim(2).cancels
+    assert run.instance["state"] == "failed"
+
+
+def test_the_deferred_example(scene: Scene, tmp_path: Path) -> None:
+    """The example DAG with a deferrable operator runs as it is."""
+    scene.start_triggerer()
+    conf = {"input_dir": str(few_flights(tmp_path)), "output_dir": str(scene.stage.work / "features")}
+    example = scene.stage.run(EXAMPLE, FEATURES, conf)
+    example.wait_for("success")
+    assert example.report()["state"] == "FINISHED"
+    assert "Following attempt 1" in example.logs("*trigger*")
