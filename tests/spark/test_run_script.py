@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from airflow_provider.core.errors import ConfigurationError
-from airflow_provider.spark.runner import find_application, run_script, set_up_logging
+from airflow_provider.spark.runner import set_up_logging
+from airflow_provider.spark.user_script import find_application, run_script
 
 LATE = """\
 import pickle, sys, threading, time
@@ -28,8 +29,13 @@ TIMERS = "threading.Timer(0.2, lambda: threading.Timer(0.1, later).start()).star
 POOL = "pool = ThreadPoolExecutor(1); pool.submit(time.sleep, 0.3); pool.submit(later)\n"
 
 
-def _nothing() -> None:
-    """What a script in this process leaves to its runner."""
+def _goes_on() -> None:
+    """Stop no attempt: it owns its job."""
+
+
+def _success() -> int:
+    """Conclude an attempt as a success."""
+    return 0
 
 
 @pytest.fixture(autouse=True)
@@ -50,7 +56,7 @@ def test_a_script_has_ended_when_its_threads_have(tmp_path: Path, threads: str, 
     """
     script, target = tmp_path / "late.py", tmp_path / "target"
     script.write_text(LATE + threads + end)
-    error = run_script(script, [str(target)], _nothing, _nothing)
+    error = run_script(script, [str(target)], _goes_on, _success)
     assert target.read_text() == "written"
     assert (error is None) == (not end)
 
@@ -70,7 +76,7 @@ def test_a_script_that_sets_up_logging_silences_nobody(
     monkeypatch.setattr(logger, "propagate", logger.propagate)
     monkeypatch.setattr(logger, "level", logger.level)
     set_up_logging()
-    assert run_script(script, [str(config)], _nothing, _nothing) is None
+    assert run_script(script, [str(config)], _goes_on, _success) is None
     logging.getLogger("airflow_provider.spark.context").warning("heard")
     assert "WARNING spark-recovery: heard" in capsys.readouterr().out
 
@@ -99,7 +105,7 @@ def test_a_process_that_a_script_forks_ends_with_the_script(
     )
     process = os.getpid()
     try:
-        assert run_script(script, [str(target)], _nothing, _nothing) is None
+        assert run_script(script, [str(target)], _goes_on, _success) is None
     finally:
         if os.getpid() != process:
             os._exit(99)
@@ -121,7 +127,7 @@ def test_the_scripts_own_hook_is_told_of_its_error(
         f"    {fails}\nsys.excepthook = hook\nif not (child := os.fork()):\n    raise ValueError('why')\n"
         "os.waitpid(child, 0)\n"
     )
-    assert run_script(script, [], _nothing, _nothing) is None
+    assert run_script(script, [], _goes_on, _success) is None
     out, err = capfd.readouterr()
     assert out == "told ValueError why True\n"
     assert [text for text in ("KeyError: 'hook'", "ValueError: why") if text in err] == (
@@ -138,7 +144,7 @@ def test_a_script_behind_a_link_finds_what_lies_beside_it(tmp_path: Path, capfd:
         "import own_first, own_second\nprint(own_first.place, own_second.place, __file__.split('/')[-2])"
     )
     (tmp_path / "linked" / "job.py").symlink_to(tmp_path / "real" / "job.py")
-    assert run_script(tmp_path / "linked" / "job.py", [], _nothing, _nothing) is None
+    assert run_script(tmp_path / "linked" / "job.py", [], _goes_on, _success) is None
     assert capfd.readouterr().out == "real linked linked\n"
     for module in ("own_first", "own_second"):
         del sys.modules[module]
@@ -164,27 +170,30 @@ def test_a_script_that_the_user_may_not_read_is_named(
         find_application(str(unreadable))
 
 
-@pytest.mark.parametrize(("status", "recorded"), [(0, True), (3, False)])
+@pytest.mark.parametrize(
+    ("status", "recorded", "concluded", "ended"), [(0, True, 0, 0), (0, True, 1, 1), (3, False, 0, 3)]
+)
 def test_a_script_that_ends_its_process_has_succeeded_if_its_status_says_so(
-    tmp_path: Path, status: int, recorded: bool
+    tmp_path: Path, status: int, recorded: bool, concluded: int, ended: int
 ) -> None:
-    """``os._exit`` leaves out all that comes after it, so a success is recorded before; one of a forked process is not
-    the attempt's.
+    """``os._exit`` leaves out all that comes after it, so a success is recorded before, unless the attempt has failed
+    all the same; one of a forked process is not the attempt's.
     """
     script, record = tmp_path / "leaving.py", tmp_path / "record"
     script.write_text(
         f"import os\nif not (child := os.fork()):\n    os._exit(0)\nos.waitpid(child, 0)\nos._exit({status})\n"
     )
 
-    def left() -> None:
+    def left() -> int:
         with record.open("a") as file:
             file.write("success\n")
+        return concluded
 
     child = os.fork()
     if not child:
-        run_script(script, [], _nothing, left)
+        run_script(script, [], _goes_on, left)
         os._exit(99)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == status
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == ended
     assert (record.read_text() if record.exists() else "") == ("success\n" if recorded else "")
 
 
@@ -193,4 +202,4 @@ def test_an_exit_with_a_value_that_is_no_integer_fails(tmp_path: Path, code: str
     """As in plain Python, which takes only its own integers for a status, and not NumPy's 0, say."""
     script = tmp_path / "exits.py"
     script.write_text(f"import sys\nsys.exit({code})\n")
-    assert isinstance(run_script(script, [], _nothing, _nothing), SystemExit)
+    assert isinstance(run_script(script, [], _goes_on, _success), SystemExit)
