@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from tests.support.quick_jvm import QUICK_JVMS
+from tests.support.quick_jvm import quick_jvms
 from tests.support.quick_python import quick_airflow
 
 # Five Spark drivers, one after the other.
@@ -36,7 +36,6 @@ def runs(out: Path) -> dict[str, Any]:
         "known": ("no_useless_retries", {"currency": "USD"}),
         "unknown": ("no_useless_retries", {"currency": "XXX"}),
     }
-    settings = "-Dspark.ui.enabled=false -Dspark.sql.shuffle.partitions=2"
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW_", "AWS_", "SPARK_"))},
         **quick_airflow(),
@@ -49,7 +48,7 @@ def runs(out: Path) -> dict[str, Any]:
         ),
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         "PYSPARK_PYTHON": sys.executable,
-        "JDK_JAVA_OPTIONS": f"{QUICK_JVMS['JDK_JAVA_OPTIONS']} {settings}",
+        **quick_jvms("-Dspark.ui.enabled=false", "-Dspark.sql.shuffle.partitions=2"),
     }
     done = subprocess.run(
         [sys.executable, "-m", "tests.airflow_side.run_dags", str(DAGS), json.dumps([*asked.values()])],

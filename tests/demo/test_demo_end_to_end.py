@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from airflow_provider.cli.demo.demo_processes import all_processes, wait_until
-from tests.support.quick_jvm import QUICK_JVMS
+from tests.support.quick_jvm import quick_jvms
 from tests.support.quick_python import quick_airflow
 
 pytestmark = [pytest.mark.airflow, pytest.mark.process]
@@ -36,7 +36,7 @@ class Demo:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                env=os.environ | quick_airflow() | QUICK_JVMS | {name: value, "TMPDIR": str(self.temporary)},
+                env=os.environ | quick_airflow() | quick_jvms() | {name: value, "TMPDIR": str(self.temporary)},
             )
 
     def text(self) -> str:

@@ -21,7 +21,7 @@ from airflow_provider.storage.event_log import JobEventLog
 from airflow_provider.storage.object_store import ObjectStore
 from airflow_provider.storage.processes import process_tree
 from airflow_provider.storage.uris import open_store
-from tests.support.quick_jvm import QUICK_JVMS
+from tests.support.quick_jvm import quick_jvms
 from tests.support.quick_python import quick_airflow
 
 LONG = 500.0
@@ -199,7 +199,7 @@ def airflow_stage(
     environment = {
         **airflow_environment(work, dags, free_port()),
         **quick_airflow(),
-        **QUICK_JVMS,
+        **quick_jvms(),
         "AIRFLOW__CORE__DAGBAG_IMPORT_TIMEOUT": "300",  # many tasks import the DAG file at once, on two busy cores
         "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "3600",  # they do not change
         **{f"AIRFLOW_CONN_{name.upper()}": json.dumps(connection) for name, connection in known.items()},

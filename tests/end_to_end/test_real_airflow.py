@@ -148,17 +148,18 @@ class UserOfAirflow(Person):
         self.wait_for("the grids", lambda: self.css(".vertex canvas"))
 
 
-def test_clear_in_the_ui_resumes_and_the_page_shows_it(scene: Scene, tmp_path: Path) -> None:
-    """Red with what is kept, cleared by hand, green, with reused and computed partitions told apart."""
+@pytest.fixture
+def user(scene: Scene, tmp_path: Path) -> Iterator[UserOfAirflow]:
     source = tmp_path / "source"
     source.mkdir()
     conf = {"input_dir": str(few_flights(source)), "output_dir": str(scene.stage.work / "features")}
     run_id = scene.stage.airflow.trigger(BY_HAND_DAG, conf)
     with chromium(tmp_path / "profile") as browser:
-        cleared_by_hand(UserOfAirflow(scene.stage.airflow, browser, run_id))
+        yield UserOfAirflow(scene.stage.airflow, browser, run_id)
 
 
-def cleared_by_hand(user: UserOfAirflow) -> None:
+def test_clear_in_the_ui_resumes_and_the_page_shows_it(user: UserOfAirflow) -> None:
+    """Red with what is kept, cleared by hand, green, with reused and computed partitions told apart."""
     wait_until("the task to fail", lambda: user.state() == "failed", timeout=600)
     browser = user.browser
     browser.get(f"{user.airflow.url}/api/v2/auth/login?next={quote(user.task_url, safe='')}")

@@ -34,10 +34,15 @@ def quick_jvm(spark: str = OWN) -> str:
 
 
 QUICK_JVM = quick_jvm()
-QUICK_JVMS = {"JDK_JAVA_OPTIONS": f"-Dlog4j2.level=warn {QUICK_JVM} -Xlog:disable"}
-"""For the environment of processes that start Spark as users do. ``SPARK_CONF_DIR`` would change the class path, and
-then the archive is not used; JVMs with a class path of their own do not mention it.
-"""
+
+
+def quick_jvms(*options: str) -> dict[str, str]:
+    """For the environment of processes that start Spark as users do. ``SPARK_CONF_DIR`` would change the class path,
+    and then the archive is not used; JVMs with a class path of their own do not mention it.
+
+    :param options: further ones of Java's
+    """
+    return {"JDK_JAVA_OPTIONS": " ".join(["-Dlog4j2.level=warn", QUICK_JVM, "-Xlog:disable", *options])}
 
 
 def write_archive(spark: str = OWN) -> None:
