@@ -101,10 +101,24 @@ class KeptShuffle:
         self.failures = 0
         self._too_high_for = 0
         """The number of map outputs there when all of them together cost too much."""
+        self._too_costly = False
+        """Whether it was left for its cost alone."""
+        self._needed = 0.0
+        """Seconds of task time of what can be kept only with it."""
         self._worth_after = 0.0
         """The moment before which its tasks cannot have taken long enough."""
         self.worth = 0.0
         self.over = self._vertex is not None and self._vertex.sealed
+
+    @property
+    def due(self) -> bool:
+        """Whether something is left to do. One that was too costly is looked at again if another one needs it."""
+        needed = self._registry.needed.get(self.number, 0.0)
+        if needed > self._needed:
+            self._needed, self._too_high_for, self._worth_after = needed, 0, 0.0
+            if self._too_costly:
+                self.over = self._too_costly = False
+        return not self.over
 
     def look(self, available: int) -> None:
         """Copy new map outputs if they are worth it.
@@ -127,17 +141,20 @@ class KeptShuffle:
             measured = self._measured(maps)
             written = int(self._counts.apply(_BYTES).value())
             self.worth = measured.seconds / max(1, written)
-            too_high = self._tools.cost.too_high(measured.seconds, written)
+            saved = measured.seconds + self._needed
+            too_high = self._tools.cost.too_high(saved, written)
             if too_high:
                 if self._tools.cores:
-                    lacking = self._tools.cost.lacking(measured.seconds, written)
+                    lacking = self._tools.cost.lacking(saved, written)
                     self._worth_after = time.monotonic() + lacking / self._tools.cores
                 if measured.ended >= available:
                     self._too_high_for = available
                 if available == maps and measured.ended >= maps:
                     self._leave_alone(too_high, worth_saying=measured.seconds >= _WORTH_SAYING)
+                    self._registry.left.pop(self.number)  # unless another one needs it
+                    self._too_costly = True
                 return
-            if self._vertex is None and (self._for_written_output or not self._identified()):
+            if self._vertex is None and (self._for_written_output or not self._identified(measured.seconds)):
                 return
             if not self._has_room(written * maps // available):
                 return
@@ -193,12 +210,16 @@ class KeptShuffle:
 
     def _leave_alone(self, reason: str, *, worth_saying: bool = True) -> None:
         self.over = True
+        self._registry.left[self.number] = reason
         log.debug("%s is not kept: %s", self._title, reason)
         if worth_saying:
             self._context.master.vertex_skipped(self._title, reason)
 
-    def _identified(self) -> bool:
-        """Identify the shuffle; return whether it may be kept."""
+    def _identified(self, seconds: float) -> bool:
+        """Identify the shuffle; return whether it may be kept.
+
+        :param seconds: task time so far
+        """
         exchange, dependency = self._shuffle.exchange(), self._shuffle.dependency()
         canonical = self._shuffle.canonical()
         if exchange is None or dependency is None or canonical is None:  # the script has dropped it
@@ -206,7 +227,8 @@ class KeptShuffle:
             return False
         try:
             with self._context.master.overhead.on(IDENTITIES), active_session(self._spark):
-                identity = self._identity(exchange, canonical)
+                numbered = self._identity(exchange, canonical)
+                identity = self._registry.bound(numbered, self._tools.tracker, seconds)
                 self._registry.look_below(dependency)
                 vertex = ShuffleVertex.of(
                     self._context, self._registry, self._spark, exchange, dependency, identity, self._purpose
@@ -224,6 +246,7 @@ class KeptShuffle:
                 known is not None and known.finished and known.initialized.layout == vertex.layout
             ):
                 self.over = True  # the same rows are kept already
+                self._registry.left[self.number] = "those of another query are kept in its place"
                 if known is not None and known.initialized.purposes != self._registry.purposes(vertex.vertex):
                     vertex.record()  # a retry may need them for this query, too
                 return False
@@ -286,7 +309,8 @@ class KeptShuffle:
             self._counted = True
 
     def forgotten(self) -> None:
-        """Note that Spark has dropped the shuffle; if it only lacked an occurrence number, record this reason."""
+        """Note that Spark has dropped the shuffle; if something was not known in time, record this reason."""
+        self._registry.forget(self.number)
         if not self.over and self._waits:
             self._leave_alone(self._waits)
 
@@ -300,6 +324,9 @@ class KeptShuffle:
             counts = self._counts_of(status, measured)
             if counts is not None:
                 new.append((status, counts))
+        if not vertex.fits(self._tools.tracker):  # what is stored was made of what was there before
+            self._leave_alone("Spark has run tasks again whose rows it depends on")
+            return
         began = time.monotonic()
         for missed in self._tools.copy(self._context, self._spark, vertex, new, measured.per_task):
             self._misses[missed] += 1

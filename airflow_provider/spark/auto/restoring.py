@@ -316,14 +316,15 @@ class _Plan:
             return None
         try:
             any_time = ShuffleIdentity.of(self._context, self._spark, exchange, canonical, self._settings)
-            identity = any_time.occurrence(purpose, functools.partial(self._next, purpose, exchange))
+            numbered = any_time.occurrence(purpose, functools.partial(self._next, purpose, exchange))
+            identity = self._registry.bound(numbered, self._tracker)
             if identity.vertex not in self._wanted:
                 return None
             self._found.add(identity.vertex)
             with self._told():  # without adaptive execution, broadcasts below run now
                 dependency = exchange.shuffleDependency()
             take = functools.partial(self._take, purpose, exchange, int(dependency.shuffleId()))
-            if any_time.occurrence(purpose, take) != identity:
+            if any_time.occurrence(purpose, take) != numbered:
                 raise NotKept("another thread has run a query of its kind meanwhile")
             vertex = ShuffleVertex.of(
                 self._context, self._registry, self._spark, exchange, dependency, identity, purpose

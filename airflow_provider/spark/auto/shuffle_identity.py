@@ -1,6 +1,8 @@
 """The identity of a shuffle across attempts: everything that decides its rows, and which occurrence of it this is.
 
-It covers the physical plan below the exchange, so the rest of the query, and of the script, may change.
+It covers the physical plan below the exchange, so the rest of the query, and of the script, may change. If its rows
+depend on the order of rows in the shuffles that its tasks read, it covers the incarnation of these, too: what was made
+of map outputs fits to these alone.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from airflow_provider.core.events import SHUFFLE
 from airflow_provider.core.vertex_token import vertex_identity
 from airflow_provider.spark.identity.fingerprint import deterministic, exchange_fingerprint
 from airflow_provider.spark.jvm.determinism import varies
-from airflow_provider.spark.jvm.exchanges import functions_of_several_rows, kind, rows_to_choose_from
+from airflow_provider.spark.jvm.exchanges import functions_of_several_rows, inputs_of, kind, rows_to_choose_from
 from airflow_provider.spark.jvm.occurrences import NotYet, Uncertain
 from airflow_provider.spark.jvm.scala import items
 
@@ -54,11 +56,16 @@ class ShuffleIdentity:
     """The identity of a shuffle across attempts.
 
     :ivar title: for people: by what it shuffles
-    :ivar fingerprint: over everything that decides its rows
+    :ivar fingerprint: over everything that decides its rows, except for what *inputs* hold
+    :ivar inputs: Spark's ids of the shuffles that its tasks read, if its rows depend on the order of these rows; else
+        ``None``
+    :ivar incarnation: of *inputs*, see :func:`.core.partitions.incarnation`; empty if it has none, or none is known yet
     """
 
     title: str
     fingerprint: Fingerprint
+    inputs: frozenset[int] | None = None
+    incarnation: str = ""
 
     @classmethod
     def of(
@@ -74,13 +81,17 @@ class ShuffleIdentity:
             raise NotKept(f"its rows are spread by {_spread(exchange)}, which is not the same in every run")
         fingerprint = exchange_fingerprint(spark, context, canonical, settings)
         reasons = (*fingerprint.opaque, *fingerprint.not_deterministic)
-        if reasons and not _chosen_by_tasks(context, spark, canonical, fingerprint):
-            raise NotKept("; ".join(dict.fromkeys(reasons)))
+        if reasons and _chosen_by_tasks(context, spark, canonical, fingerprint):
+            reasons = ()
         identity = cls(title_of(exchange), fingerprint)
-        varying = functions_of_several_rows(canonical) if identity.calls_functions else ""
-        if varying:
-            raise NotKept(varying)
-        return identity
+        if identity.calls_functions and (varying := functions_of_several_rows(items(canonical.children()))):
+            reasons = (*reasons, varying)
+        if not reasons:
+            return identity
+        inputs = _inputs_in_order(context, spark, exchange, fingerprint)
+        if inputs is None:
+            raise NotKept("; ".join(dict.fromkeys(reasons)))
+        return replace(identity, inputs=inputs)
 
     @property
     def calls_functions(self) -> bool:
@@ -112,6 +123,11 @@ class ShuffleIdentity:
             raise NotKept(str(reason)) from reason
         return replace(self, fingerprint=replace(self.fingerprint, digest=numbered))
 
+    def made_of(self, incarnation: str) -> ShuffleIdentity:
+        """Return the identity of what was made of one incarnation of its inputs."""
+        made = digest(self.fingerprint.digest, "made of", incarnation)
+        return replace(self, incarnation=incarnation, fingerprint=replace(self.fingerprint, digest=made))
+
     @property
     def vertex(self) -> str:
         """The vertex's identity in the graph."""
@@ -128,6 +144,22 @@ def _chosen_by_tasks(context: RecoveryContext, spark: Any, canonical: Any, finge
         return False
     rows = rows_to_choose_from(canonical)
     return rows is not None and deterministic(spark, context, rows)
+
+
+def _inputs_in_order(
+    context: RecoveryContext, spark: Any, exchange: Any, fingerprint: Fingerprint
+) -> frozenset[int] | None:
+    """Return Spark's ids of the shuffles that its tasks read, if its rows vary only with the order of rows in these;
+    ``None`` if they may vary in another way.
+    """
+    if fingerprint.opaque or any(map(varies, fingerprint.not_deterministic)):
+        return None
+    inputs = inputs_of(exchange)
+    certain = all(deterministic(spark, context, plan) for plan in inputs.others)
+    if not certain or functions_of_several_rows(inputs.others, deeper=True):
+        return None
+    known = frozenset(number for number in inputs.shuffles if number is not None)
+    return known if len(known) == len(inputs.shuffles) else None
 
 
 def may_be_kept(exchange: Any) -> bool:

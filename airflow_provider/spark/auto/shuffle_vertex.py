@@ -13,11 +13,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider.core.events import MOST_PARTITIONS, SHUFFLE, VertexInitialized
-from airflow_provider.core.partitions import FOLDER, WHOLE
+from airflow_provider.core.partitions import FOLDER, WHOLE, incarnation
 from airflow_provider.core.vertex_token import READER
 from airflow_provider.spark.auto.shuffle_identity import NotKept, Purpose, ShuffleIdentity
 from airflow_provider.spark.jvm.exchanges import kind
 from airflow_provider.spark.jvm.layout import CUTTING_SETTINGS, describe_layout
+from airflow_provider.spark.jvm.occurrences import NotYet
 from airflow_provider.spark.jvm.scala import items
 from airflow_provider.spark.jvm.session_settings import all_settings, settings_set
 from airflow_provider.spark.points.cut import Cut
@@ -25,6 +26,7 @@ from airflow_provider.spark.points.cut import Cut
 if TYPE_CHECKING:
     from airflow_provider.core.partitions import StoredPartition
     from airflow_provider.spark.context import RecoveryContext
+    from airflow_provider.spark.jvm.map_output_tracker import MapOutputTracker
     from airflow_provider.spark.shuffles.map_output import MapOutput
 
 ROWS = "shuffleRecordsWritten"
@@ -102,6 +104,8 @@ class ShuffleVertex:
         cut = layout.identity(maps)
         if cut == WHOLE:
             raise NotKept(f"what its map tasks read cannot be told apart: {'; '.join(layout.whole_only)}")
+        if identity.inputs is not None and shuffles_below(rdd).keys() != identity.inputs:
+            raise NotKept("it depends on the order of rows in shuffles that its plan does not show")
         name, vertex = context.identify(identity.title, identity.fingerprint.digest)
         number = int(dependency.shuffleId())
         metrics, schema = exchange.metrics(), str(exchange.schema().json())
@@ -110,6 +114,11 @@ class ShuffleVertex:
         registry.serve(vertex, (*served, purpose.recorded))
         registry.learn(number, vertex, read_by(identity.fingerprint.parts, context.master.prefix))
         return cls(context, spark, metrics, schema, identity, name, vertex, number, maps, reducers, cut, registry)
+
+    def fits(self, tracker: MapOutputTracker) -> bool:
+        """Whether its tasks that have ended by now have read what its identity says."""
+        inputs, registry = self.identity.inputs, self.registry
+        return inputs is None or registry.incarnation(inputs, tracker) == self.identity.incarnation
 
     def record(self) -> None:
         """Record the vertex for the next attempt, before any of its outputs is stored."""
@@ -193,6 +202,8 @@ class ShuffleRegistry:
     :ivar named: vertex of a shuffle → the script's recovery points that are read below
     :ivar reads: Spark's shuffle id → those that its tasks read
     :ivar serves: vertex → what its queries are for, see :attr:`Purpose.recorded`
+    :ivar needed: Spark's shuffle id → seconds of task time of a shuffle above that can be kept only if this one is
+    :ivar left: Spark's shuffle id → why it is not kept, whatever needs it
     """
 
     vertices: dict[int, ShuffleVertex] = field(default_factory=dict)
@@ -201,6 +212,8 @@ class ShuffleRegistry:
     named: dict[str, tuple[str, ...]] = field(default_factory=dict)
     reads: dict[int, tuple[int, ...]] = field(default_factory=dict)
     serves: dict[str, dict[str, None]] = field(default_factory=dict)
+    needed: dict[int, float] = field(default_factory=dict)
+    left: dict[int, str] = field(default_factory=dict)
     lock: threading.RLock = field(default_factory=threading.RLock)
 
     def look_below(self, dependency: Any) -> None:
@@ -212,6 +225,40 @@ class ShuffleRegistry:
                 below = shuffles_below(shuffle.rdd())
                 self.reads[number] = tuple(below)
                 pending += [each for number, each in below.items() if number not in self.identities]
+
+    def bound(self, identity: ShuffleIdentity, tracker: MapOutputTracker, seconds: float = 0.0) -> ShuffleIdentity:
+        """Return a shuffle's identity with the incarnation of its inputs, if its rows depend on their order.
+
+        :param seconds: task time that keeping its inputs would save, too
+        :raises NotKept: these are not kept
+        :raises NotYet: they are not in the store as a whole
+        """
+        if identity.inputs is None:
+            return identity
+        incarnation = self.incarnation(identity.inputs, tracker)
+        if incarnation is not None:
+            return identity.made_of(incarnation)
+        with self.lock:
+            left = next((self.left[each] for each in identity.inputs if each in self.left), "")
+            self.needed |= {each: max(seconds, self.needed.get(each, 0.0)) for each in identity.inputs}
+        reason = "it depends on the order of rows in a shuffle that is not"
+        if left:
+            raise NotKept(f"{reason} kept: {left}")
+        raise NotYet(f"{reason} in the store as a whole")
+
+    def incarnation(self, inputs: Iterable[int], tracker: MapOutputTracker) -> str | None:
+        """Return the incarnation of shuffles that are in the store as a whole, as tasks read them now; else ``None``.
+
+        :param inputs: Spark's ids
+        """
+        with self.lock:
+            kept = [self.vertices.get(number) for number in inputs]
+        stored = [
+            each for each in kept if each is not None and each.sealed and tracker.tasks(each.number) == each.tasks
+        ]
+        if len(stored) < len(kept):
+            return None
+        return incarnation(partition.key for each in stored for partition in each.stored.values())
 
     def learn(self, number: int, vertex: str, named: tuple[str, ...]) -> None:
         """Learn the vertex of a shuffle.
@@ -248,6 +295,12 @@ class ShuffleRegistry:
         with self.lock:
             self.vertices.pop(number, None)
             self.identities.pop(number, None)
+
+    def forget(self, number: int) -> None:
+        """Forget whether a shuffle that Spark has dropped was needed."""
+        with self.lock:
+            self.needed.pop(number, None)
+            self.left.pop(number, None)
 
     def forget_purposes(self, released: Collection[str]) -> None:
         """Forget what released shuffles were kept for: another query may have to keep them again."""

@@ -7,6 +7,7 @@ is read: fields, not methods.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -44,7 +45,7 @@ _WRAPPED = {
     "ReusedSubqueryExec": "child",
     **dict.fromkeys(_STAGES, "plan"),
 }
-
+_INSIDE = {REUSED_EXCHANGE: "child", **dict.fromkeys(_STAGES, "plan")}
 
 _EXCHANGE, _DEPENDENCY, _CANONICAL = range(3)
 
@@ -123,15 +124,16 @@ def cached_plan(relation: Any) -> int:
     return int(relation.cachedPlan().id())
 
 
-def functions_of_several_rows(canonical: Any) -> str:
+def functions_of_several_rows(plans: Iterable[Any], *, deeper: bool = False) -> str:
     """Return why a Python function that gets several rows may get others in a retry; empty if none may.
 
     Below another exchange, partitions may be cut differently. Above another one, the function gets rows in the order in
     which they were fetched: it may number them, say, or take the first one.
 
-    :param canonical: the canonical form of an exchange
+    :param plans: those of an exchange's tasks
+    :param deeper: whether other tasks run them
     """
-    pending = [(child, False, False) for child in items(canonical.children())]
+    pending = [(plan, deeper, False) for plan in plans]
     while pending:
         node, deeper, given = pending.pop()
         name = kind(node)
@@ -160,6 +162,43 @@ def rows_to_choose_from(canonical: Any) -> Any:
     """
     (child,) = items(canonical.children())
     return child.child() if kind(child) in _CHOOSING else None
+
+
+@dataclass(frozen=True)
+class TaskInputs:
+    """What the map tasks of a shuffle read, besides files.
+
+    :ivar shuffles: Spark's shuffle ids; ``None`` stands for one whose tasks are not planned
+    :ivar others: the plans of broadcasts, subqueries and cached frames
+    """
+
+    shuffles: frozenset[int | None]
+    others: tuple[Any, ...]
+
+
+def inputs_of(exchange: Any) -> TaskInputs:
+    """Return what the map tasks of an exchange read.
+
+    :param exchange: over the plan that its tasks run
+    """
+    pending, shuffles, others = list(items(exchange.children())), set[int | None](), list[Any]()
+    while pending:
+        node = pending.pop()
+        others += items(node.subqueries())
+        if kind(node) in _STAGES or kind(node).endswith("ExchangeExec"):
+            made = node
+            while kind(made) in _INSIDE:
+                made = getattr(made, _INSIDE[kind(made)])()
+            if kind(made) == SHUFFLE_EXCHANGE:
+                dependency = private_field(made, "shuffleDependency")
+                shuffles.add(None if dependency is None else int(dependency.shuffleId()))
+            else:
+                others.append(made)
+        elif kind(node) == "InMemoryTableScanExec":
+            others.append(node)
+        else:
+            pending += items(node.children())
+    return TaskInputs(frozenset(shuffles), tuple(others))
 
 
 def is_of_a_stream(execution: Any) -> bool:

@@ -1,5 +1,5 @@
 """A shuffle whose tasks choose among the rows that they read is kept, though the script leaves open which ones of
-several rows, or which order, that is; nothing that is made of the chosen rows is.
+several rows, or which order, that is. What is made of the chosen rows is kept for exactly these rows.
 """
 
 from __future__ import annotations
@@ -12,10 +12,12 @@ import pytest
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
+from airflow_provider.spark.jvm.map_output_tracker import MapOutputTracker
 from tests.spark.attempts import Attempts
-from tests.spark.auto.gates import Gate, interrupted
+from tests.spark.auto.gates import Gate, interrupted, running, store_what_is_there
 from tests.spark.auto.watched import auto_attempt, configured
 from tests.support.parameters import each_value
+from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
@@ -83,15 +85,16 @@ CHOICES: dict[str, Callable[[DataFrame], DataFrame]] = {
 @each_value(case=[*CHOICES], adaptive=["true", "false"])
 def test_they_are_put_back(spark: SparkSession, lines: Path, attempts: Attempts, case: str, adaptive: str) -> None:
     """By a retry, whole: its result is one that plain Spark may give."""
-    shuffled_by = "shuffle(key, at)" if case == "collect_list" else "shuffle(key)"
+    kept = ["shuffle(key)", "shuffle(key, at)"] if case == "collect_list" else ["shuffle(key)"]
     with configured(spark, {**TASK_EACH, "spark.sql.adaptive.enabled": adaptive}):
         with auto_attempt(attempts, spark) as first:
             df = CHOICES[case](read(spark, lines))
             assert_newest(df.collect())
-            assert first.keep(df) == [shuffled_by]
+            assert first.keep(df) == kept
         with auto_attempt(attempts, spark) as second:
             assert_newest(CHOICES[case](read(spark, lines)).collect())
-            assert second.put_back() == {shuffled_by: 2}
+            assert sorted(second.put_back()) == kept
+            assert second.put_back()[kept[-1]] == 2
 
 
 def test_choices_of_two_attempts_fit_together(
@@ -133,18 +136,121 @@ def test_choices_among_shuffled_rows_are_put_back(
             assert "shuffle(key)" in second.put_back()
 
 
-ABOVE: dict[str, Callable[[DataFrame], DataFrame]] = {
+MADE: dict[str, Callable[[DataFrame], DataFrame]] = {
     "a shuffle": lambda df: newest(df).groupBy("file").count(),
     "a join": lambda df: newest(df).join(df.groupBy("id").count(), "id").groupBy("count").sum("id"),
-    "a broadcast": lambda df: df.join(F.broadcast(newest(df)), "id").groupBy("id").count(),
-    "a subquery": lambda df: df.where(f"id > ({_least()})").groupBy("file").count(),
     "another window": lambda df: newest(turned(newest(df, 5))),
     "an aggregate": lambda df: (
         df.groupBy("key").agg(F.collect_list("id").alias("ids")).groupBy(F.col("ids")[0]).count()
     ),
     "unique rows": lambda df: df.dropDuplicates(["key"]).groupBy("file").count(),
+    "neighbours": lambda df: (
+        df.withColumn("before", F.lag("file").over(Window.partitionBy("key").orderBy("at"))).groupBy("before").count()
+    ),
+    "the first of chosen rows": lambda df: newest(df.groupBy("key", "at").agg(F.first("id").alias("id"))),
+    "a choice by numbers": lambda df: newest(
+        df.withColumn("at", F.row_number().over(Window.partitionBy("at").orderBy("key")) % 2)
+    ),
 }
 """What is made of it."""
+
+
+@pytest.mark.few(4)
+@each_value(case=[*MADE], adaptive=["true", "false"])
+def test_what_is_made_of_it_is_put_back(
+    spark: SparkSession, lines: Path, attempts: Attempts, case: str, adaptive: str
+) -> None:
+    """Together with the choice itself: the retry gives the rows of the attempt before."""
+    with configured(spark, {**TASK_EACH, "spark.sql.adaptive.enabled": adaptive}):
+        with auto_attempt(attempts, spark) as first:
+            df = MADE[case](read(spark, lines))
+            rows = sorted(df.collect(), key=str)
+            kept = first.keep(df)
+            assert len(kept) > 1
+        with auto_attempt(attempts, spark) as second:
+            assert sorted(MADE[case](read(spark, lines)).collect(), key=str) == rows
+            assert sorted(second.put_back()) == kept
+
+
+@pytest.mark.few(2)
+@pytest.mark.parametrize("case", ["a shuffle", "another window", "an aggregate", "unique rows", "neighbours"])
+def test_what_is_made_of_a_lost_choice_is_not_put_back(
+    spark: SparkSession, lines: Path, attempts: Attempts, case: str
+) -> None:
+    """A part of the choice is lost, and made again: nothing that was made of the first one fits to it."""
+    with configured(spark, TASK_EACH):
+        with auto_attempt(attempts, spark) as first:
+            df = MADE[case](read(spark, lines))
+            df.collect()
+            below = "shuffle(key)"
+            above = set(first.keep(df)) - {below}
+            assert above
+            first.lose(below, 0)
+        with auto_attempt(attempts, spark) as second:
+            MADE[case](read(spark, lines)).collect()
+            assert second.put_back()[below] == 1
+            assert above.isdisjoint(second.put_back())
+
+
+def test_only_what_is_missing_of_what_was_made_runs_again(spark: SparkSession, lines: Path, attempts: Attempts) -> None:
+    """With the whole choice in the store, single tasks of what was made of it may be lost."""
+
+    def query() -> DataFrame:
+        return newest(read(spark, lines), 40).groupBy("file").agg(F.sum("id"), F.count("*"))
+
+    with configured(spark, {**TASK_EACH, "spark.sql.adaptive.coalescePartitions.enabled": "false"}):
+        with auto_attempt(attempts, spark) as first:
+            df = query()
+            rows = sorted(df.collect())
+            assert first.keep(df) == ["shuffle(file)", "shuffle(key)"]
+            first.lose("shuffle(file)", 0)
+        with auto_attempt(attempts, spark) as second:
+            assert sorted(query().collect()) == rows
+            back = second.put_back()
+            assert back["shuffle(key)"] == 2
+            assert back["shuffle(file)"] == int(spark.conf.get("spark.sql.shuffle.partitions", "0") or 0) - 1
+
+
+def test_what_is_made_of_another_choice_is_not_kept(
+    spark: SparkSession, lines: Path, attempts: Attempts, tmp_path: Path
+) -> None:
+    """Spark runs a task of the choice again, because an executor is lost, say, while tasks above it run: what these
+    have made before is put back, and nothing that they make afterwards is kept.
+    """
+    gate = Gate(tmp_path / "gate", waits="3a")
+    settings = {**TASK_EACH, "spark.sql.adaptive.coalescePartitions.enabled": "false"}
+
+    def query() -> DataFrame:
+        passed = newest(read(spark, lines), 20).where(gate.passes(F.concat("key", "file")))
+        return passed.groupBy("file").agg(F.sum("id"), F.count("*"))
+
+    with configured(spark, settings):
+        with auto_attempt(attempts, spark) as first:
+            tracker, registry = MapOutputTracker(spark), first.application.registry
+            with running(query(), gate) as rows:
+                store_what_is_there(spark, first)
+                below, above = sorted(registry.vertices)
+                wait_until(lambda: tracker.available(above) == 3, "three of the tasks above to end")
+                first.application.look()
+                again = next(tracker.statuses(below))
+                place, reducers = tracker.places()[again.executor], registry.vertices[below].reducers
+                tracker.register(below, again.index, again.task + 10**6, place, [1] * reducers, again.checksum)
+                gate.open()
+                expected = sorted(rows.result())
+            assert first.look() == ["shuffle(key)"]
+            assert "Spark has run tasks again" in first.skipped()
+        with auto_attempt(attempts, spark) as second:
+            assert sorted(query().collect()) == expected
+            back = second.put_back()
+            assert back["shuffle(key)"] == 2
+            assert 0 < back["shuffle(file)"] < 4
+
+
+ABOVE: dict[str, Callable[[DataFrame], DataFrame]] = {
+    "a broadcast": lambda df: df.join(F.broadcast(newest(df)), "id").groupBy("id").count(),
+    "a subquery": lambda df: df.where(f"id > ({_least()})").groupBy("file").count(),
+}
+"""What is made of it besides shuffles."""
 
 
 def _least() -> str:
@@ -155,15 +261,15 @@ def _least() -> str:
 
 @pytest.mark.few(2)
 @pytest.mark.parametrize("case", ABOVE)
-def test_what_is_made_of_it_is_not_kept(spark: SparkSession, lines: Path, attempts: Attempts, case: str) -> None:
-    """An exchange, broadcast or subquery has chosen for all that reads it, and a retry chooses anew."""
+def test_what_is_made_of_it_otherwise_is_not_kept(
+    spark: SparkSession, lines: Path, attempts: Attempts, case: str
+) -> None:
+    """A broadcast or subquery has chosen for all that reads it, and a retry chooses anew."""
     read(spark, lines).createOrReplaceTempView("lines")
     with configured(spark, TASK_EACH), auto_attempt(attempts, spark) as first:
         df = ABOVE[case](read(spark, lines))
         assert df.collect()
-        kept = first.keep(df)
-        # The one over all lines, which the join needs beside it, varies in nothing.
-        assert kept == (["shuffle(id)", "shuffle(key)"] if case == "a join" else ["shuffle(key)"])
+        assert first.keep(df) == (["shuffle", "shuffle(key)"] if case == "a subquery" else ["shuffle(key)"])
         assert ": it depends on the order of rows" in first.skipped()
 
 
@@ -178,11 +284,6 @@ BELOW: dict[str, tuple[Callable[[DataFrame], DataFrame], str]] = {
     "drawn for an aggregate": (
         lambda df: first_of_each(df.withColumn("id", F.rand(7))),
         "Rand: it draws random numbers",
-    ),
-    "any rows": (lambda df: newest(df.groupBy("key", "at").agg(F.first("id").alias("id"))), "First"),
-    "numbered": (
-        lambda df: newest(df.withColumn("at", F.row_number().over(Window.partitionBy("at").orderBy("key")) % 2)),
-        "RowNumber",
     ),
     "choices, cached": (lambda df: newest(turned(newest(df, 30).cache())), "RowNumber"),
 }
@@ -219,8 +320,8 @@ def test_parts_of_a_query_have_taken_the_same_rows(spark: SparkSession, lines: P
             df = query()
             rows = sorted(df.collect())
             assert sum(row["count"] for row in rows) == KEYS
-            assert first.keep(df) == ["shuffle(key)", "shuffle(key)#2"]
+            assert first.keep(df) == ["shuffle(file)", "shuffle(file)#2", "shuffle(key)", "shuffle(key)#2"]
             first.lose("shuffle(key)#2")
         with auto_attempt(attempts, spark) as second:
             assert sorted(query().collect()) == rows
-            assert second.put_back() == {"shuffle(key)": 2}
+            assert second.put_back().keys() == {"shuffle(key)", "shuffle(file)"}

@@ -34,8 +34,6 @@ def test_what_a_shuffle_reads_is_known_in_each_attempt(
         "shuffle(customer, amount)": ["even"],
         "shuffle(customer)": ["shuffle(customer, amount)"],
     }
-    if reading == "arrow":
-        del read["shuffle(customer)"]  # above a function that is given whole partitions
 
     def script(attempt: AutoAttempt) -> None:
         even = checkpoint(spark.read.parquet(str(orders)).where("amount % 2 = 0"), "even")
