@@ -310,9 +310,9 @@ class KeptShuffle:
 
     def forgotten(self) -> None:
         """Note that Spark has dropped the shuffle; if something was not known in time, record this reason."""
-        self._registry.forget(self.number)
         if not self.over and self._waits:
             self._leave_alone(self._waits)
+        self._registry.forget(self.number)
 
     def _copy(self, measured: StageMetrics) -> None:
         vertex = self._vertex
@@ -324,9 +324,11 @@ class KeptShuffle:
             counts = self._counts_of(status, measured)
             if counts is not None:
                 new.append((status, counts))
-        if not vertex.fits(self._tools.tracker):  # what is stored was made of what was there before
+        since = vertex.made_since(self._tools.tracker)
+        if since is None:  # what is stored was made of what was there before
             self._leave_alone("Spark has run tasks again whose rows it depends on")
             return
+        new = [(status, counts) for status, counts in new if status.task > since]
         began = time.monotonic()
         for missed in self._tools.copy(self._context, self._spark, vertex, new, measured.per_task):
             self._misses[missed] += 1

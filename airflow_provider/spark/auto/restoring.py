@@ -25,7 +25,7 @@ from airflow_provider.core.events import SHUFFLE
 from airflow_provider.core.vertex_token import name_of, vertex_identity
 from airflow_provider.spark.auto.ahead import StagesAhead
 from airflow_provider.spark.auto.shuffle_identity import NotKept, Purpose, ShuffleIdentity, may_be_kept, title_of
-from airflow_provider.spark.auto.shuffle_vertex import ROWS, SIZE, ShuffleVertex
+from airflow_provider.spark.auto.shuffle_vertex import FIRST_RESTORED, ROWS, SIZE, ShuffleVertex
 from airflow_provider.spark.jvm.adaptive_plan import AdaptivePlan, adaptive_plans, static_shuffles
 from airflow_provider.spark.jvm.exchanges import SHUFFLE_EXCHANGE, SHUFFLE_STAGE, kind
 from airflow_provider.spark.jvm.execution import micro_batch
@@ -51,9 +51,6 @@ if TYPE_CHECKING:
     from airflow_provider.spark.shuffles.map_output import Restored
 
 log = logging.getLogger(__name__)
-
-_FIRST_TASK = 2**40
-"""Map ids of restored outputs start here; those of tasks count from 0."""
 
 
 class _Thread(threading.local):
@@ -336,7 +333,7 @@ class _Plan:
         known = master.vertex(vertex.vertex)
         survivors = master.survivors_of(vertex.vertex, vertex.layout, maps, deterministic=True)
         totals = vertex.totals()
-        wanted = [(stored, MapOutput(vertex.number, _FIRST_TASK + index)) for index, stored in survivors.items()]
+        wanted = [(stored, MapOutput(vertex.number, FIRST_RESTORED + index)) for index, stored in survivors.items()]
         budget = master.request.options.overhead_budget
         there = lay_into_executors(self._spark, location(self._context), wanted, budget) if wanted else {}
         complete = len(there) == maps and totals is not None
@@ -375,7 +372,7 @@ class _Plan:
             if len(output.sizes) != reducers or executor not in places:
                 raise ValueError(f"{vertex.name} has {reducers} reducers, its map outputs {len(output.sizes)}")
         if allocates_dynamically(self._spark) and not has_shuffle_service(self._spark):
-            holders = {executor: _FIRST_TASK + index for index, ((executor, _), _) in there.items()}
+            holders = {executor: FIRST_RESTORED + index for index, ((executor, _), _) in there.items()}
             for executor, task in holders.items():
                 report_shuffle_file(self._spark, places[executor], vertex.number, task)
         # Count before Spark knows of them: adaptive execution takes a stage without rows for an empty relation, and
@@ -388,13 +385,13 @@ class _Plan:
         vertex.metrics.apply(SIZE).add(size)
         self._tracker.register_shuffle(vertex.number, vertex.maps, reducers)
         for index, ((executor, _), output) in there.items():
-            task = _FIRST_TASK + index
+            task = FIRST_RESTORED + index
             place, checksum = places[executor], output.written.checksum
             self._tracker.register(vertex.number, index, task, place, output.sizes, checksum)
         for index in there:
-            vertex.take(survivors[index], _FIRST_TASK + index)
+            vertex.take(survivors[index], FIRST_RESTORED + index)
         with self._registry.lock:
             self._registry.vertices[vertex.number] = vertex
             self._registry.put_back[vertex.number] = [
-                (place, MapOutput(vertex.number, _FIRST_TASK + index)) for index, (place, _) in there.items()
+                (place, MapOutput(vertex.number, FIRST_RESTORED + index)) for index, (place, _) in there.items()
             ]

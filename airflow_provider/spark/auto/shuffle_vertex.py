@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 ROWS = "shuffleRecordsWritten"
 SIZE = "dataSize"
 """The metrics of an exchange by which adaptive execution decides."""
+FIRST_RESTORED = 2**40
+"""Map ids of restored outputs start here; those of tasks count from 0, in the order in which tasks are started."""
 _TOTALS = "shuffle/"
 """Prefix of the name under which the totals of a complete shuffle are stored."""
 
@@ -115,10 +117,16 @@ class ShuffleVertex:
         registry.learn(number, vertex, read_by(identity.fingerprint.parts, context.master.prefix))
         return cls(context, spark, metrics, schema, identity, name, vertex, number, maps, reducers, cut, registry)
 
-    def fits(self, tracker: MapOutputTracker) -> bool:
-        """Whether its tasks that have ended by now have read what its identity says."""
+    def made_since(self, tracker: MapOutputTracker) -> int | None:
+        """Return the map id above which its tasks that have ended have read what its identity says; ``None`` if tasks
+        may read something else now.
+        """
         inputs, registry = self.identity.inputs, self.registry
-        return inputs is None or registry.incarnation(inputs, tracker) == self.identity.incarnation
+        if inputs is None:
+            return -1
+        if registry.incarnation(inputs, tracker) != self.identity.incarnation:
+            return None
+        return registry.newest_task(inputs)
 
     def record(self) -> None:
         """Record the vertex for the next attempt, before any of its outputs is stored."""
@@ -238,12 +246,11 @@ class ShuffleRegistry:
         incarnation = self.incarnation(identity.inputs, tracker)
         if incarnation is not None:
             return identity.made_of(incarnation)
-        with self.lock:
-            left = next((self.left[each] for each in identity.inputs if each in self.left), "")
-            self.needed |= {each: max(seconds, self.needed.get(each, 0.0)) for each in identity.inputs}
         reason = "it depends on the order of rows in a shuffle that is not"
-        if left:
-            raise NotKept(f"{reason} kept: {left}")
+        with self.lock:
+            if left := next((self.left[each] for each in identity.inputs if each in self.left), ""):
+                raise NotKept(f"{reason} kept: {left}")
+            self.needed |= {each: max(seconds, self.needed.get(each, 0.0)) for each in identity.inputs}
         raise NotYet(f"{reason} in the store as a whole")
 
     def incarnation(self, inputs: Iterable[int], tracker: MapOutputTracker) -> str | None:
@@ -259,6 +266,14 @@ class ShuffleRegistry:
         if len(stored) < len(kept):
             return None
         return incarnation(partition.key for each in stored for partition in each.stored.values())
+
+    def newest_task(self, shuffles: Iterable[int]) -> int:
+        """Return the map id of the last task whose output was stored; -1 if all outputs were put back.
+
+        :param shuffles: Spark's ids of kept ones
+        """
+        tasks = (task for number in shuffles for task in self.vertices[number].tasks.values())
+        return max((task for task in tasks if task < FIRST_RESTORED), default=-1)
 
     def learn(self, number: int, vertex: str, named: tuple[str, ...]) -> None:
         """Learn the vertex of a shuffle.
