@@ -247,10 +247,14 @@ def test_what_is_made_of_another_choice_is_not_kept(
         with auto_attempt(attempts, spark) as first:
             tracker, registry = MapOutputTracker(spark), first.application.registry
             with running(query(), gate) as rows:
-                store_what_is_there(spark, first)
-                below, above = sorted(registry.vertices)
-                wait_until(lambda: tracker.available(above) == 3, "three of the tasks above to end")
-                first.application.look()
+
+                def made() -> bool:
+                    store_what_is_there(spark, first)
+                    above = registry.vertices[max(registry.vertices)]
+                    return len(registry.vertices) == 2 and tracker.available(above.number) == 3 and bool(above.stored)
+
+                wait_until(made, "three of the tasks above to end")
+                below = min(registry.vertices)
                 again = next(tracker.statuses(below))
                 place, reducers = tracker.places()[again.executor], registry.vertices[below].reducers
                 new = again.task + 10**6
