@@ -110,9 +110,8 @@ class KeptShuffle:
         self.worth = 0.0
         self.over = self._vertex is not None and self._vertex.sealed
 
-    @property
-    def due(self) -> bool:
-        """Whether something is left to do. One that was too costly is looked at again if another one needs it."""
+    def reconsider(self) -> bool:
+        """Return whether something is left to do, also if it was too costly before another one needed it."""
         needed = self._registry.needed.get(self.number, 0.0)
         if needed > self._needed:
             self._needed, self._too_high_for, self._worth_after = needed, 0, 0.0
@@ -150,8 +149,7 @@ class KeptShuffle:
                 if measured.ended >= available:
                     self._too_high_for = available
                 if available == maps and measured.ended >= maps:
-                    self._leave_alone(too_high, worth_saying=measured.seconds >= _WORTH_SAYING)
-                    self._registry.left.pop(self.number)  # unless another one needs it
+                    self._leave_alone(too_high, worth_saying=measured.seconds >= _WORTH_SAYING, for_good=False)
                     self._too_costly = True
                 return
             if self._vertex is None and (self._for_written_output or not self._identified(measured.seconds)):
@@ -208,9 +206,14 @@ class KeptShuffle:
         shares = {index: size * count // max(1, rows) for index, count in records.items()}
         return {self._metrics[ROWS]: records, self._metrics[SIZE]: shares}
 
-    def _leave_alone(self, reason: str, *, worth_saying: bool = True) -> None:
+    def _leave_alone(self, reason: str, *, worth_saying: bool = True, for_good: bool = True) -> None:
+        """Look at it no more.
+
+        :param for_good: even if another one needs it
+        """
         self.over = True
-        self._registry.left[self.number] = reason
+        if for_good:
+            self._registry.left[self.number] = reason
         log.debug("%s is not kept: %s", self._title, reason)
         if worth_saying:
             self._context.master.vertex_skipped(self._title, reason)
@@ -245,8 +248,7 @@ class KeptShuffle:
             if vertex.vertex in kept or (
                 known is not None and known.finished and known.initialized.layout == vertex.layout
             ):
-                self.over = True  # the same rows are kept already
-                self._registry.left[self.number] = "those of another query are kept in its place"
+                self._leave_alone("those of another query are kept in its place", worth_saying=False)
                 if known is not None and known.initialized.purposes != self._registry.purposes(vertex.vertex):
                     vertex.record()  # a retry may need them for this query, too
                 return False
@@ -324,7 +326,7 @@ class KeptShuffle:
             counts = self._counts_of(status, measured)
             if counts is not None:
                 new.append((status, counts))
-        since = vertex.made_since(self._tools.tracker)
+        since = vertex.made_since(self._tools.tracker)  # behind the statuses: these tasks have read all that they read
         if since is None:  # what is stored was made of what was there before
             self._leave_alone("Spark has run tasks again whose rows it depends on")
             return

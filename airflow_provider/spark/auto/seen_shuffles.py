@@ -187,7 +187,7 @@ class SeenShuffles:
             shuffle.looks += 1
         self._looked = now
         with self._context.occurrences.lock:
-            pending = [kept for kept in self._kept.values() if kept.due]
+            pending = [kept for kept in self._kept.values() if kept.reconsider()]
         for kept in sorted(pending, key=lambda kept: (-kept.worth, kept.number)):  # ties: first what others read
             try:
                 kept.look(available.get(kept.number, 0))

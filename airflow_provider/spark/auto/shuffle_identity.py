@@ -155,11 +155,9 @@ def _inputs_in_order(
     if fingerprint.opaque or any(map(varies, fingerprint.not_deterministic)):
         return None
     inputs = inputs_of(exchange)
-    certain = all(deterministic(spark, context, plan) for plan in inputs.others)
-    if not certain or functions_of_several_rows(inputs.others, deeper=True):
+    if inputs is None or not all(deterministic(spark, context, plan) for plan in inputs.others):
         return None
-    known = frozenset(number for number in inputs.shuffles if number is not None)
-    return known if len(known) == len(inputs.shuffles) else None
+    return None if functions_of_several_rows(inputs.others, deeper=True) else inputs.shuffles
 
 
 def may_be_kept(exchange: Any) -> bool:

@@ -121,12 +121,13 @@ class ShuffleVertex:
         """Return the map id above which its tasks that have ended have read what its identity says; ``None`` if tasks
         may read something else now.
         """
-        inputs, registry = self.identity.inputs, self.registry
-        if inputs is None:
+        if self.identity.inputs is None:
             return -1
-        if registry.incarnation(inputs, tracker) != self.identity.incarnation:
+        inputs = self.registry.whole(self.identity.inputs, tracker)
+        if inputs is None or _incarnation(inputs) != self.identity.incarnation:
             return None
-        return registry.newest_task(inputs)
+        tasks = (task for vertex in inputs for task in vertex.tasks.values())
+        return max((task for task in tasks if task < FIRST_RESTORED), default=-1)
 
     def record(self) -> None:
         """Record the vertex for the next attempt, before any of its outputs is stored."""
@@ -243,9 +244,9 @@ class ShuffleRegistry:
         """
         if identity.inputs is None:
             return identity
-        incarnation = self.incarnation(identity.inputs, tracker)
-        if incarnation is not None:
-            return identity.made_of(incarnation)
+        inputs = self.whole(identity.inputs, tracker)
+        if inputs is not None:
+            return identity.made_of(_incarnation(inputs))
         reason = "it depends on the order of rows in a shuffle that is not"
         with self.lock:
             if left := next((self.left[each] for each in identity.inputs if each in self.left), ""):
@@ -253,27 +254,19 @@ class ShuffleRegistry:
             self.needed |= {each: max(seconds, self.needed.get(each, 0.0)) for each in identity.inputs}
         raise NotYet(f"{reason} in the store as a whole")
 
-    def incarnation(self, inputs: Iterable[int], tracker: MapOutputTracker) -> str | None:
-        """Return the incarnation of shuffles that are in the store as a whole, as tasks read them now; else ``None``.
+    def whole(self, numbers: Iterable[int], tracker: MapOutputTracker) -> list[ShuffleVertex] | None:
+        """Return shuffles, if exactly the map outputs of them that tasks read now are in the store; else ``None``.
 
-        :param inputs: Spark's ids
+        :param numbers: Spark's ids
         """
         with self.lock:
-            kept = [self.vertices.get(number) for number in inputs]
-        stored = [
-            each for each in kept if each is not None and each.sealed and tracker.tasks(each.number) == each.tasks
+            kept = [self.vertices.get(number) for number in numbers]
+        whole = [
+            vertex
+            for vertex in kept
+            if vertex is not None and vertex.sealed and tracker.tasks(vertex.number) == vertex.tasks
         ]
-        if len(stored) < len(kept):
-            return None
-        return incarnation(partition.key for each in stored for partition in each.stored.values())
-
-    def newest_task(self, shuffles: Iterable[int]) -> int:
-        """Return the map id of the last task whose output was stored; -1 if all outputs were put back.
-
-        :param shuffles: Spark's ids of kept ones
-        """
-        tasks = (task for number in shuffles for task in self.vertices[number].tasks.values())
-        return max((task for task in tasks if task < FIRST_RESTORED), default=-1)
+        return whole if len(whole) == len(kept) else None
 
     def learn(self, number: int, vertex: str, named: tuple[str, ...]) -> None:
         """Learn the vertex of a shuffle.
@@ -338,6 +331,10 @@ class ShuffleRegistry:
         further_down = {name for vertex in found for name in self.named[vertex]}
         named = self.named[self.identities[number]]
         return (*(name for name in named if name not in further_down), *found)
+
+
+def _incarnation(vertices: Iterable[ShuffleVertex]) -> str:
+    return incarnation(partition.key for vertex in vertices for partition in vertex.stored.values())
 
 
 def read_by(parts: Iterable[str], prefix: str) -> tuple[str, ...]:

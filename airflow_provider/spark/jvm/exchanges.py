@@ -43,9 +43,9 @@ _OF_ITERATORS = {204, 251}
 _WRAPPED = {
     "AdaptiveSparkPlanExec": "initialPlan",
     "ReusedSubqueryExec": "child",
+    REUSED_EXCHANGE: "child",
     **dict.fromkeys(_STAGES, "plan"),
 }
-_INSIDE = {REUSED_EXCHANGE: "child", **dict.fromkeys(_STAGES, "plan")}
 
 _EXCHANGE, _DEPENDENCY, _CANONICAL = range(3)
 
@@ -168,36 +168,38 @@ def rows_to_choose_from(canonical: Any) -> Any:
 class TaskInputs:
     """What the map tasks of a shuffle read, besides files.
 
-    :ivar shuffles: Spark's shuffle ids; ``None`` stands for one whose tasks are not planned
+    :ivar shuffles: Spark's shuffle ids
     :ivar others: the plans of broadcasts, subqueries and cached frames
     """
 
-    shuffles: frozenset[int | None]
+    shuffles: frozenset[int]
     others: tuple[Any, ...]
 
 
-def inputs_of(exchange: Any) -> TaskInputs:
-    """Return what the map tasks of an exchange read.
+def inputs_of(exchange: Any) -> TaskInputs | None:
+    """Return what the map tasks of an exchange read; ``None`` if the tasks of a shuffle below are not planned.
 
     :param exchange: over the plan that its tasks run
     """
-    pending, shuffles, others = list(items(exchange.children())), set[int | None](), list[Any]()
+    pending, shuffles, others = list(items(exchange.children())), set[int](), list[Any]()
     while pending:
         node = pending.pop()
         others += items(node.subqueries())
-        if kind(node) in _STAGES or kind(node).endswith("ExchangeExec"):
-            made = node
-            while kind(made) in _INSIDE:
-                made = getattr(made, _INSIDE[kind(made)])()
-            if kind(made) == SHUFFLE_EXCHANGE:
-                dependency = private_field(made, "shuffleDependency")
-                shuffles.add(None if dependency is None else int(dependency.shuffleId()))
-            else:
-                others.append(made)
-        elif kind(node) == "InMemoryTableScanExec":
+        name = kind(node)
+        if name == "InMemoryTableScanExec":
             others.append(node)
-        else:
+        elif name not in _STAGES and not name.endswith("ExchangeExec"):
             pending += items(node.children())
+        else:
+            while name in _WRAPPED:
+                node = getattr(node, _WRAPPED[name])()
+                name = kind(node)
+            if name != SHUFFLE_EXCHANGE:
+                others.append(node)
+            elif (dependency := private_field(node, "shuffleDependency")) is not None:
+                shuffles.add(int(dependency.shuffleId()))
+            else:
+                return None
     return TaskInputs(frozenset(shuffles), tuple(others))
 
 
