@@ -104,9 +104,6 @@ IN_ORDER = f"SpecifiedWindowFrame: {ORDER}"
 NO_ORDER = f"WindowSpecDefinition: no column orders its rows, and {ORDER}"
 """The reason for a window over rows that are all equal in its order."""
 
-_AMONG_EQUALS = {"RowNumber", "NTile", "Lag", "Lead", "NthValue", "MaxBy", "MinBy", "SpecifiedWindowFrame"}
-"""What depends on an order that the script gives, so that only rows vary that are equal in it."""
-
 CLOCK_TEXT = re.compile(r"\s*(now|today|tomorrow|yesterday)(\s+\S{1,40})?\s*", re.IGNORECASE)
 """A text, perhaps with a time zone, that Spark casts to the time of the query, as in ``WHERE day >= 'today'``. A rule
 of the optimizer (``SpecialDatetimeValues``) reads the clock; nothing else in an analyzed plan shows it.
@@ -123,8 +120,9 @@ def varies(reason: str) -> bool:
     return NOT_DETERMINISTIC.get(name, ORDER) != ORDER or reason.startswith(OF_FUNCTIONS)
 
 
-def among_equals(reason: str) -> bool:
-    """Return whether what a reason names only leaves open which of several rows is taken, all equal in the order that
-    the script gives.
+def chosen_by_order(reason: str) -> bool:
+    """Return whether what a reason names depends on the order of rows alone, so that each query of Spark chooses anew.
+
+    A window without an order does not count: scripts use it to number rows, and expect the same numbers in all outputs.
     """
-    return reason.split(":")[0] in _AMONG_EQUALS
+    return reason.endswith(ORDER) and reason != NO_ORDER

@@ -201,8 +201,8 @@ class BegunWrite:
     def _cut(self, execution: int) -> Cut:
         if self._write.repeated or self._write.of_a_batch:
             return Cut()
-        if self._sink.among_equals:
-            return Cut(why=self._sink.among_equals)
+        if self._sink.chosen:
+            return Cut(why=self._sink.chosen)
         try:
             if not can_keep(self._spark, self._write.location):
                 return Cut(why="its file system does not move folders in one step")

@@ -18,7 +18,7 @@ from airflow_provider.core.unfinished_write import CALL, MADE, MOMENT, SINK, SOU
 from airflow_provider.core.vertex_token import vertex_of
 from airflow_provider.spark.identity.fingerprint import fingerprint, not_deterministic_in_cache
 from airflow_provider.spark.identity.known import DrawsOfOnePlan
-from airflow_provider.spark.jvm.determinism import among_equals
+from airflow_provider.spark.jvm.determinism import chosen_by_order
 from airflow_provider.spark.jvm.execution import micro_batch
 from airflow_provider.spark.jvm.output import (
     FILE_FORMATS,
@@ -70,8 +70,8 @@ class Sink:
     :ivar mode: ``append``, ``overwrite`` or ``error``
     :ivar reads: the vertices whose rows it writes
     :ivar repeated: why each attempt writes it; empty if it is left out once it is written
-    :ivar among_equals: what leaves open which of several rows it writes that are equal in the script's order; empty if
-        its rows are certain to be the same
+    :ivar chosen: what makes its rows depend on the order in which the query's tasks read theirs; empty if they are
+        certain to be the same
     :ivar moment: represents the state of everything that functions read for it by themselves; empty if they read
         nothing
     :ivar of_a_batch: whether a streaming query writes it. Such a query continues after the batches that its checkpoint
@@ -93,7 +93,7 @@ class Sink:
     mode: str
     reads: tuple[str, ...]
     repeated: str = ""
-    among_equals: str = ""
+    chosen: str = ""
     moment: str = ""
     of_a_batch: bool = False
     told: bool = False
@@ -334,11 +334,11 @@ class SinkIdentity:
     def _settled(self, rows: Any, not_deterministic: tuple[str, ...]) -> str:
         """Return what is not deterministic, if one complete output settles it for all attempts; else empty text.
 
-        In plain Spark each query may put another of several equal rows first, even the next query over the same frame.
-        So a complete output is one that an uninterrupted run could have written beside any other output. But a cached
-        frame is the same for everything that reads it, and each attempt draws it anew.
+        In plain Spark each query may take other rows, or put them in another order, even the next query over the same
+        frame. So a complete output is one that an uninterrupted run could have written beside any other output. But a
+        cached frame is the same for everything that reads it, and each attempt makes it anew.
         """
-        if not not_deterministic or not all(map(among_equals, not_deterministic)):
+        if not not_deterministic or not all(map(chosen_by_order, not_deterministic)):
             return ""
         return "" if not_deterministic_in_cache(rows, self._context) else "; ".join(not_deterministic)
 

@@ -1,5 +1,5 @@
-"""Outputs whose rows vary only among those that are equal in an order of the script: written once, as the next query of
-plain Spark over the same frame chooses anew. What outputs of one attempt may have in common is written by each attempt.
+"""Outputs whose rows depend only on the order in which their query reads are written once, as the next query of plain
+Spark over the same frame chooses anew. What outputs of one attempt may have in common is written by each attempt.
 """
 
 from __future__ import annotations
@@ -46,6 +46,12 @@ ONCE: dict[str, Callable[[DataFrame], DataFrame]] = {
     "nth_value": placed(lambda: F.nth_value("id", 2).over(latest())),
     "rows before": placed(lambda: F.sum("id").over(latest().rowsBetween(-3, 0))),
     "max_by": lambda df: df.groupBy("key").agg(F.max_by("id", "at").alias("id")),
+    "any row": lambda df: df.dropDuplicates(["key"]),
+    "the first row": lambda df: df.groupBy("key").agg(F.first("id").alias("id")),
+    "a list": lambda df: df.groupBy("key").agg(F.collect_list("id").alias("ids")),
+    "a set": lambda df: df.groupBy("key").agg(F.collect_set("at").alias("ats")),
+    "a limit": lambda df: newest(df).limit(5),
+    "the first rows of an order": lambda df: df.orderBy("at").limit(5),
     "over a cached frame": lambda df: newest(df.where("id >= 0").cache()),
 }
 EACH_TIME: dict[str, tuple[Callable[[DataFrame], DataFrame], str]] = {
@@ -57,10 +63,12 @@ EACH_TIME: dict[str, tuple[Callable[[DataFrame], DataFrame], str]] = {
     ),
     "rows of no order": (placed(lambda: F.sum("id").over(Window.rowsBetween(-1, 0))), "no column orders its rows"),
     "drawn beside it": (lambda df: newest(df.where(F.rand() >= 0)), "Rand"),
-    "any row": (lambda df: df.dropDuplicates(["key"]), "Deduplicate"),
-    "the first row": (lambda df: df.groupBy("key").agg(F.first("id")), "First"),
-    "a limit": (lambda df: newest(df).limit(5), "GlobalLimit"),
-    "a list": (lambda df: df.groupBy("key").agg(F.collect_list("id")), "CollectList"),
+    "any row, in a cached frame": (lambda df: df.dropDuplicates(["key"]).cache(), "Deduplicate"),
+    "a limit below a cached frame": (lambda df: df.limit(5).groupBy("key").count().cache(), "GlobalLimit"),
+    "any row, and its place": (
+        lambda df: df.dropDuplicates(["key"]).withColumn("place", F.monotonically_increasing_id()),
+        "MonotonicallyIncreasingID",
+    ),
 }
 
 
@@ -87,7 +95,7 @@ def written(
 @pytest.mark.few(4)
 @pytest.mark.parametrize("mode", ["append", "overwrite"])
 @pytest.mark.parametrize("name", ONCE)
-def test_an_order_of_the_script_is_enough(
+def test_what_each_query_chooses_is_written_once(
     spark: SparkSession, attempts: Attempts, tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str, mode: str
 ) -> None:
     """The retry leaves the output out, and all of its files are those of the first attempt's write."""
