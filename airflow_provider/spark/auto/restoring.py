@@ -27,7 +27,7 @@ from airflow_provider.spark.auto.ahead import StagesAhead
 from airflow_provider.spark.auto.shuffle_identity import NotKept, Purpose, ShuffleIdentity, may_be_kept, title_of
 from airflow_provider.spark.auto.shuffle_vertex import FIRST_RESTORED, ROWS, SIZE, ShuffleVertex
 from airflow_provider.spark.jvm.adaptive_plan import AdaptivePlan, adaptive_plans, static_shuffles
-from airflow_provider.spark.jvm.exchanges import SHUFFLE_EXCHANGE, SHUFFLE_STAGE, kind
+from airflow_provider.spark.jvm.exchanges import SHUFFLE_EXCHANGE, SHUFFLE_STAGE, kind, send_broadcasts
 from airflow_provider.spark.jvm.execution import micro_batch
 from airflow_provider.spark.jvm.executors import allocates_dynamically, has_shuffle_service, report_shuffle_file
 from airflow_provider.spark.jvm.map_output_tracker import MapOutputTracker
@@ -219,10 +219,8 @@ class _Plan:
             purpose = self._context.purpose(cached)
             if not adaptive.holds_shuffle:
                 continue
-            if not adaptive.may_reuse:
-                log.info("Nothing is put back into this query: spark.sql.exchange.reuse is off")
-            elif adaptive.observes:
-                log.info("Nothing is put back into this query: its rows are observed")
+            if adaptive.barred:
+                log.info("Nothing is put back into this query: %s", adaptive.barred)
             else:
                 ahead, partly = StagesAhead(self._told, self._lock), set[int]()
                 ready = functools.partial(self._ready, Purpose(purpose, cached is not None), partly)
@@ -230,6 +228,9 @@ class _Plan:
                     if not ahead.needs(stage) and int(stage.id()) not in partly:
                         adaptive.forget(stage)
         for exchange in self._static:
+            if _name(exchange) in self._wanted_names:
+                with self._told():
+                    send_broadcasts(exchange)  # its query sends them in any case
             self._shuffle(Purpose(self._context.purpose()), exchange, exchange.canonicalized())
 
     def _told(self) -> AbstractContextManager[None]:

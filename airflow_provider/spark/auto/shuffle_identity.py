@@ -2,7 +2,7 @@
 
 It covers the physical plan below the exchange, so the rest of the query, and of the script, may change. If its rows
 depend on the order of rows in the shuffles that its tasks read, it covers the incarnation of these, too: what was made
-of map outputs fits to these alone.
+of map outputs fits to these alone. Of a broadcast that has chosen among rows it covers the content.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from airflow_provider.core.events import SHUFFLE
 from airflow_provider.core.vertex_token import vertex_identity
 from airflow_provider.spark.identity.fingerprint import deterministic, exchange_fingerprint
 from airflow_provider.spark.jvm.determinism import varies
-from airflow_provider.spark.jvm.exchanges import functions_of_several_rows, inputs_of, kind, rows_to_choose_from
+from airflow_provider.spark.jvm.exchanges import content_of, functions_of_several_rows, inputs_of, kind, rows_to_choose_from
 from airflow_provider.spark.jvm.occurrences import NotYet, Uncertain
 from airflow_provider.spark.jvm.scala import items
 
@@ -91,7 +91,9 @@ class ShuffleIdentity:
         inputs = _inputs_in_order(context, spark, exchange, fingerprint)
         if inputs is None:
             raise NotKept("; ".join(dict.fromkeys(reasons)))
-        return replace(identity, inputs=inputs)
+        shuffles, contents = inputs
+        held = digest(fingerprint.digest, "broadcast", *contents) if contents else fingerprint.digest
+        return replace(identity, inputs=shuffles, fingerprint=replace(fingerprint, digest=held))
 
     @property
     def calls_functions(self) -> bool:
@@ -148,16 +150,22 @@ def _chosen_by_tasks(context: RecoveryContext, spark: Any, canonical: Any, finge
 
 def _inputs_in_order(
     context: RecoveryContext, spark: Any, exchange: Any, fingerprint: Fingerprint
-) -> frozenset[int] | None:
-    """Return Spark's ids of the shuffles that its tasks read, if its rows vary only with the order of rows in these;
-    ``None`` if they may vary in another way.
+) -> tuple[frozenset[int], list[str]] | None:
+    """Return Spark's ids of the shuffles that its tasks read, and the contents of the broadcasts that have chosen among
+    rows, if its rows vary only with these and with the order of rows in these shuffles; ``None`` if they may vary in
+    another way.
     """
     if fingerprint.opaque or any(map(varies, fingerprint.not_deterministic)):
         return None
     inputs = inputs_of(exchange)
-    if inputs is None or not all(deterministic(spark, context, plan) for plan in inputs.others):
+    if inputs is None:
         return None
-    return None if functions_of_several_rows(inputs.others, deeper=True) else inputs.shuffles
+    contents = [
+        content_of(spark, plan)
+        for plan in inputs.others
+        if not deterministic(spark, context, plan) or functions_of_several_rows((plan,), deeper=True)
+    ]
+    return (inputs.shuffles, contents) if all(contents) else None
 
 
 def may_be_kept(exchange: Any) -> bool:

@@ -42,17 +42,15 @@ class AdaptivePlan:
         return (node for node in _nodes(self._plan.initialPlan()) if kind(node) == SHUFFLE_EXCHANGE)
 
     @property
-    def observes(self) -> bool:
-        """Whether something waits for metrics of its rows.
+    def barred(self) -> str:
+        """Why nothing can be put back into it; empty if something can.
 
-        Spark looks for them in the plan after it has run, but not below a stage that came from the cache.
+        Spark looks for metrics of observed rows in the plan after it has run, but not below a stage from its cache.
         """
-        return any(kind(node) == "CollectMetricsExec" for node in _nodes(self._plan.initialPlan()))
-
-    @property
-    def may_reuse(self) -> bool:
-        """Whether Spark looks into the plan's stage cache."""
-        return bool(self._plan.conf().exchangeReuseEnabled())
+        if not self._plan.conf().exchangeReuseEnabled():
+            return "spark.sql.exchange.reuse is off"
+        observed = any(kind(node) == "CollectMetricsExec" for node in _nodes(self._plan.initialPlan()))
+        return "its rows are observed" if observed else ""
 
     @property
     def has_begun(self) -> bool:

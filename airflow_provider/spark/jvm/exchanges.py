@@ -22,6 +22,7 @@ SHUFFLE_EXCHANGE = "ShuffleExchangeExec"
 ADAPTIVE = "AdaptiveSparkPlanExec"
 SHUFFLE_STAGE = "ShuffleQueryStageExec"
 BROADCAST_STAGE = "BroadcastQueryStageExec"
+_BROADCAST = "BroadcastExchangeExec"
 REUSED_EXCHANGE = "ReusedExchangeExec"
 _STAGES = {SHUFFLE_STAGE, BROADCAST_STAGE, "TableCacheQueryStageExec", "ResultQueryStageExec"}
 _WHOLE_PARTITIONS = {"MapInPandasExec", "MapInArrowExec", "PythonMapInArrowExec"}
@@ -201,6 +202,25 @@ def inputs_of(exchange: Any) -> TaskInputs | None:
             else:
                 return None
     return TaskInputs(frozenset(shuffles), tuple(others))
+
+
+def send_broadcasts(exchange: Any) -> None:
+    """Send the broadcasts that the map tasks of an exchange read."""
+    inputs = inputs_of(exchange)
+    for plan in inputs.others if inputs is not None else ():
+        if kind(plan) == _BROADCAST:
+            plan.executeBroadcast()
+
+
+def content_of(spark: Any, plan: Any) -> str:
+    """Return a digest over the rows that a broadcast holds, in their order; empty if *plan* is none that was sent.
+
+    Takes as long as sending it: it reads all of it.
+    """
+    if kind(plan) != _BROADCAST:
+        return ""
+    content = compiled(spark, "BroadcastContent", str).digest(plan)
+    return "" if content is None else bytes(content).hex()
 
 
 def is_of_a_stream(execution: Any) -> bool:

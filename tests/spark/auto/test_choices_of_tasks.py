@@ -162,6 +162,20 @@ MADE: dict[str, Callable[[DataFrame], DataFrame]] = {
     "beside a certain subquery": lambda df: (
         newest(seen(df)).where("id > (SELECT min(id) FROM lines)").groupBy("file").count()
     ),
+    "a broadcast": lambda df: df.join(F.broadcast(newest(df)), "id").groupBy("id").count(),
+    "a broadcast of unique rows": lambda df: (
+        df.join(F.broadcast(df.dropDuplicates(["key"]).select("key", F.col("id").alias("first"))), "key")
+        .groupBy("first", "file")
+        .count()
+    ),
+    "a broadcast without keys": lambda df: (
+        df.join(F.broadcast(newest(df).select(F.col("id").alias("new"))), F.col("id") < F.col("new"))
+        .groupBy("new")
+        .count()
+    ),
+    "what is made of a broadcast": lambda df: (
+        df.join(F.broadcast(newest(df)), "id").groupBy("id").count().groupBy(F.col("id") % 2).count()
+    ),
     "a limit": lambda df: df.limit(50).repartition(3, "key"),
     "neighbours": lambda df: (
         df.withColumn("before", F.lag("file").over(Window.partitionBy("key").orderBy("at"))).groupBy("before").count()
@@ -317,11 +331,37 @@ def test_a_cheap_choice_is_kept_for_what_is_made_of_it(
             assert sorted(second.put_back()) == (["shuffle(file)", "shuffle(key)"] if costly else [])
 
 
+@each_value(cut=["the same", "another"], adaptive=["true", "false"])
+def test_what_was_made_of_another_broadcast_is_not_put_back(
+    spark: SparkSession, lines: Path, attempts: Attempts, tmp_path: Path, cut: str, adaptive: str
+) -> None:
+    """Its files are cut differently in the retry, and so it takes other rows: what reads it is made of these."""
+    read(spark, lines).select("key", "file").repartition(1).write.parquet(str(tmp_path / "read"))
+
+    def query() -> DataFrame:
+        last = read(spark, lines).groupBy("key").agg(F.last("id").alias("last"))
+        return spark.read.parquet(str(tmp_path / "read")).join(F.broadcast(last), "key").groupBy("last").count()
+
+    settings = {**TASK_EACH, "spark.sql.adaptive.enabled": adaptive}
+    with configured(spark, settings):
+        with auto_attempt(attempts, spark) as first:
+            df = query()
+            taken = {row["last"] for row in df.collect()}
+            assert first.keep(df) == ["shuffle(key)", "shuffle(last)"]
+    bytes_of_a_task = {"spark.sql.files.maxPartitionBytes": "5000"} if cut == "another" else {}
+    with configured(spark, settings | bytes_of_a_task):
+        expected = sorted(query().collect())
+        assert ({row["last"] for row in expected} == taken) is (cut == "the same")
+        with auto_attempt(attempts, spark) as second:
+            assert sorted(query().collect()) == expected
+            assert ("shuffle(last)" in second.put_back()) is (cut == "the same")
+
+
 ABOVE: dict[str, Callable[[DataFrame], DataFrame]] = {
-    "a broadcast": lambda df: df.join(F.broadcast(newest(df)), "id").groupBy("id").count(),
     "a subquery": lambda df: df.where(f"id > ({_least()})").groupBy("file").count(),
+    "a cached frame": lambda df: newest(df).cache().groupBy("file").count(),
 }
-"""What is made of it besides shuffles."""
+"""What is made of it besides shuffles and broadcasts."""
 
 
 def _least() -> str:
@@ -335,7 +375,7 @@ def _least() -> str:
 def test_what_is_made_of_it_otherwise_is_not_kept(
     spark: SparkSession, lines: Path, attempts: Attempts, case: str
 ) -> None:
-    """A broadcast or subquery has chosen for all that reads it, and a retry chooses anew."""
+    """A subquery or cached frame has chosen for all that reads it, and a retry chooses anew."""
     read(spark, lines).createOrReplaceTempView("lines")
     with configured(spark, TASK_EACH), auto_attempt(attempts, spark) as first:
         df = ABOVE[case](read(spark, lines))
