@@ -52,6 +52,9 @@ ONCE: dict[str, Callable[[DataFrame], DataFrame]] = {
     "a set": lambda df: df.groupBy("key").agg(F.collect_set("at").alias("ats")),
     "a limit": lambda df: newest(df).limit(5),
     "the first rows of an order": lambda df: df.orderBy("at").limit(5),
+    "dealt out": lambda df: df.repartition(3).groupBy("key").count(),
+    "dealt out, and numbered": lambda df: newest(df.repartition(3)),
+    "dealt out, in a cached frame": lambda df: newest(df.repartition(3).cache()),
     "over a cached frame": lambda df: newest(df.where("id >= 0").cache()),
 }
 EACH_TIME: dict[str, tuple[Callable[[DataFrame], DataFrame], str]] = {

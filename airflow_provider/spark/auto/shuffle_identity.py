@@ -7,7 +7,7 @@ of map outputs fits to these alone. Of a broadcast that has chosen among rows it
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,9 +15,16 @@ from airflow_provider.core import explain
 from airflow_provider.core.digest import digest
 from airflow_provider.core.events import SHUFFLE
 from airflow_provider.core.vertex_token import vertex_identity
-from airflow_provider.spark.identity.fingerprint import deterministic, exchange_fingerprint
-from airflow_provider.spark.jvm.determinism import varies
-from airflow_provider.spark.jvm.exchanges import content_of, functions_of_several_rows, inputs_of, kind, rows_to_choose_from
+from airflow_provider.spark.identity.fingerprint import exchange_fingerprint, uncertain
+from airflow_provider.spark.jvm.determinism import spreads, varies
+from airflow_provider.spark.jvm.exchanges import (
+    content_of,
+    functions_of_several_rows,
+    inputs_of,
+    kind,
+    may_be_spread_otherwise,
+    rows_to_choose_from,
+)
 from airflow_provider.spark.jvm.occurrences import NotYet, Uncertain
 from airflow_provider.spark.jvm.scala import items
 
@@ -27,7 +34,7 @@ if TYPE_CHECKING:
     from airflow_provider.spark.jvm.session_settings import QuerySettings
 
 _NAMED = {"AttributeReference", "Alias"}
-_PARTITIONINGS = {"HashPartitioning", "SinglePartition"}
+_PARTITIONINGS = {"HashPartitioning", "SinglePartition", "RoundRobinPartitioning"}
 
 
 class NotKept(Exception):
@@ -80,7 +87,7 @@ class ShuffleIdentity:
         if not may_be_kept(exchange):
             raise NotKept(f"its rows are spread by {_spread(exchange)}, which is not the same in every run")
         fingerprint = exchange_fingerprint(spark, context, canonical, settings)
-        reasons = (*fingerprint.opaque, *fingerprint.not_deterministic)
+        reasons = _of_tasks((*fingerprint.opaque, *fingerprint.not_deterministic), items(exchange.children()))
         if reasons and _chosen_by_tasks(context, spark, canonical, fingerprint):
             reasons = ()
         identity = cls(title_of(exchange), fingerprint)
@@ -136,6 +143,17 @@ class ShuffleIdentity:
         return vertex_identity(self.title, self.fingerprint.digest)
 
 
+def _of_tasks(reasons: tuple[str, ...], plans: Iterable[Any]) -> tuple[str, ...]:
+    """Return those of the reasons why rows of plans may vary that count for single tasks.
+
+    How rows are spread over tasks counts only for those that read them. Whatever a shuffle by keys is made of, each
+    reducer gets the rows of its keys.
+    """
+    if not any(map(spreads, reasons)) or any(map(may_be_spread_otherwise, plans)):
+        return reasons
+    return tuple(reason for reason in reasons if not spreads(reason))
+
+
 def _chosen_by_tasks(context: RecoveryContext, spark: Any, canonical: Any, fingerprint: Fingerprint) -> bool:
     """Whether its rows vary only in which of its input rows each map task takes, or in which order.
 
@@ -145,7 +163,7 @@ def _chosen_by_tasks(context: RecoveryContext, spark: Any, canonical: Any, finge
     if fingerprint.opaque or any(map(varies, fingerprint.not_deterministic)):
         return False
     rows = rows_to_choose_from(canonical)
-    return rows is not None and deterministic(spark, context, rows)
+    return rows is not None and not _of_tasks(uncertain(spark, context, rows), [rows])
 
 
 def _inputs_in_order(
@@ -163,7 +181,7 @@ def _inputs_in_order(
     contents = [
         content_of(spark, plan)
         for plan in inputs.others
-        if not deterministic(spark, context, plan) or functions_of_several_rows((plan,), deeper=True)
+        if not all(map(spreads, uncertain(spark, context, plan))) or functions_of_several_rows((plan,), deeper=True)
     ]
     return (inputs.shuffles, contents) if all(contents) else None
 

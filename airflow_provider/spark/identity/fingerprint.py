@@ -173,11 +173,11 @@ def exchange_fingerprint(
     return _fingerprint(spark, known, described, settings.values, named)
 
 
-def deterministic(spark: SparkSession, known: Known, plan: Any) -> bool:
-    """Whether the rows of a plan, canonical or not, are described and do not vary from run to run."""
+def uncertain(spark: SparkSession, known: Known, plan: Any) -> tuple[str, ...]:
+    """Return why the rows of a plan, canonical or not, are not described, or may vary from run to run."""
     with active_session(spark):
         described = read_plan(spark, known, plan)
-    return not described.opaque and not described.not_deterministic
+    return (*described.opaque, *described.not_deterministic)
 
 
 def changed_settings(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:

@@ -114,6 +114,14 @@ OF_FUNCTIONS = "function"
 """Prefix of the reason for a random Python function."""
 
 
+_SPREADING = {"Repartition", "RebalancePartitions", "RoundRobinPartitioning", "Coalesce"}
+
+
+def spreads(reason: str) -> bool:
+    """Whether what a reason names only gives rows to other tasks: all of them together are the same."""
+    return reason.split(":")[0] in _SPREADING
+
+
 def varies(reason: str) -> bool:
     """Return whether what a reason names gives other rows in nearly every run, not just another order."""
     name = reason.split(":")[0]

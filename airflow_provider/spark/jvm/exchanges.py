@@ -7,6 +7,7 @@ is read: fields, not methods.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -39,6 +40,9 @@ _GROUPS = {
 """Nodes whose Python functions get the rows of a group, or of a window."""
 _EVALUATED = {"ArrowEvalPythonExec"}
 _CHOOSING = {"HashAggregateExec", "ObjectHashAggregateExec", "SortAggregateExec", "WindowGroupLimitExec"}
+_CERTAIN_LEAVES = {"FileSourceScanExec", "LocalTableScanExec", "RangeExec"}
+_FUNCTIONS = re.compile("Python|Pandas|Arrow")
+"""In the names of nodes that call Python functions."""
 _OF_ITERATORS = {204, 251}
 """Kinds of Python functions that get an iterator over a whole partition: pandas, Arrow."""
 _WRAPPED = {
@@ -221,6 +225,38 @@ def content_of(spark: Any, plan: Any) -> str:
         return ""
     content = compiled(spark, "BroadcastContent", str).digest(plan)
     return "" if content is None else bytes(content).hex()
+
+
+def may_be_spread_otherwise(plan: Any) -> bool:
+    """Whether the tasks of a plan may get other rows in a retry though all rows together are the same.
+
+    Spark deals rows out in an order of their bytes, from a place that follows from the number of the task that does it
+    (``ShuffleExchangeExec``). So a row comes to the same task again if each of those has the same rows, to the last
+    bit: if it reads files, no sums of shuffled numbers, and calls no Python functions.
+    """
+    pending = [plan]
+    while pending:
+        node = pending.pop()
+        while kind(node) in _WRAPPED:
+            node = getattr(node, _WRAPPED[kind(node)])()
+        name = kind(node)
+        if name == "CoalesceExec":
+            return True
+        if name == SHUFFLE_EXCHANGE:
+            dealt = kind(node.outputPartitioning()) == "RoundRobinPartitioning"
+            if dealt and not (node.conf().sortBeforeRepartition() and all(map(_reads_files, items(node.children())))):
+                return True
+        elif name != _BROADCAST:
+            pending += items(node.children())
+    return False
+
+
+def _reads_files(plan: Any) -> bool:
+    if plan.children().isEmpty():
+        return kind(plan) in _CERTAIN_LEAVES and plan.subqueries().isEmpty()
+    if kind(plan).endswith("ExchangeExec") or _FUNCTIONS.search(kind(plan)) or not plan.subqueries().isEmpty():
+        return False
+    return all(map(_reads_files, items(plan.children())))
 
 
 def is_of_a_stream(execution: Any) -> bool:

@@ -73,9 +73,13 @@ class Layout:
         return digest(str(parallelism), *self.text)[:16]
 
 
-def describe_layout(spark: Any, plan: Any) -> Layout:
-    """Return the layout of a physical plan without shuffles, or of an executed one whose shuffle stages have run."""
-    words, _ = fetched(compiled(spark, "LayoutLook", _tables).look(plan))
+def describe_layout(spark: Any, plan: Any, *, dealt: bool = False) -> Layout:
+    """Return the layout of a physical plan without shuffles, or of an executed one whose shuffle stages have run.
+
+    :param dealt: whether rows that are dealt out, round robin, are certain to be where they were if the tasks that deal
+        them out are cut as they were
+    """
+    words, _ = fetched(compiled(spark, "LayoutLook", _tables).look(plan, dealt))
     layout, node, ranges = Layout(), "", None
     said = iter(words)
     for word in said:
@@ -99,7 +103,7 @@ def describe_layout(spark: Any, plan: Any) -> Layout:
             if len(ranges) != int(next(said)):
                 layout.whole_only.append("adaptive execution split a skewed or local shuffle read")
         else:
-            _shuffle(layout, next(said).rstrip("$"), int(next(said)), next(said), ranges)
+            _shuffle(layout, next(said).rstrip("$"), int(next(said)), next(said), ranges, dealt)
             ranges = None
     return layout
 
@@ -117,14 +121,16 @@ def _tables() -> str:
     return "\n".join([*lines, *(f"through {name} {member}" for name, member in _WRAPPERS.items())])
 
 
-def _shuffle(layout: Layout, kind: str, reducers: int, shown: str, ranges: list[tuple[int, int]] | None) -> None:
+def _shuffle(
+    layout: Layout, kind: str, reducers: int, shown: str, ranges: list[tuple[int, int]] | None, dealt: bool
+) -> None:
     """Describe a shuffle and the reducers that each partition reads; without *ranges* one each."""
     layout.text.append(f"{kind} {reducers} {_IDS.sub('', shown)}")
     if kind == "SinglePartition":
         return
     layout.reads.append(ranges if ranges is not None else _one_each(reducers))
     layout.text.append(str(layout.reads[-1]))
-    if kind != "HashPartitioning":
+    if kind != "HashPartitioning" and not (dealt and kind == "RoundRobinPartitioning"):
         layout.whole_only.append(f"rows are spread by {kind}, whose bounds vary from run to run")
 
 

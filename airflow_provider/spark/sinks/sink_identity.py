@@ -18,7 +18,7 @@ from airflow_provider.core.unfinished_write import CALL, MADE, MOMENT, SINK, SOU
 from airflow_provider.core.vertex_token import vertex_of
 from airflow_provider.spark.identity.fingerprint import fingerprint, not_deterministic_in_cache
 from airflow_provider.spark.identity.known import DrawsOfOnePlan
-from airflow_provider.spark.jvm.determinism import chosen_by_order
+from airflow_provider.spark.jvm.determinism import chosen_by_order, spreads
 from airflow_provider.spark.jvm.execution import micro_batch
 from airflow_provider.spark.jvm.output import (
     FILE_FORMATS,
@@ -275,6 +275,7 @@ class SinkIdentity:
         rows = unspread(df) if not_deterministic else df  # coalesce(1) before a write does not change its rows
         if rows is not df:
             not_deterministic = fingerprint(rows, self._context, draws=draws).not_deterministic
+        not_deterministic = tuple(reason for reason in not_deterministic if not spreads(reason))
         marked = (of_this_run(*identity.literals) or identity.marked,) if identity.of_each_run else ()
         settled = self._settled(rows, not_deterministic)
         read = ("functions read something by themselves",) if batch and identity.reads else ()
@@ -340,7 +341,8 @@ class SinkIdentity:
         """
         if not not_deterministic or not all(map(chosen_by_order, not_deterministic)):
             return ""
-        return "" if not_deterministic_in_cache(rows, self._context) else "; ".join(not_deterministic)
+        shared = not all(map(spreads, not_deterministic_in_cache(rows, self._context)))
+        return "" if shared else "; ".join(not_deterministic)
 
 
 def _option(made: Any, key: str) -> str:

@@ -343,11 +343,10 @@ def test_what_was_made_of_another_broadcast_is_not_put_back(
         return spark.read.parquet(str(tmp_path / "read")).join(F.broadcast(last), "key").groupBy("last").count()
 
     settings = {**TASK_EACH, "spark.sql.adaptive.enabled": adaptive}
-    with configured(spark, settings):
-        with auto_attempt(attempts, spark) as first:
-            df = query()
-            taken = {row["last"] for row in df.collect()}
-            assert first.keep(df) == ["shuffle(key)", "shuffle(last)"]
+    with configured(spark, settings), auto_attempt(attempts, spark) as first:
+        df = query()
+        taken = {row["last"] for row in df.collect()}
+        assert first.keep(df) == ["shuffle(key)", "shuffle(last)"]
     bytes_of_a_task = {"spark.sql.files.maxPartitionBytes": "5000"} if cut == "another" else {}
     with configured(spark, settings | bytes_of_a_task):
         expected = sorted(query().collect())

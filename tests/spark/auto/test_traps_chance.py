@@ -57,12 +57,6 @@ CASES: dict[str, tuple[Callable[[DataFrame], DataFrame], list[str], str]] = {
         [],
         "it depends on the order of rows in a shuffle that is not kept: its rows are spread by RangePartitioning",
     ),
-    "round robin": (lambda df: df.repartition(3), [], "RoundRobinPartitioning"),
-    "above round robin": (
-        lambda df: totals(df.repartition(3)),
-        [],
-        "it depends on the order of rows in a shuffle that is not kept: its rows are spread by RoundRobinPartitioning",
-    ),
     "rand": (with_column("rand(7)"), [], "Rand: it draws random numbers"),
     "uuid": (with_column("uuid()"), [], "Uuid: it draws random numbers"),
     "sample": (lambda df: totals(df.sample(0.5, 7)), [], "Sample: it draws random numbers"),

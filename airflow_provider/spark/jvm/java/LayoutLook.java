@@ -14,7 +14,7 @@ import org.apache.spark.sql.catalyst.trees.TreeNode;
 
 /**
  * Describes how each node of a physical plan, from the top down, is split into partitions; for layout.py, which says
- * what that means. Nothing below a shuffle or a broadcast is examined.
+ * what that means. Nothing below a shuffle or a broadcast is examined, except for what deals out rows to files' tasks.
  */
 public final class LayoutLook {
     private static final int SHOWN = 1000;
@@ -35,8 +35,12 @@ public final class LayoutLook {
         }
     }
 
-    /** Describes a plan without shuffles, or one whose shuffles have run. */
-    public Answer look(Object plan) throws Exception {
+    /**
+     * Describes a plan without shuffles, or one whose shuffles have run.
+     *
+     * @param dealt whether what is below a shuffle that deals out rows counts, if that is no other shuffle
+     */
+    public Answer look(Object plan, boolean dealt) throws Exception {
         Answer answer = new Answer();
         ArrayDeque pending = new ArrayDeque();
         pending.push(plan);
@@ -47,10 +51,12 @@ public final class LayoutLook {
                 pending.push(Members.call(node, (String) this.through.get(kind)));
             } else if (kind.equals("AQEShuffleReadExec")) {
                 this.read(node, answer);
+                this.dealt(dealt, Members.call(node, "child"), pending);
             } else if (kind.equals("ReusedExchangeExec") && this.is("broadcast", Members.call(node, "child"))) {
                 pending.push(Members.call(node, "child"));
             } else if (this.is("exchange", node)) {
                 this.shuffle(node, answer);
+                this.dealt(dealt, node, pending);
             } else {
                 answer.say("node", kind);
                 if (!this.is("broadcast", node)) {
@@ -120,5 +126,33 @@ public final class LayoutLook {
         Object partitioning = Members.call(node, "outputPartitioning");
         answer.say("shuffle", Members.kind(partitioning));
         answer.say(String.valueOf(Members.call(partitioning, "numPartitions")), partitioning.toString());
+    }
+
+    /** Which task gets a row that is dealt out depends on how the tasks that deal are cut. */
+    private void dealt(boolean counts, Object node, ArrayDeque pending) throws Exception {
+        Object partitioning = Members.call(node, "outputPartitioning");
+        if (counts && Members.kind(partitioning).equals("RoundRobinPartitioning")) {
+            Object exchange = node;
+            while (!Members.kind(exchange).equals("ShuffleExchangeExec")) {
+                exchange = Members.call(exchange, Members.kind(exchange).equals("ReusedExchangeExec") ? "child" : "plan");
+            }
+            Object child = Members.items(((TreeNode) exchange).children()).get(0);
+            if (this.readsFiles(child)) {
+                pending.push(child);
+            }
+        }
+    }
+
+    private boolean readsFiles(Object plan) {
+        if (this.is("exchange", plan) || this.is("broadcast", plan)) {
+            return false;
+        }
+        Iterator children = Members.items(((TreeNode) plan).children()).iterator();
+        while (children.hasNext()) {
+            if (!this.readsFiles(children.next())) {
+                return false;
+            }
+        }
+        return true;
     }
 }
