@@ -102,7 +102,7 @@ class ShuffleVertex:
             raise NotKept("it has no map tasks, or another number of reducers than its plan says")
         if maps > MOST_PARTITIONS:
             raise NotKept(f"its {maps:,} map tasks are more than {MOST_PARTITIONS:,}")
-        layout = describe_layout(spark, exchange.child(), dealt=True)  # its identity says so
+        layout = describe_layout(spark, exchange.child(), writers=True)  # whose rows its identity is sure of
         cut = layout.identity(maps)
         if cut == WHOLE:
             raise NotKept(f"what its map tasks read cannot be told apart: {'; '.join(layout.whole_only)}")

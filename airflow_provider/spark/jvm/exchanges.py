@@ -196,10 +196,8 @@ def inputs_of(exchange: Any) -> TaskInputs | None:
         elif name not in _STAGES and not name.endswith("ExchangeExec"):
             pending += items(node.children())
         else:
-            while name in _WRAPPED:
-                node = getattr(node, _WRAPPED[name])()
-                name = kind(node)
-            if name != SHUFFLE_EXCHANGE:
+            node = _unwrapped(node)
+            if kind(node) != SHUFFLE_EXCHANGE:
                 others.append(node)
             elif (dependency := private_field(node, "shuffleDependency")) is not None:
                 shuffles.add(int(dependency.shuffleId()))
@@ -236,12 +234,12 @@ def may_be_spread_otherwise(plan: Any) -> bool:
     """
     pending = [plan]
     while pending:
-        node = pending.pop()
-        while kind(node) in _WRAPPED:
-            node = getattr(node, _WRAPPED[kind(node)])()
+        node = _unwrapped(pending.pop())
         name = kind(node)
         if name == "CoalesceExec":
             return True
+        if name == "AQEShuffleReadExec" and (node.isLocalRead() or node.hasSkewedPartition()):
+            pending += items(_unwrapped(node.child()).children())  # it is read by the tasks that have written it
         if name == SHUFFLE_EXCHANGE:
             dealt = kind(node.outputPartitioning()) == "RoundRobinPartitioning"
             if dealt and not (node.conf().sortBeforeRepartition() and all(map(_reads_files, items(node.children())))):
@@ -249,6 +247,12 @@ def may_be_spread_otherwise(plan: Any) -> bool:
         elif name != _BROADCAST:
             pending += items(node.children())
     return False
+
+
+def _unwrapped(node: Any) -> Any:
+    while kind(node) in _WRAPPED:
+        node = getattr(node, _WRAPPED[kind(node)])()
+    return node
 
 
 def _reads_files(plan: Any) -> bool:

@@ -32,6 +32,9 @@ CUTTING_SETTINGS = (
 """Settings that change how rows are split into partitions, and nothing else about them."""
 
 _COALESCED = re.compile(r"CoalescedPartitionSpec\((\d+),(\d+),")
+_SPEC = re.compile(r"(\w+Spec)\((\d+),(\d+),(\d*)")
+"""A part of a read, without the size of its data."""
+_CERTAIN = {"HashPartitioning", "SinglePartition"}
 _WRAPPERS = {
     "AdaptiveSparkPlanExec": "executedPlan",
     "ResultQueryStageExec": "plan",
@@ -73,14 +76,15 @@ class Layout:
         return digest(str(parallelism), *self.text)[:16]
 
 
-def describe_layout(spark: Any, plan: Any, *, dealt: bool = False) -> Layout:
+def describe_layout(spark: Any, plan: Any, *, writers: bool = False) -> Layout:
     """Return the layout of a physical plan without shuffles, or of an executed one whose shuffle stages have run.
 
-    :param dealt: whether rows that are dealt out, round robin, are certain to be where they were if the tasks that deal
-        them out are cut as they were
+    :param writers: whether partitions may be told apart by the map tasks that have written their rows, too: where
+        adaptive execution has split a read by them, and where they have dealt rows out, round robin. A row is certain
+        to be where it was if these tasks are cut as they were, so their layout is a part of this one.
     """
-    words, _ = fetched(compiled(spark, "LayoutLook", _tables).look(plan, dealt))
-    layout, node, ranges = Layout(), "", None
+    words, _ = fetched(compiled(spark, "LayoutLook", _tables).look(plan, writers))
+    layout, node, ranges, split = Layout(), "", None, ""
     said = iter(words)
     for word in said:
         if word == "node":
@@ -99,12 +103,23 @@ def describe_layout(spark: Any, plan: Any, *, dealt: bool = False) -> Layout:
         elif word == "leaf":
             layout.whole_only.append(f"the partitions of {node} cannot be told apart")
         elif word == "read":
-            ranges = [(int(start), int(end)) for start, end in _COALESCED.findall(next(said))]
+            specs = next(said)
+            ranges = [(int(start), int(end)) for start, end in _COALESCED.findall(specs)]
             if len(ranges) != int(next(said)):
-                layout.whole_only.append("adaptive execution split a skewed or local shuffle read")
+                split = str(_SPEC.findall(specs))
+                if not writers:
+                    layout.whole_only.append("adaptive execution split a skewed or local shuffle read")
         else:
-            _shuffle(layout, next(said).rstrip("$"), int(next(said)), next(said), ranges, dealt)
-            ranges = None
+            kind, reducers = next(said).rstrip("$"), int(next(said))
+            layout.text.append(f"{kind} {reducers} {_IDS.sub('', next(said))}")
+            if split:
+                layout.text.append(split)
+            elif kind != "SinglePartition":
+                layout.reads.append(ranges if ranges is not None else _one_each(reducers))
+                layout.text.append(str(layout.reads[-1]))
+            if kind not in _CERTAIN and not (writers and kind == "RoundRobinPartitioning"):
+                layout.whole_only.append(f"rows are spread by {kind}, whose bounds vary from run to run")
+            ranges, split = None, ""
     return layout
 
 
@@ -119,19 +134,6 @@ def _tables() -> str:
     }
     lines = [f"{listed} {name}" for listed, names in lists.items() for name in names]
     return "\n".join([*lines, *(f"through {name} {member}" for name, member in _WRAPPERS.items())])
-
-
-def _shuffle(
-    layout: Layout, kind: str, reducers: int, shown: str, ranges: list[tuple[int, int]] | None, dealt: bool
-) -> None:
-    """Describe a shuffle and the reducers that each partition reads; without *ranges* one each."""
-    layout.text.append(f"{kind} {reducers} {_IDS.sub('', shown)}")
-    if kind == "SinglePartition":
-        return
-    layout.reads.append(ranges if ranges is not None else _one_each(reducers))
-    layout.text.append(str(layout.reads[-1]))
-    if kind != "HashPartitioning" and not (dealt and kind == "RoundRobinPartitioning"):
-        layout.whole_only.append(f"rows are spread by {kind}, whose bounds vary from run to run")
 
 
 def _one_each(reducers: int) -> list[tuple[int, int]]:

@@ -14,7 +14,7 @@ import org.apache.spark.sql.catalyst.trees.TreeNode;
 
 /**
  * Describes how each node of a physical plan, from the top down, is split into partitions; for layout.py, which says
- * what that means. Nothing below a shuffle or a broadcast is examined, except for what deals out rows to files' tasks.
+ * what that means. Nothing below a shuffle or a broadcast is examined, unless who has written a row counts.
  */
 public final class LayoutLook {
     private static final int SHOWN = 1000;
@@ -38,9 +38,10 @@ public final class LayoutLook {
     /**
      * Describes a plan without shuffles, or one whose shuffles have run.
      *
-     * @param dealt whether what is below a shuffle that deals out rows counts, if that is no other shuffle
+     * @param writers whether what is below a shuffle counts if its rows are read by the tasks that have written them,
+     *     or if these are tasks that read files and deal rows out
      */
-    public Answer look(Object plan, boolean dealt) throws Exception {
+    public Answer look(Object plan, boolean writers) throws Exception {
         Answer answer = new Answer();
         ArrayDeque pending = new ArrayDeque();
         pending.push(plan);
@@ -50,13 +51,13 @@ public final class LayoutLook {
             if (this.through.containsKey(kind)) {
                 pending.push(Members.call(node, (String) this.through.get(kind)));
             } else if (kind.equals("AQEShuffleReadExec")) {
-                this.read(node, answer);
-                this.dealt(dealt, Members.call(node, "child"), pending);
+                boolean split = this.read(node, answer);
+                this.below(writers, split, Members.call(node, "child"), pending);
             } else if (kind.equals("ReusedExchangeExec") && this.is("broadcast", Members.call(node, "child"))) {
                 pending.push(Members.call(node, "child"));
             } else if (this.is("exchange", node)) {
                 this.shuffle(node, answer);
-                this.dealt(dealt, node, pending);
+                this.below(writers, false, node, pending);
             } else {
                 answer.say("node", kind);
                 if (!this.is("broadcast", node)) {
@@ -114,12 +115,19 @@ public final class LayoutLook {
         return slices.toString();
     }
 
-    /** A shuffle that is not read by exactly one task for each reducer. */
-    private void read(Object node, Answer answer) throws Exception {
+    /** A shuffle that is not read by exactly one task for each reducer; returns whether some read a part of one. */
+    private boolean read(Object node, Answer answer) throws Exception {
         scala.collection.Seq specs = (scala.collection.Seq) Members.call(node, "partitionSpecs");
         answer.say("read", specs.mkString(";"));
         answer.say(String.valueOf(specs.size()));
         this.shuffle(Members.call(node, "child"), answer);
+        Iterator each = Members.items(specs).iterator();
+        while (each.hasNext()) {
+            if (!Members.kind(each.next()).equals("CoalescedPartitionSpec")) {
+                return true;
+            }
+        }
+        return false;
     }
 
     private void shuffle(Object node, Answer answer) throws Exception {
@@ -128,16 +136,16 @@ public final class LayoutLook {
         answer.say(String.valueOf(Members.call(partitioning, "numPartitions")), partitioning.toString());
     }
 
-    /** Which task gets a row that is dealt out depends on how the tasks that deal are cut. */
-    private void dealt(boolean counts, Object node, ArrayDeque pending) throws Exception {
+    /** Which task gets a row that is dealt out, or is read by map output, follows from how the writing tasks are cut. */
+    private void below(boolean writers, boolean split, Object node, ArrayDeque pending) throws Exception {
         Object partitioning = Members.call(node, "outputPartitioning");
-        if (counts && Members.kind(partitioning).equals("RoundRobinPartitioning")) {
+        if (writers && (split || Members.kind(partitioning).equals("RoundRobinPartitioning"))) {
             Object exchange = node;
             while (!Members.kind(exchange).equals("ShuffleExchangeExec")) {
                 exchange = Members.call(exchange, Members.kind(exchange).equals("ReusedExchangeExec") ? "child" : "plan");
             }
             Object child = Members.items(((TreeNode) exchange).children()).get(0);
-            if (this.readsFiles(child)) {
+            if (split || this.readsFiles(child)) {
                 pending.push(child);
             }
         }
