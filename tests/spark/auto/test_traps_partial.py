@@ -18,7 +18,6 @@ from airflow_provider.spark.local_dirs import LocalDirs
 from airflow_provider.spark.shuffles.map_output import MapOutput, Written
 from tests.spark.attempts import Attempts
 from tests.spark.auto.gates import Gate, interrupted, running, store_what_is_there
-from tests.spark.auto.plans import joins
 from tests.spark.auto.watched import auto_attempt, configured, shuffle_numbers, tasks_run
 from tests.support.parameters import each_value
 from tests.support.waiting import wait_until
@@ -273,26 +272,6 @@ def reducer_sizes(spark: SparkSession, df: DataFrame) -> list[int]:
     df.collect()
     (shuffle,) = shuffles_of(df._jdf.queryExecution().executedPlan(), spark, set())
     return list(MapOutputTracker(spark).statistics(shuffle.dependency).bytesByPartitionId())
-
-
-def test_what_reads_a_shuffle_locally_is_not_kept(spark: SparkSession, orders: Path, attempts: Attempts) -> None:
-    """Where adaptive execution lets a task read what one map task has written, or part of a reducer that is too large,
-    no other attempt can be sure to do the same.
-    """
-    from pyspark.sql import functions as F
-
-    settings = {
-        "spark.sql.autoBroadcastJoinThreshold": "-1",
-        "spark.sql.adaptive.autoBroadcastJoinThreshold": "3000",
-    }
-    with configured(spark, settings), auto_attempt(attempts, spark) as first:
-        df = spark.read.parquet(str(orders))
-        few = df.where("customer < 20").groupBy("customer").agg(F.count("*").alias("times"))
-        df = df.join(few, "customer").groupBy("amount").agg(F.sum("times"))
-        df.collect()
-        assert "AQEShuffleRead local" in joins(df)
-        assert first.keep(df) == ["shuffle(customer)", "shuffle(customer)#2"]
-        assert "adaptive execution split a skewed or local shuffle read" in first.skipped()
 
 
 def test_a_task_that_spark_has_run_again_is_stored_again(
