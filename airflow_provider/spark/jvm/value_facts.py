@@ -59,6 +59,8 @@ def names_a_column(value: Value) -> bool:
             if short_name(each) == "AttributeReference":
                 return True
             pending += [item for part in each.parts for item in (*part.values, *part.extra)]
+        elif isinstance(each, JavaArray):  # of a buffer of Scala 2.12
+            pending += each.items
     return False
 
 

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider.spark.jvm.java_stream import JavaArray, JavaObject, Unreadable, Value, read_stream
+from airflow_provider.spark.jvm.value_facts import names_a_column
 from tests.spark.identity.java_writer import Given, JavaWriter, Thing
 
 names = st.text("abc", min_size=1, max_size=2)
@@ -127,3 +128,14 @@ def test_what_values_of_spark_do_not_need_is_refused(body: bytes, reason: str) -
     """Proxies, resets, exceptions, annotated classes, forms without an end: an error says which."""
     with pytest.raises(Unreadable, match=reason):
         read_stream(b"\xac\xed\x00\x05" + body)
+
+
+@pytest.mark.parametrize("column", [True, False])
+def test_a_column_is_found_in_a_buffer_of_scala_2_12(column: bool) -> None:
+    """It holds its elements in an array; what Scala 2.13 writes has them one by one."""
+    name = "AttributeReference" if column else "Literal"
+    order = Thing("SortOrder", {"child": Thing(f"org.apache.spark.sql.catalyst.expressions.{name}", {}, None)}, None)
+    writer = JavaWriter()
+    writer.write(Thing("scala.collection.mutable.ArrayBuffer", {"array": [order, None], "size0": 1}, None))
+    (buffer,) = read_stream(bytes(writer.data))
+    assert names_a_column(buffer) is column
