@@ -11,7 +11,6 @@ from typing import Any
 
 from airflow_provider.core.events import SHUFFLE
 from airflow_provider.core.graph import Attempt, ExecutionGraph, Vertex
-from airflow_provider.core.partition_record import PartitionRecord
 from airflow_provider.core.report import LOST, SkippedReport, skipped
 from airflow_provider.core.savings import (
     NO_WORK,
@@ -131,10 +130,12 @@ def explain_job(job: str, graph: ExecutionGraph, discarded: str = "") -> Explana
 def _attempt(graph: ExecutionGraph, attempt: Attempt, is_newest: bool) -> ExplainedAttempt:
     put_back, kept = Amount(), Amount()
     for vertex in graph.vertices.values():
-        records = list(vertex.partitions.values())
-        kept = _plus(kept, vertex, [record for record in records if record.attempt == attempt.epoch])
+        own = [record for record in vertex.partitions.values() if record.attempt == attempt.epoch]
+        size, seconds = sum(record.bytes for record in own), sum(record.duration for record in own)
+        kept = _plus(kept, vertex, len(own), size, seconds)
         if attempt.epoch in vertex.reached_by:
-            put_back = _plus(put_back, vertex, [record for record in records if record.attempt < attempt.epoch])
+            tally = vertex.tally(attempt.epoch)
+            put_back = _plus(put_back, vertex, tally.reused, tally.bytes_reused, tally.seconds_saved)
     return ExplainedAttempt(
         epoch=attempt.epoch,
         state=str(attempt.state) if attempt.state.terminal or is_newest else LOST,
@@ -145,12 +146,12 @@ def _attempt(graph: ExecutionGraph, attempt: Attempt, is_newest: bool) -> Explai
     )
 
 
-def _plus(amount: Amount, vertex: Vertex, records: list[PartitionRecord]) -> Amount:
+def _plus(amount: Amount, vertex: Vertex, partitions: int, size: int, seconds: float) -> Amount:
     return Amount(
-        partitions=amount.partitions + len(records),
-        map_outputs=amount.map_outputs + (len(records) if _is_shuffle(vertex) else 0),
-        bytes=amount.bytes + sum(record.bytes for record in records),
-        task_seconds=round(amount.task_seconds + sum(record.duration for record in records), 3),
+        partitions=amount.partitions + partitions,
+        map_outputs=amount.map_outputs + (partitions if _is_shuffle(vertex) else 0),
+        bytes=amount.bytes + size,
+        task_seconds=round(amount.task_seconds + seconds, 3),
     )
 
 

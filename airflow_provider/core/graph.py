@@ -14,7 +14,7 @@ from typing import Any
 
 from airflow_provider.core import events as ev
 from airflow_provider.core.loss import LOST, Loss, attempt_of_loss, first_start_lost, not_determined, state_of_loss
-from airflow_provider.core.partition_record import PartitionRecord
+from airflow_provider.core.partition_record import PartitionRecord, Tally
 from airflow_provider.core.unfinished_write import of_a_fresh_start
 
 MOST_PROBLEMS = 100
@@ -57,6 +57,8 @@ class Vertex:
     """Attempts whose script came to this recovery point."""
     storing_seconds: dict[int, float] = field(default_factory=dict)
     """By attempt, the task time that went into encoding and storing what it computed."""
+    gone: Tally | None = None
+    """What the attempt that released it has had of it."""
     shared: bool = field(default=False, compare=False, repr=False)
     """``partitions`` belongs to a copy of the graph, too, and is replaced before it is changed."""
 
@@ -74,6 +76,11 @@ class Vertex:
     def missing(self) -> list[int]:
         """Indexes without a recorded partition."""
         return [index for index in range(self.initialized.parallelism) if index not in self.partitions]
+
+    def tally(self, attempt: int) -> Tally:
+        """Return what an attempt that has reached it has had of it, whether it is still there or not."""
+        gone = self.gone if self.gone is not None and self.gone.attempt == attempt else Tally(attempt)
+        return gone.plus(self.partitions.values())
 
     def copy(self) -> Vertex:
         """Return an independent copy."""
@@ -365,6 +372,7 @@ class ExecutionGraph:
     def _vertex_released(self, event: ev.VertexReleased) -> None:
         vertex = self.vertices.get(event.vertex)
         if vertex is not None:
+            vertex.gone = vertex.tally(event.epoch) if event.epoch in vertex.reached_by else None
             self._forget(vertex)
             vertex.released = True
 

@@ -141,16 +141,7 @@ def _vertex(
 ) -> dict[str, Any]:
     told = vertex.initialized
     states = partition_states(vertex, epoch, history.lost.get(identity, ()))
-    rows = stored = bytes_reused = 0
-    spent = saved = 0.0
-    for partition in vertex.partitions.values():
-        rows += partition.rows
-        stored += partition.bytes
-        if partition.attempt < epoch:
-            bytes_reused += partition.bytes
-            saved += partition.duration
-        else:
-            spent += partition.duration
+    tally = vertex.tally(epoch)
     return {
         "id": identity,
         "name": told.name,
@@ -159,19 +150,19 @@ def _vertex(
         "reached": epoch in vertex.reached_by,
         "deterministic": told.deterministic,
         "partitions": told.parallelism,
-        "reused": states.count(REUSED),
-        "computed": states.count(COMPUTED),
+        "reused": tally.reused,
+        "computed": tally.computed,
         "lost": states.count(LOST),
         "missing": states.count(MISSING),
         "cells": encode_runs(merge_cells(states, size)),
         "cell_size": size,
-        "rows": rows,
-        "bytes": stored,
-        "bytes_reused": bytes_reused,
-        "task_seconds": round(spent, 3),
-        "task_seconds_saved": round(saved, 3),
+        "rows": sum(partition.rows for partition in vertex.partitions.values()),
+        "bytes": vertex.bytes,
+        "bytes_reused": tally.bytes_reused,
+        "task_seconds": tally.seconds,
+        "task_seconds_saved": tally.seconds_saved,
         "would_reuse": 0 if identity in because else len(vertex.partitions),
-        "would_save": 0.0 if identity in because else round(spent + saved, 3),
+        "would_save": 0.0 if identity in because else _seconds(vertex),
         "work": asdict(work),
         "because": _cut_all(told.because if told.epoch == epoch else ()),
         "resets": [
@@ -179,6 +170,10 @@ def _vertex(
             for reset in history.resets.get(identity, ())
         ],
     }
+
+
+def _seconds(vertex: Vertex) -> float:
+    return round(sum(partition.duration for partition in vertex.partitions.values()), 3)
 
 
 def _state(vertex: Vertex, epoch: int, running: bool, name_reached: bool) -> str:

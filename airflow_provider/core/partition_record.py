@@ -7,6 +7,7 @@ if the events differ from the name.
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from typing import NamedTuple
 
 
@@ -80,6 +81,38 @@ class PartitionRecord(NamedTuple):
         """Return the record of the object *name* in *folder*, a string that many records share."""
         told = (rows, checksum, duration, attempt)
         return cls(folder, name, size, None if _told_by(name) == told else Facts(*told))
+
+
+class Tally(NamedTuple):
+    """What one attempt has had of a vertex, while there were partitions of it.
+
+    :ivar reused: number of partitions of earlier attempts
+    :ivar bytes_reused: their stored bytes
+    :ivar seconds_saved: their task time
+    :ivar computed: number of partitions that the attempt has computed
+    :ivar seconds: their task time
+    """
+
+    attempt: int
+    reused: int = 0
+    bytes_reused: int = 0
+    seconds_saved: float = 0.0
+    computed: int = 0
+    seconds: float = 0.0
+
+    def plus(self, records: Iterable[PartitionRecord]) -> Tally:
+        """Return the sum with finished partitions."""
+        records = list(records)
+        before = [record for record in records if record.attempt < self.attempt]
+        own = [record for record in records if record.attempt == self.attempt]
+        return Tally(
+            self.attempt,
+            self.reused + len(before),
+            self.bytes_reused + sum(record.bytes for record in before),
+            round(self.seconds_saved + sum(record.duration for record in before), 3),
+            self.computed + len(own),
+            round(self.seconds + sum(record.duration for record in own), 3),
+        )
 
 
 def _told_by(name: str) -> tuple[int, str, float, int] | tuple[()]:

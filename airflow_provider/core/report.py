@@ -161,7 +161,7 @@ def build_report(job: str, graph: ExecutionGraph) -> JobReport:
         for identity, vertex in graph.vertices.items()
     ]
     reached = [vertex for vertex in graph.vertices.values() if epoch in vertex.reached_by]
-    kept = [p for vertex in reached for p in vertex.partitions.values() if p.attempt < epoch]
+    tallies = [vertex.tally(epoch) for vertex in reached]
     return JobReport(
         job=job,
         state=str(newest.state) if newest else "NONE",
@@ -175,10 +175,10 @@ def build_report(job: str, graph: ExecutionGraph) -> JobReport:
         vertices=vertices,
         skipped=skipped(newest.skipped) if newest else [],
         problems=list(graph.problems),
-        partitions_reused=len(kept),
+        partitions_reused=sum(tally.reused for tally in tallies),
         partitions_computed=sum(vertex.computed for vertex in vertices),
-        bytes_reused=sum(partition.bytes for partition in kept),
-        task_seconds_saved=round(sum(partition.duration for partition in kept), 3),
+        bytes_reused=sum(tally.bytes_reused for tally in tallies),
+        task_seconds_saved=round(sum(tally.seconds_saved for tally in tallies), 3),
         restarts=sum(attempt.abandoned for attempt in graph.attempts.values()),
         retry=retry_savings(graph, because, work),
         returned=_returned(graph),
@@ -220,21 +220,20 @@ def _returned(graph: ExecutionGraph) -> dict[str, Any] | None:
 
 
 def _vertex_report(vertex: Vertex, epoch: int, would_reuse: int, would_save: float, work: Work) -> VertexReport:
-    reused = [p for p in vertex.partitions.values() if p.attempt < epoch]
-    computed = [p for p in vertex.partitions.values() if p.attempt == epoch]
+    tally = vertex.tally(epoch)
     return VertexReport(
         name=vertex.initialized.name,
         fingerprint=vertex.initialized.fingerprint,
         partitions=vertex.initialized.parallelism,
-        reused=len(reused),
-        computed=len(computed),
+        reused=tally.reused,
+        computed=tally.computed,
         missing=0 if vertex.released else len(vertex.missing),
         reached=epoch in vertex.reached_by,
         finished=vertex.finished,
         rows=sum(p.rows for p in vertex.partitions.values()),
         bytes=vertex.bytes,
-        task_seconds=round(sum(p.duration for p in computed), 3),
-        task_seconds_saved=round(sum(p.duration for p in reused), 3),
+        task_seconds=tally.seconds,
+        task_seconds_saved=tally.seconds_saved,
         storing_seconds=vertex.storing_seconds.get(epoch, 0.0),
         rule=vertex.initialized.rule,
         because=list(vertex.initialized.because) if vertex.initialized.epoch == epoch else [],

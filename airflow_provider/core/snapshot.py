@@ -22,7 +22,7 @@ from airflow_provider.core.events import (
     encode_event,
 )
 from airflow_provider.core.graph import Attempt, ExecutionGraph, JobState, Vertex
-from airflow_provider.core.partition_record import PartitionRecord
+from airflow_provider.core.partition_record import PartitionRecord, Tally
 from airflow_provider.core.partitions import FOLDER
 
 GROWTH = 8
@@ -119,6 +119,7 @@ def _vertex(vertex: Vertex) -> dict[str, Any]:
         "released": vertex.released,
         "reached_by": sorted(vertex.reached_by),
         "storing_seconds": list(vertex.storing_seconds.items()),
+        "gone": vertex.gone,
         "partitions": [
             [index, _shorten(p.key, folder), facts.rows, p.bytes, facts.checksum, facts.duration, facts.attempt]
             for index, p in vertex.partitions.items()
@@ -148,6 +149,7 @@ def _read_vertex(record: dict[str, Any]) -> Vertex:
         released=record.get("released", False),
         reached_by=set(record["reached_by"]),
         storing_seconds=dict(record.get("storing_seconds", [])),
+        gone=Tally(*record["gone"]) if record.get("gone") else None,
     )
 
 

@@ -10,6 +10,8 @@ from airflow_provider.core import events as ev
 from airflow_provider.core.events import SHUFFLE
 from airflow_provider.core.expendable import needed_no_more, room_for, shuffles_of_written_outputs
 from airflow_provider.core.explain import GIVEN, READING
+from airflow_provider.core.history import JobHistory
+from airflow_provider.core.job_view import job_view
 from airflow_provider.core.report import build_report, format_report
 from airflow_provider.core.snapshot import decode_graph, encode_graph
 from tests.core.examples import done, end, init, start
@@ -87,6 +89,32 @@ def test_the_report_names_what_is_released_and_the_space() -> None:
     assert (report.retry.partitions, report.retry.reusable) == (2, 2)
     assert "a (released)" in format_report(report)
     assert "Holds 0.0 MiB now, 0.0 MiB at the most." in format_report(report)
+
+
+def test_what_was_reused_counts_when_it_is_released() -> None:
+    """For the attempt that has reused and released it, also across a snapshot, and not for a later one."""
+    events = [*CHAIN, start(2)]
+    events += [
+        event for name in "ab" for event in (ev.VertexReused(epoch=2, vertex=name, layout="l"), released(2, name))
+    ]
+    events += [init(2, "a", 1), done(0, 2, "a"), end(2, "a"), released(2, "a"), released(2, "c")]
+    for cut in range(len(events) + 1):
+        graph = decode_graph(encode_graph(replay(events[:cut])))
+        for event in events[cut:]:
+            graph.apply(event)
+        report = build_report("job", graph)
+        assert (report.partitions_reused, report.partitions_computed) == (2, 1)
+        assert (report.bytes_reused, report.task_seconds_saved) == (200, 4.0)
+        assert [(vertex.reused, vertex.computed) for vertex in report.vertices] == [(1, 1), (1, 0), (0, 0)]
+        assert "Reused 2 partitions" in format_report(report)
+        view = job_view("job", graph, JobHistory())
+        assert (view["reused"], view["computed"], view["bytes_reused"]) == (2, 1, 200)
+        graph.apply(start(3))
+        assert build_report("job", graph).partitions_reused == 0
+
+
+def released(epoch: int, vertex: str) -> ev.JobEvent:
+    return ev.VertexReleased(epoch=epoch, vertex=vertex)
 
 
 @pytest.mark.parametrize(

@@ -185,7 +185,7 @@ function node(vertex, [x, y], width, height) {
   });
   const letters = Math.floor((width - 44) / 7.4);
   const name = vertex.name.length > letters ? `${vertex.name.slice(0, letters - 1)}…` : vertex.name;
-  const stored = vertex.reused + vertex.computed;
+  const stored = Math.min(vertex.reused + vertex.computed, vertex.partitions);
   const inner = width - 28;
   group.append(
     svg("title", {}, label),
