@@ -75,7 +75,7 @@ def test_looking_on_keeps_no_shuffle_alive(spark: SparkSession, orders: Path, at
     with auto_attempt(attempts, spark) as first:
         first.application._queries.started()
         numbers = set()
-        for df in (by_customer(spark, orders), spark.read.parquet(str(orders)).repartition(3)):
+        for df in (by_customer(spark, orders), spark.read.parquet(str(orders)).repartitionByRange(3, "amount")):
             rows = df._jdf.queryExecution().toRdd().count()
             assert rows
             numbers |= set(shuffle_numbers(spark, df))
