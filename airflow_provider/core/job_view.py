@@ -18,7 +18,7 @@ from airflow_provider.core.history import JobHistory
 from airflow_provider.core.overhead import overhead_of
 from airflow_provider.core.report import LOST as LOST_ATTEMPT
 from airflow_provider.core.report import skipped
-from airflow_provider.core.savings import NO_WORK, Work, not_reusable, retry_savings, work_so_far
+from airflow_provider.core.savings import NO_WORK, Work, not_reusable, retry_savings, reusable, work_so_far
 from airflow_provider.core.unfinished_write import writes_going_on
 
 REUSED, COMPUTED, MISSING, LOST = "r", "c", "m", "l"
@@ -142,6 +142,7 @@ def _vertex(
     told = vertex.initialized
     states = partition_states(vertex, epoch, history.lost.get(identity, ()))
     tally = vertex.tally(epoch)
+    would_reuse, would_save = reusable(identity, vertex, because)
     return {
         "id": identity,
         "name": told.name,
@@ -161,8 +162,8 @@ def _vertex(
         "bytes_reused": tally.bytes_reused,
         "task_seconds": tally.seconds,
         "task_seconds_saved": tally.seconds_saved,
-        "would_reuse": 0 if identity in because else len(vertex.partitions),
-        "would_save": 0.0 if identity in because else _seconds(vertex),
+        "would_reuse": would_reuse,
+        "would_save": round(would_save, 3),
         "work": asdict(work),
         "because": _cut_all(told.because if told.epoch == epoch else ()),
         "resets": [
@@ -170,10 +171,6 @@ def _vertex(
             for reset in history.resets.get(identity, ())
         ],
     }
-
-
-def _seconds(vertex: Vertex) -> float:
-    return round(sum(partition.duration for partition in vertex.partitions.values()), 3)
 
 
 def _state(vertex: Vertex, epoch: int, running: bool, name_reached: bool) -> str:

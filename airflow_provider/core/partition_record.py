@@ -102,17 +102,17 @@ class Tally(NamedTuple):
 
     def plus(self, records: Iterable[PartitionRecord]) -> Tally:
         """Return the sum with finished partitions."""
-        records = list(records)
-        before = [record for record in records if record.attempt < self.attempt]
-        own = [record for record in records if record.attempt == self.attempt]
-        return Tally(
-            self.attempt,
-            self.reused + len(before),
-            self.bytes_reused + sum(record.bytes for record in before),
-            round(self.seconds_saved + sum(record.duration for record in before), 3),
-            self.computed + len(own),
-            round(self.seconds + sum(record.duration for record in own), 3),
-        )
+        _, reused, bytes_reused, saved, computed, seconds = self
+        for record in records:
+            facts = record.facts  # read from its name, once
+            if facts.attempt < self.attempt:
+                reused += 1
+                bytes_reused += record.bytes
+                saved += facts.duration
+            elif facts.attempt == self.attempt:
+                computed += 1
+                seconds += facts.duration
+        return Tally(self.attempt, reused, bytes_reused, round(saved, 3), computed, round(seconds, 3))
 
 
 def _told_by(name: str) -> tuple[int, str, float, int] | tuple[()]:

@@ -11,6 +11,7 @@ from airflow_provider.core.committed_output import doubts
 from airflow_provider.core.events import VertexSkipped
 from airflow_provider.core.graph import ExecutionGraph, JobState, Vertex
 from airflow_provider.core.overhead import overhead_of, overhead_text
+from airflow_provider.core.partition_record import Tally
 from airflow_provider.core.quantities import aligned
 from airflow_provider.core.savings import (
     NO_WORK,
@@ -156,12 +157,14 @@ def build_report(job: str, graph: ExecutionGraph) -> JobReport:
     epoch = newest.epoch if newest else 0
     because = not_reusable(graph)
     work = work_so_far(graph, because)
+    all_tallies = {identity: vertex.tally(epoch) for identity, vertex in graph.vertices.items()}
     vertices = [
-        _vertex_report(vertex, epoch, *reusable(identity, vertex, because), work.get(identity, NO_WORK))
+        _vertex_report(
+            vertex, epoch, all_tallies[identity], *reusable(identity, vertex, because), work.get(identity, NO_WORK)
+        )
         for identity, vertex in graph.vertices.items()
     ]
-    reached = [vertex for vertex in graph.vertices.values() if epoch in vertex.reached_by]
-    tallies = [vertex.tally(epoch) for vertex in reached]
+    tallies = [all_tallies[identity] for identity, vertex in graph.vertices.items() if epoch in vertex.reached_by]
     return JobReport(
         job=job,
         state=str(newest.state) if newest else "NONE",
@@ -219,8 +222,9 @@ def _returned(graph: ExecutionGraph) -> dict[str, Any] | None:
     return {"value": kept["value"]}
 
 
-def _vertex_report(vertex: Vertex, epoch: int, would_reuse: int, would_save: float, work: Work) -> VertexReport:
-    tally = vertex.tally(epoch)
+def _vertex_report(
+    vertex: Vertex, epoch: int, tally: Tally, would_reuse: int, would_save: float, work: Work
+) -> VertexReport:
     return VertexReport(
         name=vertex.initialized.name,
         fingerprint=vertex.initialized.fingerprint,

@@ -381,6 +381,7 @@ def test_what_is_made_of_it_otherwise_is_not_kept(
         assert df.collect()
         assert first.keep(df) == (["shuffle", "shuffle(key)"] if case == "a subquery" else ["shuffle(key)"])
         assert ": it depends on the order of rows" in first.skipped()
+    spark.catalog.clearCache()
 
 
 BELOW: dict[str, tuple[Callable[[DataFrame], DataFrame], str]] = {
