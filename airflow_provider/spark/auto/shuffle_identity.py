@@ -87,7 +87,7 @@ class ShuffleIdentity:
         if not may_be_kept(exchange):
             raise NotKept(f"its rows are spread by {_spread(exchange)}, which is not the same in every run")
         fingerprint = exchange_fingerprint(spark, context, canonical, settings)
-        reasons = _of_tasks((*fingerprint.opaque, *fingerprint.not_deterministic), items(exchange.children()))
+        reasons = _of_tasks(spark, (*fingerprint.opaque, *fingerprint.not_deterministic), items(exchange.children()))
         if reasons and _chosen_by_tasks(context, spark, canonical, fingerprint):
             reasons = ()
         identity = cls(title_of(exchange), fingerprint)
@@ -143,13 +143,13 @@ class ShuffleIdentity:
         return vertex_identity(self.title, self.fingerprint.digest)
 
 
-def _of_tasks(reasons: tuple[str, ...], plans: Iterable[Any]) -> tuple[str, ...]:
+def _of_tasks(spark: Any, reasons: tuple[str, ...], plans: Iterable[Any]) -> tuple[str, ...]:
     """Return those of the reasons why rows of plans may vary that count for single tasks.
 
     How rows are spread over tasks counts only for those that read them. Whatever a shuffle by keys is made of, each
     reducer gets the rows of its keys.
     """
-    if not any(map(spreads, reasons)) or any(map(may_be_spread_otherwise, plans)):
+    if not any(map(spreads, reasons)) or any(may_be_spread_otherwise(plan, spark) for plan in plans):
         return reasons
     return tuple(reason for reason in reasons if not spreads(reason))
 
@@ -163,7 +163,7 @@ def _chosen_by_tasks(context: RecoveryContext, spark: Any, canonical: Any, finge
     if fingerprint.opaque or any(map(varies, fingerprint.not_deterministic)):
         return False
     rows = rows_to_choose_from(canonical)
-    return rows is not None and not _of_tasks(uncertain(spark, context, rows), [rows])
+    return rows is not None and not _of_tasks(spark, uncertain(spark, context, rows), [rows])
 
 
 def _inputs_in_order(

@@ -7,7 +7,6 @@ is read: fields, not methods.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -41,8 +40,6 @@ _GROUPS = {
 _EVALUATED = {"ArrowEvalPythonExec"}
 _CHOOSING = {"HashAggregateExec", "ObjectHashAggregateExec", "SortAggregateExec", "WindowGroupLimitExec"}
 _CERTAIN_LEAVES = {"FileSourceScanExec", "LocalTableScanExec", "RangeExec"}
-_FUNCTIONS = re.compile("Python|Pandas|Arrow")
-"""In the names of nodes that call Python functions."""
 _OF_ITERATORS = {204, 251}
 """Kinds of Python functions that get an iterator over a whole partition: pandas, Arrow."""
 _WRAPPED = {
@@ -111,9 +108,9 @@ def shuffles_of(plan: Any, spark: Any, known: set[int]) -> list[RunningShuffle]:
     ]
 
 
-def calls_functions(canonical: Any, spark: Any) -> bool:
-    """Whether the canonical form of an exchange involves Python functions."""
-    return bool(search_of(spark).callsFunctions(canonical))
+def calls_functions(exchange: Any, spark: Any) -> bool:
+    """Whether an exchange, canonical or not, involves Python functions."""
+    return bool(search_of(spark).callsFunctions(exchange))
 
 
 def search_of(spark: Any) -> Any:
@@ -225,7 +222,7 @@ def content_of(spark: Any, plan: Any) -> str:
     return "" if content is None else bytes(content).hex()
 
 
-def may_be_spread_otherwise(plan: Any) -> bool:
+def may_be_spread_otherwise(plan: Any, spark: Any) -> bool:
     """Whether the tasks of a plan may get other rows in a retry though all rows together are the same.
 
     Spark deals rows out in an order of their bytes, from a place that follows from the number of the task that does it
@@ -242,7 +239,11 @@ def may_be_spread_otherwise(plan: Any) -> bool:
             pending += items(_unwrapped(node.child()).children())  # it is read by the tasks that have written it
         if name == SHUFFLE_EXCHANGE:
             dealt = kind(node.outputPartitioning()) == "RoundRobinPartitioning"
-            if dealt and not (node.conf().sortBeforeRepartition() and all(map(_reads_files, items(node.children())))):
+            if dealt and (
+                not node.conf().sortBeforeRepartition()
+                or not all(map(_reads_files, items(node.children())))
+                or calls_functions(node, spark)
+            ):
                 return True
         elif name != _BROADCAST:
             pending += items(node.children())
@@ -258,7 +259,7 @@ def _unwrapped(node: Any) -> Any:
 def _reads_files(plan: Any) -> bool:
     if plan.children().isEmpty():
         return kind(plan) in _CERTAIN_LEAVES and plan.subqueries().isEmpty()
-    if kind(plan).endswith("ExchangeExec") or _FUNCTIONS.search(kind(plan)) or not plan.subqueries().isEmpty():
+    if kind(plan).endswith("ExchangeExec") or not plan.subqueries().isEmpty():
         return False
     return all(map(_reads_files, items(plan.children())))
 
