@@ -19,6 +19,7 @@ from airflow_provider.spark.jvm.map_output_tracker import MapOutputTracker
 from airflow_provider.spark.jvm.scala import items
 from tests.spark.attempts import Attempts
 from tests.spark.auto.gates import Gate, interrupted, running, store_what_is_there
+from tests.spark.auto.lines import task_for, written
 from tests.spark.auto.watched import auto_attempt, configured
 from tests.support.parameters import each_value
 from tests.support.waiting import wait_until
@@ -31,11 +32,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 FILES = {"a": range(600), "b": range(600, 1000), "c": range(1000, 1200)}
-TASK_EACH = {
-    "spark.sql.files.openCostInBytes": "0",
-    "spark.sql.files.minPartitionNum": "1",
-    "spark.sql.files.maxPartitionBytes": "6000",
-}
+TASK_EACH = task_for(6000)
 """Two map tasks: one reads the first file, the other one the rest."""
 KEYS = 7
 
@@ -43,11 +40,10 @@ KEYS = 7
 @pytest.fixture
 def lines(tmp_path: Path) -> Path:
     """Lines of the same length: a number, its key, a moment that many lines of a key share, and their file."""
-    folder = tmp_path / "lines"
-    folder.mkdir()
-    for name, rows in FILES.items():
-        (folder / f"{name}.csv").write_text("".join(f"{row:04},{row % KEYS},{row % 2}{name}\n" for row in rows))
-    return folder
+    return written(
+        tmp_path / "lines",
+        {name: [f"{row:04},{row % KEYS},{row % 2}{name}" for row in rows] for name, rows in FILES.items()},
+    )
 
 
 def read(spark: SparkSession, lines: Path) -> DataFrame:

@@ -12,6 +12,7 @@ import pytest
 from pyspark.sql import functions as F
 
 from tests.spark.attempts import Attempts
+from tests.spark.auto.lines import task_for, written
 from tests.spark.auto.watched import auto_attempt, configured
 from tests.support.parameters import each_value
 
@@ -23,23 +24,17 @@ pytestmark = pytest.mark.spark
 FILES = {"a": range(600), "b": range(600, 1000), "c": range(1000, 1200)}
 ROWS = 1200
 KEYS = 7
-TASK_EACH = {
-    "spark.sql.files.openCostInBytes": "0",
-    "spark.sql.files.minPartitionNum": "1",
-    "spark.sql.files.maxPartitionBytes": "6000",
-    "spark.sql.adaptive.coalescePartitions.enabled": "false",
-}
+TASK_EACH = task_for(6000) | {"spark.sql.adaptive.coalescePartitions.enabled": "false"}
 """Two map tasks: one reads the first file, the other one the rest."""
 
 
 @pytest.fixture
 def lines(tmp_path: Path) -> Path:
     """Lines of the same length: a number, its key, an amount."""
-    folder = tmp_path / "lines"
-    folder.mkdir()
-    for name, rows in FILES.items():
-        (folder / f"{name}.csv").write_text("".join(f"{row:04},{row % KEYS},.{row % 9}\n" for row in rows))
-    return folder
+    return written(
+        tmp_path / "lines",
+        {name: (f"{row:04},{row % KEYS},.{row % 9}" for row in rows) for name, rows in FILES.items()},
+    )
 
 
 def read(spark: SparkSession, lines: Path) -> DataFrame:

@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql import functions as F
 
 from tests.spark.attempts import Attempts
+from tests.spark.auto.lines import task_for, written
 from tests.spark.auto.watched import auto_attempt, configured
 from tests.support.parameters import each_value
 
@@ -22,12 +23,7 @@ pytestmark = pytest.mark.spark
 FILES = 3
 ROWS = 1000
 BYTES = 11 * ROWS
-TASK_EACH = {
-    "spark.sql.files.openCostInBytes": "0",
-    "spark.sql.files.minPartitionNum": "1",
-    "spark.sql.files.maxPartitionBytes": str(BYTES),
-    "spark.sql.autoBroadcastJoinThreshold": "-1",
-}
+TASK_EACH = task_for(BYTES) | {"spark.sql.autoBroadcastJoinThreshold": "-1"}
 HOW: dict[str, tuple[str, dict[str, str]]] = {
     "a late broadcast": (
         "AQEShuffleRead local",
@@ -53,13 +49,14 @@ HOW: dict[str, tuple[str, dict[str, str]]] = {
 @pytest.fixture
 def lines(tmp_path: Path) -> Path:
     """Lines of the same length: a number, a key that most of them share, and another one."""
-    folder = tmp_path / "lines"
-    folder.mkdir()
-    for file in range(FILES):
-        rows = range(file * ROWS, (file + 1) * ROWS)
-        text = "".join(f"{row:05},{row % 20 if row % 4 == 0 else 0:02},{row % 7}\n" for row in rows)
-        (folder / f"{file}.csv").write_text(text)
-    return folder
+    files = {str(file): range(file * ROWS, (file + 1) * ROWS) for file in range(FILES)}
+    return written(
+        tmp_path / "lines",
+        {
+            name: (f"{row:05},{row % 20 if row % 4 == 0 else 0:02},{row % 7}" for row in rows)
+            for name, rows in files.items()
+        },
+    )
 
 
 def query(spark: SparkSession, lines: Path) -> DataFrame:
