@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,9 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from tests.support.driver import DriverHarness
+from airflow_provider.core import faults
+from tests.spark.killed_jobs import KILLED
+from tests.support.driver import DriverHarness, Outcome
 from tests.support.jars import SPARK, class_path
 from tests.support.quick_jvm import WITHOUT_COMPILER
 from tests.support.sparks import spark_python
@@ -29,19 +32,48 @@ def report(driver: DriverHarness) -> dict[str, Any]:
 
 
 READS = """\
-import sys
-from pyspark.sql import SparkSession
+import sys, time
+from pyspark.sql import SparkSession, functions as F
 from airflow_provider.spark import checkpoint
 
 spark = SparkSession.builder.getOrCreate()
-if sys.argv[1] == "first":
-    spark.range(100).writeTo("lake.db.read").create()
-else:
-    spark.sql("DELETE FROM lake.db.read WHERE id < 90")
-found = checkpoint(spark.table("lake.db.read").where("id > 50"), "found")
-print("rows", found.count(), found.groupBy().sum("id").first()[0])
-sys.exit(sys.argv[1] == "first")
+if sys.argv[1] == "made":
+    spark.sql(
+        "CREATE TABLE lake.db.lines (id BIGINT, key BIGINT) USING iceberg TBLPROPERTIES ("
+        "'format-version'='2', 'write.delete.mode'='merge-on-read', 'read.split.open-file-cost'='134217728')"
+    )
+    for number in range(12):
+        rows = spark.range(number * 100, number * 100 + 100, 1, 1).selectExpr("id", "id % 7 AS key")
+        rows.writeTo("lake.db.lines").append()
+elif sys.argv[1] == "deleted":
+    spark.sql("DELETE FROM lake.db.lines WHERE id < 10")
+elif sys.argv[1] == "renamed":
+    spark.sql("ALTER TABLE lake.db.lines RENAME COLUMN key TO old")
+    spark.sql("ALTER TABLE lake.db.lines ADD COLUMN key BIGINT")
+few = checkpoint(spark.table("lake.db.lines").where("id < 20").coalesce(1), "few")
+print("few", few.count(), few.where("key = 1").count())
+slowly = F.udf(lambda key: time.sleep(0.005) or key, "long")
+lines = spark.table("lake.db.lines").withColumn("key", slowly("key"))
+sums = lines.groupBy("key").agg(F.sum("id").alias("ids"), F.count("*").alias("rows"))
+print("sums", [tuple(row) for row in sorted(sums.collect())])
+while sys.argv[1] == "made":
+    time.sleep(0.1)
+sys.exit(1)
 """
+FILES = 12
+CHANGED = {"deleted": (range(10, 1200), True), "renamed": (range(1200), False)}
+"""What the script does to the table before it reads it: which numbers it then has, and whether they have keys."""
+
+
+def said(numbers: range, *, keyed: bool = True) -> str:
+    """What the script says of a table of these numbers."""
+    few = [number for number in numbers if number < 20]
+    of_key = {key: [number for number in numbers if number % 7 == key] for key in range(7)}
+    sums = of_key if keyed else {None: list(numbers)}
+    return (
+        f"few {len(few)} {sum(number % 7 == 1 for number in few) if keyed else 0}\n"
+        f"sums {[(key, sum(each), len(each)) for key, each in sums.items()]}\n"
+    )
 
 
 def with_iceberg(folder: Path) -> DriverHarness:
@@ -56,19 +88,36 @@ def with_iceberg(folder: Path) -> DriverHarness:
     return driver
 
 
-def test_what_reads_a_table_that_tells_no_version_is_computed_again(tmp_path: Path) -> None:
-    """On Spark 3.5 no table tells one: a run that is no automatic retry sees the rows that are there by then, whatever
-    is stored, and the log says why.
+def printed(outcome: Outcome) -> str:
+    """What a script has printed, without the log."""
+    return "".join(f"{line}\n" for line in outcome.log.splitlines() if line.startswith(("few ", "sums ")))
+
+
+@pytest.mark.parametrize("change", ["deleted", pytest.param("renamed", marks=pytest.mark.walk)])
+def test_what_reads_a_table_is_reused_while_it_is_the_same(tmp_path: Path, change: str) -> None:
+    """Though on Spark 3.5 no table tells a version: a recovery point, and single map outputs of a killed driver by what
+    their tasks have covered, because a table with several manifests is planned in an order of chance. Rows deleted
+    since by a file of deletes, and a column of the same name with another id, are seen.
     """
     driver = with_iceberg(tmp_path)
     (tmp_path / "job.py").write_text(READS)
     options = {"recovery-points": "auto", "overhead-budget": "1e6"}
-    first = driver.run(tmp_path / "job.py", "first", options=options)
-    assert "rows 49 3675" in first.log
-    second = driver.run(tmp_path / "job.py", "second", options=options)
-    assert "rows 10 945" in second.log
-    assert "checkpoint 'found': what is stored is not used: this attempt is no automatic retry" in second.log
-    assert "lake.db.read of SparkTable tells no version" in second.log
+
+    killed = driver.run(tmp_path / "job.py", "made", fault=f"{faults.AFTER_PARTITION_EVENT}@6", options=options)
+    assert killed.code == KILLED, killed.log
+    again = driver.run(tmp_path / "job.py", "as it was", options=options)
+    changed = driver.run(tmp_path / "job.py", change, options=options)
+
+    assert said(range(1200)) in printed(again)
+    assert "checkpoint 'few': all 1 partitions reused, nothing to compute" in again.log
+    back = re.search(r"shuffle\(key\): (\d+) map outputs put back, (\d+) to compute", again.log)
+    assert back is not None, again.log
+    assert 0 < int(back[1]) < FILES
+    assert int(back[1]) + int(back[2]) == FILES
+    numbers, keyed = CHANGED[change]
+    assert said(numbers, keyed=keyed) in printed(changed)
+    assert "reused, nothing to compute" not in changed.log
+    assert "put back" not in changed.log
 
 
 def test_a_repeated_append_is_said_or_refused(tmp_path: Path) -> None:

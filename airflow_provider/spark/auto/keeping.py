@@ -321,11 +321,12 @@ class KeptShuffle:
         assert vertex is not None  # noqa: S101 - identified before
         new = []
         for status in self._tools.tracker.statuses(self.number):
-            if status.index in vertex.stored or self._misses[status.index] >= _TRIES:
+            index = vertex.index(status.index)
+            if index in vertex.stored or self._misses[index] >= _TRIES:
                 continue
             counts = self._counts_of(status, measured)
             if counts is not None:
-                new.append((status, counts))
+                new.append((replace(status, index=index), counts))
         since = vertex.made_since(self._tools.tracker)  # behind the statuses: these tasks have read all that they read
         if since is None:  # what is stored was made of what was there before
             self._leave_alone("Spark has run tasks again whose rows it depends on")
@@ -351,7 +352,7 @@ class KeptShuffle:
         if vertex is None or len(vertex.stored) < maps:
             return
         now = self._tools.tracker.tasks(self.number)
-        again = [index for index, task in vertex.tasks.items() if now.get(index) != task]
+        again = [index for index, task in vertex.tasks.items() if now.get(vertex.task(index)) != task]
         if again:
             vertex.forget(again)
             return

@@ -388,7 +388,7 @@ class _Plan:
         for index, ((executor, _), output) in there.items():
             task = FIRST_RESTORED + index
             place, checksum = places[executor], output.written.checksum
-            self._tracker.register(vertex.number, index, task, place, output.sizes, checksum)
+            self._tracker.register(vertex.number, vertex.task(index), task, place, output.sizes, checksum)
         for index in there:
             vertex.take(survivors[index], FIRST_RESTORED + index)
         with self._registry.lock:

@@ -1,8 +1,9 @@
 """The identity of a shuffle across attempts: everything that decides its rows, and which occurrence of it this is.
 
 It covers the physical plan below the exchange, so the rest of the query, and of the script, may change. If its rows
-depend on the order of rows in the shuffles that its tasks read, it covers the incarnation of these, too: what was made
-of map outputs fits to these alone. Of a broadcast that has chosen among rows it covers the content.
+depend on more than that shows, as on the order of rows in the shuffles that its tasks read, it covers the incarnation
+of these, too: what was made of map outputs fits to these alone. Of a broadcast whose rows may be others in a retry, as
+one that has chosen among rows or reads a database, it covers the content.
 """
 
 from __future__ import annotations
@@ -64,14 +65,14 @@ class ShuffleIdentity:
 
     :ivar title: for people: by what it shuffles
     :ivar fingerprint: over everything that decides its rows, except for what *inputs* hold
-    :ivar inputs: Spark's ids of the shuffles that its tasks read, if its rows depend on the order of these rows; else
-        ``None``
+    :ivar inputs: Spark's ids of the shuffles that its tasks read, in the order of its plan, if what its plan shows does
+        not decide its rows; else ``None``
     :ivar incarnation: of *inputs*, see :func:`.core.partitions.incarnation`; empty if it has none, or none is known yet
     """
 
     title: str
     fingerprint: Fingerprint
-    inputs: frozenset[int] | None = None
+    inputs: tuple[int, ...] | None = None
     incarnation: str = ""
 
     @classmethod
@@ -95,7 +96,13 @@ class ShuffleIdentity:
             reasons = (*reasons, varying)
         if not reasons:
             return identity
-        inputs = _inputs_in_order(context, spark, exchange, fingerprint)
+        if not fingerprint.opaque and not any(map(varies, fingerprint.not_deterministic)):
+            inputs = _inputs(context, spark, exchange)
+        else:  # what its tasks read stands for what is below that
+            own = exchange_fingerprint(spark, context, canonical, settings, tasks=True)
+            known = not own.opaque and not any(map(varies, own.not_deterministic))
+            inputs = _inputs(context, spark, exchange, all_broadcasts=True) if known else None
+            fingerprint = replace(own, parts=fingerprint.parts | own.parts)
         if inputs is None:
             raise NotKept("; ".join(dict.fromkeys(reasons)))
         shuffles, contents = inputs
@@ -166,23 +173,23 @@ def _chosen_by_tasks(context: RecoveryContext, spark: Any, canonical: Any, finge
     return rows is not None and not _of_tasks(spark, uncertain(spark, context, rows), [rows])
 
 
-def _inputs_in_order(
-    context: RecoveryContext, spark: Any, exchange: Any, fingerprint: Fingerprint
-) -> tuple[frozenset[int], list[str]] | None:
-    """Return Spark's ids of the shuffles that its tasks read, and the contents of the broadcasts that have chosen among
-    rows, if its rows vary only with these and with the order of rows in these shuffles; ``None`` if they may vary in
-    another way.
+def _inputs(
+    context: RecoveryContext, spark: Any, exchange: Any, *, all_broadcasts: bool = False
+) -> tuple[tuple[int, ...], list[str]] | None:
+    """Return Spark's ids of the shuffles that the tasks of an exchange read, and the contents of the broadcasts whose
+    rows may be others in a retry; ``None`` if something else that they read may be.
+
+    :param all_broadcasts: whether to return the contents of all broadcasts
     """
-    if fingerprint.opaque or any(map(varies, fingerprint.not_deterministic)):
-        return None
+
+    def varied(plan: Any) -> bool:
+        several = functions_of_several_rows((plan,), deeper=True)
+        return bool(several) or not all(map(spreads, uncertain(spark, context, plan)))
+
     inputs = inputs_of(exchange)
-    if inputs is None:
+    if inputs is None or any(map(varied, inputs.others)):
         return None
-    contents = [
-        content_of(spark, plan)
-        for plan in inputs.others
-        if not all(map(spreads, uncertain(spark, context, plan))) or functions_of_several_rows((plan,), deeper=True)
-    ]
+    contents = [content_of(spark, each) for each in inputs.broadcasts if all_broadcasts or varied(each)]
     return (inputs.shuffles, contents) if all(contents) else None
 
 

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider.core.digest import digest
 from airflow_provider.core.events import MOST_PARTITIONS, SHUFFLE, VertexInitialized
 from airflow_provider.core.partitions import FOLDER, WHOLE, incarnation
 from airflow_provider.core.vertex_token import READER
@@ -52,6 +53,7 @@ class ShuffleVertex:
     :ivar maps: number of map tasks
     :ivar reducers: number of reducers
     :ivar layout: what each map task reads
+    :ivar order: index of a map task → the index of its partition, if these differ; else empty
     :ivar stored: index → stored partition
     :ivar tasks: index → this application's map id of the stored output
     :ivar sealed: whether all of it is in the store, and the store has confirmed that
@@ -68,6 +70,7 @@ class ShuffleVertex:
     maps: int
     reducers: int
     layout: str
+    order: tuple[int, ...]
     registry: ShuffleRegistry
     stored: dict[int, StoredPartition] = field(default_factory=dict)
     tasks: dict[int, int] = field(default_factory=dict)
@@ -102,11 +105,11 @@ class ShuffleVertex:
             raise NotKept("it has no map tasks, or another number of reducers than its plan says")
         if maps > MOST_PARTITIONS:
             raise NotKept(f"its {maps:,} map tasks are more than {MOST_PARTITIONS:,}")
-        layout = describe_layout(spark, exchange.child(), writers=True)  # whose rows its identity is sure of
+        layout = describe_layout(spark, exchange.child(), maps=True)  # whose rows its identity is sure of
         cut = layout.identity(maps)
         if cut == WHOLE:
             raise NotKept(f"what its map tasks read cannot be told apart: {'; '.join(layout.whole_only)}")
-        if identity.inputs is not None and shuffles_below(rdd).keys() != identity.inputs:
+        if identity.inputs is not None and shuffles_below(rdd).keys() != set(identity.inputs):
             raise NotKept("it depends on the order of rows in shuffles that its plan does not show")
         name, vertex = context.identify(identity.title, identity.fingerprint.digest)
         number = int(dependency.shuffleId())
@@ -115,7 +118,23 @@ class ShuffleVertex:
         served = known.initialized.purposes or ("",) if known is not None and known.partitions else ()
         registry.serve(vertex, (*served, purpose.recorded))
         registry.learn(number, vertex, read_by(identity.fingerprint.parts, context.master.prefix))
-        return cls(context, spark, metrics, schema, identity, name, vertex, number, maps, reducers, cut, registry)
+        found = (identity, name, vertex, number, maps, reducers, cut, layout.order)
+        return cls(context, spark, metrics, schema, *found, registry)
+
+    def index(self, task: int) -> int:
+        """Return the index of the partition that a map task writes.
+
+        :param task: its index in this application
+        """
+        return self.order[task] if self.order else task
+
+    def task(self, index: int) -> int:
+        """Return the index of the map task that writes a partition."""
+        return self.order.index(index) if self.order else index
+
+    def has_all_of(self, tracker: MapOutputTracker) -> bool:
+        """Whether exactly the map outputs that reducers read now are stored."""
+        return {self.index(task): number for task, number in tracker.tasks(self.number).items()} == self.tasks
 
     def made_since(self, tracker: MapOutputTracker) -> int | None:
         """Return the map id above which its tasks that have ended have read what its identity says; ``None`` if tasks
@@ -261,11 +280,7 @@ class ShuffleRegistry:
         """
         with self.lock:
             kept = [self.vertices.get(number) for number in numbers]
-        whole = [
-            vertex
-            for vertex in kept
-            if vertex is not None and vertex.sealed and tracker.tasks(vertex.number) == vertex.tasks
-        ]
+        whole = [vertex for vertex in kept if vertex is not None and vertex.sealed and vertex.has_all_of(tracker)]
         return whole if len(whole) == len(kept) else None
 
     def learn(self, number: int, vertex: str, named: tuple[str, ...]) -> None:
@@ -334,7 +349,8 @@ class ShuffleRegistry:
 
 
 def _incarnation(vertices: Iterable[ShuffleVertex]) -> str:
-    return incarnation(partition.key for vertex in vertices for partition in vertex.stored.values())
+    """Return what stands for the map outputs of shuffles, and for which of them is read where."""
+    return digest(*(incarnation(partition.key for partition in vertex.stored.values()) for vertex in vertices))[:16]
 
 
 def read_by(parts: Iterable[str], prefix: str) -> tuple[str, ...]:

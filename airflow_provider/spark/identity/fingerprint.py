@@ -152,7 +152,7 @@ def not_deterministic_in_cache(df: DataFrame, known: Known) -> tuple[str, ...]:
 
 
 def exchange_fingerprint(
-    spark: SparkSession, known: Known, canonical_exchange: Any, settings: QuerySettings
+    spark: SparkSession, known: Known, canonical_exchange: Any, settings: QuerySettings, *, tasks: bool = False
 ) -> Fingerprint:
     """Return the fingerprint of a shuffle's output: equal only if every row that it may hold is equal.
 
@@ -161,12 +161,13 @@ def exchange_fingerprint(
     :param canonical_exchange: an exchange in a plan, or its query stage. Its canonical form counts, by which Spark
         itself recognises equal work
     :param settings: those that its query runs, or ran, with
+    :param tasks: whether to cover only what its tasks run, not the shuffles and broadcasts that they read
     """
     with active_session(spark):
         # Making a canonical form again makes new expressions, which use up ids of the script's next plans.
         made = canonical_exchange.isCanonicalizedPlan()
         exchange = canonical_exchange if made else canonical_exchange.canonicalized()
-        described = read_plan(spark, known, exchange)
+        described = read_plan(spark, known, exchange, tasks=tasks)
         named = {f"{explain.SETTING} {name}": value for name, value in shuffle_settings(spark).items()}
     if not settings.in_tasks:
         named[f"{explain.SETTING} of its tasks"] = "defaults"

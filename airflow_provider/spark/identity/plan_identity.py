@@ -107,6 +107,7 @@ def read_plan(
     *,
     draws: Draws | None = None,
     of_this_run: Callable[[str | int | float], bool] | None = None,
+    tasks: bool = False,
 ) -> PlanDescription:
     """Return the description of a logical or physical plan, canonical or not.
 
@@ -116,8 +117,10 @@ def read_plan(
     :param draws: of these, a draw that the script left to Spark counts by its position instead of its seed. Plans must
         then be read in the order of the script.
     :param of_this_run: whether a text or a number in the plan marks this attempt alone; ``None`` if not needed
+    :param tasks: whether only what the tasks of an exchange run is described: nothing below the exchanges that they
+        read, except for those of subqueries and cached frames
     """
-    return _Reading(spark, known, draws).read(plan, of_this_run)
+    return _Reading(spark, known, draws).read(plan, of_this_run, tasks=tasks)
 
 
 class _Reading:
@@ -133,9 +136,11 @@ class _Reading:
         self._values = ValueDigest(self._shape_of, self._seeds_of)
         self._classes: list[JavaClass] = []
 
-    def read(self, plan: Any, of_this_run: Callable[[str | int | float], bool] | None) -> PlanDescription:
+    def read(
+        self, plan: Any, of_this_run: Callable[[str | int | float], bool] | None, *, tasks: bool
+    ) -> PlanDescription:
         try:
-            written = self._plan.walk(plan)
+            written = self._plan.walk(plan, tasks=tasks)
         except Exception as error:
             log.debug("A plan cannot be looked at", exc_info=error)
             match = _NOT_SERIALIZABLE.search(str(error))

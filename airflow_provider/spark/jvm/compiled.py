@@ -29,7 +29,7 @@ _PACKAGE = "airflow_provider"
 _MADE = "_spark_recovery_compiled"
 _LOADER = "loader"
 _FOLDER = "folder"
-_SHARED = ("Members", "Answer", "HeardEvents")
+_SHARED = ("Members", "Answer", "HeardEvents", "LakeScan")
 """Classes that the others use."""
 _ONE_ANSWER = 6000
 """Bytes that py4j transfers in one piece. With more, the second piece waits some 40 ms for TCP's delayed

@@ -39,7 +39,6 @@ _GROUPS = {
 """Nodes whose Python functions get the rows of a group, or of a window."""
 _EVALUATED = {"ArrowEvalPythonExec"}
 _CHOOSING = {"HashAggregateExec", "ObjectHashAggregateExec", "SortAggregateExec", "WindowGroupLimitExec"}
-_CERTAIN_LEAVES = {"FileSourceScanExec", "LocalTableScanExec", "RangeExec"}
 _OF_ITERATORS = {204, 251}
 """Kinds of Python functions that get an iterator over a whole partition: pandas, Arrow."""
 _WRAPPED = {
@@ -170,11 +169,13 @@ def rows_to_choose_from(canonical: Any) -> Any:
 class TaskInputs:
     """What the map tasks of a shuffle read, besides files.
 
-    :ivar shuffles: Spark's shuffle ids
-    :ivar others: the plans of broadcasts, subqueries and cached frames
+    :ivar shuffles: Spark's shuffle ids, in the order of the plan; of one that is read twice, twice
+    :ivar broadcasts: their exchanges, in the order of the plan
+    :ivar others: the plans of subqueries and cached frames
     """
 
-    shuffles: frozenset[int]
+    shuffles: tuple[int, ...]
+    broadcasts: tuple[Any, ...]
     others: tuple[Any, ...]
 
 
@@ -183,7 +184,8 @@ def inputs_of(exchange: Any) -> TaskInputs | None:
 
     :param exchange: over the plan that its tasks run
     """
-    pending, shuffles, others = list(items(exchange.children())), set[int](), list[Any]()
+    pending, shuffles = list(items(exchange.children())), list[int]()
+    broadcasts, others = list[Any](), list[Any]()
     while pending:
         node = pending.pop()
         others += items(node.subqueries())
@@ -194,74 +196,42 @@ def inputs_of(exchange: Any) -> TaskInputs | None:
             pending += items(node.children())
         else:
             node = _unwrapped(node)
-            if kind(node) != SHUFFLE_EXCHANGE:
+            if kind(node) == _BROADCAST:
+                broadcasts.append(node)
+            elif kind(node) != SHUFFLE_EXCHANGE:
                 others.append(node)
             elif (dependency := private_field(node, "shuffleDependency")) is not None:
-                shuffles.add(int(dependency.shuffleId()))
+                shuffles.append(int(dependency.shuffleId()))
             else:
                 return None
-    return TaskInputs(frozenset(shuffles), tuple(others))
+    return TaskInputs(tuple(shuffles), tuple(broadcasts), tuple(others))
 
 
 def send_broadcasts(exchange: Any) -> None:
     """Send the broadcasts that the map tasks of an exchange read."""
     inputs = inputs_of(exchange)
-    for plan in inputs.others if inputs is not None else ():
-        if kind(plan) == _BROADCAST:
-            plan.executeBroadcast()
+    for broadcast in inputs.broadcasts if inputs is not None else ():
+        broadcast.executeBroadcast()
 
 
-def content_of(spark: Any, plan: Any) -> str:
-    """Return a digest over the rows that a broadcast holds, in their order; empty if *plan* is none that was sent.
+def content_of(spark: Any, broadcast: Any) -> str:
+    """Return a digest over the rows that a broadcast holds, in their order; empty if it was not sent.
 
     Takes as long as sending it: it reads all of it.
     """
-    if kind(plan) != _BROADCAST:
-        return ""
-    content = compiled(spark, "BroadcastContent", str).digest(plan)
+    content = compiled(spark, "BroadcastContent", str).digest(broadcast)
     return "" if content is None else bytes(content).hex()
 
 
 def may_be_spread_otherwise(plan: Any, spark: Any) -> bool:
-    """Whether the tasks of a plan may get other rows in a retry though all rows together are the same.
-
-    Spark deals rows out in an order of their bytes, from a place that follows from the number of the task that does it
-    (``ShuffleExchangeExec``). So a row comes to the same task again if each of those has the same rows, to the last
-    bit: if it reads files, no sums of shuffled numbers, and calls no Python functions.
-    """
-    pending = [plan]
-    while pending:
-        node = _unwrapped(pending.pop())
-        name = kind(node)
-        if name == "CoalesceExec":
-            return True
-        if name == "AQEShuffleReadExec" and (node.isLocalRead() or node.hasSkewedPartition()):
-            pending += items(_unwrapped(node.child()).children())  # it is read by the tasks that have written it
-        if name == SHUFFLE_EXCHANGE:
-            dealt = kind(node.outputPartitioning()) == "RoundRobinPartitioning"
-            if dealt and (
-                not node.conf().sortBeforeRepartition()
-                or not all(map(_reads_files, items(node.children())))
-                or calls_functions(node, spark)
-            ):
-                return True
-        elif name != _BROADCAST:
-            pending += items(node.children())
-    return False
+    """Whether the tasks of a plan may get other rows in a retry though all rows together are the same."""
+    return bool(search_of(spark).mayBeSpreadOtherwise(plan))
 
 
 def _unwrapped(node: Any) -> Any:
     while kind(node) in _WRAPPED:
         node = getattr(node, _WRAPPED[kind(node)])()
     return node
-
-
-def _reads_files(plan: Any) -> bool:
-    if plan.children().isEmpty():
-        return kind(plan) in _CERTAIN_LEAVES and plan.subqueries().isEmpty()
-    if kind(plan).endswith("ExchangeExec") or not plan.subqueries().isEmpty():
-        return False
-    return all(map(_reads_files, items(plan.children())))
 
 
 def is_of_a_stream(execution: Any) -> bool:

@@ -122,7 +122,10 @@ LEFT_OUT_OF_NODES: dict[str, dict[str, str]] = {
         "identifier": "the catalog's name for it",
         "options": "counted with the table",
     },
-    "BatchScanExec": {"table": "counted with the scan"},
+    "BatchScanExec": {
+        "table": "counted with the scan",
+        "output": "the scan's columns; in canonical plans, too, its ids are those of one query",
+    },
     "View": {
         "desc": "the catalog's entry: what the view reads counts",
         "options": "counted with the relations that they reach",

@@ -9,6 +9,7 @@ skew splits, locality), the vertex is kept whole or not at all.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -51,6 +52,8 @@ _BY_CHANCE = {
     "TableCacheQueryStageExec": "it reads a cached DataFrame",
     "CartesianProductExec": "it is a cartesian product",
 }
+_LEAVES = {"files", "sliced", "rows", "leaf", "shuffle", "covered"}
+"""Words about what tasks read."""
 _OWN_OBJECT = re.compile(r"\.e\d+\.t\d+\.r\d+\.c[0-9a-f]{8}\.ms\d+(?=\.parquet)")
 """The part of a name in which two objects of the same stored partition differ; vertex, layout and index stay."""
 _IDS = re.compile(r"#\d+L?|plan_id=\d+")
@@ -63,11 +66,13 @@ class Layout:
     :ivar text: description of what each partition covers
     :ivar whole_only: why single partitions must not be kept; empty if they may
     :ivar reads: reducer ranges ``[start, end)`` of each shuffle read, in the order of the plan, to pin on a retry
+    :ivar order: index of a task → the index of its partition, if tasks come in an order of chance; else empty
     """
 
     text: list[str] = field(default_factory=list)
     whole_only: list[str] = field(default_factory=list)
     reads: list[list[tuple[int, int]]] = field(default_factory=list)
+    order: tuple[int, ...] = ()
 
     def identity(self, parallelism: int) -> str:
         """Return the layout's name in keys and events."""
@@ -76,20 +81,23 @@ class Layout:
         return digest(str(parallelism), *self.text)[:16]
 
 
-def describe_layout(spark: Any, plan: Any, *, writers: bool = False) -> Layout:
+def describe_layout(spark: Any, plan: Any, *, maps: bool = False) -> Layout:
     """Return the layout of a physical plan without shuffles, or of an executed one whose shuffle stages have run.
 
-    :param writers: whether partitions may be told apart by the map tasks that have written their rows, too: where
-        adaptive execution has split a read by them, and where they have dealt rows out, round robin. A row is certain
-        to be where it was if these tasks are cut as they were, so their layout is a part of this one.
+    :param maps: whether it is the plan of map tasks. Partitions may then be told apart by the map tasks that have
+        written their rows, too: where adaptive execution has split a read by them, and where they have dealt rows out,
+        round robin. A row is certain to be where it was if these tasks are cut as they were, so their layout is a part
+        of this one. And partitions of an Iceberg table, which it plans in an order of chance, by what they cover.
     """
-    words, _ = fetched(compiled(spark, "LayoutLook", _tables).look(plan, writers))
+    words, _ = fetched(compiled(spark, "LayoutLook", _tables).look(plan, maps))
     layout, node, ranges, split = Layout(), "", None, ""
+    orders, leaves = list[tuple[int, ...]](), 0
     said = iter(words)
     for word in said:
         if word == "node":
             node = next(said)
             layout.text.append(node)
+            leaves += node in _NAMED_LEAVES
             if node in _BY_CHANCE:
                 layout.whole_only.append(_BY_CHANCE[node])
         elif word == "files":
@@ -100,6 +108,10 @@ def describe_layout(spark: Any, plan: Any, *, writers: bool = False) -> Layout:
             layout.text.append(f"[{next(said)}] slices of {_IDS.sub('', next(said))}")
         elif word == "rows":
             layout.text.append(f"{next(said)} partitions of an RDD")
+        elif word == "covered":
+            covered = [digest(next(said)) for _ in range(int(next(said)))]
+            layout.text += sorted(covered)
+            orders.append(_places(covered))
         elif word == "leaf":
             layout.whole_only.append(f"the partitions of {node} cannot be told apart")
         elif word == "read":
@@ -107,7 +119,7 @@ def describe_layout(spark: Any, plan: Any, *, writers: bool = False) -> Layout:
             ranges = [(int(start), int(end)) for start, end in _COALESCED.findall(specs)]
             if len(ranges) != int(next(said)):
                 split = str(_SPEC.findall(specs))
-                if not writers:
+                if not maps:
                     layout.whole_only.append("adaptive execution split a skewed or local shuffle read")
         else:
             kind, reducers = next(said).rstrip("$"), int(next(said))
@@ -117,9 +129,14 @@ def describe_layout(spark: Any, plan: Any, *, writers: bool = False) -> Layout:
             elif kind != "SinglePartition":
                 layout.reads.append(ranges if ranges is not None else _one_each(reducers))
                 layout.text.append(str(layout.reads[-1]))
-            if kind not in _CERTAIN and not (writers and kind == "RoundRobinPartitioning"):
+            if kind not in _CERTAIN and not (maps and kind == "RoundRobinPartitioning"):
                 layout.whole_only.append(f"rows are spread by {kind}, whose bounds vary from run to run")
             ranges, split = None, ""
+        leaves += word in _LEAVES
+    if orders and leaves == 1:  # each task reads one of these partitions, and nothing else that has partitions
+        layout.order = orders[0]
+    else:
+        layout.text += map(str, orders)
     return layout
 
 
@@ -134,6 +151,12 @@ def _tables() -> str:
     }
     lines = [f"{listed} {name}" for listed, names in lists.items() for name in names]
     return "\n".join([*lines, *(f"through {name} {member}" for name, member in _WRAPPERS.items())])
+
+
+def _places(texts: Sequence[str]) -> tuple[int, ...]:
+    """Return the place of each text when they are sorted; each place once."""
+    places = {task: place for place, task in enumerate(sorted(range(len(texts)), key=texts.__getitem__))}
+    return tuple(places[task] for task in range(len(texts)))
 
 
 def _one_each(reducers: int) -> list[tuple[int, int]]:

@@ -29,6 +29,7 @@ from airflow_provider.spark.jvm.sources import (
     Source,
     read_files,
     read_hive_table,
+    read_lake,
     read_rows,
     read_scan,
     read_table,
@@ -138,12 +139,13 @@ class PlanWalk:
         self.opaque: list[str] = []
         self.cached = False
 
-    def walk(self, root: Any) -> list[Item]:
+    def walk(self, root: Any, *, tasks: bool = False) -> list[Item]:
         """Return the plan's items from the top down; nodes, and values that hold plans, are taken apart.
 
+        :param tasks: whether only what the tasks of an exchange run counts, see :func:`.plan_identity.read_plan`
         :raises Py4JJavaError: something in it cannot be serialized
         """
-        walked = self._walk.walk(root)
+        walked = self._walk.walk(root, tasks)
         words, self.serialized = fetched(walked.answer())
         return list(self._items(iter(words), walked))
 
@@ -181,6 +183,9 @@ class PlanWalk:
                 self.opaque.append(f"{next(words)} has a {next(words)}, which recovery does not look at")
             elif word == "files":
                 self.sources.append(read_files(words))
+                yield "source"
+            elif word == "lake":
+                self.sources.append(read_lake([next(words) for _ in range(int(next(words)))]))
                 yield "source"
             elif word == "source":
                 value, holder = walked.source(looked_at)

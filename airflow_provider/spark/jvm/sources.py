@@ -117,6 +117,13 @@ def read_files(words: Iterator[str]) -> Source:
     )
 
 
+def read_lake(words: Sequence[str]) -> Source:
+    """Return what a scan of an Iceberg table reads, from the words of ``LakeScan.java``."""
+    name, *how = words
+    identity = digest("iceberg", name, *how)
+    return Source(f"{explain.TABLE} {name[:_PLACE_LENGTH]}", f"{len(words) - 3} files #{identity[:16]}", identity)
+
+
 def read_table(table: Any, leaf: Any, local_data: dict[int, LocalRows]) -> Source:
     """Return what a table, or a relation of something other than files, reads."""
     if leaf.getClass().getSimpleName() == "DataSourceV2Relation":
@@ -177,13 +184,27 @@ def _table(leaf: Any) -> Source:
     if has_member(table, "fileIndex") and has_member(table, "dataSchema"):
         how = (table.getClass().getName(), table.dataSchema().json(), options)
         return _listed(table.fileIndex(), how)
-    version = table.version() if has_member(table, "version") else None
+    version = (table.version() if has_member(table, "version") else None) or _snapshot(table)
     if not version:
         kept = _options(leaf.options().asCaseSensitiveMap())
         asked = digest("table", table.getClass().getName(), str(table.name()), json.dumps(kept))
         return _opaque(f"the table {name} of {table.getClass().getSimpleName()} tells no version", asked, table)
     identity = digest(table.getClass().getName(), str(table.name()), str(version), options)
     return Source(f"{explain.TABLE} {name}", str(version)[:64], identity)
+
+
+def _snapshot(table: Any) -> str:
+    """Return the snapshot that an Iceberg table has now, and its columns; empty for any other table.
+
+    Iceberg itself tells Spark its version from 1.11, and Spark asks for it from 4.1.
+    """
+    if table.getClass().getName() != "org.apache.iceberg.spark.source.SparkTable":
+        return ""
+    lake, number = table.table(), table.snapshotId()
+    if number is None:
+        snapshot = lake.snapshot(table.branch()) if table.branch() else lake.currentSnapshot()
+        number = None if snapshot is None else snapshot.snapshotId()
+    return f"snapshot {number} schema {lake.schema().schemaId()}"
 
 
 def _listed(location: Any, how: tuple[str, ...]) -> Source:

@@ -38,10 +38,11 @@ public final class LayoutLook {
     /**
      * Describes a plan without shuffles, or one whose shuffles have run.
      *
-     * @param writers whether what is below a shuffle counts if its rows are read by the tasks that have written them,
-     *     or if these are tasks that read files and deal rows out
+     * @param maps whether the plan is that of map tasks: then what is below a shuffle counts if its rows are read by the
+     *     tasks that have written them, or if these are tasks that read files and deal rows out; and partitions of a
+     *     lake's table are told apart by what they cover
      */
-    public Answer look(Object plan, boolean writers) throws Exception {
+    public Answer look(Object plan, boolean maps) throws Exception {
         Answer answer = new Answer();
         ArrayDeque pending = new ArrayDeque();
         pending.push(plan);
@@ -52,17 +53,17 @@ public final class LayoutLook {
                 pending.push(Members.call(node, (String) this.through.get(kind)));
             } else if (kind.equals("AQEShuffleReadExec")) {
                 boolean split = this.read(node, answer);
-                this.below(writers, split, Members.call(node, "child"), pending);
+                this.below(maps, split, Members.call(node, "child"), pending);
             } else if (kind.equals("ReusedExchangeExec") && this.is("broadcast", Members.call(node, "child"))) {
                 pending.push(Members.call(node, "child"));
             } else if (this.is("exchange", node)) {
                 this.shuffle(node, answer);
-                this.below(writers, false, node, pending);
+                this.below(maps, false, node, pending);
             } else {
                 answer.say("node", kind);
                 if (!this.is("broadcast", node)) {
                     List children = Members.items(((TreeNode) node).children());
-                    this.cut((TreeNode) node, kind, children.isEmpty(), answer);
+                    this.cut((TreeNode) node, kind, children.isEmpty(), maps, answer);
                     for (int i = children.size() - 1; i >= 0; i--) {
                         pending.push(children.get(i));
                     }
@@ -76,7 +77,8 @@ public final class LayoutLook {
         return this.lists.contains(what + " " + Members.kind(node));
     }
 
-    private void cut(TreeNode node, String kind, boolean leaf, Answer answer) throws Exception {
+    private void cut(TreeNode node, String kind, boolean leaf, boolean maps, Answer answer) throws Exception {
+        List covered = maps && kind.equals("BatchScanExec") ? LakeScan.covered(node) : null;
         if (kind.equals("FileSourceScanExec")) {
             Iterator rdds = Members.items(Members.call(node, "inputRDDs")).iterator();
             while (rdds.hasNext()) {
@@ -94,6 +96,11 @@ public final class LayoutLook {
         } else if (kind.equals("RDDScanExec") || kind.equals("RowDataSourceScanExec")
                 && Members.kind(Members.call(node, "relation")).equals("JDBCRelation")) { // as its identity says
             answer.say("rows", String.valueOf(((RDD) Members.call(node, "rdd")).getNumPartitions()));
+        } else if (covered != null) {
+            answer.say("covered", String.valueOf(covered.size()));
+            for (int i = 0; i < covered.size(); i++) {
+                answer.say((String) covered.get(i));
+            }
         } else if (leaf && !this.is("named", node)) {
             answer.say("leaf");
         }
@@ -137,30 +144,17 @@ public final class LayoutLook {
     }
 
     /** Which task gets a row that is dealt out, or is read by map output, follows from how the writing tasks are cut. */
-    private void below(boolean writers, boolean split, Object node, ArrayDeque pending) throws Exception {
+    private void below(boolean maps, boolean split, Object node, ArrayDeque pending) throws Exception {
         Object partitioning = Members.call(node, "outputPartitioning");
-        if (writers && (split || Members.kind(partitioning).equals("RoundRobinPartitioning"))) {
+        if (maps && (split || Members.kind(partitioning).equals("RoundRobinPartitioning"))) {
             Object exchange = node;
             while (!Members.kind(exchange).equals("ShuffleExchangeExec")) {
                 exchange = Members.call(exchange, Members.kind(exchange).equals("ReusedExchangeExec") ? "child" : "plan");
             }
             Object child = Members.items(((TreeNode) exchange).children()).get(0);
-            if (split || this.readsFiles(child)) {
+            if (split || Members.readsFiles(child)) {
                 pending.push(child);
             }
         }
-    }
-
-    private boolean readsFiles(Object plan) {
-        if (this.is("exchange", plan) || this.is("broadcast", plan)) {
-            return false;
-        }
-        Iterator children = Members.items(((TreeNode) plan).children()).iterator();
-        while (children.hasNext()) {
-            if (!this.readsFiles(children.next())) {
-                return false;
-            }
-        }
-        return true;
     }
 }

@@ -94,17 +94,41 @@ public final class Members {
 
     /** Everything below a node of a physical plan: children, subqueries, and what stages and references stand for. */
     public static List below(Object node) throws Exception {
-        String kind = kind(node);
         List below = new ArrayList(items(((TreeNode) node).children()));
         below.addAll(items(call(node, "subqueries")));
-        if (kind.equals("AdaptiveSparkPlanExec")) {
-            below.add(call(node, "initialPlan"));
-        } else if (kind.endsWith("QueryStageExec")) {
-            below.add(call(node, "plan"));
-        } else if (kind.equals("ReusedExchangeExec") || kind.equals("ReusedSubqueryExec")) {
-            below.add(call(node, "child"));
+        Object plan = behind(node);
+        if (plan != null) {
+            below.add(plan);
         }
         return below;
+    }
+
+    /** What a stage or a reference in a physical plan stands for; null for any other node. */
+    public static Object behind(Object node) throws Exception {
+        String kind = kind(node);
+        if (kind.equals("AdaptiveSparkPlanExec")) {
+            return call(node, "initialPlan");
+        }
+        if (kind.endsWith("QueryStageExec")) {
+            return call(node, "plan");
+        }
+        return kind.equals("ReusedExchangeExec") || kind.equals("ReusedSubqueryExec") ? call(node, "child") : null;
+    }
+
+    /** Whether a physical plan reads nothing but files and rows that it holds itself: no shuffle, no broadcast. */
+    public static boolean readsFiles(Object plan) throws Exception {
+        List children = items(((TreeNode) plan).children());
+        String kind = kind(plan);
+        boolean leaf = kind.equals("FileSourceScanExec") || kind.equals("LocalTableScanExec") || kind.equals("RangeExec");
+        if (children.isEmpty() && !leaf || kind.endsWith("ExchangeExec") || !items(call(plan, "subqueries")).isEmpty()) {
+            return false;
+        }
+        for (int i = 0; i < children.size(); i++) {
+            if (!readsFiles(children.get(i))) {
+                return false;
+            }
+        }
+        return true;
     }
 
     /** Whether a node of this kind, or a printed plan, calls Python functions. */

@@ -80,14 +80,16 @@ public final class PlanWalk {
         }
     }
 
-    /** A node of a plan that is still to be examined. */
+    /** A node of a plan that is still to be examined; of an exchange that ends the tasks' plan only the rows count. */
     private static final class Node {
         final Object node;
         final boolean positional;
+        final boolean ofTasks;
 
-        Node(Object node, boolean positional) {
+        Node(Object node, boolean positional, boolean ofTasks) {
             this.node = node;
             this.positional = positional;
+            this.ofTasks = ofTasks;
         }
     }
 
@@ -115,17 +117,23 @@ public final class PlanWalk {
         }
     }
 
-    /** Walks a plan. */
-    public Walked walk(Object root) throws Exception {
+    /**
+     * Walks a plan.
+     *
+     * @param tasks whether only what the tasks of an exchange run counts: nothing below the exchanges that they read,
+     *     except for those of subqueries and cached frames
+     */
+    public Walked walk(Object root, boolean tasks) throws Exception {
         Walked out = new Walked();
         boolean subqueries = ((TreeNode) root).containsPattern(TreePattern.PLAN_EXPRESSION());
         ArrayDeque pending = new ArrayDeque();
-        pending.push(new Node(root, ((QueryPlan) root).isCanonicalizedPlan()));
+        pending.push(new Node(root, ((QueryPlan) root).isCanonicalizedPlan(), false));
         while (!pending.isEmpty()) {
             Object item = pending.pop();
             List parts = new ArrayList();
             if (item instanceof Node) {
-                this.node((QueryPlan) ((Node) item).node, ((Node) item).positional, subqueries, out, parts);
+                Node node = (Node) item;
+                this.node(node, node.node == root ? tasks : node.ofTasks, subqueries, out, parts);
             } else if (item instanceof Held) {
                 this.held((Held) item, out, parts);
             } else if (item instanceof Whole) {
@@ -146,11 +154,12 @@ public final class PlanWalk {
         return out;
     }
 
-    private void node(QueryPlan node, boolean positional, boolean anySubqueries, Walked out, List parts)
-            throws Exception {
+    private void node(Node given, boolean ofTasks, boolean anySubqueries, Walked out, List parts) throws Exception {
+        QueryPlan node = (QueryPlan) given.node;
+        boolean positional = given.positional;
         String kind = Members.kind(node);
         if (this.through.containsKey(kind)) {
-            parts.add(new Node(Members.call(node, (String) this.through.get(kind)), positional));
+            parts.add(new Node(Members.call(node, (String) this.through.get(kind)), positional, ofTasks));
             return;
         }
         parts.add(new String[] {"node", node.getClass().getName()});
@@ -158,11 +167,11 @@ public final class PlanWalk {
         if (vertex != null) {
             parts.add(new String[] {"vertex", vertex});
             parts.add(new Whole(Members.call(node, "output"), positional));
-        } else if (kind.equals("EmptyRelationExec")) {
+        } else if (kind.equals("EmptyRelationExec") || given.ofTasks && kind.endsWith("ExchangeExec")) {
             parts.add(new Whole(Members.call(node, "output"), positional));
         } else {
             boolean subqueries = anySubqueries && !((scala.collection.Seq) node.subqueries()).isEmpty();
-            this.parameters(node, kind, positional, subqueries, out, parts);
+            this.parameters(node, kind, positional, ofTasks, subqueries, out, parts);
             if (kind.equals("InMemoryTableScanExec")) {
                 parts.add(new Whole(Members.call(Members.call(node, "relation"), "output"), positional));
             }
@@ -172,7 +181,13 @@ public final class PlanWalk {
 
     /** The parts of a node. */
     private void parameters(
-            QueryPlan node, String kind, boolean positional, boolean subqueries, Walked out, List parts)
+            QueryPlan node,
+            String kind,
+            boolean positional,
+            boolean ofTasks,
+            boolean subqueries,
+            Walked out,
+            List parts)
             throws Exception {
         String[] names = this.parametersOf(node.getClass());
         int count = ((scala.Product) node).productArity();
@@ -189,7 +204,7 @@ public final class PlanWalk {
                 value = placed(node, Members.items(value));
             }
             boolean leftOut = this.lists.contains("left-out-of-node " + kind + " " + names[i]);
-            List special = leftOut ? new ArrayList() : this.special(node, kind, names[i], value, positional, out);
+            List special = leftOut ? new ArrayList() : this.special(node, kind, names[i], value, positional, ofTasks, out);
             if (special == null && subqueries) {
                 special = new ArrayList();
                 special.add(new Held(value, positional, ""));
@@ -286,18 +301,24 @@ public final class PlanWalk {
 
     /** Represents a parameter that is not a plain value; null if it is one. */
     private List special(
-            QueryPlan node, String kind, String parameter, Object value, boolean positional, Walked out)
+            QueryPlan node,
+            String kind,
+            String parameter,
+            Object value,
+            boolean positional,
+            boolean ofTasks,
+            Walked out)
             throws Exception {
         List found = new ArrayList();
         String key = " " + kind + " " + parameter;
         if (this.holdsPlan(node.getClass().getDeclaredField(parameter).getType().getName())) {
-            found.add(new Node(value, positional));
+            found.add(new Node(value, positional, ofTasks));
         } else if (value instanceof CaseInsensitiveStringMap) {
             found.add(new Whole(new TreeMap(((CaseInsensitiveStringMap) value).asCaseSensitiveMap()), positional));
         } else if (this.lists.contains("plans" + key)) {
             scala.collection.Iterator plans = ((scala.collection.Seq) value).iterator();
             while (plans.hasNext()) {
-                found.add(new Node(plans.next(), positional));
+                found.add(new Node(plans.next(), positional, ofTasks));
             }
         } else if (this.lists.contains("source" + key)) {
             this.source(node, kind, value, out, found);
@@ -305,7 +326,7 @@ public final class PlanWalk {
             Object builder = kind.equals("InMemoryTableScanExec") ? Members.call(value, "cacheBuilder") : value;
             QueryPlan plan = (QueryPlan) Members.call(builder, "cachedPlan");
             found.add(new String[] {"cached"});
-            found.add(new Node(positional ? plan.canonicalized() : plan, positional));
+            found.add(new Node(positional ? plan.canonicalized() : plan, positional, false));
         } else if (this.lists.contains("numbered" + key)) {
             found.add(new String[] {"number", String.valueOf(value)});
         } else if (this.lists.contains("seed" + key)) {
@@ -333,7 +354,7 @@ public final class PlanWalk {
         Object value = held.value;
         boolean positional = held.positional;
         if (value instanceof QueryPlan) {
-            parts.add(new Node(value, positional));
+            parts.add(new Node(value, positional, false));
         } else if (value instanceof TreeNode) {
             if (!((TreeNode) value).containsPattern(TreePattern.PLAN_EXPRESSION())) {
                 parts.add(new Whole(value, positional));
@@ -429,6 +450,15 @@ public final class PlanWalk {
 
     /** A relation of files, in words; anything else is left to Python. */
     private void source(Object node, String kind, Object relation, Walked out, List parts) throws Exception {
+        List lake = kind.equals("BatchScanExec") ? LakeScan.read(node) : null;
+        if (lake != null) {
+            List words = new ArrayList();
+            words.add("lake");
+            words.add(String.valueOf(lake.size()));
+            words.addAll(lake);
+            parts.add(words.toArray(new String[0]));
+            return;
+        }
         if (!relation.getClass().getSimpleName().equals("HadoopFsRelation")) {
             out.sources.add(new Object[] {relation, node});
             parts.add(new String[] {"source", kind});

@@ -104,7 +104,7 @@ public final class ShuffleSearch {
             seen.add(Integer.valueOf(numbers[i]));
         }
         Object manager = Members.call(Members.call(session, "sharedState"), "cacheManager");
-        boolean nothingCached = ((Boolean) Members.call(manager, "isEmpty")).booleanValue();
+        boolean nothingCached = is(manager, "isEmpty");
         ArrayDeque pending = new ArrayDeque();
         pending.push(new Node(root, null, true, "-"));
         while (!pending.isEmpty()) {
@@ -135,7 +135,7 @@ public final class ShuffleSearch {
     }
 
     private boolean reuses(Object adaptive) throws Exception {
-        return ((Boolean) Members.call(Members.call(adaptive, "conf"), "exchangeReuseEnabled")).booleanValue();
+        return is(Members.call(adaptive, "conf"), "exchangeReuseEnabled");
     }
 
     /**
@@ -202,5 +202,51 @@ public final class ShuffleSearch {
             pending.addAll(Members.below(node));
         }
         return false;
+    }
+
+    /**
+     * Whether the tasks of a plan may get other rows in a retry though all rows together are the same.
+     *
+     * Spark deals rows out in an order of their bytes, from a place that follows from the number of the task that does
+     * it (ShuffleExchangeExec). So a row comes to the same task again if each of those has the same rows, to the last
+     * bit: if it reads files, no sums of shuffled numbers, and calls no Python functions.
+     */
+    public boolean mayBeSpreadOtherwise(Object plan) throws Exception {
+        ArrayDeque pending = new ArrayDeque();
+        pending.push(plan);
+        while (!pending.isEmpty()) {
+            Object node = shown(pending.pop());
+            String kind = Members.kind(node);
+            List children = Members.items(((TreeNode) node).children());
+            if (kind.equals("CoalesceExec")) {
+                return true;
+            }
+            if (kind.equals("AQEShuffleReadExec") && (is(node, "isLocalRead") || is(node, "hasSkewedPartition"))) {
+                Object read = shown(Members.call(node, "child")); // by the tasks that have written it
+                pending.addAll(Members.items(((TreeNode) read).children()));
+            }
+            if (!kind.equals("ShuffleExchangeExec")) {
+                pending.addAll(kind.equals("BroadcastExchangeExec") ? new ArrayList() : children);
+            } else if (Members.kind(Members.call(node, "outputPartitioning")).equals("RoundRobinPartitioning")
+                    && (!is(Members.call(node, "conf"), "sortBeforeRepartition")
+                            || !Members.readsFiles(children.get(0))
+                            || this.callsFunctions(node))) {
+                return true;
+            }
+        }
+        return false;
+    }
+
+    /** What a node stands for in the end. */
+    private static Object shown(Object node) throws Exception {
+        Object plan = node;
+        for (Object behind = node; behind != null; behind = Members.behind(plan)) {
+            plan = behind;
+        }
+        return plan;
+    }
+
+    private static boolean is(Object owner, String name) throws Exception {
+        return ((Boolean) Members.call(owner, name)).booleanValue();
     }
 }
