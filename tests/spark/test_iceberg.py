@@ -53,7 +53,8 @@ elif sys.argv[1] == "renamed":
 few = checkpoint(spark.table("lake.db.lines").where("id < 20").coalesce(1), "few")
 print("few", few.count(), few.where("key = 1").count())
 slowly = F.udf(lambda key: time.sleep(0.005) or key, "long")
-lines = spark.table("lake.db.lines").withColumn("key", slowly("key"))
+table = spark.table("lake.db.lines")
+lines = table.where("id >= 500").unionAll(table.where("id < 500")).withColumn("key", slowly("key"))
 sums = lines.groupBy("key").agg(F.sum("id").alias("ids"), F.count("*").alias("rows"))
 print("sums", [tuple(row) for row in sorted(sums.collect())])
 while sys.argv[1] == "made":

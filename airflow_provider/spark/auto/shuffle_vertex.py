@@ -109,6 +109,8 @@ class ShuffleVertex:
         cut = layout.identity(maps)
         if cut == WHOLE:
             raise NotKept(f"what its map tasks read cannot be told apart: {'; '.join(layout.whole_only)}")
+        if len(layout.order) not in (0, maps):
+            raise NotKept("several partitions of tables are read by one of its tasks")
         if identity.inputs is not None and shuffles_below(rdd).keys() != set(identity.inputs):
             raise NotKept("it depends on the order of rows in shuffles that its plan does not show")
         name, vertex = context.identify(identity.title, identity.fingerprint.digest)

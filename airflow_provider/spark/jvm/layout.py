@@ -52,8 +52,8 @@ _BY_CHANCE = {
     "TableCacheQueryStageExec": "it reads a cached DataFrame",
     "CartesianProductExec": "it is a cartesian product",
 }
-_LEAVES = {"files", "sliced", "rows", "leaf", "shuffle", "covered"}
-"""Words about what tasks read."""
+_UNORDERED = {"sliced", "rows", "leaf", "shuffle"}
+"""Words about leaves that say nothing about each single task."""
 _OWN_OBJECT = re.compile(r"\.e\d+\.t\d+\.r\d+\.c[0-9a-f]{8}\.ms\d+(?=\.parquet)")
 """The part of a name in which two objects of the same stored partition differ; vertex, layout and index stay."""
 _IDS = re.compile(r"#\d+L?|plan_id=\d+")
@@ -66,7 +66,8 @@ class Layout:
     :ivar text: description of what each partition covers
     :ivar whole_only: why single partitions must not be kept; empty if they may
     :ivar reads: reducer ranges ``[start, end)`` of each shuffle read, in the order of the plan, to pin on a retry
-    :ivar order: index of a task → the index of its partition, if tasks come in an order of chance; else empty
+    :ivar order: index of a task → the index of its partition, if tasks come in an order of chance; else empty. For a
+        plan that has as many tasks; any other one reads several partitions in a task.
     """
 
     text: list[str] = field(default_factory=list)
@@ -91,13 +92,14 @@ def describe_layout(spark: Any, plan: Any, *, maps: bool = False) -> Layout:
     """
     words, _ = fetched(compiled(spark, "LayoutLook", _tables).look(plan, maps))
     layout, node, ranges, split = Layout(), "", None, ""
-    orders, leaves = list[tuple[int, ...]](), 0
+    lake, leaves = False, list[tuple[int, ...] | None]()
     said = iter(words)
     for word in said:
         if word == "node":
             node = next(said)
             layout.text.append(node)
-            leaves += node in _NAMED_LEAVES
+            if node in _NAMED_LEAVES:
+                leaves.append(None)
             if node in _BY_CHANCE:
                 layout.whole_only.append(_BY_CHANCE[node])
         elif word == "files":
@@ -111,7 +113,8 @@ def describe_layout(spark: Any, plan: Any, *, maps: bool = False) -> Layout:
         elif word == "covered":
             covered = [digest(next(said)) for _ in range(int(next(said)))]
             layout.text += sorted(covered)
-            orders.append(_places(covered))
+            leaves.append(_places(covered))
+            lake = True
         elif word == "leaf":
             layout.whole_only.append(f"the partitions of {node} cannot be told apart")
         elif word == "read":
@@ -132,11 +135,14 @@ def describe_layout(spark: Any, plan: Any, *, maps: bool = False) -> Layout:
             if kind not in _CERTAIN and not (maps and kind == "RoundRobinPartitioning"):
                 layout.whole_only.append(f"rows are spread by {kind}, whose bounds vary from run to run")
             ranges, split = None, ""
-        leaves += word in _LEAVES
-    if orders and leaves == 1:  # each task reads one of these partitions, and nothing else that has partitions
-        layout.order = orders[0]
-    else:
-        layout.text += map(str, orders)
+        if word == "files":
+            leaves.append((0,))
+        elif word in _UNORDERED:
+            leaves.append(None)
+    if lake:
+        layout.order = _side_by_side(leaves)
+        if not layout.order:
+            layout.text += map(str, leaves)
     return layout
 
 
@@ -157,6 +163,17 @@ def _places(texts: Sequence[str]) -> tuple[int, ...]:
     """Return the place of each text when they are sorted; each place once."""
     places = {task: place for place, task in enumerate(sorted(range(len(texts)), key=texts.__getitem__))}
     return tuple(places[task] for task in range(len(texts)))
+
+
+def _side_by_side(leaves: Sequence[tuple[int, ...] | None]) -> tuple[int, ...]:
+    """Return the places of the tasks of a union, given those of each leaf; empty if those of one are not known."""
+    places: list[int] = []
+    for leaf in leaves:
+        if leaf is None:
+            return ()
+        first = len(places)
+        places += (first + place for place in leaf)
+    return tuple(places)
 
 
 def _one_each(reducers: int) -> list[tuple[int, int]]:

@@ -184,27 +184,42 @@ def _table(leaf: Any) -> Source:
     if has_member(table, "fileIndex") and has_member(table, "dataSchema"):
         how = (table.getClass().getName(), table.dataSchema().json(), options)
         return _listed(table.fileIndex(), how)
-    version = (table.version() if has_member(table, "version") else None) or _snapshot(table)
+    told = table.version() if has_member(table, "version") else None
+    version = " ".join(str(each) for each in (told, _snapshot(table)) if each)
     if not version:
         kept = _options(leaf.options().asCaseSensitiveMap())
         asked = digest("table", table.getClass().getName(), str(table.name()), json.dumps(kept))
         return _opaque(f"the table {name} of {table.getClass().getSimpleName()} tells no version", asked, table)
-    identity = digest(table.getClass().getName(), str(table.name()), str(version), options)
-    return Source(f"{explain.TABLE} {name}", str(version)[:64], identity)
+    identity = digest(table.getClass().getName(), str(table.name()), version, options)
+    return Source(f"{explain.TABLE} {name}", version[:64], identity)
 
 
 def _snapshot(table: Any) -> str:
-    """Return the snapshot that an Iceberg table has now, and its columns; empty for any other table.
+    """Return the snapshot that an Iceberg table has now, its columns and its properties; empty for any other table.
 
-    Iceberg itself tells Spark its version from 1.11, and Spark asks for it from 4.1.
+    Iceberg itself tells Spark a version from 1.11, without the columns, and Spark asks for it from 4.1. A table of
+    metadata may change without a snapshot.
     """
     if table.getClass().getName() != "org.apache.iceberg.spark.source.SparkTable":
         return ""
     lake, number = table.table(), table.snapshotId()
+    if _is_a(lake, "org.apache.iceberg.BaseMetadataTable"):
+        return ""
     if number is None:
         snapshot = lake.snapshot(table.branch()) if table.branch() else lake.currentSnapshot()
         number = None if snapshot is None else snapshot.snapshotId()
-    return f"snapshot {number} schema {lake.schema().schemaId()}"
+    properties = sorted((str(each.getKey()), str(each.getValue())) for each in lake.properties().entrySet().toArray())
+    return f"snapshot {number} schema {lake.schema().schemaId()} #{digest(json.dumps(properties))[:16]}"
+
+
+def _is_a(owner: Any, name: str) -> bool:
+    """Whether an object's class is, or extends, the one of that name."""
+    kind = owner.getClass()
+    while kind is not None:
+        if kind.getName() == name:
+            return True
+        kind = kind.getSuperclass()
+    return False
 
 
 def _listed(location: Any, how: tuple[str, ...]) -> Source:

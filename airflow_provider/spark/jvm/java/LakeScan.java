@@ -36,6 +36,23 @@ public final class LakeScan {
         if (!scan.getClass().getName().equals(SCAN) || filtersLater) {
             return null;
         }
+        try {
+            return read(scan, Members.field(scan, "table"), columns(scan));
+        } catch (ReflectiveOperationException unknown) { // of another version of Iceberg
+            return null;
+        }
+    }
+
+    /** With their ids. */
+    private static Object columns(Object scan) throws Exception {
+        try {
+            return Members.field(scan, "expectedSchema");
+        } catch (NoSuchFieldException renamed) { // since Iceberg 1.11
+            return Members.field(scan, "projection");
+        }
+    }
+
+    private static List read(Object scan, Object table, Object columns) throws Exception {
         TreeSet files = new TreeSet();
         Iterator groups = ((Collection) planned(scan)).iterator();
         while (groups.hasNext()) {
@@ -48,10 +65,9 @@ public final class LakeScan {
                 files.add(file);
             }
         }
-        Object table = Members.field(scan, "table");
         List read = new ArrayList();
         read.add(Members.call(table, "name"));
-        read.add(Members.field(scan, "expectedSchema").toString()); // with the columns' ids
+        read.add(columns.toString());
         read.add(Members.field(scan, "caseSensitive") + " " + new TreeMap((Map) Members.call(table, "properties")));
         read.addAll(files);
         return read;
