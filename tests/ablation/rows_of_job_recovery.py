@@ -83,7 +83,7 @@ JOB_RECOVERY = (
                 (
                     Edit(
                         "spark/auto/keeping.py",
-                        "again = [index for index, task in vertex.tasks.items() if now.get(vertex.task(index)) != task]",
+                        "again = [index for index, task in vertex.tasks.items() if now.get(index) != task]",
                         "again = []",
                     ),
                 ),

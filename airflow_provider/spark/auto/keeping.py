@@ -351,8 +351,8 @@ class KeptShuffle:
         vertex = self._vertex
         if vertex is None or len(vertex.stored) < maps:
             return
-        now = self._tools.tracker.tasks(self.number)
-        again = [index for index, task in vertex.tasks.items() if now.get(vertex.task(index)) != task]
+        now = vertex.tasks_now(self._tools.tracker)
+        again = [index for index, task in vertex.tasks.items() if now.get(index) != task]
         if again:
             vertex.forget(again)
             return

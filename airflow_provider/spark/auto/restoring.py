@@ -385,10 +385,11 @@ class _Plan:
         vertex.metrics.apply(ROWS).add(rows)
         vertex.metrics.apply(SIZE).add(size)
         self._tracker.register_shuffle(vertex.number, vertex.maps, reducers)
+        writers = {vertex.index(task): task for task in range(vertex.maps)}
         for index, ((executor, _), output) in there.items():
             task = FIRST_RESTORED + index
             place, checksum = places[executor], output.written.checksum
-            self._tracker.register(vertex.number, vertex.task(index), task, place, output.sizes, checksum)
+            self._tracker.register(vertex.number, writers[index], task, place, output.sizes, checksum)
         for index in there:
             vertex.take(survivors[index], FIRST_RESTORED + index)
         with self._registry.lock:

@@ -96,11 +96,11 @@ class ShuffleIdentity:
             reasons = (*reasons, varying)
         if not reasons:
             return identity
-        if not fingerprint.opaque and not any(map(varies, fingerprint.not_deterministic)):
+        if _known_but_for_order(fingerprint):
             inputs = _inputs(context, spark, exchange)
         else:  # what its tasks read stands for what is below that
             own = exchange_fingerprint(spark, context, canonical, settings, tasks=True)
-            known = not own.opaque and not any(map(varies, own.not_deterministic))
+            known = _known_but_for_order(own)
             inputs = _inputs(context, spark, exchange, all_broadcasts=True) if known else None
             fingerprint = replace(own, parts=fingerprint.parts | own.parts)
         if inputs is None:
@@ -150,6 +150,11 @@ class ShuffleIdentity:
         return vertex_identity(self.title, self.fingerprint.digest)
 
 
+def _known_but_for_order(fingerprint: Fingerprint) -> bool:
+    """Whether rows vary at most with the order of others, or with the tasks that get them."""
+    return not fingerprint.opaque and not any(map(varies, fingerprint.not_deterministic))
+
+
 def _of_tasks(spark: Any, reasons: tuple[str, ...], plans: Iterable[Any]) -> tuple[str, ...]:
     """Return those of the reasons why rows of plans may vary that count for single tasks.
 
@@ -167,7 +172,7 @@ def _chosen_by_tasks(context: RecoveryContext, spark: Any, canonical: Any, finge
     Each task chooses by itself, so outputs of two attempts fit together like those of two tries of a task. Whatever
     reads the shuffle takes the rows that are there; results of an earlier choice are not kept.
     """
-    if fingerprint.opaque or any(map(varies, fingerprint.not_deterministic)):
+    if not _known_but_for_order(fingerprint):
         return False
     rows = rows_to_choose_from(canonical)
     return rows is not None and not _of_tasks(spark, uncertain(spark, context, rows), [rows])

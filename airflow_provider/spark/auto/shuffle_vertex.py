@@ -130,13 +130,9 @@ class ShuffleVertex:
         """
         return self.order[task] if self.order else task
 
-    def task(self, index: int) -> int:
-        """Return the index of the map task that writes a partition."""
-        return self.order.index(index) if self.order else index
-
-    def has_all_of(self, tracker: MapOutputTracker) -> bool:
-        """Whether exactly the map outputs that reducers read now are stored."""
-        return {self.index(task): number for task, number in tracker.tasks(self.number).items()} == self.tasks
+    def tasks_now(self, tracker: MapOutputTracker) -> dict[int, int]:
+        """Return, by index, this application's map ids of the outputs that reducers read now."""
+        return {self.index(task): number for task, number in tracker.tasks(self.number).items()}
 
     def made_since(self, tracker: MapOutputTracker) -> int | None:
         """Return the map id above which its tasks that have ended have read what its identity says; ``None`` if tasks
@@ -282,7 +278,11 @@ class ShuffleRegistry:
         """
         with self.lock:
             kept = [self.vertices.get(number) for number in numbers]
-        whole = [vertex for vertex in kept if vertex is not None and vertex.sealed and vertex.has_all_of(tracker)]
+        whole = [
+            vertex
+            for vertex in kept
+            if vertex is not None and vertex.sealed and vertex.tasks_now(tracker) == vertex.tasks
+        ]
         return whole if len(whole) == len(kept) else None
 
     def learn(self, number: int, vertex: str, named: tuple[str, ...]) -> None:

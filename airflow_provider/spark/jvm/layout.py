@@ -52,8 +52,6 @@ _BY_CHANCE = {
     "TableCacheQueryStageExec": "it reads a cached DataFrame",
     "CartesianProductExec": "it is a cartesian product",
 }
-_UNORDERED = {"sliced", "rows", "leaf", "shuffle"}
-"""Words about leaves that say nothing about each single task."""
 _OWN_OBJECT = re.compile(r"\.e\d+\.t\d+\.r\d+\.c[0-9a-f]{8}\.ms\d+(?=\.parquet)")
 """The part of a name in which two objects of the same stored partition differ; vertex, layout and index stay."""
 _IDS = re.compile(r"#\d+L?|plan_id=\d+")
@@ -92,7 +90,7 @@ def describe_layout(spark: Any, plan: Any, *, maps: bool = False) -> Layout:
     """
     words, _ = fetched(compiled(spark, "LayoutLook", _tables).look(plan, maps))
     layout, node, ranges, split = Layout(), "", None, ""
-    lake, leaves = False, list[tuple[int, ...] | None]()
+    lake, leaves = False, list[tuple[int, ...] | None]()  # the places of each one's tasks, if these are known
     said = iter(words)
     for word in said:
         if word == "node":
@@ -104,12 +102,15 @@ def describe_layout(spark: Any, plan: Any, *, maps: bool = False) -> Layout:
                 layout.whole_only.append(_BY_CHANCE[node])
         elif word == "files":
             layout.text.append(_OWN_OBJECT.sub("", next(said)))
+            leaves.append((0,))
         elif word == "shown":
             layout.text.append(_IDS.sub("", next(said)))
         elif word == "sliced":
             layout.text.append(f"[{next(said)}] slices of {_IDS.sub('', next(said))}")
+            leaves.append(None)
         elif word == "rows":
             layout.text.append(f"{next(said)} partitions of an RDD")
+            leaves.append(None)
         elif word == "covered":
             covered = [digest(next(said)) for _ in range(int(next(said)))]
             layout.text += sorted(covered)
@@ -117,6 +118,7 @@ def describe_layout(spark: Any, plan: Any, *, maps: bool = False) -> Layout:
             lake = True
         elif word == "leaf":
             layout.whole_only.append(f"the partitions of {node} cannot be told apart")
+            leaves.append(None)
         elif word == "read":
             specs = next(said)
             ranges = [(int(start), int(end)) for start, end in _COALESCED.findall(specs)]
@@ -134,11 +136,8 @@ def describe_layout(spark: Any, plan: Any, *, maps: bool = False) -> Layout:
                 layout.text.append(str(layout.reads[-1]))
             if kind not in _CERTAIN and not (maps and kind == "RoundRobinPartitioning"):
                 layout.whole_only.append(f"rows are spread by {kind}, whose bounds vary from run to run")
-            ranges, split = None, ""
-        if word == "files":
-            leaves.append((0,))
-        elif word in _UNORDERED:
             leaves.append(None)
+            ranges, split = None, ""
     if lake:
         layout.order = _side_by_side(leaves)
         if not layout.order:

@@ -119,9 +119,9 @@ def read_files(words: Iterator[str]) -> Source:
 
 def read_lake(words: Sequence[str]) -> Source:
     """Return what a scan of an Iceberg table reads, from the words of ``LakeScan.java``."""
-    name, *how = words
-    identity = digest("iceberg", name, *how)
-    return Source(f"{explain.TABLE} {name[:_PLACE_LENGTH]}", f"{len(words) - 3} files #{identity[:16]}", identity)
+    name, _, _, *files = words
+    identity = digest("iceberg", *words)
+    return Source(f"{explain.TABLE} {name[:_PLACE_LENGTH]}", f"{len(files)} files #{identity[:16]}", identity)
 
 
 def read_table(table: Any, leaf: Any, local_data: dict[int, LocalRows]) -> Source:

@@ -59,33 +59,54 @@ def sums(joined: DataFrame) -> DataFrame:
 
 Source = Callable[["SparkSession", Database], "DataFrame"]
 SOURCES: dict[str, Source] = {"a database": rates, "an RDD": as_rdd, "drawn": drawn}
+Change = Callable[[], object]
+CHANGES: dict[str, Callable[[Database], Change | None]] = {
+    "nothing": lambda database: None,
+    "a row more": lambda database: lambda: database.add(3),
+}
+"""What happens to the table before the retry."""
 
 
 def by_rate(spark: SparkSession, lines: Path, table: DataFrame, *, hint: bool = True) -> DataFrame:
     return sums(read(spark, lines).join(F.broadcast(table) if hint else table, "id"))
 
 
+def retried(
+    spark: SparkSession, attempts: Attempts, query: Callable[[], DataFrame], change: Change | None
+) -> tuple[list[str], list[str]]:
+    """Run a query in an attempt and, after a change, in a retry, which has the rows of plain Spark; return what was
+    kept, and what was put back.
+    """
+    with auto_attempt(attempts, spark) as first:
+        df = query()
+        df.collect()
+        kept = first.keep(df)
+    if change is not None:
+        change()
+    expected = sorted(query().collect())
+    with auto_attempt(attempts, spark) as second:
+        assert sorted(query().collect()) == expected
+        return kept, sorted(second.put_back())
+
+
 @pytest.mark.few(4)
-@each_value(source=SOURCES, changes=["nothing", "a row more"], adaptive=["true", "false"])
+@each_value(source=SOURCES, changes=[*CHANGES], adaptive=["true", "false"])
 def test_what_reads_it_is_put_back_if_its_rows_are_the_same(
     spark: SparkSession, lines: Path, attempts: Attempts, source: Source, changes: str, adaptive: str
 ) -> None:
     """Else it is computed again: the retry has the rows of plain Spark."""
     database = Database(spark)
+
+    def query() -> DataFrame:
+        return by_rate(spark, lines, source(spark, database))
+
     with configured(spark, {"spark.sql.adaptive.enabled": adaptive}):
-        with auto_attempt(attempts, spark) as first:
-            df = by_rate(spark, lines, source(spark, database))
-            df.collect()
-            assert first.keep(df) == ["shuffle(rate)"]
-        if changes != "nothing":
-            database.add(3)
-        expected = sorted(by_rate(spark, lines, source(spark, database)).collect())
-        with auto_attempt(attempts, spark) as second:
-            assert sorted(by_rate(spark, lines, source(spark, database)).collect()) == expected
-            assert ("shuffle(rate)" in second.put_back()) is (changes == "nothing")
+        kept, back = retried(spark, attempts, query, CHANGES[changes](database))
+        assert kept == ["shuffle(rate)"]
+        assert ("shuffle(rate)" in back) is (changes == "nothing")
 
 
-@each_value(changes=["nothing", "a row more"])
+@each_value(changes=[*CHANGES])
 def test_so_is_what_reads_one_that_was_not_planned(
     spark: SparkSession, lines: Path, attempts: Attempts, changes: str
 ) -> None:
@@ -96,20 +117,13 @@ def test_so_is_what_reads_one_that_was_not_planned(
         return by_rate(spark, lines, rates(spark, database), hint=False)
 
     with configured(spark, LATE):
-        with auto_attempt(attempts, spark) as first:
-            df = query()
-            df.collect()
-            assert first.keep(df) == ["shuffle(id)", "shuffle(rate)"]
-        if changes != "nothing":
-            database.add(3)
-        expected = sorted(query().collect())
-        with auto_attempt(attempts, spark) as second:
-            assert sorted(query().collect()) == expected
-            assert ("shuffle(rate)" in second.put_back()) is (changes == "nothing")
+        kept, back = retried(spark, attempts, query, CHANGES[changes](database))
+        assert kept == ["shuffle(id)", "shuffle(rate)"]
+        assert ("shuffle(rate)" in back) is (changes == "nothing")
 
 
 @pytest.mark.few(2)
-@each_value(changes=["nothing", "a row more"], adaptive=["true", "false"])
+@each_value(changes=[*CHANGES], adaptive=["true", "false"])
 def test_so_is_what_is_made_of_it(
     spark: SparkSession, lines: Path, attempts: Attempts, changes: str, adaptive: str
 ) -> None:
@@ -120,16 +134,9 @@ def test_so_is_what_is_made_of_it(
         return by_rate(spark, lines, rates(spark, database)).groupBy("rows").agg(F.max("sum").alias("most"))
 
     with configured(spark, {"spark.sql.adaptive.enabled": adaptive}):
-        with auto_attempt(attempts, spark) as first:
-            df = query()
-            df.collect()
-            assert first.keep(df) == ["shuffle(rate)", "shuffle(rows)"]
-        if changes != "nothing":
-            database.add(3)
-        expected = sorted(query().collect())
-        with auto_attempt(attempts, spark) as second:
-            assert sorted(query().collect()) == expected
-            assert sorted(second.put_back()) == (["shuffle(rate)", "shuffle(rows)"] if changes == "nothing" else [])
+        kept, back = retried(spark, attempts, query, CHANGES[changes](database))
+        assert kept == ["shuffle(rate)", "shuffle(rows)"]
+        assert back == (kept if changes == "nothing" else [])
 
 
 @pytest.mark.few(2)
@@ -174,16 +181,9 @@ def test_two_broadcasts_are_told_apart(spark: SparkSession, lines: Path, attempt
         other = other.select(F.col("id").alias("same"), F.col("rate").alias("others"))
         return sums(joined.join(F.broadcast(other), joined.id == other.same, "left").where("others > 10"))
 
-    with auto_attempt(attempts, spark) as first:
-        df = query()
-        df.collect()
-        assert first.keep(df) == ["shuffle(rate)"]
-    if tables == "swapped":
-        databases.reverse()
-    expected = sorted(query().collect())
-    with auto_attempt(attempts, spark) as second:
-        assert sorted(query().collect()) == expected
-        assert ("shuffle(rate)" in second.put_back()) is (tables == "as before")
+    kept, back = retried(spark, attempts, query, databases.reverse if tables == "swapped" else None)
+    assert kept == ["shuffle(rate)"]
+    assert ("shuffle(rate)" in back) is (tables == "as before")
 
 
 OTHERWISE: dict[str, Callable[[DataFrame, DataFrame], DataFrame]] = {

@@ -1,6 +1,7 @@
 package airflow_provider;
 
 import java.lang.reflect.Method;
+import java.lang.reflect.Modifier;
 import java.util.ArrayList;
 import java.util.Collection;
 import java.util.Collections;
@@ -112,7 +113,7 @@ public final class LakeScan {
             Method[] methods = from.getDeclaredMethods();
             for (int i = 0; i < methods.length; i++) {
                 if (methods[i].getName().equals("taskGroups") && !methods[i].isBridge()
-                        && !java.lang.reflect.Modifier.isAbstract(methods[i].getModifiers())) {
+                        && !Modifier.isAbstract(methods[i].getModifiers())) {
                     methods[i].setAccessible(true);
                     return Members.call(scan, methods[i], new Object[0]);
                 }

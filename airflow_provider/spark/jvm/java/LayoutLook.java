@@ -147,11 +147,7 @@ public final class LayoutLook {
     private void below(boolean maps, boolean split, Object node, ArrayDeque pending) throws Exception {
         Object partitioning = Members.call(node, "outputPartitioning");
         if (maps && (split || Members.kind(partitioning).equals("RoundRobinPartitioning"))) {
-            Object exchange = node;
-            while (!Members.kind(exchange).equals("ShuffleExchangeExec")) {
-                exchange = Members.call(exchange, Members.kind(exchange).equals("ReusedExchangeExec") ? "child" : "plan");
-            }
-            Object child = Members.items(((TreeNode) exchange).children()).get(0);
+            Object child = Members.items(((TreeNode) Members.unwrapped(node)).children()).get(0);
             if (split || Members.readsFiles(child)) {
                 pending.push(child);
             }

@@ -115,6 +115,17 @@ public final class Members {
         return kind.equals("ReusedExchangeExec") || kind.equals("ReusedSubqueryExec") ? call(node, "child") : null;
     }
 
+    /** What a node of a physical plan stands for in the end. */
+    public static Object unwrapped(Object node) throws Exception {
+        Object plan = node;
+        Object behind = behind(node);
+        while (behind != null) {
+            plan = behind;
+            behind = behind(plan);
+        }
+        return plan;
+    }
+
     /** Whether a physical plan reads nothing but files and rows that it holds itself: no shuffle, no broadcast. */
     public static boolean readsFiles(Object plan) throws Exception {
         List children = items(((TreeNode) plan).children());

@@ -215,14 +215,14 @@ public final class ShuffleSearch {
         ArrayDeque pending = new ArrayDeque();
         pending.push(plan);
         while (!pending.isEmpty()) {
-            Object node = shown(pending.pop());
+            Object node = Members.unwrapped(pending.pop());
             String kind = Members.kind(node);
             List children = Members.items(((TreeNode) node).children());
             if (kind.equals("CoalesceExec")) {
                 return true;
             }
             if (kind.equals("AQEShuffleReadExec") && (is(node, "isLocalRead") || is(node, "hasSkewedPartition"))) {
-                Object read = shown(Members.call(node, "child")); // by the tasks that have written it
+                Object read = Members.unwrapped(Members.call(node, "child")); // by the tasks that have written it
                 pending.addAll(Members.items(((TreeNode) read).children()));
             }
             if (!kind.equals("ShuffleExchangeExec")) {
@@ -235,15 +235,6 @@ public final class ShuffleSearch {
             }
         }
         return false;
-    }
-
-    /** What a node stands for in the end. */
-    private static Object shown(Object node) throws Exception {
-        Object plan = node;
-        for (Object behind = node; behind != null; behind = Members.behind(plan)) {
-            plan = behind;
-        }
-        return plan;
     }
 
     private static boolean is(Object owner, String name) throws Exception {
