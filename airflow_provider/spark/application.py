@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +33,7 @@ class ApplicationState:
     :ivar ranges: expression ids of ranges for which the script left the number of slices open
     :ivar shapes: JVM class → what it holds
     :ivar cached: number of a cached frame's plan → what stands for the frame in all attempts
+    :ivar cached_under: number of a cached frame's plan → the session's settings when the script cached the frame
     :ivar points: vertex → the recovery point as the script reached it
     :ivar plans: the frames that read stored vertices
     :ivar left: vertices that were partly lost, or released; completed as soon as another one that reads them is
@@ -58,6 +59,7 @@ class ApplicationState:
     ranges: set[int] = field(default_factory=set)
     shapes: dict[str, ClassShape] = field(default_factory=dict)
     cached: dict[int, str] = field(default_factory=dict)
+    cached_under: dict[int, Mapping[str, str]] = field(default_factory=dict)
     points: dict[str, RecoveryPoint] = field(default_factory=dict)
     plans: LivePlans = field(default_factory=LivePlans)
     left: set[str] = field(default_factory=set)

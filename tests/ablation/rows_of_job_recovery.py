@@ -608,7 +608,7 @@ JOB_RECOVERY = (
             ),
             Switch(
                 "a shuffle that has lost a map output runs again as a whole",
-                (Edit("spark/auto/restoring.py", "        if not there:\n", "        if not complete:\n"),),
+                (Edit("spark/auto/restored_plan.py", "        if not there:\n", "        if not complete:\n"),),
                 ("spark/auto/test_failover_in_auto_mode.py::test_a_lost_map_output[exponential-delay-region]",),
             ),
         ),

@@ -48,6 +48,15 @@ def spark() -> Iterator[SparkSession]:
     session.stop()
 
 
+@pytest.fixture
+def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """What this attempt's script is: its code removes nothing, unless a test writes another one."""
+    path = tmp_path / "script.py"
+    path.write_text("print('no file is removed')\n")
+    monkeypatch.setattr(sys.modules["__main__"], "__file__", str(path), raising=False)
+    return path
+
+
 @pytest.fixture(autouse=True)
 def _session_again(request: pytest.FixtureRequest) -> Iterator[None]:
     """PySpark makes other sessions of a test the active ones, whose settings the next test would have."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,15 +25,6 @@ pytestmark = pytest.mark.spark
 
 
 REMOVES = "import shutil\nshutil.rmtree('stage')\n"
-
-
-@pytest.fixture
-def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """What this attempt's script is: its code removes nothing, unless a test writes another one."""
-    path = tmp_path / "script.py"
-    path.write_text("print('no file is removed')\n")
-    monkeypatch.setattr(sys.modules["__main__"], "__file__", str(path), raising=False)
-    return path
 
 
 def is_filled(cached: DataFrame) -> bool:

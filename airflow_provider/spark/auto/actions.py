@@ -115,13 +115,15 @@ def noted_caches(context: RecoveryContext) -> Stages:
 
     A cached frame has one value for all outputs that read it, and a retry leaves some of these out. So the shuffles
     below it that call functions are counted per frame. A frame is identified by what it holds and by how many times the
-    script has cached that so far, counted in the order of the script, or of the step that caches it.
+    script has cached that so far, counted in the order of the script, or of the step that caches it. For what is
+    shuffled above it, the settings are noted.
     """
 
     def cache(call: Call, proceed: Proceed) -> Any:
         cached = proceed()
         try:
-            _note(context, call.owner)
+            if is_classic(call.owner):
+                _note(context, call.owner)
         except Exception as error:  # noqa: BLE001 - then what is below it, or below a later one, is not kept
             context.cached = None
             log.debug("Cannot identify cached frames: %s", one_line(error))
@@ -131,12 +133,14 @@ def noted_caches(context: RecoveryContext) -> Stages:
 
 
 def _note(context: RecoveryContext, df: Any) -> None:
-    if not is_classic(df) or not calls_python(df):
-        return  # its shuffles need no counting
     relation, known = cached_as(df), context.application.cached
     if relation is None:
         return
-    number, frame = cached_plan(relation), (fingerprint(df, context).digest, context.purposes.own)
+    number = cached_plan(relation)
+    context.application.cached_under.setdefault(number, all_settings(df.sparkSession))
+    if not calls_python(df):
+        return  # its shuffles need no counting
+    frame = (fingerprint(df, context).digest, context.purposes.own)
     with context.lock:
         if number not in known and context.cached is not None:  # the script may cache what is cached
             context.cached[frame] += 1

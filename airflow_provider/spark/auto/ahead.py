@@ -2,7 +2,7 @@
 
 Adaptive execution plans what is above a stage when the stage's rows and bytes are known: which join becomes a
 broadcast, which partitions are coalesced. So a shuffle that was too cheap to keep must run again first. The action
-needs it in any case, and finds it in the plan's stage cache.
+needs it in any case, and finds it in the plan's stage cache. So it is with a cached frame that is to be filled.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider.spark.jvm.exchanges import BROADCAST_STAGE, REUSED_EXCHANGE, SHUFFLE_STAGE, kind
+from airflow_provider.spark.jvm.exchanges import BROADCAST_STAGE, CACHED_STAGE, REUSED_EXCHANGE, SHUFFLE_STAGE, kind
 
 if TYPE_CHECKING:
     from threading import Condition
@@ -70,16 +70,16 @@ class StagesAhead:
 
 
 def _first(stages: Sequence[Any]) -> list[Any]:
-    """Return the stages to run next: all broadcasts, and the small shuffles.
+    """Return the stages to run next: all broadcasts, the small shuffles, and what fills cached frames.
 
     No ranges: nothing above a range shuffle is kept, and Spark does not coalesce the partitions of one that comes from
     the stage cache (``ValidateRequirements``, if the columns of the order have a qualifier).
     """
-    broadcasts = [stage for stage in stages if kind(stage) == BROADCAST_STAGE]
+    others = [stage for stage in stages if kind(stage) in (BROADCAST_STAGE, CACHED_STAGE)]
     shuffles = [stage for stage in stages if kind(stage) == SHUFFLE_STAGE and not _ranged(stage)]
     sizes = [(_estimated_size(stage), stage) for stage in shuffles]
     most = max(_SIDE_BY_SIDE, min((size for size, _ in sizes), default=0))
-    return [*broadcasts, *(stage for size, stage in sizes if size <= most)]
+    return [*others, *(stage for size, stage in sizes if size <= most)]
 
 
 def _ranged(stage: Any) -> bool:

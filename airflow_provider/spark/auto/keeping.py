@@ -22,6 +22,7 @@ from airflow_provider.core.unfinished_write import is_written
 from airflow_provider.spark.auto.origin import ensure_same
 from airflow_provider.spark.auto.shuffle_identity import NotKept, ShuffleIdentity, title_of
 from airflow_provider.spark.auto.shuffle_vertex import ROWS, SIZE, ShuffleVertex
+from airflow_provider.spark.jvm.cached_frames import rdds_of_cached
 from airflow_provider.spark.jvm.exchanges import calls_functions
 from airflow_provider.spark.jvm.occurrences import NotYet, Numbered, Uncertain
 from airflow_provider.spark.jvm.session_settings import active_session, all_settings
@@ -142,6 +143,9 @@ class KeptShuffle:
             self.worth = measured.seconds / max(1, written)
             saved = measured.seconds + self._needed
             too_high = self._tools.cost.too_high(saved, written)
+            if too_high and (filling := self._filling):
+                saved += filling
+                too_high = self._tools.cost.too_high(saved, written)
             if too_high:
                 if self._tools.cores:
                     lacking = self._tools.cost.lacking(saved, written)
@@ -152,7 +156,7 @@ class KeptShuffle:
                     self._leave_alone(too_high, worth_saying=measured.seconds >= _WORTH_SAYING, for_good=False)
                     self._too_costly = True
                 return
-            if self._vertex is None and (self._for_written_output or not self._identified(measured.seconds)):
+            if self._vertex is None and (self._for_written_output or not self._identified(saved)):
                 return
             if not self._has_room(written * maps // available):
                 return
@@ -172,6 +176,15 @@ class KeptShuffle:
         budget = bytes_text(self._context.master.request.options.store_budget)
         self._leave_alone(f"the store budget is full (store_budget={budget}), all of it worth more than this")
         return False
+
+    @functools.cached_property
+    def _filling(self) -> float:
+        """Seconds of task time in which the cached frames that its tasks read were filled, before it began."""
+        exchange = self._shuffle.exchange()
+        if exchange is None or self._stage is None:
+            return 0.0
+        rdds = rdds_of_cached(exchange.child())
+        return sum(self._tools.metrics.seconds_before(self._stage, rdd) for rdd in rdds)
 
     @property
     def _for_written_output(self) -> bool:

@@ -3,12 +3,13 @@
 It covers the physical plan below the exchange, so the rest of the query, and of the script, may change. If its rows
 depend on more than that shows, as on the order of rows in the shuffles that its tasks read, it covers the incarnation
 of these, too: what was made of map outputs fits to these alone. Of a broadcast whose rows may be others in a retry, as
-one that has chosen among rows or reads a database, it covers the content.
+one that has chosen among rows or reads a database, it covers the content. A cached frame that its tasks read must hold
+the same again if the shuffles and broadcasts below the frame do, because other queries read it, too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,8 @@ from airflow_provider.core import explain
 from airflow_provider.core.digest import digest
 from airflow_provider.core.events import SHUFFLE
 from airflow_provider.core.vertex_token import vertex_identity
-from airflow_provider.spark.identity.fingerprint import exchange_fingerprint, uncertain
+from airflow_provider.spark.identity.fingerprint import changed_settings, exchange_fingerprint, uncertain
+from airflow_provider.spark.jvm.cached_frames import doubt_of_bits, doubt_of_cached
 from airflow_provider.spark.jvm.determinism import spreads, varies
 from airflow_provider.spark.jvm.exchanges import (
     content_of,
@@ -32,6 +34,7 @@ from airflow_provider.spark.jvm.scala import items
 if TYPE_CHECKING:
     from airflow_provider.spark.context import RecoveryContext
     from airflow_provider.spark.identity.fingerprint import Fingerprint
+    from airflow_provider.spark.jvm.exchanges import TaskInputs
     from airflow_provider.spark.jvm.session_settings import QuerySettings
 
 _NAMED = {"AttributeReference", "Alias"}
@@ -68,12 +71,14 @@ class ShuffleIdentity:
     :ivar inputs: Spark's ids of the shuffles that its tasks read, in the order of its plan, if what its plan shows does
         not decide its rows; else ``None``
     :ivar incarnation: of *inputs*, see :func:`.core.partitions.incarnation`; empty if it has none, or none is known yet
+    :ivar over_cached: whether its tasks read a cached frame, perhaps filled long before
     """
 
     title: str
     fingerprint: Fingerprint
     inputs: tuple[int, ...] | None = None
     incarnation: str = ""
+    over_cached: bool = False
 
     @classmethod
     def of(
@@ -88,6 +93,10 @@ class ShuffleIdentity:
         if not may_be_kept(exchange):
             raise NotKept(f"its rows are spread by {_spread(exchange)}, which is not the same in every run")
         fingerprint = exchange_fingerprint(spark, context, canonical, settings)
+        if fingerprint.cached and (doubt := doubt_of_cached(spark, exchange.child())) is not None:
+            return cls._over_cached(context, spark, exchange, canonical, settings, fingerprint, doubt)
+        if fingerprint.cached and (doubt := doubt_of_bits(spark, exchange.child())):
+            raise NotKept(f"something below it reads a cached DataFrame, which {doubt}")
         reasons = _of_tasks(spark, (*fingerprint.opaque, *fingerprint.not_deterministic), items(exchange.children()))
         if reasons and _chosen_by_tasks(context, spark, canonical, fingerprint):
             reasons = ()
@@ -96,18 +105,52 @@ class ShuffleIdentity:
             reasons = (*reasons, varying)
         if not reasons:
             return identity
+        read, contents = inputs_of(exchange), None
         if _known_but_for_order(fingerprint):
-            inputs = _inputs(context, spark, exchange)
+            contents = _contents(context, spark, read)
         else:  # what its tasks read stands for what is below that
             own = exchange_fingerprint(spark, context, canonical, settings, tasks=True)
-            known = _known_but_for_order(own)
-            inputs = _inputs(context, spark, exchange, all_broadcasts=True) if known else None
+            if _known_but_for_order(own):
+                contents = _contents(context, spark, read, all_broadcasts=True)
             fingerprint = replace(own, parts=fingerprint.parts | own.parts)
-        if inputs is None:
+        if read is None or contents is None:
             raise NotKept("; ".join(dict.fromkeys(reasons)))
-        shuffles, contents = inputs
-        held = digest(fingerprint.digest, "broadcast", *contents) if contents else fingerprint.digest
-        return replace(identity, inputs=shuffles, fingerprint=replace(fingerprint, digest=held))
+        return replace(identity, inputs=read.shuffles, fingerprint=_with(contents, fingerprint))
+
+    @classmethod
+    def _over_cached(
+        cls,
+        context: RecoveryContext,
+        spark: Any,
+        exchange: Any,
+        canonical: Any,
+        settings: QuerySettings,
+        fingerprint: Fingerprint,
+        doubt: str,
+    ) -> ShuffleIdentity:
+        """Return the identity of an exchange whose tasks read cached frames: what they are made of stands for these.
+
+        :param fingerprint: over everything below
+        :param doubt: see :func:`doubt_of_cached`
+        """
+        own = exchange_fingerprint(spark, context, canonical, settings, tasks=True)
+        reasons = _of_tasks(spark, (*own.opaque, *own.not_deterministic), items(exchange.children()))
+        if any(part.startswith(explain.FUNCTION) for part in own.parts):
+            reasons = (*reasons, functions_of_several_rows(items(canonical.children())))
+        read = inputs_of(exchange)
+        if doubt:
+            reasons = (*reasons, f"it reads a cached DataFrame, which {doubt}")
+        elif read is None:
+            reasons = (*reasons, "it reads a cached DataFrame whose tasks are not planned")
+        elif any(_changed_since(context.application.cached_under.get(number), settings) for number in read.cached):
+            reasons = (*reasons, "it reads a cached DataFrame, which may have been made under other settings")
+        contents = _contents(context, spark, read, all_broadcasts=True)
+        if reasons := tuple(filter(None, reasons)):
+            raise NotKept("; ".join(dict.fromkeys(reasons)))
+        if read is None or contents is None:
+            raise NotKept("it reads a cached DataFrame and something else that may hold other rows in a retry")
+        made = _with(contents, replace(own, parts=fingerprint.parts | own.parts))
+        return cls(title_of(exchange), made, read.shuffles, over_cached=True)
 
     @property
     def calls_functions(self) -> bool:
@@ -178,11 +221,21 @@ def _chosen_by_tasks(context: RecoveryContext, spark: Any, canonical: Any, finge
     return rows is not None and not _of_tasks(spark, uncertain(spark, context, rows), [rows])
 
 
-def _inputs(
-    context: RecoveryContext, spark: Any, exchange: Any, *, all_broadcasts: bool = False
-) -> tuple[tuple[int, ...], list[str]] | None:
-    """Return Spark's ids of the shuffles that the tasks of an exchange read, and the contents of the broadcasts whose
-    rows may be others in a retry; ``None`` if something else that they read may be.
+def _changed_since(cached_under: Mapping[str, str] | None, settings: QuerySettings) -> bool:
+    """Whether settings that may change rows differ from those under which a frame was cached, or these are unknown."""
+    return cached_under is None or bool(changed_settings(cached_under, settings.values))
+
+
+def _with(contents: list[str], fingerprint: Fingerprint) -> Fingerprint:
+    """Return a fingerprint that covers the contents of broadcasts, too."""
+    return replace(fingerprint, digest=digest(fingerprint.digest, "broadcast", *contents)) if contents else fingerprint
+
+
+def _contents(
+    context: RecoveryContext, spark: Any, inputs: TaskInputs | None, *, all_broadcasts: bool = False
+) -> list[str] | None:
+    """Return the contents of the broadcasts that tasks read and whose rows may be others in a retry; ``None`` if
+    something else that they read may be, besides shuffles, or it is not known what they read.
 
     :param all_broadcasts: whether to return the contents of all broadcasts
     """
@@ -191,11 +244,10 @@ def _inputs(
         several = functions_of_several_rows((plan,), deeper=True)
         return bool(several) or not all(map(spreads, uncertain(spark, context, plan)))
 
-    inputs = inputs_of(exchange)
     if inputs is None or any(map(varied, inputs.others)):
         return None
     contents = [content_of(spark, each) for each in inputs.broadcasts if all_broadcasts or varied(each)]
-    return (inputs.shuffles, contents) if all(contents) else None
+    return contents if all(contents) else None
 
 
 def may_be_kept(exchange: Any) -> bool:

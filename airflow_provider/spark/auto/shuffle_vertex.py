@@ -57,6 +57,7 @@ class ShuffleVertex:
     :ivar stored: index → stored partition
     :ivar tasks: index → this application's map id of the stored output
     :ivar sealed: whether all of it is in the store, and the store has confirmed that
+    :ivar again: whether Spark has run tasks again whose outputs were in the store
     """
 
     context: RecoveryContext
@@ -75,6 +76,7 @@ class ShuffleVertex:
     stored: dict[int, StoredPartition] = field(default_factory=dict)
     tasks: dict[int, int] = field(default_factory=dict)
     sealed: bool = False
+    again: bool = False
     _recorded: tuple[tuple[str, ...], tuple[str, ...]] | None = None
     """The vertices that it reads, and its purposes, as recorded; ``None`` if not recorded."""
 
@@ -198,6 +200,7 @@ class ShuffleVertex:
 
     def forget(self, indexes: Iterable[int]) -> None:
         """Forget map outputs that were computed again: the stored ones are not what reducers read."""
+        self.again = True
         again = tuple(sorted(indexes))
         self.context.master.partitions_recomputed(self.vertex, again, "Spark has run these map tasks again")
         for index in again:
@@ -262,6 +265,8 @@ class ShuffleRegistry:
         if identity.inputs is None:
             return identity
         inputs = self.whole(identity.inputs, tracker)
+        if inputs is not None and identity.over_cached and any(vertex.again for vertex in inputs):
+            raise NotKept("it reads a cached DataFrame, which may be made of map outputs that Spark has computed again")
         if inputs is not None:
             return identity.made_of(_incarnation(inputs))
         reason = "it depends on the order of rows in a shuffle that is not"

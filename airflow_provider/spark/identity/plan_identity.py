@@ -118,7 +118,7 @@ def read_plan(
         then be read in the order of the script.
     :param of_this_run: whether a text or a number in the plan marks this attempt alone; ``None`` if not needed
     :param tasks: whether only what the tasks of an exchange run is described: nothing below the exchanges that they
-        read, except for those of subqueries and cached frames
+        read, except for those of subqueries
     """
     return _Reading(spark, known, draws).read(plan, of_this_run, tasks=tasks)
 

@@ -11,7 +11,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from airflow_provider.spark.jvm.exchanges import ADAPTIVE, SHUFFLE_EXCHANGE, cached_plan, kind
+from airflow_provider.spark.jvm.exchanges import (
+    ADAPTIVE,
+    CACHED_SCAN,
+    CACHED_STAGE,
+    SHUFFLE_EXCHANGE,
+    cached_plan,
+    is_filled,
+    kind,
+)
 from airflow_provider.spark.jvm.names import jvm_of
 from airflow_provider.spark.jvm.reflection import private_method
 from airflow_provider.spark.jvm.scala import items, to_seq
@@ -25,11 +33,13 @@ class AdaptivePlan:
 
     :param spark: the session
     :param plan: an ``AdaptiveSparkPlanExec``
+    :ivar complete: whether nothing is left to run but its last stage, after it went ahead
     """
 
     def __init__(self, spark: Any, plan: Any) -> None:
         self._spark = spark
         self._plan = plan
+        self.complete = False
         self._create = "createNonResultQueryStages" if spark.version >= "4" else "createQueryStages"
 
     @property
@@ -53,9 +63,14 @@ class AdaptivePlan:
         return "its rows are observed" if observed else ""
 
     @property
+    def stages(self) -> Any:
+        """Its cache of stages, by what they run: a Scala map."""
+        return self._plan.context().stageCache()
+
+    @property
     def has_begun(self) -> bool:
         """Whether stages were made of the plan, in this thread or another."""
-        return bool(self._plan.isFinalPlan()) or not self._plan.context().stageCache().isEmpty()
+        return bool(self._plan.isFinalPlan()) or not self.stages.isEmpty()
 
     def go_ahead(self, ready: Callable[[Any], Any], run: Callable[[Sequence[Any]], Mapping[int, Any]]) -> list[Any]:
         """Make stages from the bottom up, as far as their inputs are available.
@@ -79,6 +94,7 @@ class AdaptivePlan:
                 current = result.newPlan()
                 private_method(jvm_of(self._spark), plan, "currentPhysicalPlan_$eq", current)
                 if result.allChildStagesMaterialized():
+                    self.complete = all(map(_is_there, _nodes(current)))
                     break
                 new = list(items(result.newStages()))
                 made = new + made
@@ -106,7 +122,7 @@ class AdaptivePlan:
 
     def forget(self, stage: Any) -> None:
         """Let adaptive execution make a stage itself."""
-        self._plan.context().stageCache().remove(stage.plan().canonicalized())
+        self.stages.remove(stage.plan().canonicalized())
 
     def _optimized(self, plan: Any, current: Any, logical: Any, made: list[Any]) -> tuple[Any, Any, list[Any]]:
         """Plan again with what is known of the available stages, if the new plan costs no more."""
@@ -138,9 +154,9 @@ def adaptive_plans(plan: Any, spark: Any, cached: int | None = None) -> Iterator
         if name == ADAPTIVE:
             yield from adaptive_plans(node.initialPlan(), spark, cached)
             yield node, cached
-        elif name == "InMemoryTableScanExec":
+        elif name == CACHED_SCAN:
             relation = node.relation()
-            if not relation.cacheBuilder().isCachedColumnBuffersLoaded():
+            if not is_filled(relation):
                 yield from adaptive_plans(relation.cachedPlan(), spark, cached_plan(relation))
         elif node.containsPattern(subqueries):
             for subquery in items(node.subqueries()):
@@ -155,6 +171,11 @@ def runs_later(plan: Any) -> bool:
 def has_begun(spark: Any, plan: Any) -> bool:
     """Whether stages were made of the adaptive plans in a physical plan."""
     return any(AdaptivePlan(spark, each).has_begun for each, _ in adaptive_plans(plan, spark))
+
+
+def _is_there(node: Any) -> bool:
+    """Whether a node of a plan whose stages are there is not a cached frame that only passed for filled."""
+    return kind(node) != CACHED_STAGE or is_filled(node.plan().relation())
 
 
 def _nodes(plan: Any) -> Iterator[Any]:

@@ -22,9 +22,13 @@ SHUFFLE_EXCHANGE = "ShuffleExchangeExec"
 ADAPTIVE = "AdaptiveSparkPlanExec"
 SHUFFLE_STAGE = "ShuffleQueryStageExec"
 BROADCAST_STAGE = "BroadcastQueryStageExec"
+CACHED_STAGE = "TableCacheQueryStageExec"
+CACHED_SCAN = "InMemoryTableScanExec"
 _BROADCAST = "BroadcastExchangeExec"
 REUSED_EXCHANGE = "ReusedExchangeExec"
-_STAGES = {SHUFFLE_STAGE, BROADCAST_STAGE, "TableCacheQueryStageExec", "ResultQueryStageExec"}
+_STAGES = {SHUFFLE_STAGE, BROADCAST_STAGE, CACHED_STAGE, "ResultQueryStageExec"}
+_OWN_TASKS = {CACHED_STAGE, "ResultQueryStageExec"}
+"""Stages of what the tasks that read them run themselves."""
 _WHOLE_PARTITIONS = {"MapInPandasExec", "MapInArrowExec", "PythonMapInArrowExec"}
 _GROUPS = {
     "AggregateInPandasExec",
@@ -125,6 +129,14 @@ def cached_plan(relation: Any) -> int:
     return int(relation.cachedPlan().id())
 
 
+def is_filled(relation: Any) -> bool:
+    """Whether all partitions of a cached frame are there.
+
+    :param relation: an ``InMemoryRelation``
+    """
+    return bool(relation.cacheBuilder().isCachedColumnBuffersLoaded())
+
+
 def functions_of_several_rows(plans: Iterable[Any], *, deeper: bool = False) -> str:
     """Return why a Python function that gets several rows may get others in a retry; empty if none may.
 
@@ -143,7 +155,7 @@ def functions_of_several_rows(plans: Iterable[Any], *, deeper: bool = False) -> 
             return "a function below another shuffle is given whole partitions, which a retry may cut anew"
         if given and name.endswith("ExchangeExec"):
             return "a function is given rows that were shuffled, and may depend on the order of rows"
-        if name == "InMemoryTableScanExec":
+        if name == CACHED_SCAN:
             pending.append((node.relation().cachedPlan(), True, given))
         below = deeper or name.endswith("ExchangeExec")
         given = given or whole or name in _GROUPS
@@ -167,31 +179,40 @@ def rows_to_choose_from(canonical: Any) -> Any:
 
 @dataclass(frozen=True)
 class TaskInputs:
-    """What the map tasks of a shuffle read, besides files.
+    """What the map tasks of a shuffle read, besides files; a cached frame is filled by the tasks that read it.
 
     :ivar shuffles: Spark's shuffle ids, in the order of the plan; of one that is read twice, twice
     :ivar broadcasts: their exchanges, in the order of the plan
-    :ivar others: the plans of subqueries and cached frames
+    :ivar cached: the numbers of cached frames' plans, see :func:`cached_plan`
+    :ivar others: the plans of subqueries
     """
 
     shuffles: tuple[int, ...]
     broadcasts: tuple[Any, ...]
+    cached: tuple[int, ...]
     others: tuple[Any, ...]
 
 
 def inputs_of(exchange: Any) -> TaskInputs | None:
-    """Return what the map tasks of an exchange read; ``None`` if the tasks of a shuffle below are not planned.
+    """Return what the map tasks of an exchange read; ``None`` if tasks below are not planned.
 
     :param exchange: over the plan that its tasks run
     """
     pending, shuffles = list(items(exchange.children())), list[int]()
-    broadcasts, others = list[Any](), list[Any]()
+    broadcasts, cached, others = list[Any](), list[int](), list[Any]()
     while pending:
         node = pending.pop()
         others += items(node.subqueries())
         name = kind(node)
-        if name == "InMemoryTableScanExec":
-            others.append(node)
+        if name == CACHED_SCAN:
+            cached.append(cached_plan(node.relation()))
+            pending.append(node.relation().cachedPlan())
+        elif name == ADAPTIVE:
+            if not node.isFinalPlan():
+                return None
+            pending.append(node.executedPlan())
+        elif name in _OWN_TASKS:
+            pending.append(node.plan())
         elif name not in _STAGES and not name.endswith("ExchangeExec"):
             pending += items(node.children())
         else:
@@ -204,7 +225,7 @@ def inputs_of(exchange: Any) -> TaskInputs | None:
                 shuffles.append(int(dependency.shuffleId()))
             else:
                 return None
-    return TaskInputs(tuple(shuffles), tuple(broadcasts), tuple(others))
+    return TaskInputs(tuple(shuffles), tuple(broadcasts), tuple(cached), tuple(others))
 
 
 def send_broadcasts(exchange: Any) -> None:

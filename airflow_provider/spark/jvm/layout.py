@@ -39,6 +39,7 @@ _CERTAIN = {"HashPartitioning", "SinglePartition"}
 _WRAPPERS = {
     "AdaptiveSparkPlanExec": "executedPlan",
     "ResultQueryStageExec": "plan",
+    "TableCacheQueryStageExec": "plan",
     "WholeStageCodegenExec": "child",
     "InputAdapter": "child",
 }
@@ -49,7 +50,6 @@ _SLICED_LEAVES = {"LocalTableScanExec", "RangeExec"}
 _BY_CHANCE = {
     "CoalesceExec": "coalesce() groups partitions by where they lie",
     "InMemoryTableScanExec": "it reads a cached DataFrame",
-    "TableCacheQueryStageExec": "it reads a cached DataFrame",
     "CartesianProductExec": "it is a cartesian product",
 }
 _OWN_OBJECT = re.compile(r"\.e\d+\.t\d+\.r\d+\.c[0-9a-f]{8}\.ms\d+(?=\.parquet)")
@@ -86,7 +86,8 @@ def describe_layout(spark: Any, plan: Any, *, maps: bool = False) -> Layout:
     :param maps: whether it is the plan of map tasks. Partitions may then be told apart by the map tasks that have
         written their rows, too: where adaptive execution has split a read by them, and where they have dealt rows out,
         round robin. A row is certain to be where it was if these tasks are cut as they were, so their layout is a part
-        of this one. And partitions of an Iceberg table, which it plans in an order of chance, by what they cover.
+        of this one. Partitions of an Iceberg table, which it plans in an order of chance, are told apart by what they
+        cover, and those of a cached frame by those of its plan, which has run.
     """
     words, _ = fetched(compiled(spark, "LayoutLook", _tables).look(plan, maps))
     layout, node, ranges, split = Layout(), "", None, ""
@@ -116,6 +117,8 @@ def describe_layout(spark: Any, plan: Any, *, maps: bool = False) -> Layout:
             layout.text += sorted(covered)
             leaves.append(_places(covered))
             lake = True
+        elif word == "cached":
+            layout.text.append(word)
         elif word == "leaf":
             layout.whole_only.append(f"the partitions of {node} cannot be told apart")
             leaves.append(None)

@@ -78,9 +78,12 @@ def cached_in(execution: Any) -> list[Any]:
 
 
 def cached_as(df: DataFrame) -> Any:
-    """Return the ``InMemoryRelation`` that caches all of *df*; ``None`` if there is none."""
-    plan = renewed(df)._jdf.queryExecution().withCachedData()
-    return plan if plan.getClass().getSimpleName() == "InMemoryRelation" else None
+    """Return the ``InMemoryRelation`` that caches all of *df*, which the script has just cached; ``None`` if there is
+    none.
+    """
+    spark: Any = df.sparkSession
+    found = spark._jsparkSession.sharedState().cacheManager().lookupCachedData(df._jdf)
+    return found.get().cachedRepresentation() if found.isDefined() else None
 
 
 def unsliced(df: DataFrame, ranges: Set[int]) -> DataFrame:

@@ -52,6 +52,11 @@ class StageMetricsReader:
             found = int(self._look.stageThatComputes(self._stages, rdd))
         return found if found >= 0 else None
 
+    def seconds_before(self, stage: int, rdd: int) -> float:
+        """Return the task time of the first stage that has computed an RDD; 0 if that is *stage*, or is not known."""
+        first = int(self._look.firstThatComputes(self._stages, rdd))
+        return int(str(self._look.ended(self._stages, first)).split()[1]) / 1000 if 0 <= first < stage else 0.0
+
     def read(self, stage: int, maps: int, metrics: tuple[int, ...]) -> StageMetrics:
         """Return what is known of a stage.
 

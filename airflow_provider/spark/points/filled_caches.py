@@ -55,9 +55,13 @@ class FilledCaches:
 
     @functools.cached_property
     def _removal(self) -> str:
-        """The word in its code by which the script may remove files; empty if there is none."""
-        try:
-            script = Path(str(sys.modules["__main__"].__file__))
-            return removal_in(self._context.application.functions.words_of(script))
-        except (AttributeError, OSError) as error:  # without a file there is nothing to read
-            return f"its code cannot be read: {one_line(error)}"
+        return removal_by(self._context)
+
+
+def removal_by(context: RecoveryContext) -> str:
+    """Return the word in its code by which the script may remove files; empty if there is none."""
+    try:
+        script = Path(str(sys.modules["__main__"].__file__))
+        return removal_in(context.application.functions.words_of(script))
+    except (AttributeError, OSError) as error:  # without a file there is nothing to read
+        return f"its code cannot be read: {one_line(error)}"

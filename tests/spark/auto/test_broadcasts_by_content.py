@@ -139,6 +139,25 @@ def test_so_is_what_is_made_of_it(
         assert back == (kept if changes == "nothing" else [])
 
 
+@each_value(changes=[*CHANGES])
+def test_so_is_what_reads_a_cached_frame_that_is_joined_with_it(
+    spark: SparkSession, lines: Path, attempts: Attempts, changes: str
+) -> None:
+    """A frame that a retry fills is made of what its broadcast holds then."""
+    database = Database(spark)
+
+    def query() -> DataFrame:
+        spark.catalog.clearCache()
+        return sums(read(spark, lines).join(F.broadcast(rates(spark, database)), "id").cache())
+
+    try:
+        kept, back = retried(spark, attempts, query, CHANGES[changes](database))
+    finally:
+        spark.catalog.clearCache()
+    assert kept == ["shuffle(rate)"]
+    assert ("shuffle(rate)" in back) is (changes == "nothing")
+
+
 @pytest.mark.few(2)
 @each_value(tables=["swapped", "as before"], adaptive=["true", "false"])
 def test_two_results_are_told_apart(
@@ -189,7 +208,6 @@ def test_two_broadcasts_are_told_apart(spark: SparkSession, lines: Path, attempt
 OTHERWISE: dict[str, Callable[[DataFrame, DataFrame], DataFrame]] = {
     "by the tasks": lambda df, table: table.groupBy("rate").count(),
     "in a subquery": lambda df, table: df.where(f"id <= (SELECT max(id) FROM {_view(table)})").groupBy("id").count(),
-    "in a cached frame": lambda df, table: df.join(F.broadcast(table), "id").cache().groupBy("rate").count(),
 }
 
 
@@ -210,4 +228,3 @@ def test_what_reads_such_a_table_otherwise_is_not_kept(
         kept = first.keep(df)
         assert [name for name in kept if name != "shuffle"] == []
         assert "has no version to compare" in first.skipped()
-    spark.catalog.clearCache()

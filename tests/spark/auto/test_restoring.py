@@ -137,6 +137,33 @@ def test_what_a_retry_computes_of_a_query_is_kept_for_the_next_one(
             assert second.look() == kept, second.skipped()
 
 
+def test_a_query_begins_with_what_survived_beside_a_cached_frame_that_was_read_in_part(
+    spark: SparkSession, orders: Path, attempts: Attempts
+) -> None:
+    """Its query joins what survived with a cached frame, of which an earlier one has filled a part."""
+    from pyspark.sql import functions as F
+
+    def query() -> tuple[DataFrame, DataFrame]:
+        counted = spark.range(0, 2000, 1, 2).groupBy((F.col("id") % 300).alias("number")).count().cache()
+        return counted, totals(spark, orders).join(counted, F.col("customer") == F.col("number"))
+
+    in_parts = {"spark.sql.autoBroadcastJoinThreshold": "-1", "spark.sql.adaptive.coalescePartitions.enabled": "false"}
+    with configured(spark, in_parts):
+        with auto_attempt(attempts, spark) as first:
+            counted, joined = query()
+            rows = sorted(joined.collect())
+            assert "shuffle(customer)" in first.keep(joined)
+            counted.unpersist(blocking=True)
+        with auto_attempt(attempts, spark) as second:
+            counted, joined = query()
+            with configured(spark, {"spark.sql.adaptive.enabled": "false"}):  # or it fills all of it
+                assert len(counted.head(3)) == 3
+            assert not counted._jdf.queryExecution().withCachedData().cacheBuilder().isCachedColumnBuffersLoaded()
+            assert sorted(joined.collect()) == rows
+            assert "shuffle(customer)" in second.put_back()
+            counted.unpersist(blocking=True)
+
+
 def test_what_a_cached_frame_has_shuffled_before_is_not_of_the_query_that_reads_it(
     spark: SparkSession, attempts: Attempts
 ) -> None:

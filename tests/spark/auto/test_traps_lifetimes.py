@@ -168,16 +168,6 @@ def test_a_cached_frame_that_loses_its_blocks_is_computed_again(
         again.unpersist(blocking=True)
 
 
-def test_what_reads_a_cached_frame_is_not_kept(spark: SparkSession, orders: Path, attempts: Attempts) -> None:
-    """The blocks of a cached frame may be made again at any time, so only the shuffles below it are kept."""
-    with auto_attempt(attempts, spark) as first:
-        cached = by_customer(spark, orders).withColumnRenamed("sum(amount)", "total").cache()
-        df = cached.groupBy("total").count()
-        df.collect()
-        assert first.keep(df) == ["shuffle(customer)"]
-        assert "it reads a cached DataFrame" in first.skipped()
-
-
 def test_threads_share_a_frame(spark: SparkSession, orders: Path, attempts: Attempts) -> None:
     """Threads that start actions of one frame at the same time: it is filled once, and all get the same rows."""
     rows = kept(spark, orders, attempts)

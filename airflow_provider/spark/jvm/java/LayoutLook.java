@@ -39,8 +39,8 @@ public final class LayoutLook {
      * Describes a plan without shuffles, or one whose shuffles have run.
      *
      * @param maps whether the plan is that of map tasks: then what is below a shuffle counts if its rows are read by the
-     *     tasks that have written them, or if these are tasks that read files and deal rows out; and partitions of a
-     *     lake's table are told apart by what they cover
+     *     tasks that have written them, or if these are tasks that read files and deal rows out; partitions of a
+     *     lake's table are told apart by what they cover, and those of a cached frame by those of its plan
      */
     public Answer look(Object plan, boolean maps) throws Exception {
         Answer answer = new Answer();
@@ -59,6 +59,9 @@ public final class LayoutLook {
             } else if (this.is("exchange", node)) {
                 this.shuffle(node, answer);
                 this.below(maps, false, node, pending);
+            } else if (maps && kind.equals("InMemoryTableScanExec")) { // filled by the tasks that read it
+                answer.say("cached");
+                pending.push(Members.call(Members.call(node, "relation"), "cachedPlan"));
             } else {
                 answer.say("node", kind);
                 if (!this.is("broadcast", node)) {

@@ -121,7 +121,7 @@ public final class PlanWalk {
      * Walks a plan.
      *
      * @param tasks whether only what the tasks of an exchange run counts: nothing below the exchanges that they read,
-     *     except for those of subqueries and cached frames
+     *     except for those of subqueries
      */
     public Walked walk(Object root, boolean tasks) throws Exception {
         Walked out = new Walked();
@@ -159,7 +159,10 @@ public final class PlanWalk {
         boolean positional = given.positional;
         String kind = Members.kind(node);
         if (this.through.containsKey(kind)) {
-            parts.add(new Node(Members.call(node, (String) this.through.get(kind)), positional, ofTasks));
+            Object next = Members.call(node, (String) this.through.get(kind));
+            // Spark leaves this one as it is in canonical forms.
+            boolean unchanged = positional && kind.equals("TableCacheQueryStageExec");
+            parts.add(new Node(unchanged ? ((QueryPlan) next).canonicalized() : next, positional, ofTasks));
             return;
         }
         parts.add(new String[] {"node", node.getClass().getName()});
@@ -325,8 +328,11 @@ public final class PlanWalk {
         } else if (this.lists.contains("cached" + key)) {
             Object builder = kind.equals("InMemoryTableScanExec") ? Members.call(value, "cacheBuilder") : value;
             QueryPlan plan = (QueryPlan) Members.call(builder, "cachedPlan");
+            if (ofTasks && Members.kind(plan).equals("AdaptiveSparkPlanExec")) {
+                plan = (QueryPlan) Members.call(plan, "initialPlan"); // with its exchanges, which its canonical form lacks
+            }
             found.add(new String[] {"cached"});
-            found.add(new Node(positional ? plan.canonicalized() : plan, positional, false));
+            found.add(new Node(positional ? plan.canonicalized() : plan, positional, ofTasks));
         } else if (this.lists.contains("numbered" + key)) {
             found.add(new String[] {"number", String.valueOf(value)});
         } else if (this.lists.contains("seed" + key)) {

@@ -91,6 +91,26 @@ public final class ShuffleLook {
         return newest;
     }
 
+    /** The first of the stages that compute an RDD; -1 if there is none. */
+    public int firstThatComputes(AppStatusStore status, int rdd) throws Exception {
+        int first = Integer.MAX_VALUE;
+        for (Object live : running(status)) {
+            StageInfo info = (StageInfo) Members.field(live, "info");
+            if (computes(info, rdd)) {
+                first = Math.min(first, info.stageId());
+            }
+        }
+        Iterator stored =
+                Members.items(status.stageList(new ArrayList(), false, false, new double[0], new ArrayList())).iterator();
+        while (stored.hasNext()) {
+            StageData stage = (StageData) stored.next();
+            if (stage.rddIds().contains(Integer.valueOf(rdd))) {
+                first = Math.min(first, stage.stageId());
+            }
+        }
+        return first == Integer.MAX_VALUE ? -1 : first;
+    }
+
     private static boolean computes(StageInfo stage, int rdd) {
         Iterator all = Members.items(stage.rddInfos()).iterator();
         while (all.hasNext()) {
