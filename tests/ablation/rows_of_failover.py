@@ -123,7 +123,7 @@ FAILOVER = (
                 (
                     "core/test_failure.py::test_unrecoverable",
                     f"{_RESTARTS}::test_what_cannot_be_fixed_is_not_restarted",
-                    f"{_AUTO}::test_a_function_that_raises[exponential-delay-region]",
+                    f"{_AUTO}::test_a_function_that_raises[fixed-delay-region]",
                 ),
             ),
             Switch(

@@ -602,14 +602,14 @@ JOB_RECOVERY = (
                 (
                     "spark/test_restarted_actions.py::"
                     "test_a_lost_partition_that_an_action_reads_is_computed_again_by_its_own_vertex[collect]",
-                    "spark/auto/test_failover_in_auto_mode.py::test_a_lost_partition_file[exponential-delay-region]",
+                    "spark/auto/test_failover_in_auto_mode.py::test_a_lost_partition_file[fixed-delay-region]",
                 ),
                 error="Py4JJavaError",
             ),
             Switch(
                 "a shuffle that has lost a map output runs again as a whole",
                 (Edit("spark/auto/restored_plan.py", "        if not there:\n", "        if not complete:\n"),),
-                ("spark/auto/test_failover_in_auto_mode.py::test_a_lost_map_output[exponential-delay-region]",),
+                ("spark/auto/test_failover_in_auto_mode.py::test_a_lost_map_output[fixed-delay-region]",),
             ),
         ),
         missing="the same for a SQL statement, whose text is read anew, and for random rows: the next attempt computes "

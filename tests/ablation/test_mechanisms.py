@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 from tests.ablation.ablate import bench, read_results
@@ -34,6 +37,19 @@ def test_every_module_and_every_test_of_a_row_is_there() -> None:
     ] == []
     tests = [test.partition("[")[0].partition("::") for _, switch in SWITCHES for test in switch.tests]
     assert [(file, name) for file, _, name in tests if f"def {name}(" not in (ROOT / "tests" / file).read_text()] == []
+
+
+@pytest.mark.integration
+@pytest.mark.process
+def test_every_case_of_a_row_is_there() -> None:
+    """A test whose parameters have changed is collected under another name, and shows nothing any more."""
+    named = {test for _, switch in SWITCHES for test in switch.tests}
+    files = sorted({f"tests/{test.partition('::')[0]}" for test in named})
+    command = [sys.executable, "-m", "pytest", "--walk", "--collect-only", "-q", "-p", "no:cacheprovider", *files]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
+    found = {line.removeprefix("tests/") for line in listed}
+    found |= {case.partition("[")[0] for case in found}
+    assert named - found == set()
 
 
 def test_every_switch_was_tried_as_it_is_now() -> None:
