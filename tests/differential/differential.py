@@ -126,7 +126,7 @@ class Differential:
         if kills:
             stops = _stops(random, bundle, plain, kills)
         if stops:
-            self._killed(bundle, plain, stops, random, home)
+            self._killed(bundle, plain, stops, random, home, reached=not kills)
         self._end(bundle, home)
 
     def broken(self, bundle: Bundle, wrapper: tuple[str, ...]) -> None:
@@ -137,8 +137,13 @@ class Differential:
         broken.wrapper = wrapper
         self._compare(bundle, "broken", plain, broken.run(recovered=False))
 
-    def _killed(self, bundle: Bundle, plain: Ended, stops: Sequence[Stop], random: Random, home: Path) -> None:
-        """Attempts that are killed one after another, each further on, and one to the end."""
+    def _killed(
+        self, bundle: Bundle, plain: Ended, stops: Sequence[Stop], random: Random, home: Path, reached: bool
+    ) -> None:
+        """Attempts that are killed one after another, each further on, and one to the end.
+
+        :param reached: whether each driver must reach the place where it is to be killed
+        """
         folder = self._folder(home, "killed")
         other_cores = random.random() < 0.35
         cores = 2
@@ -149,6 +154,8 @@ class Differential:
             self.outcome.attempts += 1
             begun |= set(ended.progress)
             if ended.code == 0:  # through before it could be killed: the next attempt starts afresh
+                if reached:
+                    self._add(Finding(bundle, f"{stop} was not reached", (), "Its case has raised something before."))
                 shutil.rmtree(folder.path, ignore_errors=True)
                 begun.clear()
                 continue

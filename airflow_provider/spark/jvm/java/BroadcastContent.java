@@ -4,11 +4,16 @@ import java.io.ObjectOutputStream;
 import java.io.OutputStream;
 import java.security.DigestOutputStream;
 import java.security.MessageDigest;
+import java.util.Collections;
+import java.util.Map;
+import java.util.WeakHashMap;
 import java.util.concurrent.Future;
 
 /** Represents what a broadcast holds; for exchanges.py. Creates nothing by asking. */
 public final class BroadcastContent {
     private static final int TOGETHER = 1000;
+
+    private final Map known = Collections.synchronizedMap(new WeakHashMap());
 
     public BroadcastContent(String none) {}
 
@@ -30,6 +35,15 @@ public final class BroadcastContent {
             return null;
         }
         Object held = Members.call(sent.get(), "value");
+        byte[] content = (byte[]) this.known.get(held);
+        if (content == null) {
+            content = digestOf(held);
+            this.known.put(held, content);
+        }
+        return content;
+    }
+
+    private static byte[] digestOf(Object held) throws Exception {
         MessageDigest digest = MessageDigest.getInstance("SHA-256");
         ObjectOutputStream written = new ObjectOutputStream(new DigestOutputStream(new Nothing(), digest));
         if (held instanceof Object[]) { // rows, for joins without keys
