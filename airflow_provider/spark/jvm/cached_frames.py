@@ -12,9 +12,9 @@ from airflow_provider.spark.jvm.reflection import private_field
 from airflow_provider.spark.jvm.scala import items
 
 _EXACT = ("Count", "Min", "Max", "BitAndAgg", "BitOrAgg", "BitXorAgg", "HyperLogLogPlusPlus", "Rank", "DenseRank")
-"""Aggregates and window functions that give the same, to the last bit, in whatever order rows come."""
-_EXACT_OF_WHOLE_NUMBERS = ("Sum", "Average")
-"""The same, but for floating-point numbers."""
+"""Aggregates and window functions that give the same, to the last bit, in whatever order rows come. So do most sums,
+and averages of decimals.
+"""
 
 
 def doubt_of_cached(spark: Any, plan: Any) -> str | None:
@@ -38,7 +38,7 @@ def offer_stages(spark: Any, plan: AdaptivePlan) -> None:
 
 
 def _look(spark: Any) -> Any:
-    return compiled(spark, "CachedRows", lambda: f"{' '.join(_EXACT)}\n{' '.join(_EXACT_OF_WHOLE_NUMBERS)}")
+    return compiled(spark, "CachedRows", lambda: " ".join(_EXACT))
 
 
 def rdds_of_cached(plan: Any) -> list[int]:

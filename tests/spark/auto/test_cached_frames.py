@@ -156,6 +156,13 @@ def narrow(spark: SparkSession, folder: Path) -> DataFrame:
     return table(spark, folder).where("id % 2 = 0").selectExpr("key", "kind", "id AS ids", "1 AS rows")
 
 
+def decimals(spark: SparkSession, folder: Path) -> DataFrame:
+    from pyspark.sql import functions as F
+
+    amount = F.col("amount").cast("decimal(12, 2)")
+    return table(spark, folder).groupBy("key", "kind").agg(F.avg(amount).alias("ids"), F.sum(amount).alias("rows"))
+
+
 def joined(spark: SparkSession, folder: Path) -> DataFrame:
     from pyspark.sql import functions as F
 
@@ -193,7 +200,7 @@ def chosen_below(spark: SparkSession, folder: Path) -> DataFrame:
 
 
 @pytest.mark.few(3)
-@pytest.mark.parametrize("made", [narrow, joined, with_broadcast, function_below, chosen_below])
+@pytest.mark.parametrize("made", [narrow, decimals, joined, with_broadcast, function_below, chosen_below])
 def test_a_frame_is_the_same_again_if_what_it_is_made_of_is(
     spark: SparkSession, sales: Path, attempts: Attempts, made: Callable[..., DataFrame]
 ) -> None:
@@ -254,6 +261,12 @@ def float_sums(spark: SparkSession, folder: Path) -> DataFrame:
     return table(spark, folder).groupBy("key", "kind").agg(F.count("*").alias("rows"), F.sum("amount").alias("ids"))
 
 
+def averages(spark: SparkSession, folder: Path) -> DataFrame:
+    from pyspark.sql import functions as F
+
+    return table(spark, folder).groupBy("key", "kind").agg(F.count("*").alias("rows"), F.avg("id").alias("ids"))
+
+
 def function_inside(spark: SparkSession, folder: Path) -> DataFrame:
     from pyspark.sql import functions as F
 
@@ -280,6 +293,7 @@ def with_subquery(spark: SparkSession, folder: Path) -> DataFrame:
     ("made", "why"),
     [
         (float_sums, "which has a result of Sum"),
+        (averages, "which has a result of Average"),
         (function_inside, "which calls a Python function"),
         (chosen_inside, "it depends on the order of rows"),
         (drawn, "it draws random numbers"),

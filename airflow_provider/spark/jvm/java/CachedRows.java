@@ -9,6 +9,7 @@ import java.util.Set;
 import org.apache.spark.sql.catalyst.expressions.aggregate.AggregateFunction;
 import org.apache.spark.sql.catalyst.plans.QueryPlan;
 import org.apache.spark.sql.catalyst.trees.TreeNode;
+import org.apache.spark.sql.types.DecimalType;
 import org.apache.spark.sql.types.DoubleType;
 import org.apache.spark.sql.types.FloatType;
 
@@ -20,19 +21,12 @@ import org.apache.spark.sql.types.FloatType;
  */
 public final class CachedRows {
     private final Set exact = new HashSet();
-    private final Set exactOfWholeNumbers = new HashSet();
 
-    /** @param tables two lines of classes: aggregates that give the same in any order, and those of exact numbers only */
-    public CachedRows(String tables) {
-        String[] lines = tables.split("\n");
-        add(lines[0], this.exact);
-        add(lines[1], this.exactOfWholeNumbers);
-    }
-
-    private static void add(String names, Set set) {
+    /** @param names classes of aggregates that give the same in any order, separated by blanks */
+    public CachedRows(String names) {
         String[] each = names.split(" ");
         for (int i = 0; i < each.length; i++) {
-            set.add(each[i]);
+            this.exact.add(each[i]);
         }
     }
 
@@ -143,8 +137,7 @@ public final class CachedRows {
         while (!pending.isEmpty()) {
             Object expression = pending.pop();
             List children = Members.items(((TreeNode) expression).children());
-            if (expression instanceof AggregateFunction && !this.exact.contains(Members.kind(expression))
-                    && !(this.exactOfWholeNumbers.contains(Members.kind(expression)) && !floats(children))) {
+            if (expression instanceof AggregateFunction && !this.isExact((TreeNode) expression, children)) {
                 return "has a result of " + Members.kind(expression) + ", whose last bits depend on the order of rows";
             }
             pending.addAll(children);
@@ -152,14 +145,14 @@ public final class CachedRows {
         return "";
     }
 
-    private static boolean floats(List expressions) throws Exception {
-        Iterator each = expressions.iterator();
-        while (each.hasNext()) {
-            Object type = Members.call(each.next(), "dataType");
-            if (type instanceof DoubleType || type instanceof FloatType) {
-                return true;
-            }
+    /** Sums of floating-point numbers are not exact, nor are averages but those of decimals: they add up doubles. */
+    private boolean isExact(TreeNode function, List children) throws Exception {
+        String kind = Members.kind(function);
+        if (kind.equals("Sum") || kind.equals("Average")) {
+            Object type = Members.call(children.get(0), "dataType");
+            boolean floats = type instanceof DoubleType || type instanceof FloatType;
+            return kind.equals("Sum") ? !floats : type instanceof DecimalType;
         }
-        return false;
+        return this.exact.contains(kind);
     }
 }
