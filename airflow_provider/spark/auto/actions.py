@@ -1,8 +1,8 @@
 """Intercept the actions of a retry, and put what survived into their plans before they run.
 
 Actions that run a DataFrame's own query (``collect`` and similar, ``rdd``) run as they are once their plan is filled.
-``count`` and the writes of ``df.write`` make a query of their own inside the JVM: here the same query is made as Spark
-makes it, filled, and run. Actions whose query cannot be observed (``show``, ``isEmpty``, MLlib) run as they are.
+``count``, ``show``, ``isEmpty`` and the writes of ``df.write`` make a query of their own inside the JVM: here the same
+query is made as Spark makes it, filled, and run. What MLlib makes inside the JVM cannot be observed, and runs as it is.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import logging
 from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider.core.causes import one_line
@@ -22,6 +23,7 @@ from airflow_provider.spark.jvm.execution import in_execution
 from airflow_provider.spark.jvm.queries import calls_python, is_classic, is_classic_session, query_of
 from airflow_provider.spark.jvm.relation import cached_as, cached_in
 from airflow_provider.spark.jvm.session_settings import QuerySettings, all_settings
+from airflow_provider.spark.jvm.shown_rows import any_row, as_table, rows_to_show
 from airflow_provider.spark.jvm.sql_commands import WritingCommand
 from airflow_provider.spark.jvm.writer_commands import command_execution, no_rows, run_command, written_through
 
@@ -59,6 +61,21 @@ def restored_actions(restorer: Restorer) -> Stages:
             return int(proceed())
         return int(counted.collect()[0][0])
 
+    def show(call: Call, proceed: Proceed) -> Any:
+        """Run the query that ``show()`` or ``isEmpty()`` runs."""
+        frame = call.owner
+        if call.name == "isEmpty":
+            row = any_row(frame)
+            return not row.collect() if restorer.before(frame.sparkSession, query_of(row)) else proceed()
+        layout = _Layout.of(call)
+        if layout is None:
+            return proceed()
+        rows = rows_to_show(frame, layout.count)
+        if not restorer.before(frame.sparkSession, query_of(rows)):
+            return proceed()
+        print(as_table(rows, layout.count, layout.width, layout.vertical))  # noqa: T201 - as it does
+        return None
+
     def sql(call: Call, proceed: Proceed) -> Any:
         """Run SQL that writes the rows of a query, which Spark does as soon as ``sql()`` is called."""
         spark, text = call.owner, call.argument(0, "sqlQuery")
@@ -79,8 +96,41 @@ def restored_actions(restorer: Restorer) -> Stages:
     def if_wanted(stage: Stage) -> Stage:
         return lambda call, proceed: stage(call, proceed) if restorer.wanted else proceed()
 
-    stages = {Kind.QUERY: own_query, Kind.TO_RDD: to_rdd, Kind.COUNT: count, Kind.SQL: sql, Kind.WRITE: write}
+    stages = {
+        Kind.QUERY: own_query,
+        Kind.TO_RDD: to_rdd,
+        Kind.COUNT: count,
+        Kind.SHOW: show,
+        Kind.SQL: sql,
+        Kind.WRITE: write,
+    }
     return {kind: if_wanted(stage) for kind, stage in stages.items()}
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """How ``show`` is asked to lay out rows.
+
+    :ivar width: characters after which a cell is cut off; 0 for never
+    """
+
+    count: int
+    width: int
+    vertical: bool
+
+    @classmethod
+    def of(cls, call: Call) -> _Layout | None:
+        """Return what a call asks for; ``None`` if it is for PySpark to say what is wrong with it."""
+
+        def asked(n: object = 20, truncate: object = True, vertical: object = False) -> _Layout | None:
+            if type(n) is not int or not isinstance(truncate, int) or not isinstance(vertical, bool):
+                return None
+            return cls(n, 20 if truncate is True else int(truncate), vertical)
+
+        try:
+            return asked(*call.args, **call.kwargs)
+        except TypeError:
+            return None
 
 
 def noted_rdds(watcher: Watcher) -> Stages:

@@ -1,0 +1,56 @@
+"""The queries that ``show`` and ``isEmpty`` make inside the JVM, made here to start from what survived."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider.spark.jvm.names import jvm_of
+from airflow_provider.spark.jvm.queries import analyzed
+from airflow_provider.spark.jvm.relation import dataset
+from airflow_provider.spark.jvm.scala import items, to_seq
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_MOST = 2**31 - 16
+"""Rows that Spark shows at the most (``ByteArrayMethods.MAX_ROUNDED_ARRAY_LENGTH`` - 1)."""
+
+
+def rows_to_show(df: DataFrame, count: int) -> DataFrame:
+    """Return the first rows as texts, one more than are shown, as ``Dataset.getRows`` makes them.
+
+    :param count: how many ``show`` is asked for
+    """
+    spark: Any = df.sparkSession
+    jvm, plan = jvm_of(spark), analyzed(df)
+    catalyst, none = jvm.org.apache.spark.sql.catalyst, jvm.scala.Option.empty()
+    empty = to_seq(jvm, [])
+    texts = [
+        catalyst.expressions.Alias(
+            catalyst.expressions.ToPrettyString(column, none),
+            column.name(),
+            catalyst.expressions.NamedExpression.newExprId(),
+            empty,
+            none,
+            empty,
+        )
+        for column in items(plan.output())
+    ]
+    shown = dataset(spark, catalyst.plans.logical.Project(to_seq(jvm, texts), plan))
+    return shown.limit(min(max(count, 0), _MOST) + 1)
+
+
+def as_table(rows: DataFrame, count: int, width: int, vertical: bool) -> str:
+    """Run the query of rows to show, and let Spark lay them out.
+
+    :param rows: see :func:`rows_to_show`
+    :param width: characters after which a cell is cut off; 0 for never
+    """
+    spark: Any = rows.sparkSession
+    local = spark._jsparkSession.createDataFrame(rows._jdf.collectAsList(), rows._jdf.schema())
+    return str(local.showString(count, width, vertical))
+
+
+def any_row(df: DataFrame) -> DataFrame:
+    """Return one row without columns, if there is any, as ``Dataset.isEmpty`` asks for it."""
+    return df.select().limit(1)
