@@ -114,6 +114,19 @@ def test_a_write_is_held_to_the_lease(tmp_path: Path, spark: str) -> None:
 
 
 @pytest.mark.parametrize("spark", EACH_OR_OLDEST)
+def test_errors_reach_the_script_as_they_are(tmp_path: Path, spark: str) -> None:
+    """Of the classes that plain Spark has; and what fails once is run again inside the application."""
+    driver = DriverHarness(tmp_path, f"file://{tmp_path}/store", python=spark_python(spark))
+    target = tmp_path / "found"
+    done = driver.run("erring.py", str(target), options={"restart-strategy": "fixed-delay"})
+    assert done.code == 0, done.log
+    found = json.loads(target.read_text())
+    division = found.pop("division")
+    assert found == {"function": "PythonException", "table": "AnalysisException", "once": "3"}, done.log
+    assert division in ("Py4JJavaError", "SparkRuntimeException"), done.log
+
+
+@pytest.mark.parametrize("spark", EACH_OR_OLDEST)
 def test_a_write_goes_on_where_it_was_killed(tmp_path: Path, spark: str) -> None:
     """The retry's plan is changed in a place that each version has."""
     job = Job(tmp_path, "parts_1")

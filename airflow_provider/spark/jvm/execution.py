@@ -151,5 +151,6 @@ def trace_of(error: BaseException) -> str:
     from pyspark.errors.exceptions.captured import CapturedException
 
     if isinstance(error, CapturedException):
-        return str(error._stackTrace)
+        told: Any = error
+        return str(told._stackTrace if hasattr(told, "_stackTrace") else told.stackTrace)  # the name on Spark 3.5
     return str(error) if isinstance(error, Py4JJavaError) else ""
