@@ -1,8 +1,9 @@
 """Make the command that a JVM writer runs, as the writer makes it, so that its plan can be seen before it runs.
 
-``DataFrameWriter`` has methods for this since Spark 4.1 (``saveCommand``, ``insertIntoCommand``,
-``saveAsTableCommand``). Before that, the command of a write to files is made as its ``saveToV1Source`` makes it; other
-writes run as they are.
+``DataFrameWriter`` has methods for this since Spark 4.1 (``saveCommand``, ``insertIntoCommand``). Before that, the
+command of a write to files is made as its ``saveToV1Source`` makes it; other writes run as they are. ``saveAsTable``
+plans its rows only while it runs. There, the rows get their physical plan in advance, and Spark finds it behind a
+``LogicalQueryStage``, as adaptive execution finds its own stages.
 """
 
 from __future__ import annotations
@@ -11,12 +12,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from airflow_provider.spark.jvm.exchanges import ADAPTIVE, kind
 from airflow_provider.spark.jvm.names import jvm_of
-from airflow_provider.spark.jvm.reflection import private_field, private_method
-from airflow_provider.spark.jvm.scala import companion, has_member, to_seq
+from airflow_provider.spark.jvm.reflection import field_of, private_field, private_method
+from airflow_provider.spark.jvm.relation import dataset
+from airflow_provider.spark.jvm.scala import companion, has_member, items, to_seq
 
 _FORMATS = {"parquet", "json", "csv", "orc", "text", "xml"}
-_COMMANDS = {"insertInto": "insertIntoCommand", "saveAsTable": "saveAsTableCommand"}
+_TO_TABLE, _AS_TABLE = "insertInto", "saveAsTable"
+_SESSION_CATALOG = "spark.sql.catalog.spark_catalog"
 
 
 @contextmanager
@@ -62,7 +66,9 @@ class Writing:
             return getattr(self._writer, name)
 
         def call(*args: Any) -> Any:
-            if name == "save" or name in _FORMATS or name in _COMMANDS:
+            if name == _AS_TABLE:
+                return self._as_table(args)
+            if name in ("save", _TO_TABLE) or name in _FORMATS:
                 return self._write(name, args)
             result = getattr(self._writer, name)(*args)
             return Writing(result, self._spark, self._fill) if _is_writer(result) else result
@@ -76,15 +82,46 @@ class Writing:
         else:
             getattr(self._writer, name)(*args)
 
+    def _as_table(self, args: tuple[Any, ...]) -> None:
+        rows = self._planned_rows(str(args[0]))
+        if rows is None:
+            self._writer.saveAsTable(*args)
+            return
+        field = field_of(self._writer, "df")
+        own = field.get(self._writer)
+        field.set(self._writer, rows)
+        try:
+            self._writer.saveAsTable(*args)
+        finally:
+            field.set(self._writer, own)
+
+    def _planned_rows(self, table: str) -> Any:
+        """Return the writer's rows as a JVM DataFrame whose plan is filled; ``None`` if nothing was, or if Spark must
+        see where they come from: it refuses to overwrite a table that they are read from.
+        """
+        plan = private_field(self._writer, "df").queryExecution().analyzed()
+        own_catalog = self._spark.conf.get(_SESSION_CATALOG, "builtin") == "builtin" and table.count(".") < 2
+        of_files = str(private_field(self._writer, "source")).lower() in _FORMATS
+        if not own_catalog or not of_files or table.rsplit(".", 1)[-1].strip("`").lower() in _tables_read(plan):
+            return None
+        mode = str(private_field(self._writer, "mode" if self._spark.version < "4" else "curmode"))
+        if mode in ("Ignore", "ErrorIfExists") and self._spark._jsparkSession.catalog().tableExists(table):
+            return None
+        execution = dataset(self._spark, plan)._jdf.queryExecution()
+        if kind(execution.executedPlan()) != ADAPTIVE or not self._fill(execution):
+            return None
+        stage = jvm_of(self._spark).org.apache.spark.sql.execution.adaptive.LogicalQueryStage
+        return dataset(self._spark, stage(execution.analyzed(), execution.executedPlan()))._jdf
+
     def _execution(self, name: str, args: tuple[Any, ...]) -> Any:
         """Return the ``QueryExecution`` of the command; ``None`` if there is none, or Spark refuses it."""
         jvm = jvm_of(self._spark)
         writer = self._writer.format(name) if name in _FORMATS else self._writer
         try:
             if not has_member(self._writer, "saveCommand"):
-                command = None if name in _COMMANDS else self._to_files(writer, *args)
-            elif name in _COMMANDS:
-                command = getattr(writer, _COMMANDS[name])(*args)
+                command = None if name == _TO_TABLE else self._to_files(writer, *args)
+            elif name == _TO_TABLE:
+                command = writer.insertIntoCommand(*args)
             else:
                 command = writer.saveCommand(jvm.scala.Some(args[0]) if args else jvm.scala.Option.empty())
         except Exception:  # noqa: BLE001 - Spark says what is wrong when the writer runs
@@ -119,6 +156,19 @@ class Writing:
             private_field(writer, "mode" if self._spark.version < "4" else "curmode"),
             private_field(writer, "df").logicalPlan(),
         )
+
+
+def _tables_read(plan: Any) -> set[str]:
+    """Return the names of all tables of a catalog that a plan reads, without their databases, in lower case."""
+    names = set()
+    for leaf in (leaf for each in (plan, *items(plan.subqueriesAll())) for leaf in items(each.collectLeaves())):
+        if kind(leaf) == "LogicalRelation" and leaf.catalogTable().isDefined():
+            names.add(str(leaf.catalogTable().get().identifier().table()))
+        elif kind(leaf) == "HiveTableRelation":
+            names.add(str(leaf.tableMeta().identifier().table()))
+        elif kind(leaf) == "DataSourceV2Relation":
+            names.add(str(leaf.name()).rsplit(".", 1)[-1])
+    return {name.lower() for name in names}
 
 
 def _is_writer(result: Any) -> bool:

@@ -1,0 +1,143 @@
+"""``saveAsTable`` of a retry starts from what survived, and leaves the table that plain Spark leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.spark.attempts import Attempts
+from tests.spark.auto.watched import auto_attempt, configured
+from tests.support.parameters import each_value
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.spark
+
+TABLES = ("restored_plain", "restored_retry")
+
+
+@pytest.fixture(autouse=True)
+def _no_tables(spark: SparkSession) -> Iterator[None]:
+    yield
+    for table in TABLES:
+        spark.sql(f"DROP TABLE IF EXISTS {table}")
+
+
+def totals(spark: SparkSession, orders: Path) -> DataFrame:
+    from pyspark.sql import functions as F
+
+    df = spark.read.parquet(str(orders)).groupBy("customer").agg(F.sum("amount").alias("total"))
+    return df.withColumn("part", F.col("customer") % 3)
+
+
+Setting = Callable[[Any, Path], Any]
+SETTINGS: dict[str, Setting] = {
+    "plain": lambda writer, target: writer,
+    "partitions": lambda writer, target: writer.partitionBy("part"),
+    "buckets": lambda writer, target: writer.bucketBy(2, "customer").sortBy("total"),
+    "a format": lambda writer, target: writer.format("json"),
+    "a place": lambda writer, target: writer.option("path", str(target)),
+}
+
+
+def files(spark: SparkSession, table: str) -> list[tuple[str, int]]:
+    """Folders and sizes of a table's files."""
+    (location,) = (
+        row.data_type for row in spark.sql(f"DESCRIBE FORMATTED {table}").collect() if row.col_name == "Location"
+    )
+    root = Path(location.removeprefix("file:"))
+    return sorted(
+        (str(path.parent.relative_to(root)), path.stat().st_size)
+        for path in root.rglob("part-*")
+        if not path.name.startswith(".")
+    )
+
+
+def described(spark: SparkSession, table: str) -> list[tuple[str, str]]:
+    """What the catalog says of a table, but for its name, its place and times."""
+    own = {"Table", "Location", "Created Time", "Last Access", "Statistics"}
+    rows = spark.sql(f"DESCRIBE FORMATTED {table}").collect()
+    return [(row.col_name, row.data_type) for row in rows if row.col_name not in own]
+
+
+@pytest.mark.few(3)
+@each_value(setting=SETTINGS, mode=["error", "overwrite", "append"])
+def test_a_table_is_written_from_what_survived(
+    spark: SparkSession, orders: Path, attempts: Attempts, tmp_path: Path, setting: Setting, mode: str
+) -> None:
+    """Rows, files and the catalog's entry are those of plain Spark, new or over an older table."""
+    with auto_attempt(attempts, spark) as first:
+        df = totals(spark, orders)
+        df.collect()
+        assert first.keep(df) == ["shuffle(customer)"]
+
+    def write(table: str) -> None:
+        writer = setting(totals(spark, orders).write, tmp_path / table)
+        if mode != "error":
+            setting(totals(spark, orders).where("part = 1").write, tmp_path / table).saveAsTable(table)
+        writer.mode(mode).saveAsTable(table)
+
+    write(TABLES[0])
+    with auto_attempt(attempts, spark) as second:
+        write(TABLES[1])
+        assert second.put_back() == {"shuffle(customer)": 2}
+    rows, again = (sorted(map(tuple, spark.table(table).collect())) for table in TABLES)
+    assert rows == again
+    assert files(spark, TABLES[0]) == files(spark, TABLES[1])
+    assert described(spark, TABLES[0]) == described(spark, TABLES[1])
+
+
+def test_a_table_is_not_overwritten_by_what_is_read_from_it(
+    spark: SparkSession, orders: Path, attempts: Attempts
+) -> None:
+    """Spark refuses that, in a retry as well, before it drops the table."""
+
+    def query() -> DataFrame:
+        return spark.table(TABLES[1]).groupBy("part").count()
+
+    totals(spark, orders).write.saveAsTable(TABLES[1])
+    before = spark.table(TABLES[1]).count()
+    with auto_attempt(attempts, spark) as first:
+        df = query()
+        df.collect()
+        assert first.keep(df) == ["shuffle(part)"]
+    with auto_attempt(attempts, spark), pytest.raises(Exception, match=r"(?i)cannot overwrite|read from"):
+        query().write.mode("overwrite").saveAsTable(TABLES[1])
+    assert spark.table(TABLES[1]).count() == before
+
+
+@each_value(mode=["error", "ignore"])
+def test_nothing_runs_for_a_table_that_stays(spark: SparkSession, orders: Path, attempts: Attempts, mode: str) -> None:
+    """It is there already: Spark refuses, or writes nothing."""
+    with auto_attempt(attempts, spark) as first:
+        df = totals(spark, orders)
+        df.collect()
+        first.keep(df)
+    spark.range(3).write.saveAsTable(TABLES[1])
+    with auto_attempt(attempts, spark) as second:
+        writer = totals(spark, orders).write.mode(mode)
+        if mode == "error":
+            with pytest.raises(Exception, match="already exists"):
+                writer.saveAsTable(TABLES[1])
+        else:
+            writer.saveAsTable(TABLES[1])
+        assert second.put_back() == {}
+    assert spark.table(TABLES[1]).count() == 3
+
+
+def test_without_adaptive_execution_a_table_is_written_as_ever(
+    spark: SparkSession, orders: Path, attempts: Attempts
+) -> None:
+    """Its plan cannot be made in advance there."""
+    with configured(spark, {"spark.sql.adaptive.enabled": "false"}):
+        with auto_attempt(attempts, spark) as first:
+            df = totals(spark, orders)
+            rows = sorted(df.collect())
+            first.keep(df)
+        with auto_attempt(attempts, spark):
+            totals(spark, orders).write.saveAsTable(TABLES[1])
+    assert sorted(spark.table(TABLES[1]).collect()) == rows
