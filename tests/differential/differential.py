@@ -155,7 +155,7 @@ class Differential:
             begun |= set(ended.progress)
             if ended.code == 0:  # through before it could be killed: the next attempt starts afresh
                 if reached:
-                    self._add(Finding(bundle, f"{stop} was not reached", (), "Its case has raised something before."))
+                    self._add(Finding(bundle, f"not reached ({stop})", (), "Its case has raised something before."))
                 shutil.rmtree(folder.path, ignore_errors=True)
                 begun.clear()
                 continue
