@@ -108,10 +108,21 @@ class Writing:
         if mode in ("Ignore", "ErrorIfExists") and self._spark._jsparkSession.catalog().tableExists(table):
             return None
         execution = dataset(self._spark, plan)._jdf.queryExecution()
-        if kind(execution.executedPlan()) != ADAPTIVE or not self._fill(execution):
+        if kind(execution.executedPlan()) != ADAPTIVE or not self._fits(execution) or not self._fill(execution):
             return None
         stage = jvm_of(self._spark).org.apache.spark.sql.execution.adaptive.LogicalQueryStage
         return dataset(self._spark, stage(execution.analyzed(), execution.executedPlan()))._jdf
+
+    def _fits(self, execution: Any) -> bool:
+        """Whether a command finds its columns in the plan of its rows, and leaves these in their order.
+
+        Where such a plan tells no order, Spark sorts rows by folders and buckets, which may change that within files.
+        """
+        outputs = (execution.analyzed().output(), execution.executedPlan().output())
+        named, planned = ([int(column.exprId().id()) for column in items(output)] for output in outputs)
+        told = ("partitioningColumns", "numBuckets")
+        sorts = any(private_field(self._writer, name).isDefined() for name in told)
+        return named == planned and not (sorts and not execution.optimizedPlan().outputOrdering().isEmpty())
 
     def _execution(self, name: str, args: tuple[Any, ...]) -> Any:
         """Return the ``QueryExecution`` of the command; ``None`` if there is none, or Spark refuses it."""

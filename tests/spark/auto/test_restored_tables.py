@@ -129,6 +129,28 @@ def test_nothing_runs_for_a_table_that_stays(spark: SparkSession, orders: Path, 
     assert spark.table(TABLES[1]).count() == 3
 
 
+def test_rows_in_order_keep_it_in_the_files_of_each_folder(
+    spark: SparkSession, orders: Path, attempts: Attempts
+) -> None:
+    """Spark sorts rows by folders if it does not know that they are; so such rows are left to it."""
+
+    def query() -> DataFrame:
+        return totals(spark, orders).orderBy("part", "total", "customer")
+
+    def of_files(table: str) -> list[Any]:
+        return [list(map(tuple, spark.table(table).where(f"part = {part}").collect())) for part in range(3)]
+
+    with auto_attempt(attempts, spark) as first:
+        df = query()
+        df.collect()
+        assert "shuffle(customer)" in first.keep(df)
+    query().write.partitionBy("part").saveAsTable(TABLES[0])
+    with auto_attempt(attempts, spark) as second:
+        query().write.partitionBy("part").saveAsTable(TABLES[1])
+        assert second.put_back() == {}
+    assert of_files(TABLES[0]) == of_files(TABLES[1])
+
+
 def test_without_adaptive_execution_a_table_is_written_as_ever(
     spark: SparkSession, orders: Path, attempts: Attempts
 ) -> None:
