@@ -14,8 +14,8 @@ from pyspark.sql import functions as F
 from airflow_provider.spark import checkpoint
 from airflow_provider.spark.identity.functions import FunctionReader
 from airflow_provider.spark.identity.functions.removals import removal_in
-from airflow_provider.spark.jvm.relation import cached_below
 from tests.spark.attempts import Attempts
+from tests.spark.auto.watched import is_filled
 from tests.support.parameters import each_value
 
 if TYPE_CHECKING:
@@ -25,11 +25,6 @@ pytestmark = pytest.mark.spark
 
 
 REMOVES = "import shutil\nshutil.rmtree('stage')\n"
-
-
-def is_filled(cached: DataFrame) -> bool:
-    (relation,) = cached_below(cached)
-    return bool(relation.cacheBuilder().isCachedColumnBuffersLoaded())
 
 
 def in_a_subquery(cached: DataFrame) -> DataFrame:

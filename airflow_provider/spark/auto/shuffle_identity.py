@@ -144,9 +144,9 @@ class ShuffleIdentity:
             reasons = (*reasons, "it reads a cached DataFrame whose tasks are not planned")
         elif any(_changed_since(context.application.cached_under.get(number), settings) for number in read.cached):
             reasons = (*reasons, "it reads a cached DataFrame, which may have been made under other settings")
-        contents = _contents(context, spark, read, all_broadcasts=True)
         if reasons := tuple(filter(None, reasons)):
             raise NotKept("; ".join(dict.fromkeys(reasons)))
+        contents = _contents(context, spark, read, all_broadcasts=True)
         if read is None or contents is None:
             raise NotKept("it reads a cached DataFrame and something else that may hold other rows in a retry")
         made = _with(contents, replace(own, parts=fingerprint.parts | own.parts))

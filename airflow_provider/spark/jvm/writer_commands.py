@@ -25,7 +25,7 @@ _SESSION_CATALOG = "spark.sql.catalog.spark_catalog"
 
 @contextmanager
 def written_through(writer: Any, fill: Callable[[Any], bool]) -> Iterator[None]:
-    """Let *fill* see the command of a PySpark writer before it runs, see :class:`Writing`."""
+    """Let *fill* see the command of a PySpark writer, or its rows, before it runs, see :class:`Writing`."""
     writer._jwrite = Writing(writer._jwrite, writer._df.sparkSession, fill)
     try:
         yield
@@ -49,7 +49,8 @@ class Writing:
 
     :param writer: a ``DataFrameWriter`` of the JVM
     :param spark: the session
-    :param fill: given the ``QueryExecution`` of a command, fills its plan; returns whether it has filled anything
+    :param fill: given the ``QueryExecution`` of a command, or of the rows of ``saveAsTable``, fills its plan; returns
+        whether it has filled anything
     """
 
     def __init__(self, writer: Any, spark: Any, fill: Callable[[Any], bool]) -> None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from airflow_provider.core.causes import one_line
 from airflow_provider.core.errors import RecoveryError
 from airflow_provider.spark.identity.functions.removals import removal_in
+from airflow_provider.spark.jvm.exchanges import is_filled
 from airflow_provider.spark.jvm.relation import cached_below, dataset
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ class FilledCaches:
             if not self._removal:
                 return
             df = frame()
-            empty = [one for one in cached_below(df) if not one.cacheBuilder().isCachedColumnBuffersLoaded()]
+            empty = [relation for relation in cached_below(df) if not is_filled(relation)]
             if empty:
                 log.info("Filling the script's caches now: it may remove their inputs later (%s).", self._removal)
             for cached in empty:

@@ -11,7 +11,7 @@ import pytest
 
 from tests.spark.attempts import Attempts
 from tests.spark.auto.lines import task_for, written
-from tests.spark.auto.watched import AutoAttempt, auto_attempt, configured, tasks_run
+from tests.spark.auto.watched import AutoAttempt, auto_attempt, configured, is_filled, tasks_run
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -66,8 +66,15 @@ def cached(*frames: DataFrame) -> Iterator[None]:
             frame.unpersist(blocking=True)
 
 
-def is_filled(frame: DataFrame) -> bool:
-    return bool(frame._jdf.queryExecution().withCachedData().cacheBuilder().isCachedColumnBuffersLoaded())
+@contextmanager
+def over_cached(
+    attempts: Attempts, spark: SparkSession, sales: Path, made: Callable[..., DataFrame] = by_key
+) -> Iterator[tuple[AutoAttempt, DataFrame]]:
+    """An attempt, and a frame that it has cached."""
+    with auto_attempt(attempts, spark) as attempt:
+        frame = made(spark, sales)
+        with cached(frame):
+            yield attempt, frame
 
 
 def kept_of(first: AutoAttempt, df: DataFrame) -> tuple[list[Any], list[str]]:
@@ -80,76 +87,61 @@ def test_what_was_shuffled_above_a_cached_frame_is_put_back_and_the_frame_stays_
     spark: SparkSession, sales: Path, attempts: Attempts
 ) -> None:
     """A retry whose last output reads nothing but what survived computes no partition of the frame."""
-    with auto_attempt(attempts, spark) as first:
-        frame = by_key(spark, sales)
-        with cached(frame):
-            rows, kept = kept_of(first, by_kind(frame))
+    held = sorted(by_key(spark, sales).collect())
+    with over_cached(attempts, spark, sales) as (first, frame):
+        rows, kept = kept_of(first, by_kind(frame))
         assert kept == ["shuffle(key, kind)", "shuffle(kind)"], first.skipped()
-    with auto_attempt(attempts, spark) as second:
-        frame = by_key(spark, sales)
-        with cached(frame):
-            found, again = list[Any](), by_kind(frame)
-            tasks = tasks_run(spark, lambda: found.extend(sorted(again.collect())))
-            assert found == rows
-            assert second.put_back() == {"shuffle(key, kind)": FILES, "shuffle(kind)": 3}
-            assert tasks == 3  # its reducers
-            assert not is_filled(frame)
-            assert sorted(frame.collect()) == sorted(by_key(spark, sales).collect())
+    with over_cached(attempts, spark, sales) as (second, frame):
+        found, again = list[Any](), by_kind(frame)
+        tasks = tasks_run(spark, lambda: found.extend(sorted(again.collect())))
+        assert found == rows
+        assert second.put_back() == {"shuffle(key, kind)": FILES, "shuffle(kind)": 3}
+        assert tasks == 3  # its reducers
+        assert not is_filled(frame)
+        assert sorted(frame.collect()) == held
 
 
 def test_missing_map_outputs_fill_their_part_of_the_frame(spark: SparkSession, sales: Path, attempts: Attempts) -> None:
     """Of a shuffle that is stored in part, missing map tasks read the frame, and compute what they need of it."""
-    with auto_attempt(attempts, spark) as first:
-        frame = by_key(spark, sales)
-        with cached(frame):
-            rows, _ = kept_of(first, by_kind(frame))
+    with over_cached(attempts, spark, sales) as (first, frame):
+        rows, _ = kept_of(first, by_kind(frame))
         first.lose("shuffle(kind)", 1)
-    with auto_attempt(attempts, spark) as second:
-        frame = by_key(spark, sales)
-        with cached(frame):
-            found, again = list[Any](), by_kind(frame)
-            tasks = tasks_run(spark, lambda: found.extend(sorted(again.collect())))
-            assert found == rows
-            assert second.put_back() == {"shuffle(key, kind)": FILES, "shuffle(kind)": 2}
-            assert tasks == 4
-            assert not is_filled(frame)
+    with over_cached(attempts, spark, sales) as (second, frame):
+        found, again = list[Any](), by_kind(frame)
+        tasks = tasks_run(spark, lambda: found.extend(sorted(again.collect())))
+        assert found == rows
+        assert second.put_back() == {"shuffle(key, kind)": FILES, "shuffle(kind)": 2}
+        assert tasks == 4
+        assert not is_filled(frame)
 
 
 def test_a_frame_that_the_script_fills_first_changes_nothing(
     spark: SparkSession, sales: Path, attempts: Attempts
 ) -> None:
     """``cache()`` and ``count()``, as many scripts begin: what is above is put back all the same."""
-    with auto_attempt(attempts, spark) as first:
-        frame = by_key(spark, sales)
-        with cached(frame):
-            frame.count()
-            first.keep(frame)
-            rows, kept = kept_of(first, by_kind(frame))
+    with over_cached(attempts, spark, sales) as (first, frame):
+        frame.count()
+        first.keep(frame)
+        rows, kept = kept_of(first, by_kind(frame))
         assert "shuffle(kind)" in kept, first.skipped()
-    with auto_attempt(attempts, spark) as second:
-        frame = by_key(spark, sales)
-        with cached(frame):
-            frame.count()
-            assert is_filled(frame)
-            assert sorted(by_kind(frame).collect()) == rows
-            assert second.put_back()["shuffle(kind)"] == 3
+    with over_cached(attempts, spark, sales) as (second, frame):
+        frame.count()
+        assert is_filled(frame)
+        assert sorted(by_kind(frame).collect()) == rows
+        assert second.put_back()["shuffle(kind)"] == 3
 
 
 def test_a_script_that_may_remove_files_gets_its_frame_filled(
     spark: SparkSession, sales: Path, attempts: Attempts, script: Path
 ) -> None:
     """It may remove what the frame is made of once an action has filled it."""
-    with auto_attempt(attempts, spark) as first:
-        frame = by_key(spark, sales)
-        with cached(frame):
-            rows, _ = kept_of(first, by_kind(frame))
+    with over_cached(attempts, spark, sales) as (first, frame):
+        rows, _ = kept_of(first, by_kind(frame))
     script.write_text("import shutil\nshutil.rmtree('sales')\n")
-    with auto_attempt(attempts, spark) as second:
-        frame = by_key(spark, sales)
-        with cached(frame):
-            assert sorted(by_kind(frame).collect()) == rows
-            assert second.put_back() == {"shuffle(key, kind)": FILES, "shuffle(kind)": 3}
-            assert is_filled(frame)
+    with over_cached(attempts, spark, sales) as (second, frame):
+        assert sorted(by_kind(frame).collect()) == rows
+        assert second.put_back() == {"shuffle(key, kind)": FILES, "shuffle(kind)": 3}
+        assert is_filled(frame)
 
 
 def narrow(spark: SparkSession, folder: Path) -> DataFrame:
@@ -207,17 +199,13 @@ def test_a_frame_is_the_same_again_if_what_it_is_made_of_is(
     """Files, joins, broadcasts, whole numbers: what is shuffled above them is kept. So it is if functions and choices
     have come to their end below the shuffles that the frame reads.
     """
-    with auto_attempt(attempts, spark) as first:
-        frame = made(spark, sales)
-        with cached(frame):
-            rows, kept = kept_of(first, by_kind(frame))
+    with over_cached(attempts, spark, sales, made) as (first, frame):
+        rows, kept = kept_of(first, by_kind(frame))
         assert "shuffle(kind)" in kept, first.skipped()
-    with auto_attempt(attempts, spark) as second:
-        frame = made(spark, sales)
-        with cached(frame):
-            assert sorted(by_kind(frame).collect()) == rows
-            assert second.put_back().get("shuffle(kind)"), second.skipped()
-            assert not is_filled(frame)
+    with over_cached(attempts, spark, sales, made) as (second, frame):
+        assert sorted(by_kind(frame).collect()) == rows
+        assert second.put_back().get("shuffle(kind)"), second.skipped()
+        assert not is_filled(frame)
 
 
 def test_a_chain_of_cached_frames_goes_on_from_the_last_one(
@@ -304,17 +292,13 @@ def test_what_reads_a_frame_that_may_be_another_is_computed_again(
     spark: SparkSession, sales: Path, attempts: Attempts, made: Callable[..., DataFrame], why: str
 ) -> None:
     """The script may compare what it has computed of a cached frame with the frame: both must be of one filling."""
-    with auto_attempt(attempts, spark) as first:
-        frame = made(spark, sales)
-        with cached(frame):
-            rows, kept = kept_of(first, by_kind(frame))
+    with over_cached(attempts, spark, sales, made) as (first, frame):
+        rows, kept = kept_of(first, by_kind(frame))
         assert "shuffle(kind)" not in kept
         assert why in first.skipped()
-    with auto_attempt(attempts, spark) as second:
-        frame = made(spark, sales)
-        with cached(frame):
-            assert sorted(by_kind(frame).collect()) == rows
-            assert "shuffle(kind)" not in second.put_back()
+    with over_cached(attempts, spark, sales, made) as (second, frame):
+        assert sorted(by_kind(frame).collect()) == rows
+        assert "shuffle(kind)" not in second.put_back()
 
 
 def test_what_is_further_up_is_reached_through_a_frame_that_is_filled(
@@ -325,17 +309,13 @@ def test_what_is_further_up_is_reached_through_a_frame_that_is_filled(
     def query(frame: DataFrame) -> DataFrame:
         return by_kind(frame).groupBy("rows").count()
 
-    with auto_attempt(attempts, spark) as first:
-        frame = function_inside(spark, sales)
-        with cached(frame):
-            rows, kept = kept_of(first, query(frame))
+    with over_cached(attempts, spark, sales, function_inside) as (first, frame):
+        rows, kept = kept_of(first, query(frame))
         assert kept == ["shuffle(key, kind)", "shuffle(rows)"]
-    with auto_attempt(attempts, spark) as second:
-        frame = function_inside(spark, sales)
-        with cached(frame):
-            assert sorted(query(frame).collect()) == rows
-            assert second.put_back() == {"shuffle(key, kind)": FILES, "shuffle(rows)": 3}
-            assert is_filled(frame)
+    with over_cached(attempts, spark, sales, function_inside) as (second, frame):
+        assert sorted(query(frame).collect()) == rows
+        assert second.put_back() == {"shuffle(key, kind)": FILES, "shuffle(rows)": 3}
+        assert is_filled(frame)
 
 
 def test_what_reads_a_frame_that_was_cached_under_other_settings_is_computed_again(
@@ -357,33 +337,27 @@ def test_a_changed_file_below_a_cached_frame_gives_new_rows(
 ) -> None:
     """What was made of the old rows is not put back."""
     for made in (by_key, narrow):
-        with auto_attempt(attempts, spark) as first:
-            frame = made(spark, sales)
-            with cached(frame):
-                _, kept = kept_of(first, by_kind(frame))
+        with over_cached(attempts, spark, sales, made) as (first, frame):
+            _, kept = kept_of(first, by_kind(frame))
             assert "shuffle(kind)" in kept
         (sales / f"{made.__name__}.csv").write_text("1000,1,1,1.0\n")
-        with auto_attempt(attempts, spark) as second:
-            frame = made(spark, sales)
-            with cached(frame):
-                expected = by_kind(made(spark, sales)).collect()
-                assert sorted(by_kind(frame).collect()) == sorted(expected)
-                assert "shuffle(kind)" not in second.put_back()
+        expected = sorted(by_kind(made(spark, sales)).collect())
+        with over_cached(attempts, spark, sales, made) as (second, frame):
+            assert sorted(by_kind(frame).collect()) == expected
+            assert "shuffle(kind)" not in second.put_back()
 
 
 def test_a_frame_made_of_map_outputs_that_were_computed_again_counts_for_nothing(
     spark: SparkSession, sales: Path, attempts: Attempts
 ) -> None:
     """A part of the frame may be older than what its shuffle holds now."""
-    with auto_attempt(attempts, spark) as first:
-        frame = by_key(spark, sales)
-        with cached(frame):
-            frame.count()
-            assert first.keep(frame) == ["shuffle(key, kind)"]
-            (below,) = first.application.registry.vertices.values()
-            stored, task = below.stored[0], below.tasks[0]
-            below.forget([0])  # as a look does that finds another task's output; the next one stores that
-            below.take(stored, task)
-            _, kept = kept_of(first, by_kind(frame))
-            assert "shuffle(kind)" not in kept
-            assert "computed again" in first.skipped()
+    with over_cached(attempts, spark, sales) as (first, frame):
+        frame.count()
+        assert first.keep(frame) == ["shuffle(key, kind)"]
+        (below,) = first.application.registry.vertices.values()
+        stored, task = below.stored[0], below.tasks[0]
+        below.forget([0])  # as a look does that finds another task's output; the next one stores that
+        below.take(stored, task)
+        _, kept = kept_of(first, by_kind(frame))
+        assert "shuffle(kind)" not in kept
+        assert "computed again" in first.skipped()

@@ -11,7 +11,7 @@ import pytest
 from airflow_provider.core.errors import StoreError
 from airflow_provider.storage.partition_store import PartitionStore
 from tests.spark.attempts import Attempts
-from tests.spark.auto.watched import auto_attempt, configured, tasks_run
+from tests.spark.auto.watched import auto_attempt, configured, is_filled, tasks_run
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -158,7 +158,7 @@ def test_a_query_begins_with_what_survived_beside_a_cached_frame_that_was_read_i
             counted, joined = query()
             with configured(spark, {"spark.sql.adaptive.enabled": "false"}):  # or it fills all of it
                 assert len(counted.head(3)) == 3
-            assert not counted._jdf.queryExecution().withCachedData().cacheBuilder().isCachedColumnBuffersLoaded()
+            assert not is_filled(counted)
             assert sorted(joined.collect()) == rows
             assert "shuffle(customer)" in second.put_back()
             counted.unpersist(blocking=True)

@@ -16,8 +16,10 @@ from airflow_provider.spark.auto.restoring import Restorer, restorable
 from airflow_provider.spark.auto.seen_shuffles import SeenShuffles
 from airflow_provider.spark.auto.watching import Watcher
 from airflow_provider.spark.interception import intercepted
+from airflow_provider.spark.jvm.exchanges import is_filled as relation_is_filled
 from airflow_provider.spark.jvm.exchanges import shuffles_of
 from airflow_provider.spark.jvm.reflection import of_environment
+from airflow_provider.spark.jvm.relation import cached_below
 from airflow_provider.spark.jvm.session_settings import QuerySettings, all_settings
 from airflow_provider.spark.local_dirs import LocalDirs
 from airflow_provider.spark.sinks.once import SinksOnce
@@ -127,6 +129,12 @@ def auto_attempt(attempts: Attempts, spark: SparkSession, *, restores: bool = Tr
         restored = [restored_actions(restorer)] if restores else []
         with intercepted(sinks.stages(), *restored, noted_caches(context)):
             yield AutoAttempt(context, application, wanted, restorer)
+
+
+def is_filled(cached: DataFrame) -> bool:
+    """Whether all partitions of a cached frame are there."""
+    (relation,) = cached_below(cached)
+    return relation_is_filled(relation)
 
 
 @contextmanager

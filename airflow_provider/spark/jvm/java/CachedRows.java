@@ -1,6 +1,7 @@
 package airflow_provider;
 
 import java.util.ArrayDeque;
+import java.util.Arrays;
 import java.util.HashSet;
 import java.util.Iterator;
 import java.util.List;
@@ -20,14 +21,11 @@ import org.apache.spark.sql.types.FloatType;
  * to the last bit, if these shuffles and broadcasts do.
  */
 public final class CachedRows {
-    private final Set exact = new HashSet();
+    private final Set exact;
 
     /** @param names classes of aggregates that give the same in any order, separated by blanks */
     public CachedRows(String names) {
-        String[] each = names.split(" ");
-        for (int i = 0; i < each.length; i++) {
-            this.exact.add(each[i]);
-        }
+        this.exact = new HashSet(Arrays.asList(names.split(" ")));
     }
 
     /** A node that is still to be examined. */

@@ -3,8 +3,11 @@ package airflow_provider;
 import java.lang.reflect.Method;
 import java.util.ArrayList;
 import java.util.Collection;
+import java.util.Collections;
+import java.util.HashSet;
 import java.util.Iterator;
 import java.util.Map;
+import java.util.Set;
 
 import org.apache.spark.MapOutputTrackerMaster;
 import org.apache.spark.ShuffleStatus;
@@ -73,42 +76,34 @@ public final class ShuffleLook {
 
     /** The newest of the stages that compute an RDD and have ended tasks; -1 if there is none. */
     public int stageThatComputes(AppStatusStore status, int rdd) throws Exception {
-        int newest = -1;
-        for (Object live : running(status)) {
-            StageInfo info = (StageInfo) Members.field(live, "info");
-            if (((Integer) Members.field(live, "completedTasks")).intValue() > 0 && computes(info, rdd)) {
-                newest = Math.max(newest, info.stageId());
-            }
-        }
-        Iterator stored =
-                Members.items(status.stageList(new ArrayList(), false, false, new double[0], new ArrayList())).iterator();
-        while (stored.hasNext()) {
-            StageData stage = (StageData) stored.next();
-            if (stage.numCompleteTasks() > 0 && stage.rddIds().contains(Integer.valueOf(rdd))) {
-                newest = Math.max(newest, stage.stageId());
-            }
-        }
-        return newest;
+        Set stages = stagesThatCompute(status, rdd, 1);
+        return stages.isEmpty() ? -1 : ((Integer) Collections.max(stages)).intValue();
     }
 
     /** The first of the stages that compute an RDD; -1 if there is none. */
     public int firstThatComputes(AppStatusStore status, int rdd) throws Exception {
-        int first = Integer.MAX_VALUE;
+        Set stages = stagesThatCompute(status, rdd, 0);
+        return stages.isEmpty() ? -1 : ((Integer) Collections.min(stages)).intValue();
+    }
+
+    /** The numbers of the stages that compute an RDD and of which that many tasks have ended. */
+    private static Set stagesThatCompute(AppStatusStore status, int rdd, int ended) throws Exception {
+        Set found = new HashSet();
         for (Object live : running(status)) {
             StageInfo info = (StageInfo) Members.field(live, "info");
-            if (computes(info, rdd)) {
-                first = Math.min(first, info.stageId());
+            if (((Integer) Members.field(live, "completedTasks")).intValue() >= ended && computes(info, rdd)) {
+                found.add(Integer.valueOf(info.stageId()));
             }
         }
         Iterator stored =
                 Members.items(status.stageList(new ArrayList(), false, false, new double[0], new ArrayList())).iterator();
         while (stored.hasNext()) {
             StageData stage = (StageData) stored.next();
-            if (stage.rddIds().contains(Integer.valueOf(rdd))) {
-                first = Math.min(first, stage.stageId());
+            if (stage.numCompleteTasks() >= ended && stage.rddIds().contains(Integer.valueOf(rdd))) {
+                found.add(Integer.valueOf(stage.stageId()));
             }
         }
-        return first == Integer.MAX_VALUE ? -1 : first;
+        return found;
     }
 
     private static boolean computes(StageInfo stage, int rdd) {

@@ -3,6 +3,7 @@ package airflow_provider;
 import java.lang.ref.WeakReference;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.HashSet;
 import java.util.Iterator;
 import java.util.List;
@@ -16,14 +17,11 @@ import org.apache.spark.sql.catalyst.trees.TreePattern;
  * shuffle whose tasks are not planned yet does not count.
  */
 public final class ShuffleSearch {
-    private final Set stages = new HashSet();
+    private final Set stages;
 
     /** @param stages the classes of query stages, separated by blanks */
     public ShuffleSearch(String stages) {
-        String[] names = stages.split(" ");
-        for (int i = 0; i < names.length; i++) {
-            this.stages.add(names[i]);
-        }
+        this.stages = new HashSet(Arrays.asList(stages.split(" ")));
     }
 
     /** A shuffle, as long as something holds its plan. */
