@@ -61,8 +61,12 @@ _NO_MEANING = (
     "spark.sql.sources.parallelPartitionDiscovery.",
     "spark.sql.streaming.",
     "spark.sql.codegen.",
+    "spark.sql.catalog.default_iceberg",
+    "spark.sql.catalog.default_cache_iceberg",
 )
-"""Settings that change how a result is computed, shown or split (the layout covers that), but not its rows."""
+"""Settings that change how a result is computed, shown or split (the layout covers that), but not its rows.
+Iceberg sets the last two itself, when a script first names its format.
+"""
 _ARCHIVES = ("spark.archives", "spark.yarn.dist.archives")
 """Settings that ship the executors' Python environment."""
 

@@ -33,6 +33,7 @@ from airflow_provider.spark.jvm.known_classes import (
 from airflow_provider.spark.jvm.plan_walk import ClassShape
 from airflow_provider.spark.jvm.value_facts import (
     bytes_in,
+    elements_in,
     is_expression,
     left_out_of_maps,
     literal_in,
@@ -174,6 +175,11 @@ class ValueDigest:
         if name.endswith("$"):  # a Scala object: there is one
             return _hash(b"o", name.encode())
         short = name.rsplit(".", 1)[-1]
+        if (elements := elements_in(value)) is not None:
+            texts = [b"q"]
+            for item in elements:
+                texts.append((yield item, positional))  # noqa: PERF401 - each answer is sent in
+            return _hash(*texts)
         if name == PYTHON_FUNCTION:
             return self._python(value)
         if name == PYTHON_TYPE:
@@ -225,7 +231,7 @@ class ValueDigest:
                     texts.append(primitive(item))
             texts.append(len(part.extra).to_bytes(4, "big"))
             for item in part.extra:
-                texts.append((yield item, positional))  # noqa: PERF401 - each answer is sent in
+                texts.append((yield item, positional))
         return _hash(*texts, *sorted(operands))
 
     # -- what is left out ------------------------------------------------------------------------------------------

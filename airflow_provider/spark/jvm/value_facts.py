@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import struct
 
-from airflow_provider.spark.jvm.java_stream import JavaArray, JavaObject, JavaType, Value
+from airflow_provider.spark.jvm.java_stream import JavaArray, JavaObject, JavaType, Unreadable, Value
 from airflow_provider.spark.jvm.known_classes import LEFT_OUT_KEYS
 
+_LIST = "scala.collection.immutable.List$SerializationProxy"
+_END_OF_LIST = "scala.collection.immutable.ListSerializeEnd$"
+_BUFFER = "scala.collection.mutable.ArrayBuffer"
 _PAIR = "scala.Tuple2"
 _SMALL_MAP = "scala.collection.immutable.Map$Map"
 _TEXT = "org.apache.spark.unsafe.types.UTF8String"
@@ -43,10 +46,33 @@ def literal_in(value: Value) -> str | int | float | None:
 
 
 def operands_in(value: Value) -> list[Value]:
-    """Return the operands that a field holds: itself, or the elements of a sequence."""
-    if isinstance(value, JavaObject) and not is_expression(value.type.name):
-        return [item for part in value.parts for item in part.extra]
-    return [value]
+    """Return the operands that a field holds: itself, or the elements of a sequence.
+
+    :raises Unreadable: it is a sequence of another kind
+    """
+    if not isinstance(value, JavaObject) or is_expression(value.type.name):
+        return [value]
+    found = elements_in(value)
+    if found is None:
+        found = [item for part in value.parts for item in part.extra]
+    if not found:
+        raise Unreadable(f"the operands in a {value.type.name} cannot be read")
+    return found
+
+
+def elements_in(value: JavaObject) -> list[Value] | None:
+    """Return the elements of a list or a buffer of Scala 2.12; ``None`` for any other object.
+
+    Of two equal plans of Spark 3.5, one may hold a list where the other one holds a buffer.
+    """
+    if value.type.name == _LIST:
+        written = value.parts[-1].extra
+        return [item for item in written if not (isinstance(item, JavaObject) and item.type.name == _END_OF_LIST)]
+    if value.type.name == _BUFFER:
+        array = value.get("array")
+        assert isinstance(array, JavaArray)  # noqa: S101 - of objects
+        return array.items[: int.from_bytes(primitive(value.get("size0")), "big")]
+    return None
 
 
 def names_a_column(value: Value) -> bool:

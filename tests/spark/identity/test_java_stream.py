@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider.spark.jvm.java_stream import JavaArray, JavaObject, Unreadable, Value, read_stream
-from airflow_provider.spark.jvm.value_facts import names_a_column
+from airflow_provider.spark.jvm.value_digest import ValueDigest
+from airflow_provider.spark.jvm.value_facts import names_a_column, operands_in
 from tests.spark.identity.java_writer import Given, JavaWriter, Thing
 
 names = st.text("abc", min_size=1, max_size=2)
@@ -139,3 +140,36 @@ def test_a_column_is_found_in_a_buffer_of_scala_2_12(column: bool) -> None:
     writer.write(Thing("scala.collection.mutable.ArrayBuffer", {"array": [order, None], "size0": 1}, None))
     (buffer,) = read_stream(bytes(writer.data))
     assert names_a_column(buffer) is column
+
+
+def sequence(name: str, elements: list[Given]) -> Value:
+    """A list or a buffer, as Scala 2.12 writes it."""
+    if name == "List":
+        end = Thing("scala.collection.immutable.ListSerializeEnd$")
+        one = Thing("scala.collection.immutable.List$SerializationProxy", {}, [*elements, end])
+    else:
+        array: list[Given] = [*elements, *[None] * 3]
+        one = Thing("scala.collection.mutable.ArrayBuffer", {"array": array, "size0": len(elements)}, None)
+    (read,) = read_stream(bytes(JavaWriter().write(one).data))
+    return read
+
+
+@pytest.mark.parametrize("name", ["List", "ArrayBuffer"])
+def test_a_list_and_a_buffer_of_scala_2_12_are_told_by_their_elements(name: str) -> None:
+    """Equal plans of Spark 3.5 hold either; what a buffer has room for says nothing."""
+
+    def digest(one: Value) -> bytes:
+        return ValueDigest(lambda _: pytest.fail("asked for a class"), lambda _: {}).digest(one, positional=True)
+
+    elements: list[list[Given]] = [[], ["a"], ["b"], ["a", "b"], ["b", "a"], [None]]
+    sequences = [sequence(name, each) for each in elements]
+    assert digest(sequence(name, ["a", "b"])) == digest(sequence("List", ["a", "b"]))
+    assert len(set(map(digest, sequences))) == len(sequences)
+    assert [operands_in(one) for one in sequences[1:5]] == [["a"], ["b"], ["a", "b"], ["b", "a"]]
+
+
+def test_operands_in_another_kind_of_sequence_are_not_left_out() -> None:
+    """That would make one sum of many columns look like another."""
+    (read,) = read_stream(bytes(JavaWriter().write(Thing("scala.collection.immutable.Vector", {"a": "b"})).data))
+    with pytest.raises(Unreadable, match="operands in a scala"):
+        operands_in(read)
