@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 import subprocess
@@ -119,6 +120,59 @@ def test_what_reads_a_table_is_reused_while_it_is_the_same(tmp_path: Path, chang
     assert said(numbers, keyed=keyed) in printed(changed)
     assert "reused, nothing to compute" not in changed.log
     assert "put back" not in changed.log
+
+
+MADE = [(key, sum(range(key, 3000, 20)), 150) for key in range(20)]
+"""The rows that ``tables_every_way.py`` writes."""
+ADDING = ("append", "insertInto", "INSERT", "saveAsTable, appending", "save, appending")
+REPLACING = (
+    "overwrite", "overwritePartitions", "create", "replace", "createOrReplace", "insertInto, overwriting",
+    "saveAsTable", "saveAsTable, overwriting", "INSERT OVERWRITE", "CREATE", "REPLACE",
+)  # fmt: skip
+TABLES = {
+    **dict.fromkeys(ADDING, sorted([*MADE, (1, 1, 1)])),
+    **dict.fromkeys(REPLACING, MADE),
+    "MERGE": [(key, ids, 1 if key == 1 else many) for key, ids, many in MADE],
+}
+"""What is in the table afterwards, which had one row before, by the way to write it."""
+
+
+def tables(outcome: Outcome) -> dict[str, Any]:
+    """The tables that the script has written, by way."""
+    lines = (line for line in outcome.log.splitlines() if line.startswith("written "))
+    return {way: ast.literal_eval(rows) for way, rows in (line.removeprefix("written ").split(": ") for line in lines)}
+
+
+@pytest.mark.timeout(300)
+def test_every_way_to_write_a_table_starts_from_what_survived(tmp_path: Path) -> None:
+    """``df.write``, ``df.writeTo`` and SQL, to new and to existing tables."""
+    driver = with_iceberg(tmp_path)
+    options = {"recovery-points": "auto", "overhead-budget": "1e6"}
+    arguments = ("tables_every_way.py", "first", "lake", "iceberg")
+    killed = driver.run(*arguments, fault=faults.AFTER_VERTEX_FINISHED, options=options)
+    assert killed.code == KILLED, killed.log
+    retry = driver.run("tables_every_way.py", "every way", "lake", "iceberg", options=options)
+    assert retry.code == 0, retry.log
+    assert tables(retry) == TABLES
+    parts = re.split(r"^written ([^:]+):.*$", retry.log, flags=re.MULTILINE)
+    back = {way: "map outputs put back" in before for before, way in zip(parts[::2], parts[1::2], strict=False)}
+    assert back == dict.fromkeys(TABLES, True)
+
+
+@pytest.mark.parametrize(
+    "way", ["MERGE", *(pytest.param(way, marks=pytest.mark.walk) for way in TABLES if way != "MERGE")]
+)
+def test_what_is_shuffled_for_a_table_is_kept(tmp_path: Path, way: str) -> None:
+    """A driver that dies while it fills the table leaves the shuffle of its rows to the same call of the retry."""
+    driver = with_iceberg(tmp_path)
+    options = {"recovery-points": "auto", "overhead-budget": "1e6"}
+    arguments = ("tables_every_way.py", way, "lake", "iceberg")
+    killed = driver.run(*arguments, fault=faults.AFTER_PARTITION_EVENT, options=options)
+    assert killed.code == KILLED, killed.log
+    retry = driver.run(*arguments, options=options)
+    assert retry.code == 0, retry.log
+    assert tables(retry) == {way: TABLES[way]}
+    assert "map outputs put back" in retry.log
 
 
 def test_a_repeated_append_is_said_or_refused(tmp_path: Path) -> None:

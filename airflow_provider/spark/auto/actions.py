@@ -1,8 +1,8 @@
 """Intercept the actions of a retry, and put what survived into their plans before they run.
 
 Actions that run a DataFrame's own query (``collect`` and similar, ``rdd``) run as they are once their plan is filled.
-``count``, ``show``, ``isEmpty`` and the writes of ``df.write`` make a query of their own inside the JVM: here the same
-query is made as Spark makes it, filled, and run. What MLlib makes inside the JVM cannot be observed, and runs as it is.
+``count``, ``show``, ``isEmpty`` and what writes rows make a query of their own inside the JVM: here the same query is
+made as Spark makes it, filled, and run. What MLlib makes inside the JVM cannot be observed, and runs as it is.
 """
 
 from __future__ import annotations
@@ -18,14 +18,16 @@ from airflow_provider.core.digest import digest
 from airflow_provider.spark.calls import Call, Kind, Proceed, Stage, Stages
 from airflow_provider.spark.identity.fingerprint import fingerprint
 from airflow_provider.spark.jvm.adaptive_plan import has_begun, runs_later
+from airflow_provider.spark.jvm.commands import no_rows, unless_unable
 from airflow_provider.spark.jvm.exchanges import cached_plan
 from airflow_provider.spark.jvm.execution import in_execution
 from airflow_provider.spark.jvm.queries import calls_python, is_classic, is_classic_session, query_of
 from airflow_provider.spark.jvm.relation import cached_as, cached_in
 from airflow_provider.spark.jvm.session_settings import QuerySettings, all_settings
 from airflow_provider.spark.jvm.shown_rows import any_row, as_table, rows_to_show
-from airflow_provider.spark.jvm.sql_commands import WritingCommand
-from airflow_provider.spark.jvm.writer_commands import command_execution, no_rows, run_command, written_through
+from airflow_provider.spark.jvm.sql_commands import filled
+from airflow_provider.spark.jvm.table_writer import writing_table
+from airflow_provider.spark.jvm.writer_commands import written_through
 
 if TYPE_CHECKING:
     from airflow_provider.spark.auto.restoring import Restorer
@@ -79,12 +81,14 @@ def restored_actions(restorer: Restorer) -> Stages:
     def sql(call: Call, proceed: Proceed) -> Any:
         """Run SQL that writes the rows of a query, which Spark does as soon as ``sql()`` is called."""
         spark, text = call.owner, call.argument(0, "sqlQuery")
-        plain = isinstance(text, str) and call.text_alone and is_classic_session(spark)
-        command = WritingCommand.parse(spark, text) if plain else None
-        execution = command_execution(spark, command.statement) if command is not None else None
-        if execution is None or not before_writing(spark, execution):
+        arguments = call.argument(1, "args")
+        known = call.text_alone or (arguments is not None and len(call.args) + len(call.kwargs) == 2)
+        if not isinstance(text, str) or not known or not is_classic_session(spark):
             return proceed()
-        run_command(spark, execution)
+        run = unless_unable(lambda: filled(spark, text, arguments, functools.partial(before_writing, spark)))
+        if run is None:
+            return proceed()
+        run()
         return no_rows(spark)
 
     def write(call: Call, proceed: Proceed) -> Any:
@@ -92,6 +96,12 @@ def restored_actions(restorer: Restorer) -> Stages:
         spark = call.owner._df.sparkSession
         with written_through(call.owner, functools.partial(before_writing, spark)):
             return proceed()
+
+    def write_table(call: Call, proceed: Proceed) -> Any:
+        """Run the command of ``df.writeTo`` or ``df.mergeInto``, or let the JVM's writer create a table."""
+        fill = functools.partial(before_writing, call.owner._spark)
+        with writing_table(call.owner, call.name, call.argument(0, "condition"), fill) as run:
+            return proceed() if run is None else run()
 
     def if_wanted(stage: Stage) -> Stage:
         return lambda call, proceed: stage(call, proceed) if restorer.wanted else proceed()
@@ -103,6 +113,8 @@ def restored_actions(restorer: Restorer) -> Stages:
         Kind.SHOW: show,
         Kind.SQL: sql,
         Kind.WRITE: write,
+        Kind.ADD_TO_TABLE: write_table,
+        Kind.REPLACE_TABLE: write_table,
     }
     return {kind: if_wanted(stage) for kind, stage in stages.items()}
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider.core.sql_text import quoted_name
 from airflow_provider.spark.jvm.names import jvm_of
 from airflow_provider.spark.jvm.relation import dataset
-from airflow_provider.spark.jvm.scala import to_seq
+from airflow_provider.spark.jvm.scala import items, to_seq
 from airflow_provider.spark.jvm.sources import FILE_STATUS
 
 if TYPE_CHECKING:
@@ -117,10 +117,22 @@ def qualified_table(spark: Any, name: str) -> str:
 
 def _identifier(spark: Any, name: str) -> Any:
     """Return a table's identifier; ``None`` for catalogs other than Spark's own."""
-    identifier = spark._jsparkSession.sessionState().sqlParser().parseTableIdentifier(name)
-    catalog = identifier.catalog()
-    current = catalog.get() if catalog.isDefined() else spark.catalog.currentCatalog()
-    return identifier if str(current) == "spark_catalog" else None
+    catalog, parts = catalog_of(spark, name)
+    if str(catalog.name()) != "spark_catalog":
+        return None
+    return spark._jsparkSession.sessionState().sqlParser().parseTableIdentifier(quoted_name(parts))
+
+
+def catalog_of(spark: Any, name: str) -> tuple[Any, list[str]]:
+    """Return the catalog of a table, and the parts of its name in there.
+
+    :param name: as the script writes it
+    """
+    state = spark._jsparkSession.sessionState()
+    catalogs, parts = state.catalogManager(), list(items(state.sqlParser().parseMultipartIdentifier(name)))
+    if len(parts) > 1 and catalogs.isCatalogRegistered(parts[0]):
+        return catalogs.catalog(parts[0]), parts[1:]
+    return catalogs.currentCatalog(), parts
 
 
 def _text_of(spark: Any, uri: Any) -> str:

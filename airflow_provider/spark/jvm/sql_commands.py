@@ -5,11 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider.core.sql_text import adds_rows, begins_with, quoted_name
+from airflow_provider.spark.jvm.commands import command_execution, run_command
+from airflow_provider.spark.jvm.exchanges import kind
 from airflow_provider.spark.jvm.names import jvm_of
+from airflow_provider.spark.jvm.planned_rows import NewTable, planned_rows
 from airflow_provider.spark.jvm.relation import dataset
 from airflow_provider.spark.jvm.scala import items, to_seq
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyspark.sql import DataFrame
 
 _POSITION_OF_QUERY = {
@@ -62,10 +67,14 @@ class WritingCommand:
         parts = named.multipartIdentifier() if kind == "InsertIntoStatement" else named.nameParts()
         return quoted_name(items(parts))
 
-    @property
-    def statement(self) -> Any:
-        """The plan of a statement with only this command."""
-        return self._with(self._command)
+    def statement(self, arguments: Any = None) -> Any:
+        """Return the plan of a statement with only this command.
+
+        :param arguments: see :meth:`query`
+        """
+        if arguments is None:
+            return self._with(self._command)
+        return self.statement_of(self.query(arguments)._jdf.queryExecution().analyzed())
 
     @property
     def overwrites(self) -> bool:
@@ -97,9 +106,24 @@ class WritingCommand:
         value = getattr(self._command.tableSpec(), name)() if self.creates else None
         return str(value.get()) if value is not None and value.isDefined() else ""
 
+    def statement_of(self, rows: Any) -> Any:
+        """Return the plan of a statement with only this command, for other rows: a logical plan."""
+        children = list(items(self._command.children()))
+        children[self._at] = rows
+        return self._command.withNewChildren(to_seq(jvm_of(self._spark), children))
+
+    @property
+    def new_table(self) -> NewTable | None:
+        """The table that it creates; ``None`` if it writes to an existing one, or if the table's name is computed."""
+        if not (self.creates and self.table):
+            return None
+        replaces = self._command.getClass().getSimpleName() == "ReplaceTableAsSelect"
+        divided = not self._command.partitioning().isEmpty()
+        return NewTable(self.table, self.provider, replaces, divided)
+
     def run(self) -> None:
         """Run it, as ``spark.sql`` runs a statement of its own."""
-        dataset(self._spark, self.statement)  # Spark runs a command when a Dataset is made of it
+        dataset(self._spark, self.statement())  # Spark runs a command when a Dataset is made of it
 
     def query(self, arguments: Any = None) -> DataFrame:
         """Return its query as a DataFrame.
@@ -125,6 +149,43 @@ class WritingCommand:
         return self._common.withNewChildren(to_seq(jvm_of(self._spark), [plan]))
 
 
+def filled(spark: Any, text: str, arguments: Any, fill: Callable[[Any], bool]) -> Callable[[], object] | None:
+    """Return what runs a statement whose plan is filled; ``None`` if nothing is, or it writes no rows of a query.
+
+    :param arguments: values for the markers in the text
+    :param fill: given the ``QueryExecution`` of the statement or of its query, fills its plan; returns whether it has
+        filled anything
+    """
+    command = WritingCommand.parse(spark, text)
+    if command is not None and command.new_table is not None:
+        query = command.query(arguments)._jdf.queryExecution().analyzed()
+        rows = planned_rows(spark, query, command.new_table, fill)
+        return None if rows is None else lambda: dataset(spark, command.statement_of(rows))
+    statement = _merge(spark, text) if command is None and arguments is None else None
+    statement = command.statement(arguments) if command is not None else statement
+    execution = None if statement is None else command_execution(spark, statement)
+    if execution is None or not fill(execution):
+        return None
+    return lambda: run_command(spark, execution)
+
+
+def _merge(spark: Any, text: str) -> Any:
+    """Return the plan of a ``MERGE``; ``None`` for any other statement."""
+    plan, common = _parsed(spark, text) if begins_with(text, "MERGE", "WITH") else (None, None)
+    return None if plan is None or kind(plan) != "MergeIntoTable" else common or plan
+
+
+def insertion(spark: Any, table: str, rows: Any, *, overwrite: bool) -> Any:
+    """Return the plan of an ``INSERT`` by position.
+
+    :param table: as the script writes it
+    :param rows: a logical plan
+    """
+    statement = f"INSERT {'OVERWRITE' if overwrite else 'INTO'} {table} VALUES (1)"  # noqa: S608 - is only parsed
+    command = WritingCommand.parse(spark, statement)
+    return None if command is None else command.statement_of(rows)
+
+
 def _parsed(spark: Any, text: str) -> tuple[Any, Any]:
     """Return the plan of a statement without its common tables, and the one with them (``None`` if it has none); twice
     ``None`` if Spark cannot read it, which Spark reports itself.
@@ -147,11 +208,11 @@ def changed_in_place(spark: Any, text: str) -> str:
     plan, _ = _parsed(spark, text)
     if plan is None:
         return "of a statement with parameters" if adds_rows(text) else ""
-    kind = plan.getClass().getSimpleName()
-    adding_load = kind == "LoadData" and not plan.isOverwrite()
-    if kind not in ("MergeIntoTable", "UpdateTable") and not adding_load:
+    named = kind(plan)
+    adding_load = named == "LoadData" and not plan.isOverwrite()
+    if named not in ("MergeIntoTable", "UpdateTable") and not adding_load:
         return ""
-    table = plan.child() if adding_load else plan.targetTable() if kind == "MergeIntoTable" else plan.table()
+    table = plan.child() if adding_load else plan.targetTable() if named == "MergeIntoTable" else plan.table()
     while table.getClass().getSimpleName() == "SubqueryAlias":
         table = table.child()
     return f"table {quoted_name(items(table.multipartIdentifier()))}"

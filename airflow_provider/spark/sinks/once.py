@@ -26,10 +26,10 @@ from airflow_provider.core.failure import UnrecoverableError
 from airflow_provider.core.faults import AFTER_SINK_COMMIT, fault_point
 from airflow_provider.core.unfinished_write import REPEATED, UNKNOWN, WRITTEN, UnfinishedWrite
 from airflow_provider.spark.calls import Call, Kind, Proceed, Stages
+from airflow_provider.spark.jvm.commands import no_rows
 from airflow_provider.spark.jvm.output import add_partitions
 from airflow_provider.spark.jvm.pending_output import PendingOutput
 from airflow_provider.spark.jvm.sql_commands import WritingCommand, changed_in_place
-from airflow_provider.spark.jvm.writer_commands import no_rows
 from airflow_provider.spark.points.filled_caches import FilledCaches
 from airflow_provider.spark.points.releasing import given_out
 from airflow_provider.spark.points.restarted_actions import with_restarts

@@ -163,3 +163,82 @@ def test_without_adaptive_execution_a_table_is_written_as_ever(
         with auto_attempt(attempts, spark):
             totals(spark, orders).write.saveAsTable(TABLES[1])
     assert sorted(spark.table(TABLES[1]).collect()) == rows
+
+
+WRITES: dict[str, Callable[[SparkSession, DataFrame, str], Any]] = {
+    "CREATE": lambda spark, df, table: spark.sql(f"CREATE TABLE {table} USING parquet AS SELECT * FROM made"),
+    "CREATE, partitions": lambda spark, df, table: spark.sql(
+        f"CREATE TABLE {table} USING parquet PARTITIONED BY (part) AS SELECT * FROM made"
+    ),
+    "CREATE, buckets": lambda spark, df, table: spark.sql(
+        f"CREATE TABLE {table} USING orc CLUSTERED BY (customer) INTO 2 BUCKETS COMMENT 'made' AS SELECT * FROM made"
+    ),
+    "CREATE, common tables": lambda spark, df, table: spark.sql(
+        f"CREATE TABLE IF NOT EXISTS {table} USING json AS WITH all AS (SELECT * FROM made) SELECT * FROM all"
+    ),
+    "CREATE, parameters": lambda spark, df, table: spark.sql(
+        f"CREATE TABLE {table} USING parquet AS SELECT * FROM made WHERE total >= :low", args={"low": 0}
+    ),
+    "writeTo, create": lambda spark, df, table: df.writeTo(table).using("parquet").partitionedBy("part").create(),
+    "insertInto": lambda spark, df, table: df.write.insertInto(existing(spark, table)),
+    "insertInto, overwriting": lambda spark, df, table: df.write.insertInto(existing(spark, table), overwrite=True),
+    "INSERT": lambda spark, df, table: spark.sql(f"INSERT INTO {existing(spark, table)} SELECT * FROM made"),
+    "INSERT, parameters": lambda spark, df, table: spark.sql(
+        f"INSERT INTO {existing(spark, table)} SELECT * FROM made WHERE total >= ?", args=[0]
+    ),
+}
+
+
+def existing(spark: SparkSession, table: str) -> str:
+    spark.sql(f"CREATE TABLE {table} (customer BIGINT, total DOUBLE, part BIGINT) USING parquet PARTITIONED BY (part)")
+    spark.sql(f"INSERT INTO {table} VALUES (-1, 1.5, 7)")
+    return table
+
+
+@pytest.mark.few(5)
+@each_value(write=WRITES)
+def test_every_way_to_fill_a_table_starts_from_what_survived(
+    spark: SparkSession, orders: Path, attempts: Attempts, write: Callable[[SparkSession, DataFrame, str], Any]
+) -> None:
+    """In SQL as with a writer, into a new table as into an existing one."""
+
+    def run(table: str) -> Any:
+        df = totals(spark, orders)
+        df.createOrReplaceTempView("made")
+        return write(spark, df, table)
+
+    with auto_attempt(attempts, spark) as first:
+        df = totals(spark, orders)
+        df.collect()
+        assert first.keep(df) == ["shuffle(customer)"]
+    plain = run(TABLES[0])
+    with auto_attempt(attempts, spark) as second:
+        retry = run(TABLES[1])
+        assert second.put_back() == {"shuffle(customer)": 2}
+    assert (plain is None and retry is None) or (plain.columns, plain.count()) == (retry.columns, retry.count())
+    rows, again = (sorted(map(tuple, spark.table(table).collect())) for table in TABLES)
+    assert rows == again
+    assert files(spark, TABLES[0]) == files(spark, TABLES[1])
+    assert described(spark, TABLES[0]) == described(spark, TABLES[1])
+
+
+DATABASE = {
+    "spark.sql.catalog.derby": "org.apache.spark.sql.execution.datasources.v2.jdbc.JDBCTableCatalog",
+    "spark.sql.catalog.derby.url": "jdbc:derby:memory:restored;create=true",
+    "spark.sql.catalog.derby.driver": "org.apache.derby.jdbc.EmbeddedDriver",
+}
+
+
+def test_rows_for_a_database_are_added_once(spark: SparkSession, orders: Path, attempts: Attempts) -> None:
+    """Its catalog writes what a query of its own gives, which stays Spark's business in a retry."""
+    with configured(spark, DATABASE):
+        with auto_attempt(attempts, spark) as first:
+            df = totals(spark, orders)
+            rows = sorted(map(tuple, df.collect()))
+            assert first.keep(df) == ["shuffle(customer)"]
+        with auto_attempt(attempts, spark):
+            totals(spark, orders).writeTo("derby.app.sums").create()
+            totals(spark, orders).writeTo("derby.app.sums").append()
+        found = sorted(map(tuple, spark.table("derby.app.sums").collect()))
+        spark.sql("DROP TABLE derby.app.sums")
+    assert found == sorted([*rows, *rows])

@@ -25,6 +25,11 @@ import org.apache.spark.SparkContext;
 import org.apache.spark.internal.config.ConfigEntry;
 import org.apache.spark.internal.io.FileCommitProtocol;
 import org.apache.spark.internal.io.HadoopMapReduceCommitProtocol;
+import org.apache.spark.sql.execution.QueryExecution;
+import org.apache.spark.sql.execution.SQLExecution;
+import org.apache.spark.sql.execution.SparkPlan;
+import org.apache.spark.sql.execution.adaptive.AdaptiveSparkPlanExec;
+import org.apache.spark.sql.execution.command.DataWritingCommandExec;
 import org.apache.spark.sql.execution.datasources.SQLHadoopMapReduceCommitProtocol;
 import org.apache.spark.sql.internal.SQLConf;
 
@@ -64,11 +69,38 @@ public final class CommitGate extends FileCommitProtocol implements java.io.Seri
         this.writes = served(path);
         this.path = path;
         this.execution = dynamic ? "" : this.ownExecution();
+        if (!this.execution.isEmpty()) {
+            runBelow(SQLExecution.getQueryExecution(Long.parseLong(this.execution)));
+        }
         this.ask(BEGIN, name);
         String earlier = this.execution.isEmpty() ? "" : ((Write) this.writes.get(0)).earlier();
         this.goesOn = !earlier.isEmpty();
         this.name = this.goesOn ? earlier : name;
         this.protocol = FileCommitProtocol.instantiate((String) CHOSEN.get(), this.name, path, dynamic);
+    }
+
+    /**
+     * Runs the shuffles of rows that were planned before their write was, and which else run with the tasks that write;
+     * these report a failure.
+     */
+    private static void runBelow(QueryExecution query) {
+        LinkedList pending = new LinkedList();
+        if (query != null && query.executedPlan() instanceof DataWritingCommandExec) {
+            pending.add(query.executedPlan());
+        }
+        try {
+            while (!pending.isEmpty()) {
+                SparkPlan plan = (SparkPlan) pending.removeFirst();
+                if (plan instanceof AdaptiveSparkPlanExec) {
+                    ((AdaptiveSparkPlanExec) plan).finalPhysicalPlan();
+                }
+                for (scala.collection.Iterator all = plan.children().iterator(); all.hasNext();) {
+                    pending.add(all.next());
+                }
+            }
+        } catch (RuntimeException failed) {
+            return;
+        }
     }
 
     /** The number of the execution for which this thread writes to the folder that is served; empty if it does not. */

@@ -13,6 +13,7 @@ import org.apache.spark.rdd.CoalescedRDD;
 import org.apache.spark.rdd.PartitionCoalescer;
 import org.apache.spark.rdd.PartitionGroup;
 import org.apache.spark.rdd.RDD;
+import org.apache.spark.sql.catalyst.trees.TreeNode;
 import org.apache.spark.sql.execution.RDDScanExec;
 import org.apache.spark.sql.execution.SQLExecution;
 
@@ -26,8 +27,20 @@ public final class RunningWrite {
     /** The node of an execution that writes, if all shuffles below it have run; null if there is none. */
     public Object find(long execution) throws Exception {
         Object node = writing(execution, "WriteFilesExec");
-        boolean ran = node != null && !Members.kind(Members.call(node, "child")).equals("AdaptiveSparkPlanExec");
-        return ran ? node : null;
+        return node != null && hasRun(node) ? node : null;
+    }
+
+    /** Whether the plans below a node that were made before the write was have run: only their last stages are left. */
+    private static boolean hasRun(Object node) throws Exception {
+        if (Members.kind(node).equals("AdaptiveSparkPlanExec")) {
+            return ((Boolean) Members.call(node, "isFinalPlan")).booleanValue();
+        }
+        for (Iterator all = Members.items(((TreeNode) node).children()).iterator(); all.hasNext();) {
+            if (!hasRun(all.next())) {
+                return false;
+            }
+        }
+        return true;
     }
 
     /** Spark's count of the rows that an execution writes, which is whole when the write has returned; null if none. */
