@@ -28,6 +28,10 @@ class Kind(enum.Enum):
     COUNT = enum.auto()
     SHOW = enum.auto()
     """Shows something about a DataFrame's rows through a query that nothing can observe."""
+    PIVOT = enum.auto()
+    """Turns values of a column into columns; runs a query for these values, unless they are given."""
+    CHECKPOINT = enum.auto()
+    """Computes a DataFrame's rows and keeps them as Spark's checkpoint."""
     TO_RDD = enum.auto()
     CACHE = enum.auto()
     """Marks a DataFrame to be cached."""

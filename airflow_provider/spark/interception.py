@@ -50,6 +50,8 @@ _TABLE = (
     _Methods(_FRAME, "DataFrame", ("collect", "_collect_as_arrow", "toLocalIterator", "tail"), Kind.QUERY),
     _Methods(_FRAME, "DataFrame", ("count",), Kind.COUNT),
     _Methods(_FRAME, "DataFrame", ("show", "isEmpty"), Kind.SHOW),
+    _Methods("pyspark.sql.group", "GroupedData", ("pivot",), Kind.PIVOT),
+    _Methods(_FRAME, "DataFrame", ("checkpoint", "localCheckpoint"), Kind.CHECKPOINT),
     _Methods(_FRAME, "DataFrame", ("rdd",), Kind.TO_RDD),
     _Methods(_FRAME, "DataFrame", ("cache", "persist"), Kind.CACHE),
     _Methods(

@@ -1,8 +1,8 @@
 """Intercept the actions of a retry, and put what survived into their plans before they run.
 
-Actions that run a DataFrame's own query (``collect`` and similar, ``rdd``) run as they are once their plan is filled.
-``count``, ``show``, ``isEmpty`` and what writes rows make a query of their own inside the JVM: here the same query is
-made as Spark makes it, filled, and run. What MLlib makes inside the JVM cannot be observed, and runs as it is.
+Actions that run a DataFrame's own query (``collect`` and similar, ``checkpoint``, ``rdd``) run as they are once their
+plan is filled. ``count``, ``show``, ``isEmpty``, ``pivot`` and what writes rows make a query inside the JVM: here the
+same query is made as Spark makes it, filled, and run. What MLlib makes there cannot be observed, and runs as it is.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from airflow_provider.spark.jvm.execution import in_execution
 from airflow_provider.spark.jvm.queries import calls_python, is_classic, is_classic_session, query_of
 from airflow_provider.spark.jvm.relation import cached_as, cached_in
 from airflow_provider.spark.jvm.session_settings import QuerySettings, all_settings
-from airflow_provider.spark.jvm.shown_rows import any_row, as_table, rows_to_show
+from airflow_provider.spark.jvm.shown_rows import any_row, as_table, rows_to_show, values_to_pivot
 from airflow_provider.spark.jvm.sql_commands import filled
 from airflow_provider.spark.jvm.table_writer import writing_table
 from airflow_provider.spark.jvm.writer_commands import written_through
@@ -78,6 +78,25 @@ def restored_actions(restorer: Restorer) -> Stages:
         print(as_table(rows, layout.count, layout.width, layout.vertical))  # noqa: T201 - as it does
         return None
 
+    def pivot(call: Call, proceed: Proceed) -> Any:
+        """Run the query that ``pivot()`` runs for the values that become columns, if the script does not name them."""
+        column, frame = call.argument(0, "pivot_col"), call.owner._df
+        if call.argument(1, "values") is not None or not isinstance(column, str):
+            return proceed()
+        values = unless_unable(lambda: values_to_pivot(frame, column))
+        if values is None or not restorer.before(frame.sparkSession, query_of(values)):
+            return proceed()
+        found = [row[0] for row in values.collect()]
+        most = int(frame.sparkSession.conf.get("spark.sql.pivotMaxValues"))
+        return call.owner.pivot(column, found) if 0 < len(found) <= most else proceed()
+
+    def checkpoint(call: Call, proceed: Proceed) -> Any:
+        frame = call.owner
+        runs_now = call.argument(0, "eager") in (None, True) or not runs_later(query_of(frame).executedPlan())
+        if runs_now:
+            restorer.before(frame.sparkSession, query_of(frame))
+        return proceed()
+
     def sql(call: Call, proceed: Proceed) -> Any:
         """Run SQL that writes the rows of a query, which Spark does as soon as ``sql()`` is called."""
         spark, text = call.owner, call.argument(0, "sqlQuery")
@@ -111,6 +130,8 @@ def restored_actions(restorer: Restorer) -> Stages:
         Kind.TO_RDD: to_rdd,
         Kind.COUNT: count,
         Kind.SHOW: show,
+        Kind.PIVOT: pivot,
+        Kind.CHECKPOINT: checkpoint,
         Kind.SQL: sql,
         Kind.WRITE: write,
         Kind.ADD_TO_TABLE: write_table,

@@ -1,4 +1,5 @@
-"""Plan the rows of a command that creates a table before it runs: Spark itself plans them only in the middle of that.
+"""Plan the rows of a command before it runs, where Spark itself plans them only in the middle of that: when it creates
+a table, or writes to a database.
 
 Spark finds their physical plan behind a ``LogicalQueryStage``, as adaptive execution finds its own stages.
 """
@@ -17,8 +18,8 @@ from airflow_provider.spark.jvm.scala import items
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-ICEBERG = frozenset({"iceberg", "org.apache.iceberg.spark.source.icebergsource"})
-"""The names of its format, in lower case."""
+_TAKES_ROWS = frozenset({"iceberg", "org.apache.iceberg.spark.source.icebergsource", "jdbc"})
+"""Formats that leave the rows' plan to Spark wherever they write them, in lower case."""
 _OWN_CATALOG = "org.apache.spark.sql.execution.datasources.v2.V2SessionCatalog"
 _CATALOGS_OF_ICEBERG = frozenset(
     {"org.apache.iceberg.spark.SparkCatalog", "org.apache.iceberg.spark.SparkSessionCatalog"}
@@ -72,8 +73,8 @@ def _may_be_hidden(spark: Any, rows: Any, table: NewTable) -> bool:
 
 def _is_known(spark: Any, table: NewTable) -> bool:
     """Whether it is a table of a catalog, and of a format, that leave the rows' plan to Spark."""
-    if table.provider in ICEBERG or not table.name:
-        return table.provider in ICEBERG
+    if table.provider in _TAKES_ROWS or not table.name:
+        return table.provider in _TAKES_ROWS
     catalog = str(catalog_of(spark, table.name)[0].getClass().getName())
     provider = table.provider or str(spark.conf.get("spark.sql.sources.default")).lower()
     return catalog in _CATALOGS_OF_ICEBERG or (catalog == _OWN_CATALOG and provider in FILE_FORMATS)

@@ -1,4 +1,4 @@
-"""The queries that ``show`` and ``isEmpty`` make inside the JVM, made here to start from what survived."""
+"""The queries that ``show``, ``isEmpty`` and ``pivot`` make inside the JVM, made here to start from what survived."""
 
 from __future__ import annotations
 
@@ -54,3 +54,17 @@ def as_table(rows: DataFrame, count: int, width: int, vertical: bool) -> str:
 def any_row(df: DataFrame) -> DataFrame:
     """Return one row without columns, if there is any, as ``Dataset.isEmpty`` asks for it."""
     return df.select().limit(1)
+
+
+def values_to_pivot(df: DataFrame, column: str) -> DataFrame | None:
+    """Return the values of a column as ``GroupedData.pivot`` asks for them, one more than it allows; ``None`` if they
+    would not come back to the JVM as they are.
+    """
+    types = {field.name: field.dataType.typeName() for field in df.schema}
+    if types.get(column) not in _AS_THEY_ARE:
+        return None
+    most = int(str(df.sparkSession.conf.get("spark.sql.pivotMaxValues")))
+    return df.select(column).distinct().limit(most + 1).sort(column)
+
+
+_AS_THEY_ARE = frozenset({"string", "boolean", "byte", "short", "integer", "long"})

@@ -8,8 +8,18 @@ from airflow_provider.spark.jvm.java_stream import JavaArray, JavaObject, JavaTy
 from airflow_provider.spark.jvm.known_classes import LEFT_OUT_KEYS
 
 _LIST = "scala.collection.immutable.List$SerializationProxy"
-_END_OF_LIST = "scala.collection.immutable.ListSerializeEnd$"
 _BUFFER = "scala.collection.mutable.ArrayBuffer"
+"""The forms of Scala 2.12."""
+_PROXY = "scala.collection.generic.DefaultSerializationProxy"
+_FACTORY = "scala.collection.IterableFactory$ToFactory"
+"""The forms of Scala 2.13."""
+_SEQUENCES = {"List", "Vector", "ArrayBuffer", "ListBuffer", "ArraySeq", "Seq", "IndexedSeq", "Queue"}
+_ENDS = {"ListSerializeEnd", "SerializeEnd"}
+_AROUND_ARRAYS = {
+    "scala.collection.immutable.ArraySeq$ofRef": "unsafeArray",
+    "scala.collection.mutable.ArraySeq$ofRef": "array",
+    "scala.collection.mutable.WrappedArray$ofRef": "array",
+}
 _PAIR = "scala.Tuple2"
 _SMALL_MAP = "scala.collection.immutable.Map$Map"
 _TEXT = "org.apache.spark.unsafe.types.UTF8String"
@@ -48,7 +58,7 @@ def literal_in(value: Value) -> str | int | float | None:
 def operands_in(value: Value) -> list[Value]:
     """Return the operands that a field holds: itself, or the elements of a sequence.
 
-    :raises Unreadable: it is a sequence of another kind
+    :raises Unreadable: it is a sequence of an unknown kind
     """
     if not isinstance(value, JavaObject) or is_expression(value.type.name):
         return [value]
@@ -61,18 +71,31 @@ def operands_in(value: Value) -> list[Value]:
 
 
 def elements_in(value: JavaObject) -> list[Value] | None:
-    """Return the elements of a list or a buffer of Scala 2.12; ``None`` for any other object.
+    """Return the elements of a Scala ``Seq``; ``None`` for any other object, and for a kind of it that is not known.
 
-    Of two equal plans of Spark 3.5, one may hold a list where the other one holds a buffer.
+    Two equal plans may hold different kinds of it: where one has a list, the other one has a buffer or an array.
     """
-    if value.type.name == _LIST:
-        written = value.parts[-1].extra
-        return [item for item in written if not (isinstance(item, JavaObject) and item.type.name == _END_OF_LIST)]
-    if value.type.name == _BUFFER:
-        array = value.get("array")
-        assert isinstance(array, JavaArray)  # noqa: S101 - of objects
-        return array.items[: int.from_bytes(primitive(value.get("size0")), "big")]
-    return None
+    name = value.type.name
+    if name == _BUFFER:
+        return _items(value.get("array"))[: int.from_bytes(primitive(value.get("size0")), "big")]
+    if name in _AROUND_ARRAYS:
+        return _items(value.get(_AROUND_ARRAYS[name]))
+    if name == _PROXY:
+        factory = value.get("factory")
+        if isinstance(factory, JavaObject) and factory.type.name == _FACTORY:
+            made = short_name(factory.get("factory"))
+            return _written(value)[1:] if made in _SEQUENCES else None  # behind their number
+        return None
+    return _written(value) if name == _LIST else None
+
+
+def _items(array: Value) -> list[Value]:
+    assert isinstance(array, JavaArray)  # noqa: S101 - of objects
+    return array.items
+
+
+def _written(value: JavaObject) -> list[Value]:
+    return [item for item in value.parts[-1].extra if short_name(item) not in _ENDS]
 
 
 def names_a_column(value: Value) -> bool:

@@ -2,7 +2,8 @@
 
 ``DataFrameWriter`` has methods for this since Spark 4.1 (``saveCommand``, ``insertIntoCommand``). Before that, the
 command of a write to files is made as its ``saveToV1Source`` makes it, and that of ``insertInto`` from an ``INSERT`` of
-SQL. What creates a table plans its rows only while it runs. There, the rows get their plan in advance.
+SQL. What creates a table, or writes to a database, plans its rows only while it runs. There, these get their plan in
+advance.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from airflow_provider.spark.jvm.relation import dataset
 from airflow_provider.spark.jvm.scala import has_member, to_seq
 from airflow_provider.spark.jvm.sql_commands import insertion
 
-_TO_TABLE, _AS_TABLE = "insertInto", "saveAsTable"
-_ENDS = FILE_FORMATS | {"save", _TO_TABLE, _AS_TABLE}
+_TO_TABLE, _AS_TABLE, _JDBC = "insertInto", "saveAsTable", "jdbc"
+_ENDS = FILE_FORMATS | {"save", _TO_TABLE, _AS_TABLE, _JDBC}
 _DIVISIONS = ("partitioningColumns", "numBuckets")
 
 
@@ -77,11 +78,11 @@ class Writing:
         return call
 
     def _write(self, name: str, args: tuple[Any, ...]) -> None:
-        execution = None if name == _AS_TABLE else self._execution(name, args)
+        execution = None if name in (_AS_TABLE, _JDBC) else self._execution(name, args)
         if execution is not None and self._fill(execution):
             run_command(self._spark, execution)
             return
-        rows = unless_unable(lambda: self._planned_rows(name, args)) if name in ("save", _AS_TABLE) else None
+        rows = unless_unable(lambda: self._planned_rows(name, args)) if name in ("save", _AS_TABLE, _JDBC) else None
         if rows is None:
             getattr(self._writer, name)(*args)
             return
@@ -96,7 +97,7 @@ class Writing:
     def _planned_rows(self, name: str, args: tuple[Any, ...]) -> Any:
         table = NewTable(
             str(args[0]) if name == _AS_TABLE else "",
-            str(private_field(self._writer, "source")).lower(),
+            _JDBC if name == _JDBC else str(private_field(self._writer, "source")).lower(),
             replaces=str(self._mode) not in ("Ignore", "ErrorIfExists"),
             divided=any(private_field(self._writer, each).isDefined() for each in _DIVISIONS),
         )

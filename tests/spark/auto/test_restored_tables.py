@@ -229,8 +229,8 @@ DATABASE = {
 }
 
 
-def test_rows_for_a_database_are_added_once(spark: SparkSession, orders: Path, attempts: Attempts) -> None:
-    """Its catalog writes what a query of its own gives, which stays Spark's business in a retry."""
+def test_rows_for_a_catalog_of_a_database_are_added_once(spark: SparkSession, orders: Path, attempts: Attempts) -> None:
+    """It writes what a query of its own gives, which stays Spark's business in a retry."""
     with configured(spark, DATABASE):
         with auto_attempt(attempts, spark) as first:
             df = totals(spark, orders)
@@ -242,3 +242,36 @@ def test_rows_for_a_database_are_added_once(spark: SparkSession, orders: Path, a
         found = sorted(map(tuple, spark.table("derby.app.sums").collect()))
         spark.sql("DROP TABLE derby.app.sums")
     assert found == sorted([*rows, *rows])
+
+
+@each_value(mode=["error", "append", "overwrite"])
+@each_value(way=["jdbc", "format"])
+def test_a_database_gets_rows_from_what_survived(
+    spark: SparkSession, orders: Path, attempts: Attempts, way: str, mode: str
+) -> None:
+    """With ``df.write.jdbc`` as with its format: the last step of many jobs."""
+    url, driver = f"jdbc:derby:memory:{way}_{mode};create=true", "org.apache.derby.jdbc.EmbeddedDriver"
+
+    def write(df: DataFrame, table: str, mode: str) -> None:
+        if way == "jdbc":
+            df.write.jdbc(url, table, mode, {"driver": driver})
+        else:
+            df.write.format("jdbc").options(url=url, dbtable=table, driver=driver).mode(mode).save()
+
+    with auto_attempt(attempts, spark) as first:
+        df = totals(spark, orders)
+        df.collect()
+        assert first.keep(df) == ["shuffle(customer)"]
+    for table in ("plain", "again"):
+        if mode != "error":
+            write(totals(spark, orders).where("part = 1"), table, "error")
+    write(totals(spark, orders), "plain", mode)
+    with auto_attempt(attempts, spark) as second:
+        write(totals(spark, orders), "again", mode)
+        assert second.put_back() == {"shuffle(customer)": 2}
+    plain, again = (
+        sorted(map(tuple, spark.read.jdbc(url, table, properties={"driver": driver}).collect()))
+        for table in ("plain", "again")
+    )
+    assert plain
+    assert again == plain

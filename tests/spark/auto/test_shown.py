@@ -1,4 +1,6 @@
-"""``show()`` and ``isEmpty()`` of a retry start from what survived, and say what plain Spark says."""
+"""``show()``, ``isEmpty()``, ``pivot()`` and ``checkpoint()`` of a retry start from what survived, and give what plain
+Spark gives.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.spark.attempts import Attempts
-from tests.spark.auto.watched import auto_attempt
+from tests.spark.auto.watched import auto_attempt, configured
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -109,3 +111,90 @@ def test_wrong_arguments_are_refused_as_ever(
     with auto_attempt(attempts, spark), pytest.raises(type(plain.value)) as refused:
         of_all_kinds(spark, orders).show(**wrong)
     assert str(refused.value) == str(plain.value)
+
+
+def made(spark: SparkSession, orders: Path) -> DataFrame:
+    """Rows with a text, a number and a truth value, each of them null in some."""
+    from pyspark.sql import functions as F
+
+    totals = spark.read.parquet(str(orders)).groupBy("customer").agg(F.sum("amount").alias("total"))
+    return totals.selectExpr(
+        "customer % 5 AS group",
+        "total",
+        "nullif(concat('t', customer % 3), 't1') AS text",
+        "nullif(customer % 4, 2) AS number",
+        "CASE WHEN customer % 3 > 0 THEN customer % 2 = 0 END AS truth",
+        "cast(customer % 2 AS decimal(5, 2)) AS price",
+    )
+
+
+@pytest.mark.few(2)
+@pytest.mark.parametrize("column", ["text", "number", "truth", "price"])
+def test_the_values_to_pivot_by_are_found_in_what_survived(
+    spark: SparkSession, orders: Path, attempts: Attempts, column: str
+) -> None:
+    """The same columns in the same order, and the same rows; values that Python would change are left to Spark."""
+    from airflow_provider.spark.jvm.shown_rows import values_to_pivot
+
+    def pivoted() -> DataFrame:
+        return made(spark, orders).groupBy("group").pivot(column).sum("total")
+
+    with auto_attempt(attempts, spark, restores=False) as first:
+        plain = pivoted()
+        values = values_to_pivot(made(spark, orders), column)
+        assert (values is None) is (column == "price")
+        df = values if values is not None else made(spark, orders)
+        df.collect()
+        assert first.keep(df) != []
+    with auto_attempt(attempts, spark) as second:
+        again = pivoted()
+        assert (second.put_back() != {}) is (column != "price")
+    assert again.schema == plain.schema
+    assert sorted(again.collect(), key=repr) == sorted(plain.collect(), key=repr)
+
+
+def test_too_many_values_to_pivot_by_are_refused(spark: SparkSession, orders: Path, attempts: Attempts) -> None:
+    """By Spark, in its own words."""
+    from airflow_provider.spark.jvm.shown_rows import values_to_pivot
+
+    with configured(spark, {"spark.sql.pivotMaxValues": "2"}):
+        with auto_attempt(attempts, spark) as first:
+            df = values_to_pivot(made(spark, orders), "number")
+            assert df is not None
+            df.collect()
+            assert first.keep(df) != []
+        with auto_attempt(attempts, spark), pytest.raises(Exception, match="more than 2 distinct values"):
+            made(spark, orders).groupBy("group").pivot("number")
+
+
+@pytest.mark.parametrize("eager", [True, False])
+@pytest.mark.parametrize("name", ["checkpoint", "localCheckpoint"])
+def test_a_checkpoint_is_made_from_what_survived(
+    spark: SparkSession, orders: Path, attempts: Attempts, tmp_path: Path, name: str, eager: bool
+) -> None:
+    """No map task runs again; the rows are plain Spark's."""
+    spark.sparkContext.setCheckpointDir(str(tmp_path / "checkpoints"))
+    with auto_attempt(attempts, spark) as first:
+        df = made(spark, orders)
+        rows = df.collect()
+        assert first.keep(df) == ["shuffle(customer)"]
+    with auto_attempt(attempts, spark) as second:
+        kept = getattr(made(spark, orders), name)(eager)
+        assert second.put_back() == {"shuffle(customer)": 2}
+        assert sorted(kept.collect(), key=repr) == sorted(rows, key=repr)
+
+
+@pytest.mark.parametrize("eager", [True, False])
+def test_without_adaptive_execution_only_a_checkpoint_of_now_starts_from_it(
+    spark: SparkSession, orders: Path, attempts: Attempts, eager: bool
+) -> None:
+    """The shuffles of a later one run in a later job, with the settings of that time."""
+    with configured(spark, {"spark.sql.adaptive.enabled": "false"}):
+        with auto_attempt(attempts, spark) as first:
+            df = made(spark, orders)
+            rows = df.collect()
+            assert first.keep(df) == ["shuffle(customer)"]
+        with auto_attempt(attempts, spark) as second:
+            kept = made(spark, orders).localCheckpoint(eager)
+            assert second.put_back() == ({"shuffle(customer)": 2} if eager else {})
+            assert sorted(kept.collect(), key=repr) == sorted(rows, key=repr)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 
 import pytest
@@ -12,6 +13,7 @@ from airflow_provider.spark.jvm.java_stream import JavaArray, JavaObject, Unread
 from airflow_provider.spark.jvm.value_digest import ValueDigest
 from airflow_provider.spark.jvm.value_facts import names_a_column, operands_in
 from tests.spark.identity.java_writer import Given, JavaWriter, Thing
+from tests.support.parameters import each_value
 
 names = st.text("abc", min_size=1, max_size=2)
 longs = st.integers(-(2**63), 2**63 - 1)
@@ -142,34 +144,55 @@ def test_a_column_is_found_in_a_buffer_of_scala_2_12(column: bool) -> None:
     assert names_a_column(buffer) is column
 
 
-def sequence(name: str, elements: list[Given]) -> Value:
-    """A list or a buffer, as Scala 2.12 writes it."""
-    if name == "List":
-        end = Thing("scala.collection.immutable.ListSerializeEnd$")
-        one = Thing("scala.collection.immutable.List$SerializationProxy", {}, [*elements, end])
-    else:
-        array: list[Given] = [*elements, *[None] * 3]
-        one = Thing("scala.collection.mutable.ArrayBuffer", {"array": array, "size0": len(elements)}, None)
-    (read,) = read_stream(bytes(JavaWriter().write(one).data))
-    return read
+def module(name: str) -> Thing:
+    """A Scala object, as its proxy writes it; the reader gets its name from the class."""
+    return Thing(f"{name}$")
 
 
-@pytest.mark.parametrize("name", ["List", "ArrayBuffer"])
-def test_a_list_and_a_buffer_of_scala_2_12_are_told_by_their_elements(name: str) -> None:
-    """Equal plans of Spark 3.5 hold either; what a buffer has room for says nothing."""
+def of_factory(name: str, elements: list[Given]) -> Thing:
+    """A collection as Scala 2.13 writes it; a list does not know how long it is."""
+    factory = Thing("scala.collection.IterableFactory$ToFactory", {"factory": module(f"scala.{name}")}, None)
+    end = [module("scala.collection.generic.SerializeEnd")] if name == "List" else []
+    extra = [b"\xff\xff\xff\xff" if end else len(elements).to_bytes(4, "big"), *elements, *end]
+    return Thing("scala.collection.generic.DefaultSerializationProxy", {"factory": factory}, extra)
+
+
+SEQUENCES: dict[str, Callable[[list[Given]], Thing]] = {
+    "List of 2.12": lambda elements: Thing(
+        "scala.collection.immutable.List$SerializationProxy",
+        {},
+        [*elements, module("scala.collection.immutable.ListSerializeEnd")],
+    ),
+    "ArrayBuffer of 2.12": lambda elements: Thing(
+        "scala.collection.mutable.ArrayBuffer", {"array": [*elements, *[None] * 3], "size0": len(elements)}, None
+    ),
+    "List": lambda elements: of_factory("List", elements),
+    "Vector": lambda elements: of_factory("Vector", elements),
+    "ArraySeq": lambda elements: Thing("scala.collection.immutable.ArraySeq$ofRef", {"unsafeArray": [*elements]}, None),
+}
+
+
+def read(one: Thing) -> Value:
+    (value,) = read_stream(bytes(JavaWriter().write(one).data))
+    return value
+
+
+@each_value(kind=SEQUENCES)
+def test_sequences_are_told_by_their_elements(kind: Callable[[list[Given]], Thing]) -> None:
+    """Equal plans hold lists, buffers or arrays; what a buffer has room for says nothing. A set is no sequence."""
 
     def digest(one: Value) -> bytes:
         return ValueDigest(lambda _: pytest.fail("asked for a class"), lambda _: {}).digest(one, positional=True)
 
     elements: list[list[Given]] = [[], ["a"], ["b"], ["a", "b"], ["b", "a"], [None]]
-    sequences = [sequence(name, each) for each in elements]
-    assert digest(sequence(name, ["a", "b"])) == digest(sequence("List", ["a", "b"]))
+    sequences = [read(kind(each)) for each in elements]
+    assert [digest(one) for one in sequences] == [digest(read(SEQUENCES["List"](each))) for each in elements]
     assert len(set(map(digest, sequences))) == len(sequences)
-    assert [operands_in(one) for one in sequences[1:5]] == [["a"], ["b"], ["a", "b"], ["b", "a"]]
+    assert [operands_in(one) for one in sequences[1:5]] == elements[1:5]
+    assert digest(read(of_factory("HashSet", ["a"]))) not in map(digest, sequences)
 
 
 def test_operands_in_another_kind_of_sequence_are_not_left_out() -> None:
     """That would make one sum of many columns look like another."""
-    (read,) = read_stream(bytes(JavaWriter().write(Thing("scala.collection.immutable.Vector", {"a": "b"})).data))
     with pytest.raises(Unreadable, match="operands in a scala"):
-        operands_in(read)
+        operands_in(read(Thing("scala.collection.immutable.Vector", {"a": "b"})))
