@@ -1,11 +1,9 @@
 """Write the same rows to tables in the ways that Spark knows, and say what is in them then.
 
-Usage: tables_every_way.py WAY CATALOG PROVIDER. WAY is one of these ways, ``every way``, or ``first``: then it waits
-behind a query of the rows.
+Usage: tables_every_way.py WAY CATALOG PROVIDER. WAY is one of these ways, or ``every way``.
 """
 
 import sys
-import time
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -46,11 +44,6 @@ TO_EXISTING = {
         "WHEN MATCHED THEN UPDATE SET ids = made.ids WHEN NOT MATCHED THEN INSERT *"
     ),
 }
-
-if wanted == "first":
-    rows().collect()
-while wanted == "first":
-    time.sleep(0.1)
 
 rows().createOrReplaceTempView("made")
 for number, (way, write) in enumerate({**TO_NEW, **TO_EXISTING}.items()):
