@@ -275,3 +275,30 @@ def test_a_database_gets_rows_from_what_survived(
     )
     assert plain
     assert again == plain
+
+
+@pytest.mark.parametrize("write", [WRITES["CREATE"], lambda _, df, table: df.write.saveAsTable(table)])
+def test_what_fails_above_what_survived_fails_as_ever(
+    spark: SparkSession, orders: Path, attempts: Attempts, write: Callable[[SparkSession, DataFrame, str], Any]
+) -> None:
+    """A shuffle above it runs before the write begins; the script gets the error that it would get without that."""
+    from pyspark.sql import functions as F
+
+    attempts.options = {"restart_strategy": "none"}
+
+    def run(table: str) -> str:
+        wrong = F.expr("IF(total > 0, raise_error('as ever'), 0)")
+        df = totals(spark, orders).groupBy("part").agg(F.max(wrong).alias("most"))
+        df.createOrReplaceTempView("made")
+        with pytest.raises(Exception, match="as ever") as error:
+            write(spark, df, table)
+        return type(error.value).__name__
+
+    with auto_attempt(attempts, spark) as first:
+        df = totals(spark, orders)
+        df.collect()
+        assert first.keep(df) == ["shuffle(customer)"]
+    plain = run(TABLES[0])
+    with auto_attempt(attempts, spark) as second:
+        assert run(TABLES[1]) == plain
+        assert second.put_back() == {"shuffle(customer)": 2}

@@ -98,7 +98,7 @@ public final class CommitGate extends FileCommitProtocol implements java.io.Seri
                     pending.add(all.next());
                 }
             }
-        } catch (RuntimeException failed) {
+        } catch (Exception failed) {
             return;
         }
     }
