@@ -316,7 +316,7 @@ def test_a_table_that_is_replaced_by_what_was_made_of_it(
     assert in_place.ids(in_place.log) == LOGGED
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @each_value(writes=[1, 2, 3, 4, 5, 8], stamps={"certain": False, "stamped": True})
 def test_a_table_whose_replacement_no_event_tells_of(
     in_place: InPlace, monkeypatch: pytest.MonkeyPatch, writes: int, stamps: bool
@@ -439,7 +439,7 @@ def test_a_table_with_partitions_that_is_replaced(spark: SparkSession, attempts:
         spark.sql("DROP TABLE IF EXISTS read_back")
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @each_value(kills=[(1,), (2,), (3,), (4,), (2, 3)], how=["path", "insertInto", "INSERT OVERWRITE"])
 def test_partitions_that_are_replaced_by_what_was_made_of_them(
     spark: SparkSession, attempts: Attempts, tmp_path: Path, kills: tuple[int, ...], how: str

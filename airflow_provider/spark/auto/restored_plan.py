@@ -99,7 +99,7 @@ class RestoredPlan:
         self._there: set[int] = set()
         """The numbers of cached frames' plans whose shuffles are all there."""
 
-    def restore(self, execution: Any, plans: Sequence[tuple[Any, int | None]]) -> None:
+    def restore(self, plans: Sequence[tuple[Any, int | None]]) -> None:
         """Put back what survived.
 
         :param plans: see :func:`adaptive_plans`
@@ -112,7 +112,7 @@ class RestoredPlan:
         self._fills = frozenset(cached for _, cached in found if cached is not None)
         self._plans = [adaptive for adaptive, _ in found]
         if self._settings.in_tasks:  # without adaptive execution, an RDD's run when it is used, with the settings then
-            self._static = list(static_shuffles(execution.executedPlan()))
+            self._static = list(static_shuffles(self._execution.executedPlan()))
         if self._names.isdisjoint(self._wanted_names):
             return  # the lowest survivor of a query has the name of a shuffle that the query begins with
         for adaptive, cached in found:
@@ -124,7 +124,7 @@ class RestoredPlan:
             else:
                 ahead, partly = StagesAhead(self._told, self._lock), set[int]()
                 ready = functools.partial(self._ready, adaptive, Purpose(purpose, cached is not None), partly)
-                waiting = adaptive.go_ahead(ready, functools.partial(self._run, execution, ahead))
+                waiting = adaptive.go_ahead(ready, functools.partial(self._run, ahead))
                 if adaptive.complete and cached is not None:
                     self._there.add(cached)
                 for stage in waiting:
@@ -171,7 +171,7 @@ class RestoredPlan:
             relation.cacheBuilder().cachedColumnBuffers()
         return True
 
-    def _run(self, execution: Any, ahead: StagesAhead, stages: Sequence[Any]) -> dict[int, Any]:
+    def _run(self, ahead: StagesAhead, stages: Sequence[Any]) -> dict[int, Any]:
         """Run stages that the query needs in any case, if a shuffle above them may have survived."""
         if not self._more_to_come():
             return {}

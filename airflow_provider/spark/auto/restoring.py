@@ -118,7 +118,7 @@ class Restorer:
         self._wait_for(own)
         self._under_way |= own
         try:
-            plan.restore(execution, adaptive)
+            plan.restore(adaptive)
         finally:
             self._under_way -= own
             self._lock.notify_all()

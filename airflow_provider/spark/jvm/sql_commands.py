@@ -33,7 +33,8 @@ class WritingCommand:
         self._spark = spark
         self._command = command
         self._common = common
-        self._at = _POSITION_OF_QUERY[command.getClass().getSimpleName()]
+        self._kind = kind(command)
+        self._at = _POSITION_OF_QUERY[self._kind]
 
     @classmethod
     def parse(cls, spark: Any, text: str) -> WritingCommand | None:
@@ -51,20 +52,19 @@ class WritingCommand:
         plan, common = _parsed(spark, text)
         if plan is None:
             return []
-        plans = list(items(plan.children())) if plan.getClass().getSimpleName() == "Union" else [plan]
-        known = all(one.getClass().getSimpleName() in _POSITION_OF_QUERY for one in plans)
+        plans = list(items(plan.children())) if kind(plan) == "Union" else [plan]
+        known = all(kind(one) in _POSITION_OF_QUERY for one in plans)
         return [cls(spark, one, common) for one in plans] if known else []
 
     @property
     def table(self) -> str:
         """The table that it writes, quoted; empty if it is a folder."""
-        kind = self._command.getClass().getSimpleName()
-        if kind == "InsertIntoDir":
+        if self._kind == "InsertIntoDir":
             return ""
-        named = self._command.table() if kind == "InsertIntoStatement" else self._command.name()
-        if named.getClass().getSimpleName() not in ("UnresolvedRelation", "UnresolvedIdentifier"):
+        named = self._command.table() if self._kind == "InsertIntoStatement" else self._command.name()
+        if kind(named) not in ("UnresolvedRelation", "UnresolvedIdentifier"):
             return ""  # IDENTIFIER(…)
-        parts = named.multipartIdentifier() if kind == "InsertIntoStatement" else named.nameParts()
+        parts = named.multipartIdentifier() if self._kind == "InsertIntoStatement" else named.nameParts()
         return quoted_name(items(parts))
 
     def statement(self, arguments: Any = None) -> Any:
@@ -79,18 +79,19 @@ class WritingCommand:
     @property
     def overwrites(self) -> bool:
         """Whether it replaces existing rows."""
-        kind = self._command.getClass().getSimpleName()
-        return kind == "ReplaceTableAsSelect" or (kind == "InsertIntoStatement" and bool(self._command.overwrite()))
+        if self._kind == "InsertIntoStatement":
+            return bool(self._command.overwrite())
+        return self._kind == "ReplaceTableAsSelect"
 
     @property
     def adds(self) -> bool:
         """Whether it adds rows to an existing table."""
-        return self._command.getClass().getSimpleName() == "InsertIntoStatement" and not self.overwrites
+        return self._kind == "InsertIntoStatement" and not self.overwrites
 
     @property
     def creates(self) -> bool:
         """Whether it creates its table."""
-        return self._command.getClass().getSimpleName() in ("CreateTableAsSelect", "ReplaceTableAsSelect")
+        return self._kind in ("CreateTableAsSelect", "ReplaceTableAsSelect")
 
     @property
     def location(self) -> str:
@@ -117,9 +118,8 @@ class WritingCommand:
         """The table that it creates; ``None`` if it writes to an existing one, or if the table's name is computed."""
         if not (self.creates and self.table):
             return None
-        replaces = self._command.getClass().getSimpleName() == "ReplaceTableAsSelect"
         divided = not self._command.partitioning().isEmpty()
-        return NewTable(self.table, self.provider, replaces, divided)
+        return NewTable(self.table, self.provider, self.overwrites, divided)
 
     def run(self) -> None:
         """Run it, as ``spark.sql`` runs a statement of its own."""
@@ -157,16 +157,16 @@ def filled(spark: Any, text: str, arguments: Any, fill: Callable[[Any], bool]) -
         filled anything
     """
     command = WritingCommand.parse(spark, text)
-    if command is not None and command.new_table is not None:
+    if command is None:
+        statement = _merge(spark, text) if arguments is None else None
+    elif command.new_table is None:
+        statement = command.statement(arguments)
+    else:
         query = command.query(arguments)._jdf.queryExecution().analyzed()
         rows = planned_rows(spark, query, command.new_table, fill)
         return None if rows is None else lambda: dataset(spark, command.statement_of(rows))
-    statement = _merge(spark, text) if command is None and arguments is None else None
-    statement = command.statement(arguments) if command is not None else statement
     execution = None if statement is None else command_execution(spark, statement)
-    if execution is None or not fill(execution):
-        return None
-    return lambda: run_command(spark, execution)
+    return None if execution is None or not fill(execution) else lambda: run_command(spark, execution)
 
 
 def _merge(spark: Any, text: str) -> Any:
@@ -194,7 +194,7 @@ def _parsed(spark: Any, text: str) -> tuple[Any, Any]:
         plan = spark._jsparkSession.sessionState().sqlParser().parsePlan(text)
     except Exception:  # noqa: BLE001 - Spark itself says what is wrong with it
         return None, None
-    return (plan.child(), plan) if plan.getClass().getSimpleName() == "UnresolvedWith" else (plan, None)
+    return (plan.child(), plan) if kind(plan) == "UnresolvedWith" else (plan, None)
 
 
 def changed_in_place(spark: Any, text: str) -> str:
@@ -213,6 +213,6 @@ def changed_in_place(spark: Any, text: str) -> str:
     if named not in ("MergeIntoTable", "UpdateTable") and not adding_load:
         return ""
     table = plan.child() if adding_load else plan.targetTable() if named == "MergeIntoTable" else plan.table()
-    while table.getClass().getSimpleName() == "SubqueryAlias":
+    while kind(table) == "SubqueryAlias":
         table = table.child()
     return f"table {quoted_name(items(table.multipartIdentifier()))}"

@@ -64,7 +64,7 @@ def described(spark: SparkSession, table: str) -> list[tuple[str, str]]:
     return [(row.col_name, row.data_type) for row in rows if row.col_name not in own]
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @each_value(setting=SETTINGS, mode=["error", "overwrite", "append"])
 def test_a_table_is_written_from_what_survived(
     spark: SparkSession, orders: Path, attempts: Attempts, tmp_path: Path, setting: Setting, mode: str
@@ -110,6 +110,7 @@ def test_a_table_is_not_overwritten_by_what_is_read_from_it(
     assert spark.table(TABLES[1]).count() == before
 
 
+@pytest.mark.few(1)
 @each_value(mode=["error", "ignore"])
 def test_nothing_runs_for_a_table_that_stays(spark: SparkSession, orders: Path, attempts: Attempts, mode: str) -> None:
     """It is there already: Spark refuses, or writes nothing."""
@@ -195,7 +196,7 @@ def existing(spark: SparkSession, table: str) -> str:
     return table
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(2)
 @each_value(write=WRITES)
 def test_every_way_to_fill_a_table_starts_from_what_survived(
     spark: SparkSession, orders: Path, attempts: Attempts, write: Callable[[SparkSession, DataFrame, str], Any]
@@ -244,8 +245,8 @@ def test_rows_for_a_catalog_of_a_database_are_added_once(spark: SparkSession, or
     assert found == sorted([*rows, *rows])
 
 
-@each_value(mode=["error", "append", "overwrite"])
-@each_value(way=["jdbc", "format"])
+@pytest.mark.few(1)
+@each_value(way=["jdbc", "format"], mode=["error", "append", "overwrite"])
 def test_a_database_gets_rows_from_what_survived(
     spark: SparkSession, orders: Path, attempts: Attempts, way: str, mode: str
 ) -> None:
@@ -277,7 +278,8 @@ def test_a_database_gets_rows_from_what_survived(
     assert again == plain
 
 
-@pytest.mark.parametrize("write", [WRITES["CREATE"], lambda _, df, table: df.write.saveAsTable(table)])
+@pytest.mark.few(1)
+@each_value(write={"CREATE": WRITES["CREATE"], "saveAsTable": lambda _, df, table: df.write.saveAsTable(table)})
 def test_what_fails_above_what_survived_fails_as_ever(
     spark: SparkSession, orders: Path, attempts: Attempts, write: Callable[[SparkSession, DataFrame, str], Any]
 ) -> None:
