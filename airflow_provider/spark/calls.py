@@ -102,6 +102,11 @@ class Call:
         """Whether SQL comes without parameters."""
         return len(self.args) + len(self.kwargs) == 1
 
+    @property
+    def text_and_values(self) -> bool:
+        """Whether SQL comes with values for its parameters, and nothing else."""
+        return self.argument(1, "args") is not None and len(self.args) + len(self.kwargs) == 2
+
 
 Proceed: TypeAlias = Callable[[], Any]
 Stage: TypeAlias = Callable[[Call, Proceed], Any]

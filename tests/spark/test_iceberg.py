@@ -143,16 +143,22 @@ def tables(outcome: Outcome) -> dict[str, Any]:
     return {way: ast.literal_eval(rows) for way, rows in (line.removeprefix("written ").split(": ") for line in lines)}
 
 
+def retried(folder: Path, dies: str, way: str) -> Outcome:
+    """The retry of a driver that died while it wrote in the way *dies*."""
+    driver = with_iceberg(folder)
+    options = {"recovery-points": "auto", "overhead-budget": "1e6"}
+    arguments = ("tables_every_way.py", dies, "lake", "iceberg")
+    killed = driver.run(*arguments, fault=faults.AFTER_PARTITION_EVENT, options=options)
+    assert killed.code == KILLED, killed.log
+    retry = driver.run("tables_every_way.py", way, "lake", "iceberg", options=options)
+    assert retry.code == 0, retry.log
+    return retry
+
+
 @pytest.mark.timeout(300)
 def test_every_way_to_write_a_table_starts_from_what_survived(tmp_path: Path) -> None:
     """``df.write``, ``df.writeTo`` and SQL, to new and to existing tables; the first attempt dies in one of them."""
-    driver = with_iceberg(tmp_path)
-    options = {"recovery-points": "auto", "overhead-budget": "1e6"}
-    arguments = ("tables_every_way.py", "create", "lake", "iceberg")
-    killed = driver.run(*arguments, fault=faults.AFTER_PARTITION_EVENT, options=options)
-    assert killed.code == KILLED, killed.log
-    retry = driver.run("tables_every_way.py", "every way", "lake", "iceberg", options=options)
-    assert retry.code == 0, retry.log
+    retry = retried(tmp_path, "create", "every way")
     assert tables(retry) == TABLES
     parts = re.split(r"^written ([^:]+):.*$", retry.log, flags=re.MULTILINE)
     back = {way: "map outputs put back" in before for before, way in zip(parts[::2], parts[1::2], strict=False)}
@@ -163,13 +169,7 @@ def test_every_way_to_write_a_table_starts_from_what_survived(tmp_path: Path) ->
 @pytest.mark.parametrize("way", TABLES)
 def test_what_is_shuffled_for_a_table_is_kept(tmp_path: Path, way: str) -> None:
     """A driver that dies while it fills the table leaves the shuffle of its rows to the same call of the retry."""
-    driver = with_iceberg(tmp_path)
-    options = {"recovery-points": "auto", "overhead-budget": "1e6"}
-    arguments = ("tables_every_way.py", way, "lake", "iceberg")
-    killed = driver.run(*arguments, fault=faults.AFTER_PARTITION_EVENT, options=options)
-    assert killed.code == KILLED, killed.log
-    retry = driver.run(*arguments, options=options)
-    assert retry.code == 0, retry.log
+    retry = retried(tmp_path, way, way)
     assert tables(retry) == {way: TABLES[way]}
     assert "map outputs put back" in retry.log
 

@@ -24,7 +24,7 @@ from airflow_provider.spark.jvm.execution import in_execution
 from airflow_provider.spark.jvm.queries import calls_python, is_classic, is_classic_session, query_of
 from airflow_provider.spark.jvm.relation import cached_as, cached_in
 from airflow_provider.spark.jvm.session_settings import QuerySettings, all_settings
-from airflow_provider.spark.jvm.shown_rows import any_row, as_table, rows_to_show, values_to_pivot
+from airflow_provider.spark.jvm.shown_rows import any_row, as_table, most_to_pivot, rows_to_show, values_to_pivot
 from airflow_provider.spark.jvm.sql_commands import filled
 from airflow_provider.spark.jvm.table_writer import writing_table
 from airflow_provider.spark.jvm.writer_commands import written_through
@@ -87,8 +87,7 @@ def restored_actions(restorer: Restorer) -> Stages:
         if values is None or not restorer.before(frame.sparkSession, query_of(values)):
             return proceed()
         found = [row[0] for row in values.collect()]
-        most = int(frame.sparkSession.conf.get("spark.sql.pivotMaxValues"))
-        return call.owner.pivot(column, found) if 0 < len(found) <= most else proceed()
+        return call.owner.pivot(column, found) if 0 < len(found) <= most_to_pivot(frame) else proceed()
 
     def checkpoint(call: Call, proceed: Proceed) -> Any:
         frame = call.owner
@@ -100,11 +99,11 @@ def restored_actions(restorer: Restorer) -> Stages:
     def sql(call: Call, proceed: Proceed) -> Any:
         """Run SQL that writes the rows of a query, which Spark does as soon as ``sql()`` is called."""
         spark, text = call.owner, call.argument(0, "sqlQuery")
-        arguments = call.argument(1, "args")
-        known = call.text_alone or (arguments is not None and len(call.args) + len(call.kwargs) == 2)
+        known = call.text_alone or call.text_and_values
         if not isinstance(text, str) or not known or not is_classic_session(spark):
             return proceed()
-        run = unless_unable(lambda: filled(spark, text, arguments, functools.partial(before_writing, spark)))
+        fill = functools.partial(before_writing, spark)
+        run = unless_unable(lambda: filled(spark, text, call.argument(1, "args"), fill))
         if run is None:
             return proceed()
         run()

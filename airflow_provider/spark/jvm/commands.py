@@ -29,15 +29,22 @@ def unless_unable(prepare: Callable[[], _T]) -> _T | None:
         return None
 
 
-def command_execution(spark: Any, command: Any) -> Any:
-    """Return the ``QueryExecution`` with which Spark runs a command, not run yet; ``None`` if Spark refuses it."""
-    modes = companion(jvm_of(spark).org.apache.spark.sql.execution, "CommandExecutionMode")
-    try:
+def command_execution(spark: Any, make: Callable[[], Any]) -> Any:
+    """Return the ``QueryExecution`` with which Spark runs a command, not run yet; ``None`` if Spark refuses it.
+
+    :param make: returns the command, ``None`` if there is none
+    """
+
+    def planned() -> Any:
+        command = make()
+        if command is None:
+            return None
+        modes = companion(jvm_of(spark).org.apache.spark.sql.execution, "CommandExecutionMode")
         execution = spark._jsparkSession.sessionState().executePlan(command, modes.NON_ROOT())
         execution.executedPlan()
-    except Exception:  # noqa: BLE001 - Spark says what is wrong when the command runs
-        return None
-    return execution
+        return execution
+
+    return unless_unable(planned)
 
 
 def run_command(spark: Any, execution: Any) -> None:

@@ -73,8 +73,10 @@ def _may_be_hidden(spark: Any, rows: Any, table: NewTable) -> bool:
 
 def _is_known(spark: Any, table: NewTable) -> bool:
     """Whether it is a table of a catalog, and of a format, that leave the rows' plan to Spark."""
-    if table.provider in _TAKES_ROWS or not table.name:
-        return table.provider in _TAKES_ROWS
+    if table.provider in _TAKES_ROWS:
+        return True
+    if not table.name:
+        return False
     catalog = str(catalog_of(spark, table.name)[0].getClass().getName())
     provider = table.provider or str(spark.conf.get("spark.sql.sources.default")).lower()
     return catalog in _CATALOGS_OF_ICEBERG or (catalog == _OWN_CATALOG and provider in FILE_FORMATS)

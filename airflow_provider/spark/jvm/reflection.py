@@ -5,6 +5,8 @@ Private members of Spark may change with any version: callers must do without a 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from airflow_provider.spark.jvm.compiled import compiled
@@ -41,6 +43,21 @@ def field_of(owner: Any, name: str) -> Any:
             field.setAccessible(True)
             return field
     raise NoSuchMember(f"{owner.getClass().getName()} has no field {name}")
+
+
+@contextmanager
+def with_field(owner: Any, name: str, value: Any) -> Iterator[None]:
+    """Let a private field have another value.
+
+    :raises NoSuchMember: there is no such field
+    """
+    field = field_of(owner, name)
+    own = field.get(owner)
+    field.set(owner, value)
+    try:
+        yield
+    finally:
+        field.set(owner, own)
 
 
 def private_method(jvm: Any, owner: Any, name: str, *arguments: Any) -> Any:

@@ -63,8 +63,12 @@ def values_to_pivot(df: DataFrame, column: str) -> DataFrame | None:
     types = {field.name: field.dataType.typeName() for field in df.schema}
     if types.get(column) not in _AS_THEY_ARE:
         return None
-    most = int(str(df.sparkSession.conf.get("spark.sql.pivotMaxValues")))
-    return df.select(column).distinct().limit(most + 1).sort(column)
+    return df.select(column).distinct().limit(most_to_pivot(df) + 1).sort(column)
+
+
+def most_to_pivot(df: DataFrame) -> int:
+    """Return how many values ``pivot`` allows."""
+    return int(str(df.sparkSession.conf.get("spark.sql.pivotMaxValues")))
 
 
 _AS_THEY_ARE = frozenset({"string", "boolean", "byte", "short", "integer", "long"})

@@ -165,7 +165,7 @@ def filled(spark: Any, text: str, arguments: Any, fill: Callable[[Any], bool]) -
         query = command.query(arguments)._jdf.queryExecution().analyzed()
         rows = planned_rows(spark, query, command.new_table, fill)
         return None if rows is None else lambda: dataset(spark, command.statement_of(rows))
-    execution = None if statement is None else command_execution(spark, statement)
+    execution = command_execution(spark, lambda: statement)
     return None if execution is None or not fill(execution) else lambda: run_command(spark, execution)
 
 
@@ -175,15 +175,13 @@ def _merge(spark: Any, text: str) -> Any:
     return None if plan is None or kind(plan) != "MergeIntoTable" else common or plan
 
 
-def insertion(spark: Any, table: str, rows: Any, *, overwrite: bool) -> Any:
-    """Return the plan of an ``INSERT`` by position.
+def insertion(spark: Any, table: str, *, overwrite: bool) -> Any:
+    """Return the plan of an ``INSERT`` by position, whose only child stands for the rows.
 
     :param table: as the script writes it
-    :param rows: a logical plan
     """
-    statement = f"INSERT {'OVERWRITE' if overwrite else 'INTO'} {table} VALUES (1)"  # noqa: S608 - is only parsed
-    command = WritingCommand.parse(spark, statement)
-    return None if command is None else command.statement_of(rows)
+    text = f"INSERT {'OVERWRITE' if overwrite else 'INTO'} {table} VALUES (1)"  # noqa: S608 - is only parsed
+    return spark._jsparkSession.sessionState().sqlParser().parsePlan(text)
 
 
 def _parsed(spark: Any, text: str) -> tuple[Any, Any]:

@@ -15,8 +15,9 @@ from airflow_provider.core.sql_text import quoted_name
 from airflow_provider.spark.jvm.commands import command_execution, run_command, unless_unable
 from airflow_provider.spark.jvm.names import jvm_of
 from airflow_provider.spark.jvm.planned_rows import NewTable, planned_rows
-from airflow_provider.spark.jvm.reflection import field_of, private_field
+from airflow_provider.spark.jvm.reflection import private_field, with_field
 from airflow_provider.spark.jvm.scala import companion, has_member, items
+from airflow_provider.spark.jvm.sql_commands import insertion
 
 _CREATES = frozenset({"create", "replace", "createOrReplace"})
 _KINDS = {
@@ -41,21 +42,15 @@ def writing_table(
     """
     spark, jvm_writer = writer._spark, writer._jwriter
     if name not in _CREATES:
-        command = unless_unable(lambda: _command(spark, jvm_writer, name, condition))
-        execution = command_execution(spark, command) if command is not None else None
+        execution = command_execution(spark, lambda: _command(spark, jvm_writer, name, condition))
         yield functools.partial(run_command, spark, execution) if execution is not None and fill(execution) else None
         return
     rows = unless_unable(lambda: _planned(spark, jvm_writer, name, fill))
     if rows is None:
         yield None
         return
-    field = field_of(jvm_writer, "logicalPlan")
-    own = field.get(jvm_writer)
-    field.set(jvm_writer, rows)
-    try:
+    with with_field(jvm_writer, "logicalPlan", rows):
         yield None
-    finally:
-        field.set(jvm_writer, own)
 
 
 def _command(spark: Any, writer: Any, name: str, condition: Any) -> Any:
@@ -73,9 +68,7 @@ def _made(spark: Any, writer: Any, name: str, conditions: list[Any]) -> Any:
     """Return the command as Spark 3.5 and 4.0 make it."""
     jvm = jvm_of(spark)
     table = quoted_name(items(private_field(writer, "tableName")))
-    into = "INTO" if name == "append" else "OVERWRITE"
-    statement = f"INSERT {into} {table} VALUES (1)"  # noqa: S608 - is only parsed
-    relation = spark._jsparkSession.sessionState().sqlParser().parsePlan(statement).table()
+    relation = insertion(spark, table, overwrite=name != "append").table()
     kinds = jvm.org.apache.spark.sql.catalyst.plans.logical
     options = companion(jvm.scala.collection.immutable, "Map").apply(private_field(writer, "options").toSeq())
     found = [spark._jsparkSession.expression(one) if spark.version >= "4" else one.expr() for one in conditions]

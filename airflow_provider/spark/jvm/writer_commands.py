@@ -16,7 +16,7 @@ from airflow_provider.spark.jvm.commands import command_execution, run_command, 
 from airflow_provider.spark.jvm.names import jvm_of
 from airflow_provider.spark.jvm.output import FILE_FORMATS
 from airflow_provider.spark.jvm.planned_rows import NewTable, planned_rows
-from airflow_provider.spark.jvm.reflection import field_of, private_field, private_method
+from airflow_provider.spark.jvm.reflection import private_field, private_method, with_field
 from airflow_provider.spark.jvm.relation import dataset
 from airflow_provider.spark.jvm.scala import has_member, to_seq
 from airflow_provider.spark.jvm.sql_commands import insertion
@@ -86,13 +86,8 @@ class Writing:
         if rows is None:
             getattr(self._writer, name)(*args)
             return
-        field = field_of(self._writer, "df")
-        own = field.get(self._writer)
-        field.set(self._writer, dataset(self._spark, rows)._jdf)
-        try:
+        with with_field(self._writer, "df", dataset(self._spark, rows)._jdf):
             getattr(self._writer, name)(*args)
-        finally:
-            field.set(self._writer, own)
 
     def _planned_rows(self, name: str, args: tuple[Any, ...]) -> Any:
         table = NewTable(
@@ -120,8 +115,7 @@ class Writing:
                 return writer.insertIntoCommand(*args)
             return writer.saveCommand(jvm.scala.Some(args[0]) if args else jvm.scala.Option.empty())
 
-        command = unless_unable(made)
-        return command_execution(self._spark, command) if command is not None else None
+        return command_execution(self._spark, made)
 
     def _insertion(self, table: str) -> Any:
         """Return the command of Spark 3.5 and 4.0 that inserts into a table; ``None`` if the writer has another one."""
@@ -129,8 +123,8 @@ class Writing:
             return None  # Spark refuses it
         if private_field(self._writer, "extraOptions").nonEmpty():
             return None
-        rows = private_field(self._writer, "df").logicalPlan()
-        return insertion(self._spark, table, rows, overwrite=str(self._mode) == "Overwrite")
+        command = insertion(self._spark, table, overwrite=str(self._mode) == "Overwrite")
+        return command.withNewChildren(to_seq(jvm_of(self._spark), [private_field(self._writer, "df").logicalPlan()]))
 
     def _to_files(self, writer: Any, path: str | None = None) -> Any:
         """Return the command of Spark 3.5 and 4.0 that writes files; ``None`` if the writer has another one."""

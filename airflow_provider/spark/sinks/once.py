@@ -133,7 +133,7 @@ class SinksOnce:
         if all(tables) and call.text_alone:
             return self._commands(spark, commands, text, proceed)
         command, arguments = commands[0], call.argument(1, "args")
-        by_args = arguments is not None and len(call.args) + len(call.kwargs) == 2 and len(commands) == 1
+        by_args = call.text_and_values and len(commands) == 1
         query = self._guarded(lambda: command.query(arguments)) if by_args and all(tables) else None
         if query is None:
             title = f"table {', '.join(table or 'of a name that is computed' for table in tables)}"

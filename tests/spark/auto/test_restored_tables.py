@@ -34,6 +34,14 @@ def totals(spark: SparkSession, orders: Path) -> DataFrame:
     return df.withColumn("part", F.col("customer") % 3)
 
 
+def keep(spark: SparkSession, orders: Path, attempts: Attempts) -> None:
+    """An attempt that keeps what the rows are made of."""
+    with auto_attempt(attempts, spark) as first:
+        df = totals(spark, orders)
+        df.collect()
+        assert first.keep(df) == ["shuffle(customer)"]
+
+
 Setting = Callable[[Any, Path], Any]
 SETTINGS: dict[str, Setting] = {
     "plain": lambda writer, target: writer,
@@ -64,16 +72,21 @@ def described(spark: SparkSession, table: str) -> list[tuple[str, str]]:
     return [(row.col_name, row.data_type) for row in rows if row.col_name not in own]
 
 
+def assert_equal_tables(spark: SparkSession) -> None:
+    """Plain Spark's table and the retry's have the same rows, files and entry in the catalog."""
+    rows, again = (sorted(map(tuple, spark.table(table).collect())) for table in TABLES)
+    assert rows == again
+    assert files(spark, TABLES[0]) == files(spark, TABLES[1])
+    assert described(spark, TABLES[0]) == described(spark, TABLES[1])
+
+
 @pytest.mark.few(2)
 @each_value(setting=SETTINGS, mode=["error", "overwrite", "append"])
 def test_a_table_is_written_from_what_survived(
     spark: SparkSession, orders: Path, attempts: Attempts, tmp_path: Path, setting: Setting, mode: str
 ) -> None:
     """Rows, files and the catalog's entry are those of plain Spark, new or over an older table."""
-    with auto_attempt(attempts, spark) as first:
-        df = totals(spark, orders)
-        df.collect()
-        assert first.keep(df) == ["shuffle(customer)"]
+    keep(spark, orders, attempts)
 
     def write(table: str) -> None:
         writer = setting(totals(spark, orders).write, tmp_path / table)
@@ -85,10 +98,7 @@ def test_a_table_is_written_from_what_survived(
     with auto_attempt(attempts, spark) as second:
         write(TABLES[1])
         assert second.put_back() == {"shuffle(customer)": 2}
-    rows, again = (sorted(map(tuple, spark.table(table).collect())) for table in TABLES)
-    assert rows == again
-    assert files(spark, TABLES[0]) == files(spark, TABLES[1])
-    assert described(spark, TABLES[0]) == described(spark, TABLES[1])
+    assert_equal_tables(spark)
 
 
 def test_a_table_is_not_overwritten_by_what_is_read_from_it(
@@ -208,19 +218,13 @@ def test_every_way_to_fill_a_table_starts_from_what_survived(
         df.createOrReplaceTempView("made")
         return write(spark, df, table)
 
-    with auto_attempt(attempts, spark) as first:
-        df = totals(spark, orders)
-        df.collect()
-        assert first.keep(df) == ["shuffle(customer)"]
+    keep(spark, orders, attempts)
     plain = run(TABLES[0])
     with auto_attempt(attempts, spark) as second:
         retry = run(TABLES[1])
         assert second.put_back() == {"shuffle(customer)": 2}
     assert (plain is None and retry is None) or (plain.columns, plain.count()) == (retry.columns, retry.count())
-    rows, again = (sorted(map(tuple, spark.table(table).collect())) for table in TABLES)
-    assert rows == again
-    assert files(spark, TABLES[0]) == files(spark, TABLES[1])
-    assert described(spark, TABLES[0]) == described(spark, TABLES[1])
+    assert_equal_tables(spark)
 
 
 DATABASE = {
@@ -259,10 +263,7 @@ def test_a_database_gets_rows_from_what_survived(
         else:
             df.write.format("jdbc").options(url=url, dbtable=table, driver=driver).mode(mode).save()
 
-    with auto_attempt(attempts, spark) as first:
-        df = totals(spark, orders)
-        df.collect()
-        assert first.keep(df) == ["shuffle(customer)"]
+    keep(spark, orders, attempts)
     for table in ("plain", "again"):
         if mode != "error":
             write(totals(spark, orders).where("part = 1"), table, "error")
@@ -296,10 +297,7 @@ def test_what_fails_above_what_survived_fails_as_ever(
             write(spark, df, table)
         return type(error.value).__name__
 
-    with auto_attempt(attempts, spark) as first:
-        df = totals(spark, orders)
-        df.collect()
-        assert first.keep(df) == ["shuffle(customer)"]
+    keep(spark, orders, attempts)
     plain = run(TABLES[0])
     with auto_attempt(attempts, spark) as second:
         assert run(TABLES[1]) == plain
