@@ -204,6 +204,8 @@ class FailureHandled(JobEvent):
 
 STEP, STREAMING, SOURCE = "step/", "streaming/", "source/"
 """What the coordinators of a script's steps, streaming queries and pinned sources are called, before their names."""
+CHECKPOINT = "checkpoint/"
+"""With what the names of the records of Spark's own checkpoints begin, among the coordinators."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -33,15 +33,28 @@ AFTER_TASKS_LEFT_OUT = "after-tasks-left-out"
 AFTER_COMMIT_MARKED = "after-commit-marked"
 AFTER_TASK_GIVEN = "after-task-given"
 AFTER_SINK_COMMIT = "after-sink-commit"
+AFTER_SPARK_CHECKPOINT = "after-spark-checkpoint"
+AFTER_CHECKPOINT_RECORDED = "after-checkpoint-recorded"
 BEFORE_JOB_FINISHED = "before-job-finished"
 AFTER_JOB_FINISHED = "after-job-finished"
 
 POINTS = tuple(
     point for name, point in list(vars().items()) if name.startswith(("BEFORE_", "DURING_", "WITHIN_", "AFTER_"))
 )
-OF_SPARKS_WRITES = frozenset({AFTER_TASKS_TAKEN, AFTER_TASKS_LEFT_OUT, AFTER_COMMIT_MARKED, AFTER_TASK_GIVEN})
-"""Those that only a driver with Spark passes, in a write that goes on where an earlier attempt's was killed."""
-OF_EVERY_DRIVER = tuple(point for point in POINTS if point not in OF_SPARKS_WRITES)
+OF_SPARK = frozenset(
+    {
+        AFTER_TASKS_TAKEN,
+        AFTER_TASKS_LEFT_OUT,
+        AFTER_COMMIT_MARKED,
+        AFTER_TASK_GIVEN,
+        AFTER_SPARK_CHECKPOINT,
+        AFTER_CHECKPOINT_RECORDED,
+    }
+)
+"""Those that only a driver with Spark passes: in a write that goes on where an earlier attempt's was killed, and at
+Spark's own checkpoints.
+"""
+OF_EVERY_DRIVER = tuple(point for point in POINTS if point not in OF_SPARK)
 
 _passed: dict[str, int] = {}
 

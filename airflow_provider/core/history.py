@@ -15,6 +15,7 @@ from airflow_provider.core import events as ev
 from airflow_provider.core.failover import ACTION
 from airflow_provider.core.graph import ExecutionGraph
 from airflow_provider.core.unfinished_write import (
+    ON_THIS_MACHINE,
     REPEATED,
     RETURNED,
     SINK,
@@ -27,9 +28,9 @@ from airflow_provider.core.unfinished_write import (
 KEPT_EVENTS = 60
 KEPT_RESETS = 20
 """Resets that are kept of each vertex."""
-_OUTPUTS = (SINK, UNKNOWN_SINK)
+_OUTPUTS = (SINK, UNKNOWN_SINK, ev.CHECKPOINT)
 _RESULTS = (ev.STEP, ev.STREAMING, ev.SOURCE)
-_ENDS = (WRITTEN, REPEATED, UNKNOWN, TAKEN_BACK, RETURNED)
+_ENDS = (WRITTEN, ON_THIS_MACHINE, REPEATED, UNKNOWN, TAKEN_BACK, RETURNED)
 """Statuses of writes that are over."""
 
 

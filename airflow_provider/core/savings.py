@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from airflow_provider.core.classify import Need, classify
-from airflow_provider.core.events import SHUFFLE, STEP
+from airflow_provider.core.events import CHECKPOINT, SHUFFLE, STEP
 from airflow_provider.core.graph import ExecutionGraph, JobState, Vertex
 from airflow_provider.core.quantities import seconds_text
 from airflow_provider.core.task_time import AGAIN, ANY, TaskTime, Use, recorded, together
@@ -165,7 +165,7 @@ def _whole(graph: ExecutionGraph, uses: Iterable[Use], because: Mapping[str, str
     whole |= {
         name
         for name, state in graph.coordinators.items()
-        if is_written(state) or (name.startswith(STEP) and AGAIN not in state)
+        if is_written(state) or (name.startswith((STEP, CHECKPOINT)) and AGAIN not in state)
     }
     computing, before = [use for use in uses if use.computes], -1
     while before < len(whole):

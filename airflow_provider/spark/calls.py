@@ -98,6 +98,11 @@ class Call:
         return self.args[position] if len(self.args) > position else self.kwargs.get(name)
 
     @property
+    def eager(self) -> bool:
+        """Whether a checkpoint is made now, not by whatever reads it first."""
+        return self.argument(0, "eager") in (None, True)
+
+    @property
     def text_alone(self) -> bool:
         """Whether SQL comes without parameters."""
         return len(self.args) + len(self.kwargs) == 1

@@ -176,6 +176,7 @@ def recovered(context: RecoveryContext) -> Iterator[SinksOnce]:
     from airflow_provider.spark.points.counting import counted_tasks
     from airflow_provider.spark.points.releasing import releasing
     from airflow_provider.spark.points.restarted_actions import restarted_actions
+    from airflow_provider.spark.points.spark_checkpoints import SparkCheckpoints
     from airflow_provider.spark.sinks.fence import confirmed, confirmed_commits
     from airflow_provider.spark.sinks.once import SinksOnce
     from airflow_provider.spark.sinks.take_back import OutputAttempt
@@ -198,6 +199,7 @@ def recovered(context: RecoveryContext) -> Iterator[SinksOnce]:
                 (
                     owned,
                     sinks.stages(),
+                    SparkCheckpoints(context).stages(),
                     again,
                     *auto,
                     output.stages(),

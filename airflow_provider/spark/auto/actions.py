@@ -91,7 +91,7 @@ def restored_actions(restorer: Restorer) -> Stages:
 
     def checkpoint(call: Call, proceed: Proceed) -> Any:
         frame = call.owner
-        runs_now = call.argument(0, "eager") in (None, True) or not runs_later(query_of(frame).executedPlan())
+        runs_now = call.eager or not runs_later(query_of(frame).executedPlan())
         if runs_now:
             restorer.before(frame.sparkSession, query_of(frame))
         return proceed()

@@ -18,7 +18,7 @@ from airflow_provider.core.digest import digest
 from airflow_provider.core.redaction import names_a_secret
 from airflow_provider.core.vertex_token import FOR_RETRIES, fingerprint_of, name_of
 from airflow_provider.spark.identity.plan_identity import PlanDescription, PythonFunction, read_plan
-from airflow_provider.spark.jvm.determinism import varies
+from airflow_provider.spark.jvm.determinism import chosen_by_order, spreads, varies
 from airflow_provider.spark.jvm.layout import CUTTING_SETTINGS
 from airflow_provider.spark.jvm.queries import analyzed
 from airflow_provider.spark.jvm.relation import cached_below
@@ -153,6 +153,20 @@ def not_deterministic_in_cache(df: DataFrame, known: Known) -> tuple[str, ...]:
         plans = [relation.cacheBuilder().cachedPlan() for relation in cached_below(df)]
         found = [reason for plan in plans for reason in read_plan(spark, known, plan).not_deterministic]
     return tuple(dict.fromkeys(found))
+
+
+def settled_once(df: DataFrame, known: Known, not_deterministic: tuple[str, ...]) -> bool:
+    """Whether one complete result of a frame settles for all attempts what is not deterministic in it.
+
+    In plain Spark each query may take other rows, or put them in another order, even the next query over the same
+    frame. So a complete result is one that an uninterrupted run could have had beside any other result. But a cached
+    frame is the same for everything that reads it, and each attempt makes it anew.
+
+    :param not_deterministic: what makes its rows vary, except for how they are spread over tasks
+    """
+    if not all(map(chosen_by_order, not_deterministic)):
+        return False
+    return not not_deterministic or all(map(spreads, not_deterministic_in_cache(df, known)))
 
 
 def exchange_fingerprint(

@@ -113,6 +113,7 @@ LEFT_OUT_OF_NODES: dict[str, dict[str, str]] = {
         "session": "the session",
         "originStats": "estimates",
         "originConstraints": "what the optimizer concluded",
+        "fromCheckpoint": "how its rows are handed on: which ones they are counts",
     },
     "LogicalRelation": {"catalogTable": "the catalog's entry: the files, the format and the columns count"},
     "HiveTableRelation": {"tableStats": "estimates", "prunedPartitions": "what the optimizer concluded"},

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 FILE_STATUS = re.compile(
     r"\bpath=(?P<path>.*?); isDirectory=.*?\blength=(?P<size>\d+);.*?modification_time=(?P<time>\d+)"
 )
+CHECKPOINT_FOLDER = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}/rdd-\d{1,10}")
+"""As Spark names it: a UUID for the application, and a number for the RDD."""
 _PLACE_LENGTH = 200
 _OF_OTHER_FILES = {"avroschemaurl", "rowvalidationxsdpath"}
 """Options that name a file on which the rows depend, too."""
@@ -140,11 +142,25 @@ def read_hive_table(table: Any, leaf: Any, local_data: dict[int, LocalRows]) -> 
 
 
 def read_rows(rdd: Any, leaf: Any, local_data: dict[int, LocalRows]) -> Source:
-    """Return what an RDD holds, which is known only for rows that the script gave to ``createDataFrame``."""
+    """Return what an RDD holds, which is known only for rows that the script gave to ``createDataFrame``, or that
+    Spark has checkpointed.
+    """
     known = local_data.get(int(rdd.id()))
+    if known is None and (folder := checkpoint_folder(rdd)):
+        return Source(f"{explain.FILES} checkpoint {folder}", folder, digest("checkpoint", folder))
     if known is None:
         return replace(_opaque("an RDD cannot be fingerprinted"), made=rdd)
     return replace(_rows(known.identity), of_each_run=known.of_each_run, marked=known.marked)
+
+
+def checkpoint_folder(rdd: Any) -> str:
+    """Return the folder of a reliably checkpointed RDD: ``<uuid>/rdd-<number>``; empty if there is none.
+
+    Nothing is ever written twice to such a folder, so its name stands for the rows, and for how they are divided.
+    """
+    path = rdd.getCheckpointFile()
+    folder = "/".join(str(path.get()).rsplit("/", 2)[1:]) if path.isDefined() else ""
+    return folder if CHECKPOINT_FOLDER.fullmatch(folder) else ""
 
 
 def read_scan(scan: Any, leaf: Any, local_data: dict[int, LocalRows]) -> Source:

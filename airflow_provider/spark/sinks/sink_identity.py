@@ -16,9 +16,9 @@ from airflow_provider.core.digest import digest
 from airflow_provider.core.outputs_read import SourceRead, made_meanwhile, outputs_read
 from airflow_provider.core.unfinished_write import CALL, MADE, MOMENT, SINK, SOURCES, output_state
 from airflow_provider.core.vertex_token import vertex_of
-from airflow_provider.spark.identity.fingerprint import fingerprint, not_deterministic_in_cache
+from airflow_provider.spark.identity.fingerprint import fingerprint, settled_once
 from airflow_provider.spark.identity.known import DrawsOfOnePlan
-from airflow_provider.spark.jvm.determinism import chosen_by_order, spreads
+from airflow_provider.spark.jvm.determinism import spreads
 from airflow_provider.spark.jvm.execution import micro_batch
 from airflow_provider.spark.jvm.output import (
     FILE_FORMATS,
@@ -277,7 +277,7 @@ class SinkIdentity:
             not_deterministic = fingerprint(rows, self._context, draws=draws).not_deterministic
         not_deterministic = tuple(reason for reason in not_deterministic if not spreads(reason))
         marked = (of_this_run(*identity.literals) or identity.marked,) if identity.of_each_run else ()
-        settled = self._settled(rows, not_deterministic)
+        settled = "; ".join(not_deterministic) if settled_once(rows, self._context, not_deterministic) else ""
         read = ("functions read something by themselves",) if batch and identity.reads else ()
         varying = ", ".join(sources.varying)
         read_back = (f"it reads {varying}, which each attempt writes again",) if varying else ()
@@ -331,18 +331,6 @@ class SinkIdentity:
                 return heapq.heappop(failed), True
             self._occurrences[key] += 1
             return self._occurrences[key], False
-
-    def _settled(self, rows: Any, not_deterministic: tuple[str, ...]) -> str:
-        """Return what is not deterministic, if one complete output settles it for all attempts; else empty text.
-
-        In plain Spark each query may take other rows, or put them in another order, even the next query over the same
-        frame. So a complete output is one that an uninterrupted run could have written beside any other output. But a
-        cached frame is the same for everything that reads it, and each attempt makes it anew.
-        """
-        if not not_deterministic or not all(map(chosen_by_order, not_deterministic)):
-            return ""
-        shared = not all(map(spreads, not_deterministic_in_cache(rows, self._context)))
-        return "" if shared else "; ".join(not_deterministic)
 
 
 def _option(made: Any, key: str) -> str:

@@ -5,6 +5,7 @@ The watching thread is left out: a test looks itself, as often as it takes, so t
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from airflow_provider.spark.jvm.reflection import of_environment
 from airflow_provider.spark.jvm.relation import cached_below
 from airflow_provider.spark.jvm.session_settings import QuerySettings, all_settings
 from airflow_provider.spark.local_dirs import LocalDirs
+from airflow_provider.spark.points.spark_checkpoints import SparkCheckpoints
 from airflow_provider.spark.sinks.once import SinksOnce
 from airflow_provider.spark.sinks.take_back import OutputAttempt
 from airflow_provider.storage.partition_store import PartitionStore
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
 
 EVERYTHING = {"recovery_points": "auto", "overhead_budget": "1e9"}
 """Options with which every shuffle is worth its cost."""
+
+_numbers = itertools.count()
 
 
 @dataclass
@@ -127,7 +131,7 @@ def auto_attempt(attempts: Attempts, spark: SparkSession, *, restores: bool = Tr
         restorer = Restorer(context, watcher, wanted)
         sinks = SinksOnce(context, OutputAttempt(context.master))
         restored = [restored_actions(restorer)] if restores else []
-        with intercepted(sinks.stages(), *restored, noted_caches(context)):
+        with intercepted(sinks.stages(), SparkCheckpoints(context).stages(), *restored, noted_caches(context)):
             yield AutoAttempt(context, application, wanted, restorer)
 
 
@@ -155,7 +159,7 @@ def jobs_of(spark: SparkSession, group: str | None) -> int:
 
 def tasks_run(spark: SparkSession, run: Any) -> int:
     """Run something; return how many tasks Spark ran for it."""
-    group = f"tasks-of-{id(run)}"
+    group = f"tasks-{next(_numbers)}"  # not by an id, which another function may have had
     with job_group(spark, group):
         run()
     spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
