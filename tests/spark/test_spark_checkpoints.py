@@ -18,7 +18,7 @@ from airflow_provider.core.events import CHECKPOINT
 from airflow_provider.core.faults import AFTER_CHECKPOINT_RECORDED, AFTER_SPARK_CHECKPOINT
 from airflow_provider.spark.jvm.checkpoint_files import folder_behind
 from tests.spark.attempts import Attempts
-from tests.spark.auto.watched import auto_attempt, tasks_run
+from tests.spark.auto.watched import auto_attempt, configured, tasks_run
 from tests.spark.s3_driver import s3a_settings
 from tests.support.driver import JOBS, DriverHarness
 from tests.support.jars import SPARK
@@ -124,6 +124,26 @@ def test_a_shuffle_above_a_checkpoint_is_kept(spark: SparkSession, orders: Path,
     with auto_attempt(attempts, spark) as third:
         assert sorted(above().collect()) == rows
         assert third.put_back() == {}
+
+
+def test_without_adaptive_execution_it_is_divided_as_its_plan_says(
+    spark: SparkSession, orders: Path, attempts: Attempts
+) -> None:
+    """What is joined by the same key needs no shuffle, as in the first attempt; with another number of shuffle
+    partitions the checkpoint is made anew.
+    """
+    read = totals(spark, orders)
+    with configured(spark, {"spark.sql.adaptive.enabled": "false", "spark.sql.shuffle.partitions": "3"}):
+        first, _ = checkpointed(attempts, spark, lambda: read.select("*"))
+        second, again = checkpointed(attempts, spark, lambda: read.select("*"))
+        assert again == 0
+        for made in (first, second):
+            plan = made.groupBy("customer").count()._jdf.queryExecution().executedPlan().toString()
+            assert "Exchange" not in plan
+        with configured(spark, {"spark.sql.shuffle.partitions": "5"}):
+            third, again = checkpointed(attempts, spark, lambda: read.select("*"))
+        assert again > 0
+        assert sorted(third.collect()) == sorted(second.collect())
 
 
 LOST: dict[str, Callable[[Path], object]] = {
