@@ -67,6 +67,16 @@ def _session_again(request: pytest.FixtureRequest) -> Iterator[None]:
         session._jvm.SparkSession.setActiveSession(session._jsparkSession)
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _views_gone() -> Iterator[None]:
+    """The views that a module's tests have left are no tables of the next module, whichever that is."""
+    yield
+    loaded = sys.modules.get("pyspark.sql")
+    session: Any = loaded.SparkSession._instantiatedSession if loaded is not None else None
+    if hasattr(session, "_jsparkSession") and session.sparkContext._jsc is not None:  # nobody has stopped it
+        session._jsparkSession.sessionState().catalog().clearTempTables()
+
+
 @pytest.fixture
 def requests(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What Python asks of the JVM; not what it lets go of, at moments of its own."""
