@@ -26,6 +26,8 @@ from airflow_provider.storage.object_store import ObjectStore
 
 _PAUSE = 1.0
 """Least seconds between two looks at the same job."""
+_PEEK_EVERY = 5
+"""Looks that found nothing new, after which a listing checks whether a snapshot has replaced what would come next."""
 MOST_JOBS = 32
 """That are kept in memory, and that are looked up for one DAG run."""
 _FAILED_FOR = 15.0
@@ -83,6 +85,7 @@ class WatchedJob:
             JobEventLog(store, job.prefix),
             before=lambda event: self._history.observe(event, self._follower.graph),
             begin=lambda _: self._history.clear(),
+            peek_every=_PEEK_EVERY,
         )
         self._liveness: Liveness | None = None
         self._viewed = -1
@@ -130,7 +133,11 @@ class WatchedJob:
 
     def _look(self, *, anew: bool) -> Seen:
         newest = self._claims.newest()
-        self._follower.read()
+        liveness = self._liveness_of(newest) if newest is not None else None
+        pulse = _PULSES.get(liveness.look(), liveness.word) if liveness is not None else "none"
+        attempt = self._follower.graph.newest
+        recorded = attempt is not None and attempt.state.terminal
+        self._follower.read(ended=liveness is not None and bool(liveness.word) and not recorded)
         graph = self._follower.graph
         began = time.monotonic()
         if self._viewed != self._follower.version and (anew or began >= self._rests_until):
@@ -141,11 +148,9 @@ class WatchedJob:
         attempt = graph.newest
         application_id = attempt.application_id if attempt is not None else ""
         ui_url = attempt.ui_url if attempt is not None and not attempt.state.terminal else ""
-        if newest is None:
-            return Seen(self._view, "none", 0, "", None, application_id=application_id, ui_url=ui_url)
+        if newest is None or liveness is None:
+            return Seen(self._view, pulse, 0, "", None, application_id=application_id, ui_url=ui_url)
         epoch = newest.epoch
-        liveness = self._liveness_of(newest)
-        pulse = _PULSES.get(liveness.look(), liveness.word)
         found = discard_in_force(self.store, self._job.prefix, graph, before=epoch + 1)
         return Seen(self._view, pulse, epoch, newest.host, found, liveness.patience, application_id, ui_url)
 

@@ -46,9 +46,11 @@ class JobFollower:
         self.version = 0
         """Grows when something new was found."""
 
-    def read(self) -> None:
+    def read(self, *, ended: bool = False) -> None:
         """Read the events written since the last call.
 
+        :param ended: whether the driver has said its last word, though no event has: an empty look checks by a listing
+            whether a snapshot has replaced the next block
         :raises StoreError: the store cannot be read; nothing is lost, the next call continues
         """
         if self._next_block == 0:
@@ -56,7 +58,7 @@ class JobFollower:
         else:
             logged = self._events.read(self._next_block)
             if not logged.events and not logged.problems:
-                logged = self._look_beyond(logged)
+                logged = self._look_beyond(logged, ended)
             elif logged.lost_blocks:
                 # Usually nothing is lost: a snapshot has replaced them between two looks, and must be read.
                 logged = self._anew(self._events.load())
@@ -74,21 +76,21 @@ class JobFollower:
         self._begin(self.graph)
         return logged
 
-    def _look_beyond(self, nothing: LoggedEvents) -> LoggedEvents:
+    def _look_beyond(self, nothing: LoggedEvents, ended: bool) -> LoggedEvents:
         """Check from time to time whether the next block is missing because a snapshot has already replaced it.
 
         Or because the whole job was removed, and perhaps started again.
         """
         self._idle += 1
-        if self._idle % _IDLE_LOOKS and not self._peek():
+        if self._idle % _IDLE_LOOKS and not self._peek(ended):
             return nothing
         logged = self._events.load()
         replaced = logged.snapshot is not None and logged.snapshot.number > self._next_block
         removed = logged.next_block < self._next_block
         return self._anew(logged) if replaced or removed else nothing
 
-    def _peek(self) -> bool:
-        due = self._peek_every > 0 and self._idle % self._peek_every == 0
+    def _peek(self, ended: bool) -> bool:
+        due = ended or (self._peek_every > 0 and self._idle % self._peek_every == 0)
         return due and self._events.replaced(self._next_block)
 
     def _fold(self, logged: LoggedEvents) -> None:

@@ -29,6 +29,7 @@ from airflow_provider.storage.claims import Claims
 from airflow_provider.storage.discarding import find_discard
 from airflow_provider.storage.event_writer import JobEventWriter
 from airflow_provider.storage.files import FileObjectStore
+from airflow_provider.storage.heartbeat import heartbeat_key
 from airflow_provider.storage.liveness import Liveness
 from tests.support.claims import claim_elsewhere
 from tests.support.stores import WatchedStore
@@ -240,3 +241,26 @@ def test_a_view_that_takes_long_is_built_seldom(tmp_path: Path, monkeypatch: pyt
         watched.look(anew=anew)
     assert len(built) == 3
     writer.close()
+
+
+def test_the_end_is_seen_though_a_snapshot_has_replaced_what_comes_before(tmp_path: Path) -> None:
+    """The first look after a driver's last word shows the end that it has recorded."""
+    files = FileObjectStore(tmp_path)
+    claim = Claims(files, JOB.prefix).claim()
+    watched = WatchedJob(files, JOB, 30.0)
+    writer = JobEventWriter(
+        files, JOB.prefix, claim, RecoveryOptions(), on_fenced=lambda _: None, on_broken=lambda _: None
+    )
+    graph = writer.begin(lambda _: AttemptStarted(epoch=1))
+    watched.look()
+    for event in (VertexSkipped(epoch=1, name="a", reason=""), JobFailed(epoch=1, error="a bug")):
+        graph.apply(event)
+        writer.append(event)
+        assert writer.flush()
+        writer.snapshot(graph.copy())
+        assert writer.flush()
+    writer.close()
+    files.put(heartbeat_key(JOB.prefix, 1), b'{"beat": 9, "state": "FAILED"}')
+    seen = watched.look(anew=True)
+    assert seen.view is not None
+    assert (seen.pulse, seen.view["state"]) == ("FAILED", "FAILED")

@@ -262,6 +262,19 @@ def test_what_each_attempt_checkpoints(
         conf.remove("spark.cleaner.referenceTracking.cleanCheckpoints")
 
 
+def test_an_attempt_that_reuses_nothing_makes_it_anew(spark: SparkSession, orders: Path, attempts: Attempts) -> None:
+    """The next one reads that."""
+    read = totals(spark, orders)
+    first, _ = checkpointed(attempts, spark, lambda: read)
+    attempts.fresh = "somebody has asked for it"
+    second, again = checkpointed(attempts, spark, lambda: read)
+    assert again > 0
+    attempts.fresh = ""
+    third, again = checkpointed(attempts, spark, lambda: read)
+    assert again == 0
+    assert folder_behind(third) == folder_behind(second) != folder_behind(first)
+
+
 @pytest.mark.parametrize("folder", ["../../elsewhere", "", "0/rdd-1", "/tmp", None])
 def test_a_record_that_names_another_folder_is_not_followed(
     spark: SparkSession, orders: Path, attempts: Attempts, folder: object

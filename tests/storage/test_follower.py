@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from airflow_provider.core.events import AttemptStarted, JobEvent
 from airflow_provider.core.graph import ExecutionGraph
 from airflow_provider.storage import follower as module
@@ -104,3 +106,40 @@ def test_a_job_that_was_removed_and_began_again_is_read_anew(files: FileObjectSt
         follower.read()
     assert [attempt.host for attempt in follower.graph.attempts.values()] == ["elsewhere"]
     assert len(begun) == 2
+
+
+@pytest.mark.parametrize(("ended", "peek_every"), [(True, 0), (False, 1)])
+def test_the_end_is_found_though_a_snapshot_has_replaced_what_comes_before(
+    files: FileObjectStore, ended: bool, peek_every: int
+) -> None:
+    """A look falls between two blocks, and the driver deletes the second: only a listing shows that more is there."""
+    attempt = Attempt(files)
+    graph = attempt.begin()
+    follower = JobFollower(JobEventLog(files, PREFIX), peek_every=peek_every)
+    follower.read()
+    for number in range(6):
+        event = attempt.event(number)
+        graph.apply(event)
+        attempt.writer.append(event)
+        attempt.writer.flush()
+        attempt.writer.snapshot(graph.copy())
+        attempt.writer.flush()
+    attempt.writer.close()
+    assert block_key(2) not in block_keys(files)
+    follower.read(ended=ended)
+    newest = follower.graph.newest
+    assert newest is not None
+    assert [skip.name for skip in newest.skipped] == [f"event {number}" for number in range(6)]
+
+
+def test_a_driver_that_has_recorded_no_end_is_not_read_anew(files: FileObjectStore) -> None:
+    """Its last word stays without an event if it was fenced: each look costs a request and a listing."""
+    attempt = Attempt(files)
+    attempt.begin()
+    attempt.writer.close()
+    watched = WatchedStore(files)
+    follower = JobFollower(JobEventLog(watched, PREFIX))
+    follower.read()
+    watched.calls.clear()
+    follower.read(ended=True)
+    assert dict(watched.calls) == {"get": 1, "list": 1}
