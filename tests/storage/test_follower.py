@@ -64,6 +64,18 @@ def test_a_lost_block_is_a_problem_of_the_graph(files: FileObjectStore) -> None:
     assert follower.graph.problems == replayed.problems != []
 
 
+def write_with_snapshots(attempt: Attempt, graph: ExecutionGraph) -> None:
+    """Write six events, each in a block of its own and with a snapshot behind it, and end."""
+    for number in range(6):
+        event = attempt.event(number)
+        graph.apply(event)
+        attempt.writer.append(event)
+        attempt.writer.flush()
+        attempt.writer.snapshot(graph.copy())
+        attempt.writer.flush()
+    attempt.writer.close()
+
+
 def test_blocks_that_a_snapshot_has_replaced_meanwhile_are_no_loss(files: FileObjectStore) -> None:
     """A driver wrote many blocks between two looks and deleted most of them: its snapshot is read in their place."""
     attempt = Attempt(files)
@@ -72,15 +84,7 @@ def test_blocks_that_a_snapshot_has_replaced_meanwhile_are_no_loss(files: FileOb
     follower.read()
     attempt.writer.close()
     successor = Attempt(files)
-    graph = successor.begin()
-    for number in range(6):
-        event = successor.event(number)
-        graph.apply(event)
-        successor.writer.append(event)
-        successor.writer.flush()
-        successor.writer.snapshot(graph.copy())
-        successor.writer.flush()
-    successor.writer.close()
+    write_with_snapshots(successor, successor.begin())
     assert len(block_keys(files)) < 8, "some blocks were deleted"
     follower.read()
     assert follower.graph.problems == []
@@ -117,14 +121,7 @@ def test_the_end_is_found_though_a_snapshot_has_replaced_what_comes_before(
     graph = attempt.begin()
     follower = JobFollower(JobEventLog(files, PREFIX), peek_every=peek_every)
     follower.read()
-    for number in range(6):
-        event = attempt.event(number)
-        graph.apply(event)
-        attempt.writer.append(event)
-        attempt.writer.flush()
-        attempt.writer.snapshot(graph.copy())
-        attempt.writer.flush()
-    attempt.writer.close()
+    write_with_snapshots(attempt, graph)
     assert block_key(2) not in block_keys(files)
     follower.read(ended=ended)
     newest = follower.graph.newest
