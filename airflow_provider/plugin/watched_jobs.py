@@ -134,10 +134,10 @@ class WatchedJob:
     def _look(self, *, anew: bool) -> Seen:
         newest = self._claims.newest()
         liveness = self._liveness_of(newest) if newest is not None else None
-        pulse = _PULSES.get(liveness.look(), liveness.word) if liveness is not None else "none"
+        life = liveness.look() if liveness is not None else None
         attempt = self._follower.graph.newest
         recorded = attempt is not None and attempt.state.terminal
-        self._follower.read(ended=liveness is not None and bool(liveness.word) and not recorded)
+        self._follower.read(ended=life is Life.STOPPED and not recorded)
         graph = self._follower.graph
         began = time.monotonic()
         if self._viewed != self._follower.version and (anew or began >= self._rests_until):
@@ -148,11 +148,12 @@ class WatchedJob:
         attempt = graph.newest
         application_id = attempt.application_id if attempt is not None else ""
         ui_url = attempt.ui_url if attempt is not None and not attempt.state.terminal else ""
-        if newest is None or liveness is None:
-            return Seen(self._view, pulse, 0, "", None, application_id=application_id, ui_url=ui_url)
-        epoch = newest.epoch
+        if liveness is None or life is None:
+            return Seen(self._view, "none", 0, "", None, application_id=application_id, ui_url=ui_url)
+        epoch, host = liveness.claim.epoch, liveness.claim.host
+        pulse = _PULSES.get(life, liveness.word)
         found = discard_in_force(self.store, self._job.prefix, graph, before=epoch + 1)
-        return Seen(self._view, pulse, epoch, newest.host, found, liveness.patience, application_id, ui_url)
+        return Seen(self._view, pulse, epoch, host, found, liveness.patience, application_id, ui_url)
 
 
 class WatchedJobs:
