@@ -92,7 +92,7 @@ class KeptShuffle:
         self._rdd = int(running.dependency.rdd().id())
         self._maps = int(running.dependency.rdd().getNumPartitions())
         self._title = title_of(running.exchange)
-        self._vertex: ShuffleVertex | None = registry.vertices.get(running.number)
+        self._vertex: ShuffleVertex | None = None
         self._stage: int | None = None
         self._misses: dict[int, int] = defaultdict(int)
         self._waited: dict[int, int] = defaultdict(int)
@@ -109,7 +109,7 @@ class KeptShuffle:
         self._worth_after = 0.0
         """The moment before which its tasks cannot have taken long enough."""
         self.worth = 0.0
-        self.over = self._vertex is not None and self._vertex.sealed
+        self.over = False
 
     def reconsider(self) -> bool:
         """Return whether something is left to do, also if it was too costly before another one needed it."""
@@ -125,9 +125,14 @@ class KeptShuffle:
 
         :param available: number of map outputs that exist
         """
-        stored = len(self._vertex.stored) if self._vertex is not None else 0
-        if self.over or available == 0 or self._tools.backing_off:
+        if self.over or available == 0 or self._tools.backing_off or self.number in self._registry.coming:
             return
+        if self._vertex is None:
+            self._vertex = self._registry.vertices.get(self.number)  # it may have been seen before it was put back
+        if self._vertex is not None and self._vertex.sealed:
+            self.over = True
+            return
+        stored = len(self._vertex.stored) if self._vertex is not None else 0
         if self._stage is None:
             self._stage = self._tools.metrics.stage_of(self._metrics[ROWS], self._rdd)
             if self._stage is None:
@@ -202,14 +207,14 @@ class KeptShuffle:
         """Ask the listeners, and remember their counts of single tasks, which are gone when the query is over."""
         metrics, stage = self._tools.metrics, self._stage or 0
         measured = metrics.read(stage, maps, (self._metrics[ROWS], self._metrics[SIZE]))
-        if self._origin.query is None and not measured.values:
-            measured = replace(measured, values=self._shares(metrics.records(stage, maps)))
+        if not measured.values:
+            measured = replace(measured, values=self._shares(metrics.records(stage)))
         rows, sizes = (measured.values.get(self._metrics[name], {}) for name in (ROWS, SIZE))
         self._written |= {index: Written(rows[index], sizes[index]) for index in rows.keys() & sizes.keys()}
         return measured
 
     def _shares(self, records: dict[int, int]) -> dict[int, dict[int, int]]:
-        """Return counts of tasks that belong to no query, as :attr:`.StageMetrics.values`; empty if there are none.
+        """Return counts of which only the records are known, as :attr:`.StageMetrics.values`; empty if there are none.
 
         Bytes are distributed in proportion to records: Spark uses them for planning only.
         """
@@ -337,7 +342,7 @@ class KeptShuffle:
             index = vertex.index(status.index)
             if index in vertex.stored or self._misses[index] >= _TRIES:
                 continue
-            counts = self._counts_of(status, measured)
+            counts = self._counts_of(status)
             if counts is not None:
                 new.append((replace(status, index=index), counts))
         since = vertex.made_since(self._tools.tracker)  # behind the statuses: these tasks have read all that they read
@@ -350,13 +355,13 @@ class KeptShuffle:
             self._misses[missed] += 1
         self._seconds += time.monotonic() - began
 
-    def _counts_of(self, status: MapStatus, measured: StageMetrics) -> Written | None:
+    def _counts_of(self, status: MapStatus) -> Written | None:
         """Return Spark's counts for a task; ``None`` if they may still come."""
         written = self._written.get(status.index)
         if written is not None:
             return replace(written, checksum=status.checksum)
         self._waited[status.index] += 1
-        if measured.values and self._waited[status.index] < _PATIENCE:
+        if self._waited[status.index] < _PATIENCE:
             return None
         return Written(checksum=status.checksum)
 

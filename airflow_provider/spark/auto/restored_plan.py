@@ -252,6 +252,11 @@ class RestoredPlan:
         except (NotKept, Uncertain) as reason:
             log.info("%s runs again: %s", kind(exchange), reason)
             return None
+        with self._registry.putting_back(vertex.number):
+            return self._put_back(vertex, dependency)
+
+    def _put_back(self, vertex: ShuffleVertex, dependency: Any) -> _PutBack | None:
+        """Put back what survived of a vertex; return ``None`` if nothing of it can be used."""
         master, maps = self._context.master, vertex.maps
         known = master.vertex(vertex.vertex)
         survivors = master.survivors_of(vertex.vertex, vertex.layout, maps, deterministic=True)

@@ -8,7 +8,8 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -227,6 +228,7 @@ class ShuffleRegistry:
 
     :ivar vertices: Spark's shuffle id → the vertex whose map outputs it has
     :ivar put_back: Spark's shuffle id → its restored map outputs, by executor; Spark does not delete their files
+    :ivar coming: Spark's ids of shuffles whose map outputs are being put back
     :ivar identities: Spark's shuffle id → its vertex, even if another shuffle's map outputs are kept
     :ivar named: vertex of a shuffle → the script's recovery points that are read below
     :ivar reads: Spark's shuffle id → those that its tasks read
@@ -237,6 +239,7 @@ class ShuffleRegistry:
 
     vertices: dict[int, ShuffleVertex] = field(default_factory=dict)
     put_back: dict[int, list[tuple[tuple[str, str], MapOutput]]] = field(default_factory=dict)
+    coming: set[int] = field(default_factory=set)
     identities: dict[int, str] = field(default_factory=dict)
     named: dict[str, tuple[str, ...]] = field(default_factory=dict)
     reads: dict[int, tuple[int, ...]] = field(default_factory=dict)
@@ -244,6 +247,15 @@ class ShuffleRegistry:
     needed: dict[int, float] = field(default_factory=dict)
     left: dict[int, str] = field(default_factory=dict)
     lock: threading.RLock = field(default_factory=threading.RLock)
+
+    @contextmanager
+    def putting_back(self, number: int) -> Iterator[None]:
+        """Put map outputs back while the block runs: which of them are stored is known at its end."""
+        self.coming.add(number)
+        try:
+            yield
+        finally:
+            self.coming.discard(number)
 
     def look_below(self, dependency: Any) -> None:
         """Learn what the tasks of a shuffle read, and those of shuffles below it that are no vertices."""

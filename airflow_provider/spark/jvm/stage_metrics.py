@@ -60,10 +60,12 @@ class StageMetricsReader:
     def read(self, stage: int, maps: int, metrics: tuple[int, ...]) -> StageMetrics:
         """Return what is known of a stage.
 
-        :param maps: number of map tasks; a stage that runs only some of them says nothing of single ones
+        :param maps: number of map tasks; a stage that runs only some of them numbers these anew, and says nothing here
         :param metrics: ids of accumulators to return by task
         """
-        ended, millis = map(int, str(self._look.ended(self._stages, stage)).split())
+        ended, millis, tasks = map(int, str(self._look.ended(self._stages, stage)).split())
+        if tasks != maps:
+            return StageMetrics(millis / 1000, ended)
         values: dict[int, dict[int, int]] = {metric: {} for metric in metrics}
         for line in str(self._look.counts(self._live, stage, maps, " ".join(map(str, metrics)))).splitlines():
             index, *counted = map(int, line.split())
@@ -72,11 +74,11 @@ class StageMetricsReader:
         values = {metric: counts for metric, counts in values.items() if counts}
         return StageMetrics(millis / 1000, ended, values)
 
-    def records(self, stage: int, maps: int) -> dict[int, int]:
-        """Return how many records the tasks of a stage have written, by index; for stages that belong to no query.
+    def records(self, stage: int) -> dict[int, int]:
+        """Return how many records the tasks of a stage have written, by the index of their partition.
 
-        :param maps: see :meth:`read`
+        Spark knows these longer than what :meth:`read` returns, also of a stage that runs only some of its tasks or
+        belongs to no query. To ask takes longer.
         """
-        lines = str(self._look.records(self._stages, stage, maps)).splitlines()
-        pairs = (line.split() for line in lines)
+        pairs = (line.split() for line in str(self._look.records(self._stages, stage)).splitlines())
         return {int(index): int(count) for index, count in pairs}

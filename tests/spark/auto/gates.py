@@ -81,13 +81,14 @@ def interrupted(
         return sorted(rows.result())
 
 
-def store_what_is_there(spark: SparkSession, first: AutoAttempt) -> None:
-    """Look until a map output of a shuffle that still runs is in the store."""
+def store_what_is_there(spark: SparkSession, attempt: AutoAttempt, outputs: int = 1) -> None:
+    """Look until so many map outputs of a shuffle that still runs are in the store."""
 
     def stored() -> bool:
         spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
-        first.application.look()
-        assert not first.skipped(), first.skipped()
-        return any(vertex.stored and not vertex.sealed for vertex in first.application.registry.vertices.values())
+        attempt.application.look()
+        assert not attempt.skipped(), attempt.skipped()
+        vertices = attempt.application.registry.vertices.values()
+        return any(len(vertex.stored) >= outputs and not vertex.sealed for vertex in vertices)
 
-    wait_until(stored, "a map output is stored")
+    wait_until(stored, f"{outputs} map outputs are stored")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,13 +18,15 @@ from airflow_provider.spark.jvm.reflection import of_environment
 from airflow_provider.spark.local_dirs import LocalDirs
 from airflow_provider.spark.shuffles.map_output import MapOutput, Written
 from tests.spark.attempts import Attempts
-from tests.spark.auto.gates import Gate, interrupted, running, store_what_is_there
+from tests.spark.auto.gates import COLLECT, Collect, Gate, interrupted, running, store_what_is_there
 from tests.spark.auto.watched import auto_attempt, configured, shuffle_numbers, tasks_run
 from tests.support.parameters import each_value
 from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from tests.spark.auto.watched import AutoAttempt
 
 pytestmark = pytest.mark.spark
 
@@ -37,6 +40,7 @@ ONE_CUT = {
     "spark.sql.files.maxPartitionBytes": str(5 * UNIT * LINE),
 }
 """Two map tasks: one reads a and b, the other c."""
+A_TASK_FOR_EACH_FILE = {**ONE_CUT, "spark.sql.files.openCostInBytes": str(5 * UNIT * LINE)}
 ANOTHER_CUT = {**ONE_CUT, "spark.sql.files.maxPartitionBytes": str(3 * UNIT * LINE)}
 """Two map tasks: one reads a, the other b and c."""
 OTHER_CORES = {**ONE_CUT, "spark.sql.files.minPartitionNum": "2"}
@@ -65,6 +69,12 @@ def gate(tmp_path: Path) -> Gate:
 
 def counted(spark: SparkSession, lines: Path, gate: Gate) -> DataFrame:
     return read(spark, lines).where(gate.passes(_file())).groupBy("key").count()
+
+
+def stored_rows(attempt: AutoAttempt) -> dict[int, int]:
+    """By index, how many rows the stored map outputs have."""
+    vertices = attempt.application.registry.vertices.values()
+    return {each.index: each.rows for vertex in vertices for each in vertex.stored.values()}
 
 
 def _file() -> Any:
@@ -104,6 +114,77 @@ def test_what_a_frame_that_becomes_an_rdd_shuffles_is_kept_as_its_tasks_end(
             assert second.put_back() == {"shuffle(key)": 1}
 
 
+@dataclass
+class InTurn:
+    """A query of three map tasks, each with a file of its own: those of the second and third file wait at gates."""
+
+    spark: SparkSession
+    lines: Path
+    second: Gate
+    third: Gate
+
+    def query(self) -> DataFrame:
+        passing = self.second.passes(_file()) & self.third.passes(_file())
+        return read(self.spark, self.lines).where(passing).groupBy("key").count()
+
+    def first_attempt(self, attempts: Attempts, collect: Collect = COLLECT) -> list[Any]:
+        """Store the map output of the first file alone; return the query's rows."""
+        with (
+            auto_attempt(attempts, self.spark) as first,
+            intercepted(noted_rdds(first.restorer._watcher)),
+            running(self.query(), self.second, collect) as rows,
+        ):
+            store_what_is_there(self.spark, first)
+            assert stored_rows(first) == {0: 3 * UNIT}
+            self.third.open()
+            self.second.open()
+            return sorted(rows.result())
+
+
+@pytest.fixture
+def in_turn(spark: SparkSession, lines: Path, tmp_path: Path) -> Iterator[InTurn]:
+    with configured(spark, A_TASK_FOR_EACH_FILE):
+        yield InTurn(spark, lines, Gate(tmp_path / "second", waits="kb"), Gate(tmp_path / "third", waits="kc"))
+
+
+@pytest.mark.few(1)
+@each_value(action=["collect", "rdd"])
+def test_a_third_attempt_takes_what_the_second_has_added(
+    spark: SparkSession, in_turn: InTurn, attempts: Attempts, action: str
+) -> None:
+    """Attempts that are killed in the same stage, one after the other, all bring it forward."""
+
+    def collect(df: DataFrame) -> list[Any]:
+        return df.collect() if action == "collect" else df.rdd.collect()
+
+    expected = in_turn.first_attempt(attempts, collect)
+    in_turn.third.path.unlink()
+    with auto_attempt(attempts, spark) as second, intercepted(noted_rdds(second.restorer._watcher)):
+        with running(in_turn.query(), in_turn.third, collect) as rows:
+            store_what_is_there(spark, second, outputs=2)
+            in_turn.third.open()
+            assert sorted(rows.result()) == expected
+        assert second.put_back() == {"shuffle(key)": 1}
+    with auto_attempt(attempts, spark) as third, intercepted(noted_rdds(third.restorer._watcher)):
+        assert sorted(collect(in_turn.query())) == expected
+        assert third.put_back() == {"shuffle(key)": 2}
+        assert stored_rows(third) == {0: 3 * UNIT, 1: 2 * UNIT}
+
+
+def test_the_missing_map_tasks_are_stored_with_their_own_counts(
+    spark: SparkSession, in_turn: InTurn, attempts: Attempts
+) -> None:
+    """Spark numbers the tasks of a stage that runs in part from 0: what they count belongs to their partitions."""
+    expected = in_turn.first_attempt(attempts)
+    with auto_attempt(attempts, spark) as second:
+        again = in_turn.query()
+        assert sorted(again.collect()) == expected
+        spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
+        second.see(again)
+        second.look()
+        assert stored_rows(second) == {index: units * UNIT for index, units in enumerate(SIZES.values())}
+
+
 @pytest.mark.few(1)
 @each_value(action=["collect", "rdd"])
 def test_what_the_missing_map_task_writes_is_kept_at_once(
@@ -127,6 +208,30 @@ def test_what_the_missing_map_task_writes_is_kept_at_once(
             for _ in range(3):
                 second.application.look()
             assert second.kept() == ["shuffle(key)"]
+
+
+def test_a_look_while_map_outputs_are_put_back_disturbs_nothing(
+    spark: SparkSession, lines: Path, gate: Gate, attempts: Attempts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A retry may see a shuffle before it has put back what survived of it. What its tasks add is kept all the same."""
+    with configured(spark, ONE_CUT):
+        with auto_attempt(attempts, spark) as first, intercepted(noted_rdds(first.restorer._watcher)):
+            interrupted(spark, first, gate, lambda: counted(spark, lines, gate), lambda df: df.rdd.collect())
+        with auto_attempt(attempts, spark) as second, intercepted(noted_rdds(second.restorer._watcher)):
+
+            def look_and_register(tracker: MapOutputTracker, number: int, *arguments: Any) -> None:
+                second.application.look()
+                register(tracker, number, *arguments)
+                second.application.look()
+
+            register = MapOutputTracker.register
+            monkeypatch.setattr(MapOutputTracker, "register", look_and_register)
+            df = counted(spark, lines, gate)
+            assert len(df.rdd.collect()) == 3 * UNIT
+            assert second.put_back() == {"shuffle(key)": 1}
+            spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
+            assert second.look() == ["shuffle(key)"]
+            assert sorted(stored_rows(second).values()) == [UNIT, 3 * UNIT]
 
 
 ABOVE: dict[str, tuple[Callable[[DataFrame], DataFrame], str]] = {
@@ -165,7 +270,7 @@ def test_map_outputs_without_counts_are_not_put_back_alone(
     spark: SparkSession, lines: Path, gate: Gate, attempts: Attempts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of a task whose rows Spark has not said, the output counts only where its shuffle is complete."""
-    monkeypatch.setattr(KeptShuffle, "_counts_of", lambda self, status, measured: Written(checksum=status.checksum))
+    monkeypatch.setattr(KeptShuffle, "_counts_of", lambda self, status: Written(checksum=status.checksum))
     with configured(spark, ONE_CUT):
         with auto_attempt(attempts, spark) as first:
             rows = interrupted(spark, first, gate, lambda: counted(spark, lines, gate))

@@ -116,7 +116,7 @@ public final class ShuffleLook {
         return false;
     }
 
-    /** How many tasks of a stage have ended, and the milliseconds that they took. */
+    /** How many tasks of a stage have ended, the milliseconds that they took, and how many it runs, which may be some. */
     public String ended(AppStatusStore status, int stage) throws Exception {
         Object newest = null;
         int attempt = -1;
@@ -129,10 +129,11 @@ public final class ShuffleLook {
         }
         if (newest == null) {
             StageData stored = status.lastStageAttempt(stage);
-            return stored.numCompleteTasks() + " " + stored.executorRunTime();
+            return stored.numCompleteTasks() + " " + stored.executorRunTime() + " " + stored.numTasks();
         }
         Object tasks = Members.field(newest, "completedTasks");
-        return tasks + " " + ((TaskMetrics) Members.field(newest, "metrics")).executorRunTime();
+        long millis = ((TaskMetrics) Members.field(newest, "metrics")).executorRunTime();
+        return tasks + " " + millis + " " + ((StageInfo) Members.field(newest, "info")).numTasks();
     }
 
     /** The running stages, as Spark's listener knows them: its store is as old as its last update. */
@@ -173,20 +174,19 @@ public final class ShuffleLook {
         return answer.toString();
     }
 
-    /** For each ended task of a stage that belongs to no query: its index, and how many records it has written. */
-    public String records(AppStatusStore status, int stage, int tasks) {
+    /** For each ended task of a stage, in whichever of its attempts: its partition, and how many records it has written. */
+    public String records(AppStatusStore status, int stage) {
         StringBuilder answer = new StringBuilder();
-        StageData stored = status.lastStageAttempt(stage);
-        if (stored.numTasks() != tasks) {
-            return "";
-        }
-        Iterator all = Members.items(status.taskList(stage, stored.attemptId(), Integer.MAX_VALUE)).iterator();
-        while (all.hasNext()) {
-            TaskData task = (TaskData) all.next();
-            if (task.status().equals("SUCCESS") && task.taskMetrics().isDefined()) {
-                TaskMetrics metrics = (TaskMetrics) task.taskMetrics().get();
-                answer.append(task.index()).append(' ');
-                answer.append(metrics.shuffleWriteMetrics().recordsWritten()).append('\n');
+        int last = status.lastStageAttempt(stage).attemptId();
+        for (int attempt = 0; attempt <= last; attempt++) {
+            Iterator all = Members.items(status.taskList(stage, attempt, Integer.MAX_VALUE)).iterator();
+            while (all.hasNext()) {
+                TaskData task = (TaskData) all.next();
+                if (task.status().equals("SUCCESS") && task.taskMetrics().isDefined()) {
+                    TaskMetrics metrics = (TaskMetrics) task.taskMetrics().get();
+                    answer.append(task.partitionId()).append(' ');
+                    answer.append(metrics.shuffleWriteMetrics().recordsWritten()).append('\n');
+                }
             }
         }
         return answer.toString();
