@@ -102,6 +102,8 @@ class KeptShuffle:
         self.failures = 0
         self._too_high_for = 0
         """The number of map outputs there when all of them together cost too much."""
+        self._asked = (0, 0)
+        """The number of map outputs there, and how often they were found to cost too much."""
         self._too_costly = False
         """Whether it was left for its cost alone."""
         self._needed = 0.0
@@ -155,9 +157,10 @@ class KeptShuffle:
                 if self._tools.cores:
                     lacking = self._tools.cost.lacking(saved, written)
                     self._worth_after = time.monotonic() + lacking / self._tools.cores
-                if measured.ended >= available:
+                counted = self._all_counted(measured, available)
+                if counted:
                     self._too_high_for = available
-                if available == maps and measured.ended >= maps:
+                if counted and available == maps:
                     self._leave_alone(too_high, worth_saying=measured.seconds >= _WORTH_SAYING, for_good=False)
                     self._too_costly = True
                 return
@@ -168,6 +171,15 @@ class KeptShuffle:
             with self._context.master.overhead.on(COPYING):
                 self._copy(measured)
         self._seal(maps)
+
+    def _all_counted(self, measured: StageMetrics, available: int) -> bool:
+        """Whether the listeners have counted all tasks whose outputs are there, as far as they will.
+
+        They say nothing of outputs that were put back, nor, when a stage runs some of its tasks again, of the others.
+        """
+        known, times = self._asked
+        self._asked = (available, times + 1 if available == known else 1)
+        return measured.ended >= available or self._asked[1] >= _PATIENCE
 
     def _has_room(self, size: int) -> bool:
         """Whether the job may hold *size* bytes of it; shuffles that save less may be removed for that."""

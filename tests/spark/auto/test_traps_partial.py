@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from airflow_provider.spark.auto.actions import noted_rdds
+from airflow_provider.spark.auto.cost import CopyingCost
 from airflow_provider.spark.auto.keeping import KeptShuffle
 from airflow_provider.spark.interception import intercepted
 from airflow_provider.spark.jvm.exchanges import shuffles_of
 from airflow_provider.spark.jvm.map_output_tracker import MapOutputTracker
 from airflow_provider.spark.jvm.reflection import of_environment
+from airflow_provider.spark.jvm.stage_metrics import StageMetricsReader
 from airflow_provider.spark.local_dirs import LocalDirs
 from airflow_provider.spark.shuffles.map_output import MapOutput, Written
 from tests.spark.attempts import Attempts
@@ -208,6 +210,23 @@ def test_what_the_missing_map_task_writes_is_kept_at_once(
             for _ in range(3):
                 second.application.look()
             assert second.kept() == ["shuffle(key)"]
+
+
+def test_missing_map_tasks_that_are_not_worth_keeping_are_left_alone(
+    spark: SparkSession, in_turn: InTurn, attempts: Attempts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The listeners count no task of those that were put back; they are not asked again and again for that."""
+    expected = in_turn.first_attempt(attempts)
+    monkeypatch.setattr(CopyingCost, "too_high", lambda *_: "it would cost too much")
+    with auto_attempt(attempts, spark) as second:
+        again = in_turn.query()
+        assert sorted(again.collect()) == expected
+        assert second.put_back() == {"shuffle(key)": 1}
+        second.see(again)
+        second.look()
+        monkeypatch.setattr(StageMetricsReader, "read", lambda *_: pytest.fail("it is looked at for ever"))
+        second.look()
+        assert second.kept() == []
 
 
 def test_a_look_while_map_outputs_are_put_back_disturbs_nothing(
