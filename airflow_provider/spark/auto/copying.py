@@ -44,6 +44,7 @@ class Tools:
     """The tools that all kept shuffles of an application share.
 
     :ivar cores: of a local master; ``None`` on a cluster
+    :ivar waited: seconds spent waiting for executors, which take nothing of this machine
     :ivar make_room: makes room for a number of bytes of a vertex, given the task seconds that each byte saves; returns
         whether they fit
     """
@@ -54,6 +55,7 @@ class Tools:
     cost: CopyingCost
     cores: int | None
     make_room: Callable[[ShuffleVertex, int, float], bool]
+    waited: float = field(default=0.0, init=False)
     _again: float = field(default=0.0, init=False)
 
     @property
@@ -90,8 +92,11 @@ class Tools:
         def store(dirs: LocalDirs, wanted: Sequence[_Work]) -> list[_Answer]:
             return _store_here(place, dirs, wanted, seconds)
 
-        statuses = {status.index: status for status, _ in written}
-        for executor, (index, key, stored, took) in on_executors(spark, work, store):
+        statuses, began = {status.index: status for status, _ in written}, time.monotonic()
+        answers = on_executors(spark, work, store)
+        if self.cores is None:
+            self.waited += time.monotonic() - began
+        for executor, (index, key, stored, took) in answers:
             partition = StoredPartition.from_key(key, stored)
             if partition is not None:
                 vertex.take(partition, statuses[index].task)

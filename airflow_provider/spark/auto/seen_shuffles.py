@@ -129,6 +129,11 @@ class SeenShuffles:
         """Return the CPU seconds that the JVM has spent on this thread's requests."""
         return self._tools.tracker.own_time()
 
+    @property
+    def waited(self) -> float:
+        """Seconds that looks have spent waiting for executors."""
+        return self._tools.waited
+
     def begins(self, execution: Any) -> int:
         """Return the number of the current action of a query, from 1; the caller serialises threads."""
         return self._actions.add(execution)

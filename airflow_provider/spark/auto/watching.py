@@ -88,12 +88,14 @@ class Watcher:
 
     def _look(self) -> float | None:
         """Look once; return the pause until the next look, ``None`` if this attempt no longer owns the job."""
-        began = time.monotonic()
+        began, waited = time.monotonic(), 0.0
         try:
             with self._context.master.overhead.on(LOOKING):
                 application = self.application()
                 if application is not None and self._context.master.usable:
+                    before = application.waited
                     application.look()
+                    waited = application.waited - before
                     self._tell_overhead(application)
             self._failures = 0
         except Fenced:
@@ -105,7 +107,7 @@ class Watcher:
                 with self._lock:
                     self._application, self._broken = None, True
                 self._give_up(error)
-        return max(_PAUSE, _SHARE * (time.monotonic() - began))
+        return max(_PAUSE, _SHARE * (time.monotonic() - began - waited))
 
     def _tell_overhead(self, application: SeenShuffles) -> None:
         """Add the JVM's CPU time to the overhead at intervals, and record the overhead for the page less often."""

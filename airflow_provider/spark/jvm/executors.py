@@ -1,7 +1,8 @@
 """The executors of an application, and tasks that run on a certain executor, or on any.
 
 Spark cannot pin a task to an executor, but a preference for a living executor is nearly always met. Where a task ran is
-known afterwards.
+known afterwards. The script's own tasks come first, but not for ever: in a stage of hours, what its tasks have written
+would be stored only when the last of them has a core.
 """
 
 from __future__ import annotations
@@ -12,14 +13,15 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any, TypeVar
 
+from airflow_provider.spark.jvm.compiled import compiled
 from airflow_provider.spark.jvm.execution import local_properties
 from airflow_provider.spark.jvm.names import jvm_of
 from airflow_provider.spark.jvm.reflection import of_environment
 from airflow_provider.spark.jvm.scala import items, to_seq
-from airflow_provider.spark.jvm.task_times import OURS
+from airflow_provider.spark.jvm.task_times import OURS, PURPOSE
 from airflow_provider.spark.local_dirs import LOCAL_DIRS, LocalDirs
 
 log = logging.getLogger(__name__)
@@ -32,6 +34,8 @@ _PAUSE = 0.1
 """Seconds between two checks for new executors."""
 _WORTH_SAYING = 1.0
 """Seconds from which on a wait for executors is logged."""
+_OWN_TASKS_FIRST = 5.0
+"""Seconds for which tasks of recovery wait behind all tasks of the script; then they get the next free cores."""
 
 Work = TypeVar("Work")
 Answer = TypeVar("Answer")
@@ -180,10 +184,22 @@ def _run(
             for answer in do(here, own):
                 yield context.stageId(), context.attemptNumber(), context.taskAttemptId(), answer
 
-    with local_properties(spark.sparkContext, OURS):
+    with local_properties(spark.sparkContext, OURS), _waiting_no_longer_than(spark, _OWN_TASKS_FIRST):
         answers = _located(spark, parts).mapPartitions(task).collect()
     ran = _where(spark, {stage for stage, *_ in answers})
     return [(ran[number], answer) for *_, number, answer in answers if number in ran]
+
+
+@contextmanager
+def _waiting_no_longer_than(spark: Any, seconds: float) -> Iterator[None]:
+    """Let tasks of recovery have the next free cores, after a while, as long as the block runs."""
+    with ExitStack() as stack:
+        try:
+            line = compiled(spark, "FirstInLine", lambda: f"{PURPOSE} {OURS[PURPOSE]}")
+            stack.callback(line.begin(spark._jsc.sc(), round(seconds * 1000)).end)
+        except Exception:  # a Spark with another scheduler: they wait for all tasks of the script
+            log.debug("Tasks of recovery cannot be moved forward", exc_info=True)
+        yield
 
 
 def fanout_of(spark: Any) -> int:
