@@ -6,6 +6,7 @@ compared with computing, and all copying stays within that share.
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 
 from airflow_provider.core.quantities import bytes_text
@@ -18,6 +19,10 @@ FIXED_COST = 0.15
 """Seconds that a shuffle costs besides copying: to find it, identify it, and record its events."""
 _ENOUGH = 20 * 2**20
 """Bytes to copy before the measured rate counts."""
+_COPY_EVERY = (5.0, 60.0)
+"""Seconds, at least and at most, between two Spark jobs that copy map outputs of one stage while it runs."""
+_COPY_SHARE = 0.1
+"""In between, they follow after this share of the time since the first one."""
 
 
 @dataclass
@@ -67,3 +72,33 @@ class CopyingCost:
             f"keeping {bytes_text(round(size))} would cost {cost:.1f} s, more than {self.budget:.0%} of the "
             f"{computing:.1f} s of task time that computing them took"
         )
+
+
+class Pace:
+    """When the next map outputs of a stage that still runs may be copied.
+
+    Few jobs copy outputs of one stage, even in hours, so that Spark's UI still has the script's own.
+    """
+
+    def __init__(self) -> None:
+        self._due = 0.0
+        self._first: float | None = None
+
+    @property
+    def due(self) -> bool:
+        """Whether it is time."""
+        return time.monotonic() >= self._due
+
+    def at_once(self) -> None:
+        """Make it time now."""
+        self._due = 0.0
+
+    def wait(self, seconds: float) -> None:
+        """Make it time in so many seconds."""
+        self._due = time.monotonic() + seconds
+
+    def copied(self) -> None:
+        """Note that a job has copied some."""
+        now, (least, most) = time.monotonic(), _COPY_EVERY
+        self._first = self._first or now
+        self.wait(min(most, max(least, _COPY_SHARE * (now - self._first))))

@@ -19,6 +19,7 @@ from airflow_provider.core.causes import one_line
 from airflow_provider.core.overhead import COPYING, IDENTITIES
 from airflow_provider.core.quantities import bytes_text
 from airflow_provider.core.unfinished_write import is_written
+from airflow_provider.spark.auto.cost import Pace
 from airflow_provider.spark.auto.origin import ensure_same
 from airflow_provider.spark.auto.shuffle_identity import NotKept, ShuffleIdentity, title_of
 from airflow_provider.spark.auto.shuffle_vertex import ROWS, SIZE, ShuffleVertex
@@ -108,8 +109,7 @@ class KeptShuffle:
         """Whether it was left for its cost alone."""
         self._needed = 0.0
         """Seconds of task time of what can be kept only with it."""
-        self._worth_after = 0.0
-        """The moment before which its tasks cannot have taken long enough."""
+        self._pace = Pace()
         self.worth = 0.0
         self.over = False
 
@@ -117,7 +117,8 @@ class KeptShuffle:
         """Return whether something is left to do, also if it was too costly before another one needed it."""
         needed = self._registry.needed.get(self.number, 0.0)
         if needed > self._needed:
-            self._needed, self._too_high_for, self._worth_after = needed, 0, 0.0
+            self._needed, self._too_high_for = needed, 0
+            self._pace.at_once()
             if self._too_costly:
                 self.over = self._too_costly = False
         return not self.over
@@ -143,7 +144,7 @@ class KeptShuffle:
             self.count()
         maps = self._maps
         if stored < available:
-            if available == self._too_high_for or (available < maps and time.monotonic() < self._worth_after):
+            if available == self._too_high_for or (available < maps and not self._pace.due):
                 return
             measured = self._measured(maps)
             written = int(self._counts.apply(_BYTES).value())
@@ -155,8 +156,7 @@ class KeptShuffle:
                 too_high = self._tools.cost.too_high(saved, written)
             if too_high:
                 if self._tools.cores:
-                    lacking = self._tools.cost.lacking(saved, written)
-                    self._worth_after = time.monotonic() + lacking / self._tools.cores
+                    self._pace.wait(self._tools.cost.lacking(saved, written) / self._tools.cores)
                 counted = self._all_counted(measured, available)
                 if counted:
                     self._too_high_for = available
@@ -170,6 +170,8 @@ class KeptShuffle:
                 return
             with self._context.master.overhead.on(COPYING):
                 self._copy(measured)
+            if self._tools.cores is None:
+                self._pace.copied()
         self._seal(maps)
 
     def _all_counted(self, measured: StageMetrics, available: int) -> bool:

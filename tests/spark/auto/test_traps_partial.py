@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from airflow_provider.spark.auto import cost
 from airflow_provider.spark.auto.actions import noted_rdds
 from airflow_provider.spark.auto.cost import CopyingCost
 from airflow_provider.spark.auto.keeping import KeptShuffle
@@ -210,6 +211,24 @@ def test_what_the_missing_map_task_writes_is_kept_at_once(
             for _ in range(3):
                 second.application.look()
             assert second.kept() == ["shuffle(key)"]
+
+
+def test_on_a_cluster_few_jobs_copy_map_outputs_of_one_stage(
+    spark: SparkSession, in_turn: InTurn, attempts: Attempts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a first copy an unfinished stage rests for a while; once all its map outputs are there, they are stored."""
+    monkeypatch.setattr(cost, "_COPY_EVERY", (3600.0, 3600.0))
+    with auto_attempt(attempts, spark) as first, running(in_turn.query(), in_turn.second) as rows:
+        first.application._tools.cores = None  # as on a cluster
+        store_what_is_there(spark, first)
+        in_turn.third.open()
+        wait_until(lambda: 2 in first.application._tools.tracker.shuffles().values(), "two map outputs are there")
+        first.look()
+        assert stored_rows(first) == {0: 3 * UNIT}
+        in_turn.second.open()
+        rows.result()
+        spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
+        assert first.look() == ["shuffle(key)"]
 
 
 def test_missing_map_tasks_that_are_not_worth_keeping_are_left_alone(
