@@ -221,11 +221,12 @@ class KeptShuffle:
         """Ask the listeners, and remember their counts of single tasks, which are gone when the query is over."""
         metrics, stage = self._tools.metrics, self._stage or 0
         measured = metrics.read(stage, maps, (self._metrics[ROWS], self._metrics[SIZE]))
-        if not measured.values:
-            measured = replace(measured, values=self._shares(metrics.records(stage)))
-        rows, sizes = (measured.values.get(self._metrics[name], {}) for name in (ROWS, SIZE))
-        self._written |= {index: Written(rows[index], sizes[index]) for index in rows.keys() & sizes.keys()}
+        self._remember(measured.values)
         return measured
+
+    def _remember(self, values: dict[int, dict[int, int]]) -> None:
+        rows, sizes = (values.get(self._metrics[name], {}) for name in (ROWS, SIZE))
+        self._written |= {index: Written(rows[index], sizes[index]) for index in rows.keys() & sizes.keys()}
 
     def _shares(self, records: dict[int, int]) -> dict[int, dict[int, int]]:
         """Return counts of which only the records are known, as :attr:`.StageMetrics.values`; empty if there are none.
@@ -351,14 +352,16 @@ class KeptShuffle:
     def _copy(self, measured: StageMetrics) -> None:
         vertex = self._vertex
         assert vertex is not None  # noqa: S101 - identified before
-        new = []
-        for status in self._tools.tracker.statuses(self.number):
-            index = vertex.index(status.index)
-            if index in vertex.stored or self._misses[index] >= _TRIES:
-                continue
-            counts = self._counts_of(status)
-            if counts is not None:
-                new.append((replace(status, index=index), counts))
+        there = {vertex.index(status.index): status for status in self._tools.tracker.statuses(self.number)}
+        wanted = {
+            index: status
+            for index, status in there.items()
+            if index not in vertex.stored and self._misses[index] < _TRIES
+        }
+        if not measured.values and any(status.index not in self._written for status in wanted.values()):
+            self._remember(self._shares(self._tools.metrics.records(self._stage or 0)))
+        counted = ((replace(status, index=index), self._counts_of(status)) for index, status in wanted.items())
+        new = [(status, counts) for status, counts in counted if counts is not None]
         since = vertex.made_since(self._tools.tracker)  # behind the statuses: these tasks have read all that they read
         if since is None:  # what is stored was made of what was there before
             self._leave_alone("Spark has run tasks again whose rows it depends on")
