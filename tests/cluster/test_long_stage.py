@@ -44,9 +44,7 @@ def test_map_outputs_are_stored_while_the_script_has_tasks_for_every_core(
     kept = len(stored(driver))
     again = driver.run("slow_map_tasks.py", *arguments, options=options)
     assert again.code == 0, again.log
-    put_back = re.search(r"shuffle\(id\): (\d+) map outputs put back, (\d+) to compute", again.log)
-    assert put_back is not None, again.log
-    assert (int(put_back[1]), int(put_back[2])) == (kept, FILES - kept)
+    assert again.put_back("shuffle(id)") == [(kept, FILES - kept)], again.log
     assert sorted(pq.read_table(target)["id"].to_pylist()) == list(range(FILES * ROWS))
 
 

@@ -37,8 +37,8 @@ def test_a_look_takes_what_is_new(store: ObjectStore) -> None:
     attempt.writer.close()
 
 
-def test_nothing_new_costs_one_request(files: FileObjectStore) -> None:
-    """And leaves the version as it was."""
+def requests_of_an_idle_look(files: FileObjectStore, *, ended: bool = False) -> dict[str, int]:
+    """What a look at a job costs of which nothing new is there; it leaves the version as it was."""
     attempt = Attempt(files)
     attempt.begin()
     attempt.writer.close()
@@ -47,8 +47,14 @@ def test_nothing_new_costs_one_request(files: FileObjectStore) -> None:
     follower.read()
     version = follower.version
     watched.calls.clear()
-    follower.read()
-    assert (dict(watched.calls), follower.version) == ({"get": 1}, version)
+    follower.read(ended=ended)
+    assert follower.version == version
+    return dict(watched.calls)
+
+
+def test_nothing_new_costs_one_request(files: FileObjectStore) -> None:
+    """And leaves the version as it was."""
+    assert requests_of_an_idle_look(files) == {"get": 1}
 
 
 def test_a_lost_block_is_a_problem_of_the_graph(files: FileObjectStore) -> None:
@@ -131,12 +137,4 @@ def test_the_end_is_found_though_a_snapshot_has_replaced_what_comes_before(
 
 def test_a_driver_that_has_recorded_no_end_is_not_read_anew(files: FileObjectStore) -> None:
     """Its last word stays without an event if it was fenced: each look costs a request and a listing."""
-    attempt = Attempt(files)
-    attempt.begin()
-    attempt.writer.close()
-    watched = WatchedStore(files)
-    follower = JobFollower(JobEventLog(watched, PREFIX))
-    follower.read()
-    watched.calls.clear()
-    follower.read(ended=True)
-    assert dict(watched.calls) == {"get": 1, "list": 1}
+    assert requests_of_an_idle_look(files, ended=True) == {"get": 1, "list": 1}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -41,6 +42,11 @@ class Outcome:
     code: int
     log: str
     tasks: Counter[str]
+
+    def put_back(self, shuffle: str) -> list[tuple[int, int]]:
+        """How many map outputs of a shuffle it put back, and how many it left to compute, each time that it did."""
+        told = re.findall(rf"{re.escape(shuffle)}: (\d+) map outputs put back, (\d+) to compute", self.log)
+        return [(int(there), int(missing)) for there, missing in told]
 
 
 @dataclass

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 from pathlib import Path
 
@@ -38,18 +37,17 @@ def test_each_attempt_goes_on_where_the_last_one_was(driver: DriverHarness, sour
     """Killed with three more map outputs stored, twice: each attempt puts back what all earlier ones have stored."""
     target = driver.folder / "target"
 
-    def attempt(fault: str = "") -> tuple[int, list[int]]:
+    def attempt(fault: str = "") -> tuple[int, list[tuple[int, int]]]:
         outcome = driver.run("slow_map_tasks.py", str(source), str(target), fault=fault, options=OPTIONS)
-        put_back = re.findall(r"shuffle\(id\): (\d+) map outputs put back, (\d+) to compute", outcome.log)
-        return outcome.code, [int(number) for pair in put_back for number in pair]
+        return outcome.code, outcome.put_back("shuffle(id)")
 
     killed = f"{faults.AFTER_PARTITION_PUT}@3"
     assert attempt(killed) == (KILLED, [])
-    assert attempt(killed) == (KILLED, [3, 6])
+    assert attempt(killed) == (KILLED, [(3, 6)])
     (stored,) = driver.store.survivors().values()
     assert {each.index: each.rows for each in stored} == {each.index: ROWS_BY_TASK[each.index] for each in stored}
     assert len(stored) == 6
-    assert attempt() == (0, [6, 3])
+    assert attempt() == (0, [(6, 3)])
     plain = driver.folder / "plain"
     script = [driver.python, str(JOBS / "slow_map_tasks.py"), str(source), str(plain)]
     subprocess.run(script, env=driver.env(), check=True, timeout=120)

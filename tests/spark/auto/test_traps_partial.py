@@ -44,6 +44,7 @@ ONE_CUT = {
 }
 """Two map tasks: one reads a and b, the other c."""
 A_TASK_FOR_EACH_FILE = {**ONE_CUT, "spark.sql.files.openCostInBytes": str(5 * UNIT * LINE)}
+"""Three map tasks, in the order of a, b and c."""
 ANOTHER_CUT = {**ONE_CUT, "spark.sql.files.maxPartitionBytes": str(3 * UNIT * LINE)}
 """Two map tasks: one reads a, the other b and c."""
 OTHER_CORES = {**ONE_CUT, "spark.sql.files.minPartitionNum": "2"}
@@ -72,6 +73,14 @@ def gate(tmp_path: Path) -> Gate:
 
 def counted(spark: SparkSession, lines: Path, gate: Gate) -> DataFrame:
     return read(spark, lines).where(gate.passes(_file())).groupBy("key").count()
+
+
+def collect_rdd(df: DataFrame) -> list[Any]:
+    return df.rdd.collect()
+
+
+COLLECTS: dict[str, Collect] = {"collect": COLLECT, "rdd": collect_rdd}
+"""Action → how the rows of a query come to the driver."""
 
 
 def stored_rows(attempt: AutoAttempt) -> dict[int, int]:
@@ -105,15 +114,11 @@ def test_what_a_frame_that_becomes_an_rdd_shuffles_is_kept_as_its_tasks_end(
     spark: SparkSession, lines: Path, gate: Gate, attempts: Attempts
 ) -> None:
     """No query counts its tasks, and Spark's store of running stages may say nothing of them."""
-
-    def collect(df: DataFrame) -> list[Any]:
-        return df.rdd.collect()
-
     with configured(spark, ONE_CUT):
         with auto_attempt(attempts, spark) as first, intercepted(noted_rdds(first.restorer._watcher)):
-            rows = interrupted(spark, first, gate, lambda: counted(spark, lines, gate), collect)
+            rows = interrupted(spark, first, gate, lambda: counted(spark, lines, gate), collect_rdd)
         with auto_attempt(attempts, spark) as second, intercepted(noted_rdds(second.restorer._watcher)):
-            assert sorted(collect(counted(spark, lines, gate))) == rows
+            assert sorted(collect_rdd(counted(spark, lines, gate))) == rows
             assert second.put_back() == {"shuffle(key)": 1}
 
 
@@ -151,15 +156,12 @@ def in_turn(spark: SparkSession, lines: Path, tmp_path: Path) -> Iterator[InTurn
 
 
 @pytest.mark.few(1)
-@each_value(action=["collect", "rdd"])
+@each_value(action=[*COLLECTS])
 def test_a_third_attempt_takes_what_the_second_has_added(
     spark: SparkSession, in_turn: InTurn, attempts: Attempts, action: str
 ) -> None:
     """Attempts that are killed in the same stage, one after the other, all bring it forward."""
-
-    def collect(df: DataFrame) -> list[Any]:
-        return df.collect() if action == "collect" else df.rdd.collect()
-
+    collect = COLLECTS[action]
     expected = in_turn.first_attempt(attempts, collect)
     in_turn.third.path.unlink()
     with auto_attempt(attempts, spark) as second, intercepted(noted_rdds(second.restorer._watcher)):
@@ -189,15 +191,12 @@ def test_the_missing_map_tasks_are_stored_with_their_own_counts(
 
 
 @pytest.mark.few(1)
-@each_value(action=["collect", "rdd"])
+@each_value(action=[*COLLECTS])
 def test_what_the_missing_map_task_writes_is_kept_at_once(
     spark: SparkSession, lines: Path, gate: Gate, attempts: Attempts, action: str
 ) -> None:
     """Of a stage that a retry runs in part no counts come that are not there when it has run: nobody waits for any."""
-
-    def collect(df: DataFrame) -> list[Any]:
-        return df.collect() if action == "collect" else df.rdd.collect()
-
+    collect = COLLECTS[action]
     with configured(spark, ONE_CUT):
         with auto_attempt(attempts, spark) as first, intercepted(noted_rdds(first.restorer._watcher)):
             interrupted(spark, first, gate, lambda: counted(spark, lines, gate), collect)
@@ -254,7 +253,7 @@ def test_a_look_while_map_outputs_are_put_back_disturbs_nothing(
     """A retry may see a shuffle before it has put back what survived of it. What its tasks add is kept all the same."""
     with configured(spark, ONE_CUT):
         with auto_attempt(attempts, spark) as first, intercepted(noted_rdds(first.restorer._watcher)):
-            interrupted(spark, first, gate, lambda: counted(spark, lines, gate), lambda df: df.rdd.collect())
+            interrupted(spark, first, gate, lambda: counted(spark, lines, gate), collect_rdd)
         with auto_attempt(attempts, spark) as second, intercepted(noted_rdds(second.restorer._watcher)):
 
             def look_and_register(tracker: MapOutputTracker, number: int, *arguments: Any) -> None:
