@@ -17,7 +17,7 @@ from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.integration, pytest.mark.process]
 
-FILES, ROWS = 16, 25000
+FILES, ROWS = 32, 25000
 
 
 def test_map_outputs_are_stored_while_the_script_has_tasks_for_every_core(
