@@ -18,7 +18,9 @@ from typing import Any, ClassVar
 from airflow_provider.core.errors import EventFormatError
 
 SHUFFLE = "shuffle"
-"""The rule of a vertex that is a shuffle kept by auto mode."""
+"""The rule of a vertex that auto mode keeps: a shuffle, or a cached DataFrame."""
+CACHED = "cached("
+"""Begins the name of such a vertex if it is a cached DataFrame."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from airflow_provider.core.classify import Need, classify
-from airflow_provider.core.events import CHECKPOINT, SHUFFLE, STEP
+from airflow_provider.core.events import CACHED, CHECKPOINT, SHUFFLE, STEP
 from airflow_provider.core.graph import ExecutionGraph, JobState, Vertex
 from airflow_provider.core.quantities import seconds_text
 from airflow_provider.core.task_time import AGAIN, ANY, TaskTime, Use, recorded, together
@@ -149,12 +149,35 @@ def _work(graph: ExecutionGraph, used: TaskTime, because: Mapping[str, str], dis
         if not _superseded(use, because)
     }
     whole = set[str]() if _afresh(graph, discarded) else _whole(graph, spent, because)
-    return {
+    work = {
         use: Work(seconds, seconds)
         if use.computes in whole or _only_for(use, whole)
         else Work(seconds, 0.0 if use.computes in because else stored.get(use.computes, 0.0))
         for use, seconds in spent.items()
     }
+    for use in [use for use in work if _fills(graph, use)]:
+        _take_from_others(work, use, spent[use] - together(used.items()).get(use, 0.0))
+    return work
+
+
+def _fills(graph: ExecutionGraph, use: Use) -> bool:
+    """Whether it is what has filled a cached DataFrame."""
+    vertex = graph.vertices.get(use.computes)
+    return vertex is not None and vertex.initialized.rule == SHUFFLE and vertex.initialized.name.startswith(CACHED)
+
+
+def _take_from_others(work: dict[Use, Work], filling: Use, seconds: float) -> None:
+    """Count the time in which a cached DataFrame was filled once: it is a part of what the tasks that read it took.
+
+    :param seconds: of this attempt
+    """
+    own, left = work[filling], seconds
+    for use, done in sorted(work.items(), key=lambda pair: pair[1].kept - pair[1].spent):
+        if use != filling and left > 0:
+            taken = min(left, done.spent - done.kept)
+            work[use] = Work(done.spent - taken, done.kept)
+            left -= taken
+    work[filling] = Work(own.spent - left, max(0.0, own.kept - left))
 
 
 def _whole(graph: ExecutionGraph, uses: Iterable[Use], because: Mapping[str, str]) -> set[str]:

@@ -169,6 +169,18 @@ def test_of_a_vertex_that_is_stored_in_part_the_stored_part_is_kept() -> None:
     assert work(whole) == {"low": Work(47.0, 47.0), "high": Work(6.0, 2.0)}
 
 
+def test_filling_a_cached_frame_counts_once() -> None:
+    """It is a part of what the tasks took that have read the frame, however much of that is kept besides."""
+    frame = init(1, "cached(id)", 4, **SHUFFLE)
+    stored = [frame, done(0, 1, "cached(id)"), done(1, 1, "cached(id)")]
+    told = work([start(1), *stored, spent(1, {Use("", (ANY,)): 10.0})])
+    assert sum(each.spent for each in told.values()) == 10.0
+    assert told["cached(id)"] == Work(4.0, 4.0)
+    told = work([start(1), *stored, init(1, "s", 2, **SHUFFLE), done(0, 1, "s"), spent(1, {Use("s"): 5.0})])
+    assert told["s"] == Work(2.0, 2.0), "its map outputs are kept themselves"
+    assert told["cached(id)"] == Work(3.0, 3.0)
+
+
 def test_a_committed_output_keeps_all_that_it_alone_has_needed() -> None:
     """Its own tasks, and those of shuffles that nobody kept; not of a shuffle that something else reads, too."""
     used = {Use(ANY, (OUTPUT,)): 30.0, Use(ANY, (ANY, OUTPUT)): 5.0, Use(ANY, (ANY,)): 3.0, Use(ANY): 2.0}

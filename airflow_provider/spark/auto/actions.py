@@ -21,7 +21,7 @@ from airflow_provider.spark.jvm.adaptive_plan import has_begun, runs_later
 from airflow_provider.spark.jvm.commands import no_rows, unless_unable
 from airflow_provider.spark.jvm.exchanges import cached_plan
 from airflow_provider.spark.jvm.execution import in_execution
-from airflow_provider.spark.jvm.queries import calls_python, is_classic, is_classic_session, query_of
+from airflow_provider.spark.jvm.queries import calls_python, held_weakly, is_classic, is_classic_session, query_of
 from airflow_provider.spark.jvm.relation import cached_as, cached_in
 from airflow_provider.spark.jvm.session_settings import QuerySettings, all_settings
 from airflow_provider.spark.jvm.shown_rows import any_row, as_table, most_to_pivot, rows_to_show, values_to_pivot
@@ -220,6 +220,7 @@ def _note(context: RecoveryContext, df: Any) -> None:
         return
     number = cached_plan(relation)
     context.application.cached_under.setdefault(number, all_settings(df.sparkSession))
+    context.application.frames.setdefault(number, (df.sparkSession, held_weakly(df.sparkSession, relation)))
     if not calls_python(df):
         return  # its shuffles need no counting
     frame = (fingerprint(df, context).digest, context.purposes.own)

@@ -63,6 +63,10 @@ class Tools:
         """Whether copying pauses after a refusal."""
         return time.monotonic() < self._again
 
+    def back_off(self) -> None:
+        """Pause copying after a refusal."""
+        self._again = time.monotonic() + _BACK_OFF
+
     def copy(
         self,
         context: RecoveryContext,
@@ -102,7 +106,7 @@ class Tools:
                 vertex.take(partition, statuses[index].task)
                 self.cost.copied(partition.bytes, took)
             elif stored == _REFUSED:
-                self._again = time.monotonic() + _BACK_OFF
+                self.back_off()
             elif executor == readers[statuses[index].writer].executor[0]:
                 missed.append(index)  # else its own executor had no free core, and another one was asked
         return missed

@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider.core.vertex_token import name_of, vertex_identity
 from airflow_provider.spark.auto.ahead import StagesAhead
+from airflow_provider.spark.auto.restored_frames import RestoredFrames
 from airflow_provider.spark.auto.shuffle_identity import NotKept, Purpose, ShuffleIdentity, may_be_kept, title_of
 from airflow_provider.spark.auto.shuffle_vertex import FIRST_RESTORED, ROWS, SIZE, ShuffleVertex
 from airflow_provider.spark.jvm.adaptive_plan import AdaptivePlan, static_shuffles
-from airflow_provider.spark.jvm.cached_frames import can_be_planned, offer_stages, shuffles_over
+from airflow_provider.spark.jvm.cached_frames import can_be_planned, offer_stages, read_by_tasks, shuffles_over
 from airflow_provider.spark.jvm.exchanges import (
     CACHED_STAGE,
     SHUFFLE_EXCHANGE,
@@ -113,11 +114,15 @@ class RestoredPlan:
         self._plans = [adaptive for adaptive, _ in found]
         if self._settings.in_tasks:  # without adaptive execution, an RDD's run when it is used, with the settings then
             self._static = list(static_shuffles(self._execution.executedPlan()))
-        if self._names.isdisjoint(self._wanted_names):
+        execution = self._execution.executedPlan()
+        self._frames = RestoredFrames(self._context, self._registry, self._spark, self._wanted, execution)
+        if self._names.isdisjoint(self._wanted_names) and not self._frames.names:
             return  # the lowest survivor of a query has the name of a shuffle that the query begins with
         for adaptive, cached in found:
             purpose = self._context.purpose(cached)
             if not adaptive.holds_shuffle:
+                if cached is None:
+                    self._fill(adaptive.initial)
                 continue
             if adaptive.barred:
                 log.info("Nothing is put back into this query: %s", adaptive.barred)
@@ -130,12 +135,26 @@ class RestoredPlan:
                 for stage in waiting:
                     if not ahead.needs(stage) and int(stage.id()) not in partly:
                         adaptive.forget(stage)
+                if cached is None and adaptive.last is not None:
+                    self._fill(adaptive.last)
                 offer_stages(self._spark, adaptive)
         for exchange in self._static:
             if _name(exchange) in self._wanted_names:
                 with self._told():
                     send_broadcasts(exchange)  # its query sends them in any case
-            self._shuffle(Purpose(self._context.purpose()), exchange, exchange.canonicalized())
+            back = self._shuffle(Purpose(self._context.purpose()), exchange, exchange.canonicalized())
+            if back is None or back.statistics is None:
+                self._fill(exchange.child())
+        self._fill(self._execution.executedPlan())
+
+    def _fill(self, plan: Any) -> None:
+        """Put back what survived of the cached frames that the tasks of a plan read."""
+        for relation in read_by_tasks(plan) if self._frames.names else ():
+            if not is_filled(relation):
+                self._begins()
+                with self._told():
+                    self._frames.fill(relation, self._there)
+                self._found |= self._frames.found
 
     def _told(self) -> AbstractContextManager[None]:
         """Give the tasks of jobs that this thread starts the same settings as the action's tasks."""
@@ -147,14 +166,23 @@ class RestoredPlan:
         :param partly: gets the number of a stage of which some map tasks must run
         """
         if kind(stage) == CACHED_STAGE:
-            relation = stage.plan().relation()
-            return "filled" if is_filled(relation) or self._planned(adaptive, relation) else None
+            return "filled" if self._holds(adaptive, stage) else None
         if kind(stage) != SHUFFLE_STAGE or kind(stage.plan()) != SHUFFLE_EXCHANGE:
             return None
         back = self._shuffle(purpose, stage.plan(), stage._canonicalized())
+        if back is None or back.statistics is None:
+            self._fill(stage.plan().child())
         if back is not None and back.statistics is None:
             partly.add(int(stage.id()))
         return None if back is None else back.statistics
+
+    def _holds(self, adaptive: AdaptivePlan, stage: Any) -> bool:
+        """Whether a cached frame is filled, maybe by what survived of it, or will be by those that read it."""
+        relation = stage.plan().relation()
+        if is_filled(relation) or self._planned(adaptive, relation):
+            return True
+        self._fill(stage)
+        return is_filled(relation)
 
     def _planned(self, adaptive: AdaptivePlan, relation: Any) -> bool:
         """Plan an empty cached frame if something shuffled right above it may survive; return whether it did.
@@ -200,7 +228,7 @@ class RestoredPlan:
     def _names(self) -> set[str]:
         """The possible vertex names of the query's shuffles, whatever joins they turn out to be over."""
         exchanges = [*itertools.chain.from_iterable(plan.shuffles() for plan in self._plans), *self._static]
-        return {_name(exchange) for exchange in exchanges if may_be_kept(exchange)}
+        return {_name(exchange) for exchange in exchanges if may_be_kept(exchange)} | self._frames.names
 
     @functools.cached_property
     def _wanted_names(self) -> set[str]:

@@ -17,6 +17,7 @@ from airflow_provider.core.errors import Fenced
 from airflow_provider.spark.auto.copying import Tools
 from airflow_provider.spark.auto.cost import COPY_RATE, LINK_RATE, CopyingCost
 from airflow_provider.spark.auto.keeping import KeptShuffle
+from airflow_provider.spark.auto.kept_frames import KeptFrame
 from airflow_provider.spark.auto.origin import Origin
 from airflow_provider.spark.auto.shuffle_identity import NotKept, Purpose
 from airflow_provider.spark.auto.shuffle_vertex import ShuffleRegistry
@@ -114,6 +115,8 @@ class SeenShuffles:
         self._looked = time.monotonic()
         tracker, readers, metrics = MapOutputTracker(spark), Readers(spark), StageMetricsReader(spark)
         self._tools = Tools(tracker, readers, metrics, cost, cores, self._make_room)
+        self._frames: dict[int, KeptFrame] = {}
+        self._frames_cost = CopyingCost(budget)
         self._gone_for_others: set[str] = set()
         self._settings = application_settings(spark)
         self._noted: deque[_Noted] = deque(maxlen=_NOTED)
@@ -201,7 +204,18 @@ class SeenShuffles:
                 raise
             except Exception as error:  # noqa: BLE001 - the others go on
                 kept.failed(error)
+        if self._tools.cores is not None:
+            self._look_at_frames()
         self._release()
+
+    def _look_at_frames(self) -> None:
+        """Keep what the script has cached. On a cluster, it lies in the executors' memory."""
+        for number, (spark, held) in list(self._context.application.frames.items()):
+            if number not in self._frames:
+                parts = (self._context, self.registry, self._tools, self._frames_cost, spark, self._queries)
+                self._frames[number] = KeptFrame(*parts, self._settings, held)
+            if not self._frames[number].over:
+                self._frames[number].look()
 
     def _make_room(self, vertex: ShuffleVertex, size: int, worth: float) -> bool:
         """Whether the job may hold *size* more bytes of a shuffle; others may be removed for that.

@@ -118,6 +118,19 @@ class ShuffleIdentity:
         return replace(identity, inputs=read.shuffles, fingerprint=_with(contents, fingerprint))
 
     @classmethod
+    def of_frame(cls, context: RecoveryContext, spark: Any, reader: Any, settings: QuerySettings) -> ShuffleIdentity:
+        """Return the identity of a cached frame, by a shuffle that would read it.
+
+        A retry finds the frame's own rows, so that they need not come out the same when it is filled again.
+
+        :param settings: those under which it was cached and filled
+        :raises NotKept: it has no certain identity
+        """
+        canonical = reader.canonicalized()
+        fingerprint = exchange_fingerprint(spark, context, canonical, settings)
+        return cls._over_cached(context, spark, reader, canonical, settings, fingerprint, "")
+
+    @classmethod
     def _over_cached(
         cls,
         context: RecoveryContext,

@@ -33,6 +33,7 @@ class AdaptivePlan:
 
     :param spark: the session
     :param plan: an ``AdaptiveSparkPlanExec``
+    :ivar last: its last stage, if all before it are there or pass for it after it went ahead; else ``None``
     :ivar complete: whether nothing is left to run but its last stage, after it went ahead
     """
 
@@ -40,7 +41,13 @@ class AdaptivePlan:
         self._spark = spark
         self._plan = plan
         self.complete = False
+        self.last: Any = None
         self._create = "createNonResultQueryStages" if spark.version >= "4" else "createQueryStages"
+
+    @property
+    def initial(self) -> Any:
+        """The plan before anything of it has run."""
+        return self._plan.initialPlan()
 
     @property
     def holds_shuffle(self) -> bool:
@@ -94,6 +101,7 @@ class AdaptivePlan:
                 current = result.newPlan()
                 private_method(jvm_of(self._spark), plan, "currentPhysicalPlan_$eq", current)
                 if result.allChildStagesMaterialized():
+                    self.last = current
                     self.complete = all(map(_is_there, _nodes(current)))
                     break
                 new = list(items(result.newStages()))

@@ -43,7 +43,7 @@ def _look(spark: Any) -> Any:
 
 def rdds_of_cached(plan: Any) -> list[int]:
     """Return Spark's ids of the RDDs that hold cached frames which the tasks of a plan read, as far as they exist."""
-    held = (private_field(relation.cacheBuilder(), "_cachedColumnBuffers") for relation in _read_by_tasks(plan))
+    held = (private_field(relation.cacheBuilder(), "_cachedColumnBuffers") for relation in read_by_tasks(plan))
     return [int(rdd.id()) for rdd in held if rdd is not None]
 
 
@@ -53,7 +53,7 @@ def shuffles_over(plan: AdaptivePlan, relation: Any) -> Iterator[Any]:
     :param relation: an ``InMemoryRelation``
     """
     number = cached_plan(relation)
-    return (each for each in plan.shuffles() if number in map(cached_plan, _read_by_tasks(each.child())))
+    return (each for each in plan.shuffles() if number in map(cached_plan, read_by_tasks(each.child())))
 
 
 def can_be_planned(relation: Any, complete: Set[int]) -> bool:
@@ -69,18 +69,18 @@ def can_be_planned(relation: Any, complete: Set[int]) -> bool:
     nodes = plan.initialPlan() if adaptive else plan
     if any(True for _ in static_shuffles(nodes)):
         return False
-    read = _read_by_tasks(nodes)
+    read = read_by_tasks(nodes)
     if adaptive:  # planning it runs the stages of the frames that its last one reads
         return all(map(is_filled, read))
     return all(can_be_planned(below, complete) for below in read)
 
 
-def _read_by_tasks(plan: Any) -> Iterator[Any]:
+def read_by_tasks(plan: Any) -> Iterator[Any]:
     """Yield what tasks read of what the script has cached, each as an ``InMemoryRelation``."""
     if kind(plan) == CACHED_SCAN:
         yield plan.relation()
     elif kind(plan) == CACHED_STAGE:
-        yield from _read_by_tasks(plan.plan())
+        yield from read_by_tasks(plan.plan())
     elif not kind(plan).endswith("ExchangeExec"):
         for child in items(plan.children()):
-            yield from _read_by_tasks(child)
+            yield from read_by_tasks(child)

@@ -36,7 +36,8 @@ class StageMetricsReader:
     """Reads the listeners of one application."""
 
     def __init__(self, spark: Any) -> None:
-        listener = spark._jsparkSession.sharedState().statusStore().listener().get()
+        self._queries = spark._jsparkSession.sharedState().statusStore()
+        listener = self._queries.listener().get()
         self._live = private_field(listener, "stageMetrics")
         self._stages = spark._jsc.sc().statusStore()
         self._look = compiled(spark, "ShuffleLook", str)
@@ -56,6 +57,30 @@ class StageMetricsReader:
         """Return the task time of the first stage that has computed an RDD; 0 if that is *stage*, or is not known."""
         first = int(self._look.firstThatComputes(self._stages, rdd))
         return int(str(self._look.ended(self._stages, first)).split()[1]) / 1000 if 0 <= first < stage else 0.0
+
+    def filling(self, rdd: int, tasks: int) -> tuple[float, int]:
+        """Return the task time in which a cached RDD was filled, and how many tasks have ended.
+
+        The first action may have filled a part of it: stages count until as many tasks have ended. Later ones read it.
+
+        :param tasks: number of partitions that are filled
+        """
+        seconds, ended = 0.0, 0
+        for stage in sorted(self.computing(rdd)):
+            if ended >= tasks:
+                break
+            more, millis, _ = map(int, str(self._look.ended(self._stages, stage)).split())
+            seconds, ended = seconds + millis / 1000, ended + more
+        return seconds, ended
+
+    def computing(self, rdd: int) -> frozenset[int]:
+        """Return the stages that have computed an RDD, or do so now."""
+        return frozenset(map(int, str(self._look.allThatCompute(self._stages, rdd)).split()))
+
+    def queries_of(self, stages: frozenset[int]) -> dict[int, int]:
+        """Return the query that has run each of the stages, as far as Spark knows it."""
+        lines = str(self._look.queriesThatRan(self._queries, " ".join(map(str, stages)))).splitlines()
+        return {int(stage): int(query) for stage, query in map(str.split, lines)}
 
     def read(self, stage: int, maps: int, metrics: tuple[int, ...]) -> StageMetrics:
         """Return what is known of a stage.

@@ -1,1 +1,1 @@
-"""Map outputs as files of an executor, and as objects of the partition store."""
+"""Map outputs as files of an executor, and as objects of the partition store; cached partitions as such objects."""

@@ -154,7 +154,7 @@ def test_so_is_what_reads_a_cached_frame_that_is_joined_with_it(
         kept, back = retried(spark, attempts, query, CHANGES[changes](database))
     finally:
         spark.catalog.clearCache()
-    assert kept == ["shuffle(rate)"]
+    assert kept == ["cached(id, number, rate)", "shuffle(rate)"]
     assert ("shuffle(rate)" in back) is (changes == "nothing")
 
 

@@ -153,6 +153,7 @@ def test_a_query_begins_with_what_survived_beside_a_cached_frame_that_was_read_i
             counted, joined = query()
             rows = sorted(joined.collect())
             assert "shuffle(customer)" in first.keep(joined)
+            first.lose("cached(number, count)")
             counted.unpersist(blocking=True)
         with auto_attempt(attempts, spark) as second:
             counted, joined = query()

@@ -133,7 +133,8 @@ def test_a_cached_frame_has_one_value(spark: SparkSession, orders: Path, attempt
         df = cached()
         rows: list[Any] = []
         plain = tasks_run(spark, lambda: rows.extend(sorted(df.collect())))
-        assert first.keep(df) == ["shuffle(customer)"]
+        assert first.keep(df) == ["cached(customer, sum(amount))", "shuffle(customer)"]
+        first.lose("cached(customer, sum(amount))")
         shown = df.orderBy("customer")._jdf.showString(20, 20, False)
         df.unpersist(blocking=True)
     with auto_attempt(attempts, spark) as second:

@@ -86,6 +86,33 @@ public final class ShuffleLook {
         return stages.isEmpty() ? -1 : ((Integer) Collections.min(stages)).intValue();
     }
 
+    /** The numbers of the stages that compute an RDD. */
+    public String allThatCompute(AppStatusStore status, int rdd) throws Exception {
+        StringBuilder answer = new StringBuilder();
+        Iterator all = stagesThatCompute(status, rdd, 0).iterator();
+        while (all.hasNext()) {
+            answer.append(all.next()).append(' ');
+        }
+        return answer.toString();
+    }
+
+    /** For each of the stages whose query Spark knows: its number, and that of the query. */
+    public String queriesThatRan(Object store, String stages) throws Exception {
+        StringBuilder answer = new StringBuilder();
+        String[] wanted = stages.trim().split(" ");
+        Iterator all = Members.items(Members.call(store, "executionsList")).iterator();
+        while (all.hasNext()) {
+            Object query = all.next();
+            scala.collection.Set ran = (scala.collection.Set) Members.call(query, "stages");
+            for (int i = 0; i < wanted.length; i++) {
+                if (wanted[i].length() > 0 && ran.contains(Integer.valueOf(wanted[i]))) {
+                    answer.append(wanted[i]).append(' ').append(Members.call(query, "executionId")).append('\n');
+                }
+            }
+        }
+        return answer.toString();
+    }
+
     /** The numbers of the stages that compute an RDD and of which that many tasks have ended. */
     private static Set stagesThatCompute(AppStatusStore status, int rdd, int ended) throws Exception {
         Set found = new HashSet();

@@ -1,0 +1,240 @@
+"""Keep what the script has cached: copy the partitions of cached DataFrames while they are filled, and after.
+
+With a local master they lie in the driver's own JVM. The same rules hold as for shuffles: copying a frame must cost
+little compared with filling it, and a frame counts from the first partition that is stored.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider.core.causes import one_line
+from airflow_provider.core.errors import Fenced, RecoveryError
+from airflow_provider.core.overhead import COPYING, IDENTITIES
+from airflow_provider.core.quantities import bytes_text
+from airflow_provider.spark.auto.frame_vertex import FrameVertex, frame_identity, frame_number, frame_title
+from airflow_provider.spark.auto.origin import Origin
+from airflow_provider.spark.auto.shuffle_identity import NotKept
+from airflow_provider.spark.jvm.cached_batches import CachedBatches, cached_rdd, partitions_in
+from airflow_provider.spark.jvm.executors import block_manager
+from airflow_provider.spark.jvm.occurrences import NotYet
+from airflow_provider.spark.jvm.session_settings import active_session, all_settings
+from airflow_provider.spark.local_dirs import leave_room, scratch_folder
+from airflow_provider.spark.points.partition_io import Place
+from airflow_provider.spark.points.reading import location
+from airflow_provider.spark.shuffles.cached_partition import Batches, store_batches
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from airflow_provider.spark.auto.copying import Tools
+    from airflow_provider.spark.auto.cost import CopyingCost
+    from airflow_provider.spark.auto.shuffle_vertex import ShuffleRegistry
+    from airflow_provider.spark.context import RecoveryContext
+    from airflow_provider.spark.jvm.exchanges import RunningQueries
+
+log = logging.getLogger(__name__)
+
+_AT_ONCE = 256 * 2**20
+"""Bytes to copy in one look, so that looks at shuffles do not wait."""
+_TRIES = 3
+"""How often to try to copy a partition, or to let looks at a frame fail."""
+_LOOKS = 40
+"""How often to wait until Spark says which queries have filled a frame."""
+
+
+class KeptFrame:
+    """One cached DataFrame of the application, looked at again and again until it is stored or skipped.
+
+    :param held: weak reference to its ``InMemoryRelation``
+    :ivar over: whether nothing is left to do
+    """
+
+    def __init__(
+        self,
+        context: RecoveryContext,
+        registry: ShuffleRegistry,
+        tools: Tools,
+        cost: CopyingCost,
+        spark: Any,
+        queries: RunningQueries,
+        settings: Mapping[str, str],
+        held: Any,
+    ) -> None:
+        self._context = context
+        self._registry = registry
+        self._tools = tools
+        self._cost = cost
+        self._spark = spark
+        self._queries = queries
+        self._settings = settings
+        self._held = held
+        self._batches = CachedBatches(spark)
+        self._vertex: FrameVertex | None = None
+        self._title = ""
+        self._settled = ""
+        """What there was when nothing was left to do with it."""
+        self._misses: Counter[int] = Counter()
+        self._restored: frozenset[int] = frozenset()
+        self._seconds = 0.0
+        self._unknown = 0
+        self._failures = 0
+        self.over = False
+
+    def look(self) -> None:
+        """Copy new partitions if they are worth it."""
+        look = self._batches.look(self._held)
+        if look is None:
+            self.over = True
+        if not look or look == self._settled or self._tools.backing_off:
+            return
+        try:
+            self._settled = look if self._keep(*partitions_in(look)) else ""
+            self._failures = 0
+        except Fenced:
+            raise
+        except NotKept as reason:
+            self._leave_alone(str(reason))
+        except NotYet:
+            pass
+        except Exception as error:
+            self._failures += 1
+            log.debug("A look at %s failed", self._title, exc_info=error)
+            if self._failures >= _TRIES:
+                self._leave_alone(f"it cannot be looked at: {one_line(error)}")
+
+    def _keep(self, rdd: int, held: dict[int, int]) -> bool:
+        """Copy partitions; return whether there is nothing to do until others are there.
+
+        :param rdd: Spark's id of the RDD that holds the frame
+        :param held: the partitions that are there: index → bytes
+        """
+        number = frame_number(rdd)
+        if number in self._registry.coming:
+            return False
+        known = self._registry.vertices.get(number)
+        if self._vertex is None and isinstance(known, FrameVertex):
+            self._vertex, self._restored = known, frozenset(known.stored)
+        if self._vertex is not None and (known is not self._vertex or self._vertex.sealed):
+            self.over = True  # given up, or stored
+            return True
+        stored = self._vertex.stored if self._vertex is not None else {}
+        new = [task for task in held if self._index(task) not in stored and self._misses[task] < _TRIES]
+        if not new:
+            return True
+        seconds, ended = self._tools.metrics.filling(rdd, len(held))
+        size = sum(each for task, each in held.items() if self._index(task) not in self._restored)
+        if not ended or self._cost.too_high(seconds, size):
+            return ended >= len(held)
+        relation = self._held.get()
+        if relation is None:
+            return False
+        self._title = self._title or frame_title(relation)
+        if self._vertex is None:
+            with self._context.master.overhead.on(IDENTITIES):
+                self._vertex = self._identified(relation, cached_rdd(relation), seconds)
+        vertex = self._vertex
+        if vertex.made_since(self._tools.tracker) is None:  # asked behind what is held
+            raise NotKept("Spark has run tasks again whose rows it depends on")
+        own = sum(partition.bytes for partition in vertex.stored.values())
+        whole = size * vertex.maps // max(1, len(held))
+        if not self._tools.make_room(vertex, max(0, whole - own), seconds / max(1, size)):
+            raise NotKept("the store budget is full, all of it worth more than this")
+        with self._context.master.overhead.on(COPYING):
+            self._copy(relation, cached_rdd(relation), {task: held[task] for task in new}, seconds / ended)
+        if len(vertex.stored) == vertex.maps:
+            vertex.seal(self._seconds)
+            self.over = True
+            total = sum(partition.bytes for partition in vertex.stored.values())
+            log.info("Kept %s: %d partitions, %s", vertex.name, vertex.maps, bytes_text(total))
+        return False
+
+    def _index(self, task: int) -> int:
+        return self._vertex.index(task) if self._vertex is not None else task
+
+    def _identified(self, relation: Any, rdd: Any, seconds: float) -> FrameVertex:
+        spark = self._spark
+        with active_session(spark):
+            self._check_settings(spark, rdd)
+            identity = frame_identity(self._context, self._registry, self._tools.tracker, spark, relation, seconds)
+            vertex = FrameVertex.of_frame(self._context, self._registry, spark, relation, rdd, identity)
+        with self._registry.lock:
+            if vertex.vertex in {each.vertex for each in self._registry.vertices.values()}:
+                raise NotKept("another cached DataFrame holds the same, and is kept in its place")
+            self._registry.vertices[vertex.number] = vertex
+        return vertex
+
+    def _check_settings(self, spark: Any, rdd: Any) -> None:
+        """Make sure that all queries that have computed partitions ran with the settings that hold now.
+
+        :raises NotKept: one has not
+        :raises NotYet: Spark does not say yet which they were
+        """
+        stages = self._tools.metrics.computing(int(rdd.id()))
+        ran = self._tools.metrics.queries_of(stages)
+        if not stages or not stages <= ran.keys():
+            self._unknown += 1
+            if self._unknown >= _LOOKS:
+                raise NotKept("Spark does not say which queries have filled it")
+            raise NotYet("Spark does not say yet which queries have filled it")
+        now = all_settings(spark)
+        for stage, query in ran.items():
+            record = self._queries.record(query)
+            origin = Origin.of(record, self._settings) if record is not None else None
+            if origin is None:
+                raise NotYet("Spark does not say yet with which settings it was filled")
+            origin.check(stage, now)
+
+    def _copy(self, relation: Any, rdd: Any, sizes: dict[int, int], seconds: float) -> None:
+        began, left = time.monotonic(), _AT_ONCE
+        for task, size in sizes.items():
+            if left <= 0 or self._tools.backing_off:
+                break
+            try:
+                took = self._store(relation, rdd, task, size, seconds)
+            except Fenced:
+                raise
+            except (RecoveryError, OSError) as error:
+                log.warning("A cached DataFrame is not stored now; it is tried again later: %s", error)
+                self._tools.back_off()
+                break
+            if took is None:
+                self._misses[task] += 1
+            else:
+                self._cost.copied(size, took)
+                self._seconds += took
+                left -= size
+        self._tools.waited += time.monotonic() - began
+
+    def _store(self, relation: Any, rdd: Any, task: int, size: int, seconds: float) -> float | None:
+        """Store a partition; return the seconds that this took, ``None`` if it is not there any more.
+
+        Writing it counts by the CPU that it takes: it competes with the script's tasks for that.
+        """
+        vertex = self._vertex
+        assert vertex is not None  # noqa: S101 - identified before
+        vertex.record()
+        (place, *_) = block_manager(self._spark).diskBlockManager().localDirsString()
+        with scratch_folder(str(place)) as folder:
+            leave_room(folder, size)
+            path = folder / "batches"
+            written = self._batches.write(relation, rdd, task, str(path))
+            if written is None:
+                return None
+            rows, counted, checksum, took = written
+            named = Place(
+                vertex.vertex, vertex.layout, vertex.index(task), vertex.maps, self._context.master.epoch, task
+            )
+            batches = Batches(rows, counted, path.stat().st_size, checksum)
+            store = location(self._context).open()
+            partition, stored_in = store_batches(store, named, path, batches, seconds)
+        vertex.take(partition, task)
+        return took + stored_in
+
+    def _leave_alone(self, reason: str) -> None:
+        self.over = True
+        log.debug("%s is not kept: %s", self._title, reason)
+        self._context.master.vertex_skipped(self._title, reason)

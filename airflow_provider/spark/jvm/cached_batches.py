@@ -1,0 +1,106 @@
+"""Partitions of cached DataFrames in the driver's block manager: with a local master, all of them are there."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+from airflow_provider.spark.jvm.compiled import compiled
+from airflow_provider.spark.jvm.exchanges import ADAPTIVE, CACHED_SCAN, is_filled, kind
+from airflow_provider.spark.jvm.executors import block_manager
+from airflow_provider.spark.jvm.names import jvm_of
+from airflow_provider.spark.jvm.reflection import private_field
+from airflow_provider.spark.jvm.scala import companion, has_member, items, to_seq
+
+_BATCHES = "DefaultCachedBatchSerializer"
+"""Spark's own; another one (``spark.sql.cache.serializer``) makes batches of another kind."""
+
+
+def cached_rdd(relation: Any) -> Any:
+    """Return the RDD that holds a cached DataFrame; ``None`` if nothing has asked for its rows yet.
+
+    :param relation: an ``InMemoryRelation``
+    """
+    return private_field(relation.cacheBuilder(), "_cachedColumnBuffers")
+
+
+def has_sparks_batches(relation: Any) -> bool:
+    """Whether a cached DataFrame is held in Spark's own form."""
+    return kind(relation.cacheBuilder().serializer()) == _BATCHES
+
+
+def is_observed(plan: Any) -> bool:
+    """Whether rows of a plan are observed, here or in a cached DataFrame below: Spark looks at them as they pass."""
+    if kind(plan) == ADAPTIVE:
+        return is_observed(plan.initialPlan())
+    if kind(plan) == CACHED_SCAN:
+        return is_observed(plan.relation().cachedPlan())
+    return kind(plan) == "CollectMetricsExec" or any(map(is_observed, items(plan.children())))
+
+
+class CachedBatches:
+    """Copies partitions of cached DataFrames out of the block manager of this JVM, and puts them back."""
+
+    def __init__(self, spark: Any) -> None:
+        self._blocks = block_manager(spark)
+        self._look = compiled(spark, "CachedBatches", str)
+
+    def look(self, held: Any) -> str | None:
+        """Return what is there of a frame, for :func:`partitions_in`; empty if nothing has asked for its rows yet,
+        ``None`` if the script has dropped it.
+
+        :param held: weak reference to its ``InMemoryRelation``
+        """
+        found = self._look.look(self._blocks, held)
+        return None if found is None else str(found)
+
+    def write(self, relation: Any, rdd: Any, index: int, path: str) -> tuple[int, int, int, float] | None:
+        """Write a partition into a file; ``None`` if it is not there any more.
+
+        :returns: its rows, its bytes as Spark counts them, the file's CRC-32, and the seconds of CPU that this took
+        """
+        written = str(self._look.write(self._blocks, relation, rdd, index, path)).split()
+        if not written:
+            return None
+        rows, size, checksum, nanos = map(int, written)
+        return rows, size, checksum, nanos / 1e9
+
+    def put(self, relation: Any, rdd: Any, index: int, path: str, rows: int, size: int) -> bool:
+        """Put a partition back; return whether the block manager had room for it."""
+        return bool(self._look.put(self._blocks, relation, rdd, index, path, rows, size))
+
+
+def partitions_in(look: str) -> tuple[int, dict[int, int]]:
+    """Return the id of a frame's RDD, and its partitions that are there: index → bytes, in memory and on disk."""
+    rdd, *lines = look.splitlines()
+    return int(rdd), {int(index): int(size) for index, size in map(str.split, lines)}
+
+
+def reader_of(spark: Any, relation: Any) -> Any:
+    """Return a shuffle that would read all of a cached DataFrame, in one reducer. It never runs."""
+    jvm = jvm_of(spark)
+    execution, physical = jvm.org.apache.spark.sql.execution, jvm.org.apache.spark.sql.catalyst.plans.physical
+    scan = execution.columnar.InMemoryTableScanExec(relation.output(), to_seq(jvm, []), relation)
+    exchange = companion(execution.exchange, "ShuffleExchangeExec")
+    single = companion(physical, "SinglePartition")
+    defaults = []
+    for place in itertools.count(3):
+        name = f"apply$default${place}"
+        if not has_member(exchange, name):
+            break
+        defaults.append(getattr(exchange, name)())
+    return exchange.apply(single, scan, *defaults)
+
+
+def frames_below(plan: Any) -> Iterator[Any]:
+    """Yield the cached DataFrames that a plan reads and that are not filled, each as an ``InMemoryRelation``."""
+    if kind(plan) == ADAPTIVE:
+        yield from frames_below(plan.initialPlan())
+    elif kind(plan) == CACHED_SCAN:
+        if not is_filled(plan.relation()):
+            yield plan.relation()
+            yield from frames_below(plan.relation().cachedPlan())
+    else:
+        for child in items(plan.children()):
+            yield from frames_below(child)

@@ -1,0 +1,104 @@
+"""Store one partition of a cached DataFrame as objects of the partition store, and fetch it again.
+
+Its batches are in one file, see ``CachedBatches.java``. As with a map output, a small object beside it describes it,
+and is written last. Uses no JVM.
+"""
+
+from __future__ import annotations
+
+import struct
+import time
+import zlib
+from contextlib import suppress
+from dataclasses import astuple, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from airflow_provider.core.errors import CorruptObject
+from airflow_provider.core.faults import AFTER_PARTITION_PUT, fault_point
+from airflow_provider.core.partitions import MAP_OUTPUT, StoredPartition
+
+if TYPE_CHECKING:
+    from airflow_provider.spark.points.partition_io import Place
+    from airflow_provider.storage.partition_store import PartitionStore
+
+_HEADER = struct.Struct(">8sqqqI")
+"""Magic, and what :class:`Batches` says."""
+_MAGIC = b"BATCHES1"
+_CHUNK = 2**20
+
+
+@dataclass(frozen=True)
+class Batches:
+    """The file with a partition's batches.
+
+    :ivar rows: that it holds
+    :ivar size: bytes of its batches, as Spark counts them
+    :ivar length: bytes of the file
+    :ivar checksum: CRC-32 of the file
+    """
+
+    rows: int
+    size: int
+    length: int
+    checksum: int
+
+
+def store_batches(
+    store: PartitionStore, place: Place, path: Path, batches: Batches, seconds: float
+) -> tuple[StoredPartition, float]:
+    """Store a partition; return it, and the seconds that this took.
+
+    :param place: its name in the store
+    :param path: of its file; another one may be made beside it
+    :param seconds: what computing it took
+    :raises RecoveryError: the store refused it
+    """
+    began, described = time.monotonic(), path.with_name("description")
+    description = _HEADER.pack(_MAGIC, *astuple(batches))
+    described.write_bytes(description)
+    partition = StoredPartition(
+        **vars(place),
+        rows=batches.rows,
+        checksum=f"{zlib.crc32(description):08x}",
+        millis=round(seconds * 1000),
+        bytes=len(description) + batches.length,
+        suffix=MAP_OUTPUT,
+        blocks=batches.length,
+    )
+    store.put_map_output(partition, described, path)
+    fault_point(AFTER_PARTITION_PUT)
+    return partition, time.monotonic() - began
+
+
+def fetch_batches(store: PartitionStore, partition: StoredPartition, path: Path) -> Batches:
+    """Write a stored partition's file to *path*; another one may be made beside it.
+
+    :raises CorruptObject: it is damaged, which is marked in the store
+    :raises ObjectNotFound: it is gone
+    """
+    described = path.with_name("description")
+    try:
+        store.fetch(partition, described)
+        store.fetch_blocks(partition, path)
+        with suppress(struct.error):
+            magic, *facts = _HEADER.unpack(described.read_bytes())
+            batches = Batches(*facts)
+            if magic == _MAGIC and path.stat().st_size == batches.length and _crc(path) == batches.checksum:
+                return batches
+        raise CorruptObject(
+            f"The partition {partition.key} of a cached DataFrame is damaged.",
+            remedy="It has to be computed again.",
+            key=partition.key,
+        )
+    except CorruptObject:
+        store.mark_corrupt(partition)
+        raise
+
+
+def _crc(path: Path) -> int:
+    crc = 0
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK):
+            crc = zlib.crc32(chunk, crc)
+    return crc

@@ -1,0 +1,303 @@
+"""What the script has cached is kept, partition by partition, and a retry computes only what is missing of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from airflow_provider.spark.auto.frame_vertex import FrameVertex
+from airflow_provider.spark.jvm.relation import cached_as
+from tests.spark.attempts import Attempts
+from tests.spark.auto.lines import task_for, written
+from tests.spark.auto.watched import AutoAttempt, auto_attempt, configured, is_filled, tasks_run
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("script")]
+
+FILES, PARTITIONS = 4, 3
+SETTINGS = {
+    **task_for(600),
+    "spark.sql.autoBroadcastJoinThreshold": "-1",
+    "spark.sql.shuffle.partitions": f"{PARTITIONS}",
+    "spark.sql.adaptive.coalescePartitions.enabled": "false",
+}
+
+
+@pytest.fixture
+def sales(tmp_path: Path, spark: SparkSession) -> Iterator[Path]:
+    lines = {
+        f"{file}": [f"{row},{row % 7},{row % 3},{row * 37 % 101}.{row % 10}" for row in range(file, 120, FILES)]
+        for file in range(FILES)
+    }
+    with configured(spark, SETTINGS):
+        yield written(tmp_path / "sales", lines)
+
+
+def table(spark: SparkSession, folder: Path) -> DataFrame:
+    return spark.read.schema("id INT, key INT, kind INT, amount DOUBLE").csv(str(folder))
+
+
+def shuffled(spark: SparkSession, folder: Path) -> DataFrame:
+    from pyspark.sql import functions as F
+
+    return table(spark, folder).groupBy("key", "kind").agg(F.count("*").alias("rows"), F.sum("id").alias("ids"))
+
+
+def scanned(spark: SparkSession, folder: Path) -> DataFrame:
+    from pyspark.sql import functions as F
+
+    return table(spark, folder).withColumn("double", F.col("id") * 2)
+
+
+def with_function(spark: SparkSession, folder: Path) -> DataFrame:
+    from pyspark.sql import functions as F
+
+    return table(spark, folder).withColumn("double", F.udf(lambda number: number * 2, "int")("id"))
+
+
+def averages(spark: SparkSession, folder: Path) -> DataFrame:
+    from pyspark.sql import functions as F
+
+    return table(spark, folder).groupBy("key").agg(F.avg("amount").alias("amount"))
+
+
+@contextmanager
+def cached(*frames: DataFrame, level: str = "MEMORY_AND_DISK_DESER") -> Iterator[None]:
+    from pyspark import StorageLevel
+
+    try:
+        for frame in frames:
+            frame.persist(getattr(StorageLevel, level))
+        yield
+    finally:
+        for frame in reversed(frames):
+            frame.unpersist(blocking=True)
+
+
+@contextmanager
+def attempt_with(
+    attempts: Attempts, spark: SparkSession, sales: Path, made: Callable[..., DataFrame], *level: str
+) -> Iterator[tuple[AutoAttempt, DataFrame]]:
+    """An attempt, and a frame that it has cached."""
+    with auto_attempt(attempts, spark) as attempt:
+        frame = made(spark, sales)
+        with cached(frame, **dict(zip(["level"], level, strict=False))):
+            yield attempt, frame
+
+
+def size_of(frame: DataFrame) -> list[str]:
+    """The rows and bytes that Spark counts of a cached frame."""
+    stats = cached_as(frame).computeStats()
+    return [str(stats.rowCount()), str(stats.sizeInBytes())]
+
+
+def drawn(spark: SparkSession, folder: Path) -> DataFrame:
+    from pyspark.sql import functions as F
+
+    return table(spark, folder).withColumn("draw", F.rand(7))
+
+
+def observed(spark: SparkSession, folder: Path) -> DataFrame:
+    from pyspark.sql import functions as F
+
+    return table(spark, folder).observe("seen", F.count(F.lit(1)).alias("rows"))
+
+
+def of_all_types(spark: SparkSession, folder: Path) -> DataFrame:
+    return table(spark, folder).selectExpr(
+        "id",
+        "cast(id as string) as text",
+        "cast(amount as decimal(30, 4)) as exact",
+        "date_add(date'2020-01-01', id) as day",
+        "timestamp_seconds(id) as moment",
+        "id % 2 = 0 as even",
+        "if(id % 5 = 0, null, id) as gaps",
+        "cast(cast(id as string) as binary) as bytes",
+        "array(id, key) as both",
+        "map(key, kind) as pairs",
+        "struct(id, array(cast(key as string)) as keys) as nested",
+        "cast(null as string) as nothing",
+        "make_dt_interval(id) as days",
+    )
+
+
+def name_of_frame(attempt: AutoAttempt) -> str:
+    (name,) = (name for name in attempt.kept() if name.startswith("cached("))
+    return name
+
+
+def fill(attempt: AutoAttempt, frame: DataFrame) -> int:
+    """``count()``, as many scripts begin, and looks at it."""
+    rows = frame.count()
+    attempt.see(frame)
+    attempt.look()
+    return rows
+
+
+def stored_of(attempt: AutoAttempt, frame: DataFrame) -> set[int]:
+    """The partitions of a frame that are in the store, as far as this attempt knows."""
+    return {index for vertex in frames_of(attempt) for index in vertex.stored}
+
+
+def frames_of(attempt: AutoAttempt) -> list[FrameVertex]:
+    return [each for each in attempt.application.registry.vertices.values() if isinstance(each, FrameVertex)]
+
+
+@pytest.mark.parametrize(
+    ("made", "level"),
+    [
+        (shuffled, "MEMORY_AND_DISK_DESER"),
+        (scanned, "DISK_ONLY"),
+        (with_function, "MEMORY_AND_DISK"),
+        (averages, "MEMORY_ONLY"),
+        (of_all_types, "MEMORY_AND_DISK_DESER"),
+        (of_all_types, "DISK_ONLY"),
+    ],
+)
+def test_a_cached_frame_is_not_computed_again(
+    spark: SparkSession, sales: Path, attempts: Attempts, made: Callable[..., DataFrame], level: str
+) -> None:
+    """``cache()`` and ``count()``: a retry runs no task of the frame, and its rows are those of the first attempt."""
+    with attempt_with(attempts, spark, sales, made, level) as (first, frame):
+        rows = fill(first, frame)
+        assert name_of_frame(first)
+        held, shown = sorted(map(str, frame.collect())), size_of(frame)
+    plain = tasks_run(spark, lambda: made(spark, sales).count())
+    with attempt_with(attempts, spark, sales, made, level) as (second, frame):
+        found = list[Any]()
+        tasks = tasks_run(spark, lambda: found.append(frame.count()))
+        assert found == [rows]
+        assert is_filled(frame)
+        (vertex,) = frames_of(second)
+        assert len(vertex.stored) == vertex.maps
+        assert tasks <= vertex.maps + 1 <= plain, "those that count the rows of each partition, and their sum"
+        assert sorted(map(str, frame.collect())) == held
+        assert size_of(frame) == shown
+
+
+def test_missing_and_damaged_partitions_are_computed(
+    spark: SparkSession, sales: Path, attempts: Attempts, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Of a frame that has survived in part, the other partitions are filled by the tasks that read them."""
+    caplog.set_level("INFO", logger="airflow_provider")
+    with attempt_with(attempts, spark, sales, with_function) as (first, frame):
+        fill(first, frame)
+        held = sorted(frame.collect())
+        first.lose(name_of_frame(first), 1)
+        damaged = next(path for path in first.stored_files() if re.match(r"000002-.*\.blocks$", path.name))
+        damaged.write_bytes(damaged.read_bytes()[:-1] + b"?")
+    with attempt_with(attempts, spark, sales, with_function) as (second, frame):
+        assert frame.count() == len(held)
+        assert f"{FILES - 2} partitions put back, 2 to compute" in caplog.text
+        assert "damaged" in caplog.text
+        assert sorted(frame.collect()) == held
+        second.look()
+        assert stored_of(second, frame) == set(range(FILES))
+    with attempt_with(attempts, spark, sales, with_function) as (_, frame):
+        assert frame.count() == len(held)
+        assert f"{FILES} partitions put back, 0 to compute" in caplog.text
+
+
+def test_a_filter_on_a_frame_skips_the_same_batches(spark: SparkSession, sales: Path, attempts: Attempts) -> None:
+    """Spark leaves out batches by their statistics, which come back with them."""
+    with attempt_with(attempts, spark, sales, scanned) as (first, frame):
+        fill(first, frame)
+        rows = sorted(frame.where("id between 17 and 60 and kind = 1").collect())
+    with attempt_with(attempts, spark, sales, scanned) as (second, frame):
+        assert sorted(frame.where("id between 17 and 60 and kind = 1").collect()) == rows
+        assert frames_of(second)[0].stored
+
+
+def limited(spark: SparkSession, folder: Path) -> DataFrame:
+    return table(spark, folder).limit(10)
+
+
+def ordered(spark: SparkSession, folder: Path) -> DataFrame:
+    return table(spark, folder).orderBy("amount")
+
+
+@pytest.mark.parametrize(
+    ("made", "why"), [(drawn, "rand"), (observed, "observed"), (limited, "limit"), (ordered, "rangepartitioning")]
+)
+def test_what_must_run_in_each_attempt_is_not_kept(
+    spark: SparkSession, sales: Path, attempts: Attempts, made: Callable[..., DataFrame], why: str
+) -> None:
+    """Rows of two draws, or choices, are never mixed, and what is observed has to pass."""
+    with attempt_with(attempts, spark, sales, made) as (first, frame):
+        fill(first, frame)
+        assert not frames_of(first)
+        assert why in first.skipped().lower()
+
+
+def test_a_changed_file_gives_new_rows(spark: SparkSession, sales: Path, attempts: Attempts) -> None:
+    """A frame of files that have changed is another one."""
+    with attempt_with(attempts, spark, sales, scanned) as (first, frame):
+        fill(first, frame)
+        assert name_of_frame(first)
+    (sales / "new.csv").write_text("1000,1,1,1.0\n")
+    expected = sorted(scanned(spark, sales).collect())
+    with attempt_with(attempts, spark, sales, scanned) as (second, frame):
+        assert sorted(frame.collect()) == expected
+        assert not frames_of(second)
+
+
+def test_a_frame_that_was_filled_under_other_settings_is_not_kept(
+    spark: SparkSession, sales: Path, attempts: Attempts
+) -> None:
+    """Its tasks may have read these."""
+    with attempt_with(attempts, spark, sales, scanned) as (first, frame):
+        with configured(spark, {"spark.sql.session.timeZone": "Asia/Tokyo"}):
+            frame.count()
+        first.look()
+        assert not frames_of(first)
+        assert "has changed since its query began" in first.skipped()
+
+
+def test_a_frame_over_a_frame_comes_back(spark: SparkSession, sales: Path, attempts: Attempts) -> None:
+    """Adaptive execution plans the upper one when the lower one is there: neither is computed."""
+    from pyspark.sql import functions as F
+
+    def two() -> tuple[DataFrame, DataFrame]:
+        below = shuffled(spark, sales)
+        return below, below.withColumn("more", F.col("rows") + 1)
+
+    with auto_attempt(attempts, spark) as first:
+        below, above = two()
+        with cached(below, above):
+            fill(first, above)
+            held = sorted(above.collect())
+            assert len(frames_of(first)) == 2, first.skipped()
+    with auto_attempt(attempts, spark) as second:
+        below, above = two()
+        with cached(below, above):
+            assert sorted(above.collect()) == held
+            assert [len(vertex.stored) for vertex in frames_of(second)] == [PARTITIONS] * 2
+            assert is_filled(above)
+
+
+def test_a_frame_stays_empty_if_nothing_has_to_read_it(spark: SparkSession, sales: Path, attempts: Attempts) -> None:
+    """The shuffle above it has survived whole."""
+
+    def query(frame: DataFrame) -> DataFrame:
+        return frame.groupBy("kind").count()
+
+    with attempt_with(attempts, spark, sales, shuffled) as (first, frame):
+        rows = sorted(query(frame).collect())
+        first.see(query(frame))
+        df = query(frame)
+        df.collect()
+        first.see(df)
+        first.look()
+        assert name_of_frame(first)
+        assert "shuffle(kind)" in first.kept()
+    with attempt_with(attempts, spark, sales, shuffled) as (second, frame):
+        assert sorted(query(frame).collect()) == rows
+        assert "shuffle(kind)" in second.put_back()
+        assert not is_filled(frame)
