@@ -44,7 +44,8 @@ class Tools:
     """The tools that all kept shuffles of an application share.
 
     :ivar cores: of a local master; ``None`` on a cluster
-    :ivar waited: seconds spent waiting for executors, which take nothing of this machine
+    :ivar waited: seconds that the pause between looks does not grow with: waiting for executors takes nothing of this
+        machine, and copying cached DataFrames is weighed by itself
     :ivar make_room: makes room for a number of bytes of a vertex, given the task seconds that each byte saves; returns
         whether they fit
     """

@@ -10,6 +10,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider.core.errors import CorruptObject, ObjectNotFound
+from airflow_provider.core.events import CACHED
 from airflow_provider.core.vertex_token import name_of, vertex_identity
 from airflow_provider.spark.auto.frame_vertex import FrameVertex, frame_identity, frame_number, frame_title
 from airflow_provider.spark.auto.shuffle_identity import NotKept
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+_CACHED = name_of(vertex_identity(CACHED, ""))
+"""Begins the name of a frame's vertex."""
+
 
 def _name(relation: Any) -> str:
     """Return the name of a frame's vertex."""
@@ -56,7 +60,8 @@ class RestoredFrames:
         self._wanted = wanted
         self._tracker = MapOutputTracker(spark)
         names = set(map(name_of, wanted))
-        frames = frames_below(plan) if is_local(spark) else ()
+        cached = any(name.startswith(_CACHED) for name in names)
+        frames = frames_below(plan) if cached and is_local(spark) else ()
         self._left = {cached_plan(frame): name for frame in frames if (name := _name(frame)) in names}
         self.names = frozenset(self._left.values())
         self.found: set[str] = set()

@@ -58,7 +58,11 @@ def look(first: AutoAttempt) -> list[str]:
 
 
 def found_while_it_runs(spark: SparkSession, first: AutoAttempt) -> None:
-    """Look until the plan has shown a shuffle; nothing of it can be kept yet."""
+    """Look until the plan has shown a shuffle; nothing of it can be kept yet.
+
+    Not before Spark has announced the query: the number of looks for a shuffle of an earlier one is limited.
+    """
+    wait_until(first.application._queries.running, "the query runs")
 
     def found() -> bool:
         spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
