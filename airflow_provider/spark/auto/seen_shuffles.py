@@ -50,6 +50,11 @@ _LOOKS = 32
 _NOTED = 16
 """How many queries that became RDDs are observed, the newest ones."""
 
+_SHARE_OF_FRAMES = 0.2
+"""Of the overhead budget, what copying a cached DataFrame may cost: what is counted is not all, because the batches
+that are written also pass through the memory in which the script's tasks cache.
+"""
+
 
 @dataclass
 class _Unseen:
@@ -116,7 +121,7 @@ class SeenShuffles:
         tracker, readers, metrics = MapOutputTracker(spark), Readers(spark), StageMetricsReader(spark)
         self._tools = Tools(tracker, readers, metrics, cost, cores, self._make_room)
         self._frames: dict[int, KeptFrame] = {}
-        self._frames_cost = CopyingCost(budget)
+        self._frames_cost = CopyingCost(budget * _SHARE_OF_FRAMES)
         self._gone_for_others: set[str] = set()
         self._settings = application_settings(spark)
         self._noted: deque[_Noted] = deque(maxlen=_NOTED)
