@@ -143,9 +143,10 @@ def _work(graph: ExecutionGraph, used: TaskTime, because: Mapping[str, str], dis
         name: sum(each.duration for each in vertex.partitions.values()) for name, vertex in graph.vertices.items()
     }
     # Stored partitions are recorded at once, spent time only from time to time.
+    took = together([*used.items(), *((Use(name), 0.0) for name in stored)])
     spent = {
         use: max(seconds, stored.get(use.computes, 0.0))
-        for use, seconds in together([*used.items(), *((Use(name), 0.0) for name in stored)]).items()
+        for use, seconds in took.items()
         if not _superseded(use, because)
     }
     whole = set[str]() if _afresh(graph, discarded) else _whole(graph, spent, because)
@@ -156,7 +157,7 @@ def _work(graph: ExecutionGraph, used: TaskTime, because: Mapping[str, str], dis
         for use, seconds in spent.items()
     }
     for use in [use for use in work if _fills(graph, use)]:
-        _take_from_others(work, use, spent[use] - together(used.items()).get(use, 0.0))
+        _take_from_others(work, use, spent[use] - took[use])
     return work
 
 

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider.core.events import CACHED, MOST_PARTITIONS
 from airflow_provider.core.partitions import WHOLE
 from airflow_provider.spark.auto.origin import ensure_same
-from airflow_provider.spark.auto.shuffle_identity import NotKept, Purpose, ShuffleIdentity
-from airflow_provider.spark.auto.shuffle_vertex import ShuffleVertex, read_by, shuffles_below
-from airflow_provider.spark.jvm.cached_batches import has_sparks_batches, is_observed, reader_of
+from airflow_provider.spark.auto.shuffle_identity import NotKept, Purpose, ShuffleIdentity, shortened
+from airflow_provider.spark.auto.shuffle_vertex import ShuffleVertex, read_by
+from airflow_provider.spark.jvm.cached_batches import has_sparks_batches, is_observed, reader_of, scan_of
 from airflow_provider.spark.jvm.exchanges import cached_plan
 from airflow_provider.spark.jvm.layout import describe_layout
+from airflow_provider.spark.jvm.map_output_tracker import shuffles_below
 from airflow_provider.spark.jvm.scala import items
 from airflow_provider.spark.jvm.session_settings import QuerySettings, all_settings
 
@@ -29,8 +30,7 @@ if TYPE_CHECKING:
 
 def frame_title(relation: Any) -> str:
     """Return the frame's name in the log, by its columns."""
-    text = f"{CACHED}{', '.join(str(column.name()) for column in items(relation.output()))})"
-    return text if len(text) <= 60 else f"{text[:58]}…)"
+    return shortened(f"{CACHED}{', '.join(str(column.name()) for column in items(relation.output()))})")
 
 
 def frame_number(rdd: int) -> int:
@@ -100,8 +100,7 @@ class FrameVertex(ShuffleVertex):
             raise NotKept("Spark takes its rows for not deterministic")
         if shuffles_below(rdd).keys() != set(identity.inputs or ()):
             raise NotKept("it depends on the order of rows in shuffles that its plan does not show")
-        (scan,) = items(reader_of(spark, relation).children())
-        layout = describe_layout(spark, scan, maps=True)
+        layout = describe_layout(spark, scan_of(spark, relation), maps=True)
         cut = layout.identity(partitions)
         if cut == WHOLE:
             raise NotKept(f"what its partitions cover cannot be told apart: {'; '.join(layout.whole_only)}")

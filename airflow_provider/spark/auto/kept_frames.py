@@ -19,7 +19,6 @@ from airflow_provider.spark.auto.frame_vertex import FrameVertex, frame_identity
 from airflow_provider.spark.auto.origin import Origin
 from airflow_provider.spark.auto.shuffle_identity import NotKept
 from airflow_provider.spark.jvm.cached_batches import CachedBatches, cached_rdd, partitions_in
-from airflow_provider.spark.jvm.executors import block_manager
 from airflow_provider.spark.jvm.occurrences import NotYet
 from airflow_provider.spark.jvm.session_settings import active_session, all_settings
 from airflow_provider.spark.local_dirs import leave_room, scratch_folder
@@ -217,8 +216,7 @@ class KeptFrame:
         vertex = self._vertex
         assert vertex is not None  # noqa: S101 - identified before
         vertex.record()
-        (place, *_) = block_manager(self._spark).diskBlockManager().localDirsString()
-        with scratch_folder(str(place)) as folder:
+        with scratch_folder(self._batches.directory) as folder:
             leave_room(folder, size)
             path = folder / "batches"
             written = self._batches.write(relation, rdd, task, str(path))

@@ -18,7 +18,7 @@ from airflow_provider.spark.auto.shuffle_vertex import FIRST_RESTORED
 from airflow_provider.spark.jvm.cached_batches import CachedBatches, frames_below
 from airflow_provider.spark.jvm.cached_frames import can_be_planned, read_by_tasks
 from airflow_provider.spark.jvm.exchanges import ADAPTIVE, cached_plan, is_filled, kind
-from airflow_provider.spark.jvm.executors import block_manager, is_local
+from airflow_provider.spark.jvm.executors import is_local
 from airflow_provider.spark.jvm.map_output_tracker import MapOutputTracker
 from airflow_provider.spark.jvm.occurrences import NotYet
 from airflow_provider.spark.local_dirs import NoRoom, leave_room, scratch_folder
@@ -104,6 +104,7 @@ class RestoredFrames:
 
     def _lay(self, vertex: FrameVertex, relation: Any, rdd: Any) -> None:
         master = self._context.master
+        known = master.vertex(vertex.vertex)
         survivors = master.survivors_of(vertex.vertex, vertex.layout, vertex.maps, deterministic=True)
         batches, store = CachedBatches(self._spark), location(self._context).open()
         there = {
@@ -112,10 +113,7 @@ class RestoredFrames:
             if self._restored(store, batches, relation, rdd, vertex.task(index), stored)
         }
         if not there:
-            known = master.vertex(vertex.vertex)
-            if known is not None and known.partitions:
-                why = "its rows are cut differently now" if not survivors else "its partitions cannot be used any more"
-                master.partitions_reset(vertex.vertex, (), why)
+            if why := vertex.unusable(known, "partitions" if survivors else ""):
                 log.info("%s is filled again: %s", vertex.name, why)
             return
         for index, stored in there.items():
@@ -123,9 +121,7 @@ class RestoredFrames:
         left = vertex.maps - len(there)
         log.info("%s: %d partitions put back, %d to compute", vertex.name, len(there), left)
         if not left:
-            master.vertex_reused(vertex.vertex)
-            known = master.vertex(vertex.vertex)
-            vertex.sealed = (known is not None and known.finished) or master.vertex_finished(vertex.vertex)
+            vertex.reused(known)
         with self._registry.lock:
             self._registry.vertices[vertex.number] = vertex
 
@@ -138,9 +134,8 @@ class RestoredFrames:
         task: int,
         stored: StoredPartition,
     ) -> bool:
-        (place, *_) = block_manager(self._spark).diskBlockManager().localDirsString()
         try:
-            with scratch_folder(str(place)) as folder:
+            with scratch_folder(batches.directory) as folder:
                 leave_room(folder, stored.bytes)
                 path = folder / "batches"
                 read = fetch_batches(store, stored, path)

@@ -300,9 +300,7 @@ class RestoredPlan:
                 if UNKNOWN not in (pair[1].written.rows, pair[1].written.size)
             }
         if not there:
-            if known is not None and known.partitions:
-                why = "its rows are cut differently now" if not survivors else "its map outputs cannot be used any more"
-                master.partitions_reset(vertex.vertex, (), why)
+            if why := vertex.unusable(known, "map outputs" if survivors else ""):
                 log.info("%s runs again: %s", vertex.name, why)
             return None
         self._register(vertex, there, survivors, totals if complete else None)
@@ -311,8 +309,7 @@ class RestoredPlan:
         self._begins()
         if again:
             return _PutBack(None)
-        master.vertex_reused(vertex.vertex)
-        vertex.sealed = (known is not None and known.finished) or master.vertex_finished(vertex.vertex)
+        vertex.reused(known)
         return _PutBack(self._tracker.statistics(dependency))
 
     def _register(

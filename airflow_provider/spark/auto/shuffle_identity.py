@@ -277,8 +277,12 @@ def title_of(exchange: Any) -> str:
     partitioning = exchange.outputPartitioning()
     hashed = kind(partitioning) == "HashPartitioning"
     names = ", ".join(_name_of(key) for key in items(partitioning.expressions())) if hashed else ""
-    text = f"{SHUFFLE}({names})" if names else SHUFFLE
-    return text if len(text) <= 60 else f"{text[:58]}…)"
+    return shortened(f"{SHUFFLE}({names})" if names else SHUFFLE)
+
+
+def shortened(title: str) -> str:
+    """Return a vertex's name that ends with a parenthesis in at most 60 characters."""
+    return title if len(title) <= 60 else f"{title[:58]}…)"
 
 
 def _name_of(key: Any) -> str:

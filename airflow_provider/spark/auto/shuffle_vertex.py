@@ -18,14 +18,14 @@ from airflow_provider.core.events import MOST_PARTITIONS, SHUFFLE, VertexInitial
 from airflow_provider.core.partitions import FOLDER, WHOLE, incarnation
 from airflow_provider.core.vertex_token import READER
 from airflow_provider.spark.auto.shuffle_identity import NotKept, Purpose, ShuffleIdentity
-from airflow_provider.spark.jvm.exchanges import kind
 from airflow_provider.spark.jvm.layout import CUTTING_SETTINGS, describe_layout
+from airflow_provider.spark.jvm.map_output_tracker import shuffles_below
 from airflow_provider.spark.jvm.occurrences import NotYet
-from airflow_provider.spark.jvm.scala import items
 from airflow_provider.spark.jvm.session_settings import all_settings, settings_set
 from airflow_provider.spark.points.cut import Cut
 
 if TYPE_CHECKING:
+    from airflow_provider.core.graph import Vertex
     from airflow_provider.core.partitions import StoredPartition
     from airflow_provider.spark.context import RecoveryContext
     from airflow_provider.spark.jvm.map_output_tracker import MapOutputTracker
@@ -214,6 +214,22 @@ class ShuffleVertex:
         self.context.master.remember(_TOTALS + self.vertex, {"layout": self.layout, "rows": rows, "bytes": size})
         self.sealed = self.context.master.vertex_finished(self.vertex, copying_seconds)
 
+    def reused(self, known: Vertex | None) -> None:
+        """Record that all of it was put back; *known* is what was known of it before."""
+        self.context.master.vertex_reused(self.vertex)
+        self.sealed = (known is not None and known.finished) or self.context.master.vertex_finished(self.vertex)
+
+    def unusable(self, known: Vertex | None, survivors: str) -> str:
+        """Record why nothing of it is put back, and return that; empty if nothing was stored.
+
+        :param survivors: what its partitions are, if some have survived all the same
+        """
+        if known is None or not known.partitions:
+            return ""
+        why = f"its {survivors} cannot be used any more" if survivors else "its rows are cut differently now"
+        self.context.master.partitions_reset(self.vertex, (), why)
+        return why
+
     def totals(self) -> tuple[int, int] | None:
         """Return the rows and bytes that Spark counted when the shuffle was complete; ``None`` if unknown."""
         known = self.context.master.coordinator(_TOTALS + self.vertex)
@@ -381,16 +397,3 @@ def read_by(parts: Iterable[str], prefix: str) -> tuple[str, ...]:
     stored = re.compile(rf"/{re.escape(prefix)}/{FOLDER}/([^/]+)/|{READER}(.+-[0-9a-f]{{32}})_")
     found = (stored.search(part) for part in parts)
     return tuple(dict.fromkeys(match[1] or match[2] for match in found if match is not None))
-
-
-def shuffles_below(rdd: Any) -> dict[int, Any]:
-    """Return the shuffles that the tasks of an RDD read: Spark's shuffle id → ``ShuffleDependency``."""
-    pending, seen, found = [rdd], {int(rdd.id())}, dict[int, Any]()
-    while pending:
-        for dependency in items(pending.pop().dependencies()):
-            if "ShuffleDependency" in kind(dependency):
-                found[int(dependency.shuffleId())] = dependency
-            elif (number := int(dependency.rdd().id())) not in seen:
-                seen.add(number)
-                pending.append(dependency.rdd())
-    return found

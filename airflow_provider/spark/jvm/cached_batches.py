@@ -40,10 +40,14 @@ def is_observed(plan: Any) -> bool:
 
 
 class CachedBatches:
-    """Copies partitions of cached DataFrames out of the block manager of this JVM, and puts them back."""
+    """Copies partitions of cached DataFrames out of the block manager of this JVM, and puts them back.
+
+    :ivar directory: one of Spark's local directories, for files on their way
+    """
 
     def __init__(self, spark: Any) -> None:
         self._blocks = block_manager(spark)
+        self.directory = str(self._blocks.diskBlockManager().localDirsString()[0])
         self._look = compiled(spark, "CachedBatches", str)
 
     def look(self, held: Any) -> str | None:
@@ -77,20 +81,25 @@ def partitions_in(look: str) -> tuple[int, dict[int, int]]:
     return int(rdd), {int(index): int(size) for index, size in map(str.split, lines)}
 
 
-def reader_of(spark: Any, relation: Any) -> Any:
-    """Return a shuffle that would read all of a cached DataFrame, in one reducer. It never runs."""
+def scan_of(spark: Any, relation: Any) -> Any:
+    """Return a plan that would read all of a cached DataFrame. It never runs."""
     jvm = jvm_of(spark)
-    execution, physical = jvm.org.apache.spark.sql.execution, jvm.org.apache.spark.sql.catalyst.plans.physical
-    scan = execution.columnar.InMemoryTableScanExec(relation.output(), to_seq(jvm, []), relation)
-    exchange = companion(execution.exchange, "ShuffleExchangeExec")
-    single = companion(physical, "SinglePartition")
+    columnar = jvm.org.apache.spark.sql.execution.columnar
+    return columnar.InMemoryTableScanExec(relation.output(), to_seq(jvm, []), relation)
+
+
+def reader_of(spark: Any, relation: Any) -> Any:
+    """Return a shuffle that would do so, into one reducer. It never runs, either."""
+    sql = jvm_of(spark).org.apache.spark.sql
+    exchange = companion(sql.execution.exchange, "ShuffleExchangeExec")
+    single = companion(sql.catalyst.plans.physical, "SinglePartition")
     defaults = []
     for place in itertools.count(3):
         name = f"apply$default${place}"
         if not has_member(exchange, name):
             break
         defaults.append(getattr(exchange, name)())
-    return exchange.apply(single, scan, *defaults)
+    return exchange.apply(single, scan_of(spark, relation), *defaults)
 
 
 def frames_below(plan: Any) -> Iterator[Any]:

@@ -12,9 +12,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_provider.spark.jvm.compiled import compiled
+from airflow_provider.spark.jvm.exchanges import kind
 from airflow_provider.spark.jvm.executors import shuffle_servers
 from airflow_provider.spark.jvm.names import jvm_of
 from airflow_provider.spark.jvm.reflection import of_environment
+from airflow_provider.spark.jvm.scala import items
 
 _CHECKSUMS_SINCE = (4, 1)
 """From this version of Spark on, a map status has a checksum of the task's rows."""
@@ -115,3 +117,16 @@ def not_sparks_own_files(spark: Any) -> str:
         if conf.getBoolean(name, False):
             return what
     return "" if conf.get("spark.shuffle.sort.io.plugin.class", "") == "" else "a plugin keeps shuffle files elsewhere"
+
+
+def shuffles_below(rdd: Any) -> dict[int, Any]:
+    """Return the shuffles that the tasks of an RDD read: Spark's shuffle id → ``ShuffleDependency``."""
+    pending, seen, found = [rdd], {int(rdd.id())}, dict[int, Any]()
+    while pending:
+        for dependency in items(pending.pop().dependencies()):
+            if "ShuffleDependency" in kind(dependency):
+                found[int(dependency.shuffleId())] = dependency
+            elif (number := int(dependency.rdd().id())) not in seen:
+                seen.add(number)
+                pending.append(dependency.rdd())
+    return found

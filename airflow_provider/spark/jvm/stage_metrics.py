@@ -55,8 +55,8 @@ class StageMetricsReader:
 
     def seconds_before(self, stage: int, rdd: int) -> float:
         """Return the task time of the first stage that has computed an RDD; 0 if that is *stage*, or is not known."""
-        first = int(self._look.firstThatComputes(self._stages, rdd))
-        return int(str(self._look.ended(self._stages, first)).split()[1]) / 1000 if 0 <= first < stage else 0.0
+        first = min(self.computing(rdd), default=stage)
+        return int(str(self._look.ended(self._stages, first)).split()[1]) / 1000 if first < stage else 0.0
 
     def filling(self, rdd: int, tasks: int) -> tuple[float, int]:
         """Return the task time in which a cached RDD was filled, and how many tasks have ended.

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from airflow_provider.core.errors import CorruptObject
 from airflow_provider.core.faults import AFTER_PARTITION_PUT, fault_point
 from airflow_provider.core.partitions import MAP_OUTPUT, StoredPartition
+from airflow_provider.storage.partition_store import file_checksum
 
 if TYPE_CHECKING:
     from airflow_provider.spark.points.partition_io import Place
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 _HEADER = struct.Struct(">8sqqqI")
 """Magic, and what :class:`Batches` says."""
 _MAGIC = b"BATCHES1"
-_CHUNK = 2**20
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,8 @@ def fetch_batches(store: PartitionStore, partition: StoredPartition, path: Path)
         with suppress(struct.error):
             magic, *facts = _HEADER.unpack(described.read_bytes())
             batches = Batches(*facts)
-            if magic == _MAGIC and path.stat().st_size == batches.length and _crc(path) == batches.checksum:
+            found = (magic, path.stat().st_size, int(file_checksum(path), 16))
+            if found == (_MAGIC, batches.length, batches.checksum):
                 return batches
         raise CorruptObject(
             f"The partition {partition.key} of a cached DataFrame is damaged.",
@@ -94,11 +95,3 @@ def fetch_batches(store: PartitionStore, partition: StoredPartition, path: Path)
     except CorruptObject:
         store.mark_corrupt(partition)
         raise
-
-
-def _crc(path: Path) -> int:
-    crc = 0
-    with path.open("rb") as file:
-        while chunk := file.read(_CHUNK):
-            crc = zlib.crc32(chunk, crc)
-    return crc

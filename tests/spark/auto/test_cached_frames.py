@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.spark.attempts import Attempts
-from tests.spark.auto.lines import task_for, written
+from tests.spark.auto.sales import FILES, SETTINGS, by_key, cached, table, write_sales
 from tests.spark.auto.watched import AutoAttempt, auto_attempt, configured, is_filled, tasks_run
 
 if TYPE_CHECKING:
@@ -18,54 +18,20 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("script")]
 
-FILES = 4
-"""Of the table, each read by a task of its own."""
 FRAME = "cached(key, kind, rows, ids)"
 """What :func:`by_key` makes."""
-SETTINGS = {
-    **task_for(600),
-    "spark.sql.autoBroadcastJoinThreshold": "-1",
-    "spark.sql.shuffle.partitions": "3",
-    "spark.sql.adaptive.coalescePartitions.enabled": "false",
-}
 
 
 @pytest.fixture
 def sales(tmp_path: Path, spark: SparkSession) -> Iterator[Path]:
-    lines = {
-        f"{file}": [f"{row},{row % 7},{row % 3},{row * 37 % 101}.{row % 10}" for row in range(file, 120, FILES)]
-        for file in range(FILES)
-    }
     with configured(spark, SETTINGS):
-        yield written(tmp_path / "sales", lines)
-
-
-def table(spark: SparkSession, folder: Path) -> DataFrame:
-    return spark.read.schema("id INT, key INT, kind INT, amount DOUBLE").csv(str(folder))
-
-
-def by_key(spark: SparkSession, folder: Path) -> DataFrame:
-    """What is grouped by one key, cached, and grouped by another one."""
-    from pyspark.sql import functions as F
-
-    return table(spark, folder).groupBy("key", "kind").agg(F.count("*").alias("rows"), F.sum("id").alias("ids"))
+        yield write_sales(tmp_path / "sales")
 
 
 def by_kind(cached: DataFrame) -> DataFrame:
     from pyspark.sql import functions as F
 
     return cached.groupBy("kind").agg(F.sum("rows").alias("rows"), F.max("ids").alias("most"))
-
-
-@contextmanager
-def cached(*frames: DataFrame) -> Iterator[None]:
-    try:
-        for frame in frames:
-            frame.cache()
-        yield
-    finally:
-        for frame in reversed(frames):
-            frame.unpersist(blocking=True)
 
 
 @contextmanager

@@ -13,7 +13,7 @@ import pytest
 from airflow_provider.spark.auto.frame_vertex import FrameVertex
 from airflow_provider.spark.jvm.relation import cached_as
 from tests.spark.attempts import Attempts
-from tests.spark.auto.lines import task_for, written
+from tests.spark.auto.sales import FILES, PARTITIONS, SETTINGS, by_key, cached, table, write_sales
 from tests.spark.auto.watched import AutoAttempt, auto_attempt, configured, is_filled, tasks_run
 
 if TYPE_CHECKING:
@@ -21,33 +21,11 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("script")]
 
-FILES, PARTITIONS = 4, 3
-SETTINGS = {
-    **task_for(600),
-    "spark.sql.autoBroadcastJoinThreshold": "-1",
-    "spark.sql.shuffle.partitions": f"{PARTITIONS}",
-    "spark.sql.adaptive.coalescePartitions.enabled": "false",
-}
-
 
 @pytest.fixture
 def sales(tmp_path: Path, spark: SparkSession) -> Iterator[Path]:
-    lines = {
-        f"{file}": [f"{row},{row % 7},{row % 3},{row * 37 % 101}.{row % 10}" for row in range(file, 120, FILES)]
-        for file in range(FILES)
-    }
     with configured(spark, SETTINGS):
-        yield written(tmp_path / "sales", lines)
-
-
-def table(spark: SparkSession, folder: Path) -> DataFrame:
-    return spark.read.schema("id INT, key INT, kind INT, amount DOUBLE").csv(str(folder))
-
-
-def shuffled(spark: SparkSession, folder: Path) -> DataFrame:
-    from pyspark.sql import functions as F
-
-    return table(spark, folder).groupBy("key", "kind").agg(F.count("*").alias("rows"), F.sum("id").alias("ids"))
+        yield write_sales(tmp_path / "sales")
 
 
 def scanned(spark: SparkSession, folder: Path) -> DataFrame:
@@ -69,26 +47,17 @@ def averages(spark: SparkSession, folder: Path) -> DataFrame:
 
 
 @contextmanager
-def cached(*frames: DataFrame, level: str = "MEMORY_AND_DISK_DESER") -> Iterator[None]:
-    from pyspark import StorageLevel
-
-    try:
-        for frame in frames:
-            frame.persist(getattr(StorageLevel, level))
-        yield
-    finally:
-        for frame in reversed(frames):
-            frame.unpersist(blocking=True)
-
-
-@contextmanager
 def attempt_with(
-    attempts: Attempts, spark: SparkSession, sales: Path, made: Callable[..., DataFrame], *level: str
+    attempts: Attempts,
+    spark: SparkSession,
+    sales: Path,
+    made: Callable[..., DataFrame],
+    level: str = "MEMORY_AND_DISK_DESER",
 ) -> Iterator[tuple[AutoAttempt, DataFrame]]:
     """An attempt, and a frame that it has cached."""
     with auto_attempt(attempts, spark) as attempt:
         frame = made(spark, sales)
-        with cached(frame, **dict(zip(["level"], level, strict=False))):
+        with cached(frame, level=level):
             yield attempt, frame
 
 
@@ -141,8 +110,8 @@ def fill(attempt: AutoAttempt, frame: DataFrame) -> int:
     return rows
 
 
-def stored_of(attempt: AutoAttempt, frame: DataFrame) -> set[int]:
-    """The partitions of a frame that are in the store, as far as this attempt knows."""
+def stored_of(attempt: AutoAttempt) -> set[int]:
+    """The partitions of frames that are in the store, as far as this attempt knows."""
     return {index for vertex in frames_of(attempt) for index in vertex.stored}
 
 
@@ -153,7 +122,7 @@ def frames_of(attempt: AutoAttempt) -> list[FrameVertex]:
 @pytest.mark.parametrize(
     ("made", "level"),
     [
-        (shuffled, "MEMORY_AND_DISK_DESER"),
+        (by_key, "MEMORY_AND_DISK_DESER"),
         (scanned, "DISK_ONLY"),
         (with_function, "MEMORY_AND_DISK"),
         (averages, "MEMORY_ONLY"),
@@ -199,7 +168,7 @@ def test_missing_and_damaged_partitions_are_computed(
         assert "damaged" in caplog.text
         assert sorted(frame.collect()) == held
         second.look()
-        assert stored_of(second, frame) == set(range(FILES))
+        assert stored_of(second) == set(range(FILES))
     with attempt_with(attempts, spark, sales, with_function) as (_, frame):
         assert frame.count() == len(held)
         assert f"{FILES} partitions put back, 0 to compute" in caplog.text
@@ -265,7 +234,7 @@ def test_a_frame_over_a_frame_comes_back(spark: SparkSession, sales: Path, attem
     from pyspark.sql import functions as F
 
     def two() -> tuple[DataFrame, DataFrame]:
-        below = shuffled(spark, sales)
+        below = by_key(spark, sales)
         return below, below.withColumn("more", F.col("rows") + 1)
 
     with auto_attempt(attempts, spark) as first:
@@ -288,7 +257,7 @@ def test_a_frame_stays_empty_if_nothing_has_to_read_it(spark: SparkSession, sale
     def query(frame: DataFrame) -> DataFrame:
         return frame.groupBy("kind").count()
 
-    with attempt_with(attempts, spark, sales, shuffled) as (first, frame):
+    with attempt_with(attempts, spark, sales, by_key) as (first, frame):
         rows = sorted(query(frame).collect())
         first.see(query(frame))
         df = query(frame)
@@ -297,7 +266,7 @@ def test_a_frame_stays_empty_if_nothing_has_to_read_it(spark: SparkSession, sale
         first.look()
         assert name_of_frame(first)
         assert "shuffle(kind)" in first.kept()
-    with attempt_with(attempts, spark, sales, shuffled) as (second, frame):
+    with attempt_with(attempts, spark, sales, by_key) as (second, frame):
         assert sorted(query(frame).collect()) == rows
         assert "shuffle(kind)" in second.put_back()
         assert not is_filled(frame)

@@ -80,12 +80,6 @@ public final class ShuffleLook {
         return stages.isEmpty() ? -1 : ((Integer) Collections.max(stages)).intValue();
     }
 
-    /** The first of the stages that compute an RDD; -1 if there is none. */
-    public int firstThatComputes(AppStatusStore status, int rdd) throws Exception {
-        Set stages = stagesThatCompute(status, rdd, 0);
-        return stages.isEmpty() ? -1 : ((Integer) Collections.min(stages)).intValue();
-    }
-
     /** The numbers of the stages that compute an RDD. */
     public String allThatCompute(AppStatusStore status, int rdd) throws Exception {
         StringBuilder answer = new StringBuilder();
