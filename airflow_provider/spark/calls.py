@@ -35,6 +35,8 @@ class Kind(enum.Enum):
     TO_RDD = enum.auto()
     CACHE = enum.auto()
     """Marks a DataFrame to be cached."""
+    CACHE_TABLE = enum.auto()
+    """Marks a table or view to be cached, by its name."""
     SQL = enum.auto()
     READ = enum.auto()
     """Makes a DataFrame of files or a table."""

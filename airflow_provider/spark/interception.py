@@ -54,6 +54,7 @@ _TABLE = (
     _Methods(_FRAME, "DataFrame", ("checkpoint", "localCheckpoint"), Kind.CHECKPOINT),
     _Methods(_FRAME, "DataFrame", ("rdd",), Kind.TO_RDD),
     _Methods(_FRAME, "DataFrame", ("cache", "persist"), Kind.CACHE),
+    _Methods("pyspark.sql.catalog", "Catalog", ("cacheTable",), Kind.CACHE_TABLE),
     _Methods(
         _READWRITER,
         "DataFrameWriter",

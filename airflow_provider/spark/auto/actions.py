@@ -18,6 +18,7 @@ from airflow_provider.core.digest import digest
 from airflow_provider.spark.calls import Call, Kind, Proceed, Stage, Stages
 from airflow_provider.spark.identity.fingerprint import fingerprint
 from airflow_provider.spark.jvm.adaptive_plan import has_begun, runs_later
+from airflow_provider.spark.jvm.cached_tables import CachingStatement, table_named
 from airflow_provider.spark.jvm.commands import no_rows, unless_unable
 from airflow_provider.spark.jvm.exchanges import cached_plan
 from airflow_provider.spark.jvm.execution import in_execution
@@ -30,6 +31,8 @@ from airflow_provider.spark.jvm.table_writer import writing_table
 from airflow_provider.spark.jvm.writer_commands import written_through
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from airflow_provider.spark.auto.restoring import Restorer
     from airflow_provider.spark.auto.watching import Watcher
     from airflow_provider.spark.context import RecoveryContext
@@ -193,25 +196,47 @@ def noted_rdds(watcher: Watcher) -> Stages:
 
 
 def noted_caches(context: RecoveryContext) -> Stages:
-    """Give each cached frame an identity; frames not noted here (SQL's ``CACHE TABLE``) cannot be told apart.
+    """Give each cached frame an identity: frames not noted here cannot be told apart.
 
     A cached frame has one value for all outputs that read it, and a retry leaves some of these out. So the shuffles
     below it that call functions are counted per frame. A frame is identified by what it holds and by how many times the
     script has cached that so far, counted in the order of the script, or of the step that caches it. For what is
     shuffled above it, the settings are noted.
+
+    SQL's ``CACHE TABLE`` marks a table and counts its rows, which fills it. Here these are two calls, so that the frame
+    is noted between them.
     """
 
-    def cache(call: Call, proceed: Proceed) -> Any:
-        cached = proceed()
+    def note(frame: Callable[[], Any]) -> None:
         try:
-            if is_classic(call.owner):
-                _note(context, call.owner)
+            _note(context, frame())
         except Exception as error:  # noqa: BLE001 - then what is below it, or below a later one, is not kept
             context.cached = None
             log.debug("Cannot identify cached frames: %s", one_line(error))
+
+    def cache(call: Call, proceed: Proceed) -> Any:
+        cached = proceed()
+        if is_classic(call.owner):
+            note(lambda: call.owner)
         return cached
 
-    return {Kind.CACHE: cache}
+    def cache_table(call: Call, proceed: Proceed) -> Any:
+        proceed()
+        note(lambda: table_named(call.owner._sparkSession, call.argument(0, "tableName")))
+
+    def sql(call: Call, proceed: Proceed) -> Any:
+        spark, text = call.owner, call.argument(0, "sqlQuery")
+        known = isinstance(text, str) and is_classic_session(spark)
+        statement = CachingStatement.parse(spark, text) if known else None
+        if statement is None:
+            return proceed()
+        answer = statement.mark() if call.text_alone else proceed()
+        note(lambda: statement.table)
+        if call.text_alone and not statement.lazy:
+            statement.table.count()
+        return answer
+
+    return {Kind.CACHE: cache, Kind.CACHE_TABLE: cache_table, Kind.SQL: sql}
 
 
 def _note(context: RecoveryContext, df: Any) -> None:

@@ -1,7 +1,9 @@
 """Keep what the script has cached: copy the partitions of cached DataFrames while they are filled, and after.
 
 With a local master they lie in the driver's own JVM. The same rules hold as for shuffles: copying a frame must cost
-little compared with filling it, and a frame counts from the first partition that is stored.
+little compared with filling it, and a frame counts from the first partition that is stored. What Spark has written to
+its local disks, because memory is short or the script wants it so, is a file like a map output. Batches that lie in
+memory as objects have to be written first, and so are weighed by themselves.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from airflow_provider.core.quantities import bytes_text
 from airflow_provider.spark.auto.frame_vertex import FrameVertex, frame_identity, frame_number, frame_title
 from airflow_provider.spark.auto.origin import Origin
 from airflow_provider.spark.auto.shuffle_identity import NotKept
-from airflow_provider.spark.jvm.cached_batches import CachedBatches, cached_rdd, partitions_in
+from airflow_provider.spark.jvm.cached_batches import CachedBatches, Held, cached_rdd, partitions_in
 from airflow_provider.spark.jvm.occurrences import NotYet
 from airflow_provider.spark.jvm.session_settings import active_session, all_settings
 from airflow_provider.spark.local_dirs import leave_room, scratch_folder
@@ -29,6 +31,7 @@ from airflow_provider.spark.shuffles.cached_partition import Batches, store_batc
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from airflow_provider.core.partitions import StoredPartition
     from airflow_provider.spark.auto.copying import Tools
     from airflow_provider.spark.auto.cost import CopyingCost
     from airflow_provider.spark.auto.shuffle_vertex import ShuffleRegistry
@@ -48,6 +51,7 @@ _LOOKS = 40
 class KeptFrame:
     """One cached DataFrame of the application, looked at again and again until it is stored or skipped.
 
+    :param cost: what writing batches that lie in memory has cost, and may cost
     :param held: weak reference to its ``InMemoryRelation``
     :ivar over: whether nothing is left to do
     """
@@ -105,11 +109,11 @@ class KeptFrame:
             if self._failures >= _TRIES:
                 self._leave_alone(f"it cannot be looked at: {one_line(error)}")
 
-    def _keep(self, rdd: int, held: dict[int, int]) -> bool:
+    def _keep(self, rdd: int, held: dict[int, Held]) -> bool:
         """Copy partitions; return whether there is nothing to do until others are there.
 
         :param rdd: Spark's id of the RDD that holds the frame
-        :param held: the partitions that are there: index → bytes
+        :param held: the partitions that are there, by index
         """
         number = frame_number(rdd)
         if number in self._registry.coming:
@@ -121,13 +125,14 @@ class KeptFrame:
             self.over = True  # given up, or stored
             return True
         stored = self._vertex.stored if self._vertex is not None else {}
-        new = [task for task in held if self._index(task) not in stored and self._misses[task] < _TRIES]
-        if not new:
+        if not any(self._is_new(task, stored) for task in held):
             return True
         seconds, ended = self._tools.metrics.filling(rdd, len(held))
-        size = sum(each for task, each in held.items() if self._index(task) not in self._restored)
-        if not ended or self._cost.too_high(seconds, size):
+        worth = self._worth(held, seconds) if ended else {}
+        new = {task: each for task, each in worth.items() if self._is_new(task, stored)}
+        if not new:
             return ended >= len(held)
+        size = sum(each.size for each in worth.values())
         relation = self._held.get()
         if relation is None:
             return False
@@ -143,13 +148,30 @@ class KeptFrame:
         if not self._tools.make_room(vertex, max(0, whole - own), seconds / max(1, size)):
             raise NotKept("the store budget is full, all of it worth more than this")
         with self._context.master.overhead.on(COPYING):
-            self._copy(relation, cached_rdd(relation), {task: held[task] for task in new}, seconds / ended)
+            self._copy(cached_rdd(relation), new, seconds / ended)
         if len(vertex.stored) == vertex.maps:
             vertex.seal(self._seconds)
             self.over = True
             total = sum(partition.bytes for partition in vertex.stored.values())
             log.info("Kept %s: %d partitions, %s", vertex.name, vertex.maps, bytes_text(total))
         return False
+
+    def _is_new(self, task: int, stored: Mapping[int, StoredPartition]) -> bool:
+        return self._index(task) not in stored and self._misses[task] < _TRIES
+
+    def _worth(self, held: Mapping[int, Held], seconds: float) -> dict[int, Held]:
+        """Return the partitions of this attempt that are worth a copy.
+
+        :param seconds: task time in which all that is held was filled
+        """
+        made = {task: each for task, each in held.items() if self._index(task) not in self._restored}
+        worth: dict[int, Held] = {}
+        for written, cost in ((True, self._tools.cost), (False, self._cost)):
+            some = {task: each for task, each in made.items() if each.written is written}
+            size = sum(each.size for each in some.values())
+            if not cost.too_high(seconds * len(some) / max(1, len(made)), size):
+                worth |= some
+        return worth
 
     def _index(self, task: int) -> int:
         return self._vertex.index(task) if self._vertex is not None else task
@@ -187,13 +209,13 @@ class KeptFrame:
                 raise NotYet("Spark does not say yet with which settings it was filled")
             origin.check(stage, now)
 
-    def _copy(self, relation: Any, rdd: Any, sizes: dict[int, int], seconds: float) -> None:
+    def _copy(self, rdd: Any, partitions: Mapping[int, Held], seconds: float) -> None:
         began, left = time.monotonic(), _AT_ONCE
-        for task, size in sizes.items():
+        for task, held in partitions.items():
             if left <= 0 or self._tools.backing_off:
                 break
             try:
-                took = self._store(relation, rdd, task, size, seconds)
+                took = self._store(rdd, task, held.size, seconds)
             except Fenced:
                 raise
             except (RecoveryError, OSError) as error:
@@ -203,12 +225,12 @@ class KeptFrame:
             if took is None:
                 self._misses[task] += 1
             else:
-                self._cost.copied(size, took)
+                (self._tools.cost if held.written else self._cost).copied(held.size, took)
                 self._seconds += took
-                left -= size
+                left -= held.size
         self._tools.waited += time.monotonic() - began
 
-    def _store(self, relation: Any, rdd: Any, task: int, size: int, seconds: float) -> float | None:
+    def _store(self, rdd: Any, task: int, size: int, seconds: float) -> float | None:
         """Store a partition; return the seconds that this took, ``None`` if it is not there any more.
 
         Writing it counts by the CPU that it takes: it competes with the script's tasks for that.
@@ -219,14 +241,14 @@ class KeptFrame:
         with scratch_folder(self._batches.directory) as folder:
             leave_room(folder, size)
             path = folder / "batches"
-            written = self._batches.write(relation, rdd, task, str(path))
+            written = self._batches.write(rdd, task, str(path))
             if written is None:
                 return None
-            rows, counted, checksum, took = written
+            codec, checksum, took = written
             named = Place(
                 vertex.vertex, vertex.layout, vertex.index(task), vertex.maps, self._context.master.epoch, task
             )
-            batches = Batches(rows, counted, path.stat().st_size, checksum)
+            batches = Batches(codec, path.stat().st_size, checksum)
             store = location(self._context).open()
             partition, stored_in = store_batches(store, named, path, batches, seconds)
         vertex.take(partition, task)

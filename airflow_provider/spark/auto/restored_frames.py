@@ -15,7 +15,7 @@ from airflow_provider.core.vertex_token import name_of, vertex_identity
 from airflow_provider.spark.auto.frame_vertex import FrameVertex, frame_identity, frame_number, frame_title
 from airflow_provider.spark.auto.shuffle_identity import NotKept
 from airflow_provider.spark.auto.shuffle_vertex import FIRST_RESTORED
-from airflow_provider.spark.jvm.cached_batches import CachedBatches, frames_below
+from airflow_provider.spark.jvm.cached_batches import CachedBatches, Unreadable, frames_below
 from airflow_provider.spark.jvm.cached_frames import can_be_planned, read_by_tasks
 from airflow_provider.spark.jvm.exchanges import ADAPTIVE, cached_plan, is_filled, kind
 from airflow_provider.spark.jvm.executors import is_local
@@ -139,7 +139,10 @@ class RestoredFrames:
                 leave_room(folder, stored.bytes)
                 path = folder / "batches"
                 read = fetch_batches(store, stored, path)
-                return batches.put(relation, rdd, task, str(path), read.rows, read.size)
+                return batches.put(relation, rdd, task, str(path), read.codec)
+        except Unreadable as error:
+            store.mark_corrupt(stored)
+            log.warning("The partition %s holds no batches of a cached DataFrame: %s", stored.key, error)
         except (CorruptObject, ObjectNotFound, NoRoom) as error:
             log.warning("%s", error)
-            return False
+        return False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from airflow_provider.spark.jvm.compiled import compiled
@@ -39,6 +40,22 @@ def is_observed(plan: Any) -> bool:
     return kind(plan) == "CollectMetricsExec" or any(map(is_observed, items(plan.children())))
 
 
+@dataclass(frozen=True)
+class Held:
+    """A partition in the block manager.
+
+    :ivar size: its bytes
+    :ivar written: whether they are there as Spark writes them, so that nothing has to be computed for a copy
+    """
+
+    size: int
+    written: bool
+
+
+class Unreadable(Exception):
+    """A file does not hold the batches of a partition, whatever its checksum says."""
+
+
 class CachedBatches:
     """Copies partitions of cached DataFrames out of the block manager of this JVM, and puts them back.
 
@@ -59,26 +76,33 @@ class CachedBatches:
         found = self._look.look(self._blocks, held)
         return None if found is None else str(found)
 
-    def write(self, relation: Any, rdd: Any, index: int, path: str) -> tuple[int, int, int, float] | None:
-        """Write a partition into a file; ``None`` if it is not there any more.
+    def write(self, rdd: Any, index: int, path: str) -> tuple[str, int, float] | None:
+        """Copy a partition into a file, by a link if Spark has written it to disk; ``None`` if it is not there now.
 
-        :returns: its rows, its bytes as Spark counts them, the file's CRC-32, and the seconds of CPU that this took
+        :returns: the codec with which it is compressed, the file's CRC-32, and the seconds of CPU that this took
         """
-        written = str(self._look.write(self._blocks, relation, rdd, index, path)).split()
-        if not written:
+        answer = str(self._look.write(self._blocks, rdd, index, path)).split()
+        if not answer:
             return None
-        rows, size, checksum, nanos = map(int, written)
-        return rows, size, checksum, nanos / 1e9
+        codec, checksum, nanos = answer
+        return codec, int(checksum), int(nanos) / 1e9
 
-    def put(self, relation: Any, rdd: Any, index: int, path: str, rows: int, size: int) -> bool:
-        """Put a partition back; return whether the block manager had room for it."""
-        return bool(self._look.put(self._blocks, relation, rdd, index, path, rows, size))
+    def put(self, relation: Any, rdd: Any, index: int, path: str, codec: str) -> bool:
+        """Put a partition back; return whether the block manager had room for it.
+
+        :raises Unreadable: the file holds something else
+        """
+        why = self._look.put(self._blocks, relation, rdd, index, path, codec)
+        if why:
+            raise Unreadable(str(why))
+        return why is not None
 
 
-def partitions_in(look: str) -> tuple[int, dict[int, int]]:
-    """Return the id of a frame's RDD, and its partitions that are there: index → bytes, in memory and on disk."""
+def partitions_in(look: str) -> tuple[int, dict[int, Held]]:
+    """Return the id of a frame's RDD, and its partitions that are there, by index."""
     rdd, *lines = look.splitlines()
-    return int(rdd), {int(index): int(size) for index, size in map(str.split, lines)}
+    found = (line.split() for line in lines)
+    return int(rdd), {int(index): Held(int(size), written == "true") for index, size, written in found}
 
 
 def scan_of(spark: Any, relation: Any) -> Any:

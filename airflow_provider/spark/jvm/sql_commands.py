@@ -49,7 +49,7 @@ class WritingCommand:
         """
         if not begins_with(text, "INSERT", "CREATE", "REPLACE", "WITH", "FROM"):
             return []
-        plan, common = _parsed(spark, text)
+        plan, common = parsed(spark, text)
         if plan is None:
             return []
         plans = list(items(plan.children())) if kind(plan) == "Union" else [plan]
@@ -171,7 +171,7 @@ def filled(spark: Any, text: str, arguments: Any, fill: Callable[[Any], bool]) -
 
 def _merge(spark: Any, text: str) -> Any:
     """Return the plan of a ``MERGE``; ``None`` for any other statement."""
-    plan, common = _parsed(spark, text) if begins_with(text, "MERGE", "WITH") else (None, None)
+    plan, common = parsed(spark, text) if begins_with(text, "MERGE", "WITH") else (None, None)
     return None if plan is None or kind(plan) != "MergeIntoTable" else common or plan
 
 
@@ -184,7 +184,7 @@ def insertion(spark: Any, table: str, *, overwrite: bool) -> Any:
     return spark._jsparkSession.sessionState().sqlParser().parsePlan(text)
 
 
-def _parsed(spark: Any, text: str) -> tuple[Any, Any]:
+def parsed(spark: Any, text: str) -> tuple[Any, Any]:
     """Return the plan of a statement without its common tables, and the one with them (``None`` if it has none); twice
     ``None`` if Spark cannot read it, which Spark reports itself.
     """
@@ -203,7 +203,7 @@ def changed_in_place(spark: Any, text: str) -> str:
         return "of a SQL script" if adds_rows(text) else ""
     if not begins_with(text, "MERGE", "UPDATE", "LOAD", "WITH", "INSERT", "FROM"):
         return ""
-    plan, _ = _parsed(spark, text)
+    plan, _ = parsed(spark, text)
     if plan is None:
         return "of a statement with parameters" if adds_rows(text) else ""
     named = kind(plan)

@@ -1,7 +1,7 @@
 """Store one partition of a cached DataFrame as objects of the partition store, and fetch it again.
 
 Its batches are in one file, see ``CachedBatches.java``. As with a map output, a small object beside it describes it,
-and is written last. Uses no JVM.
+and is written last. The file may be one of Spark's own, and is not changed. Uses no JVM.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import struct
 import time
 import zlib
 from contextlib import suppress
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,23 +23,23 @@ if TYPE_CHECKING:
     from airflow_provider.spark.points.partition_io import Place
     from airflow_provider.storage.partition_store import PartitionStore
 
-_HEADER = struct.Struct(">8sqqqI")
+_HEADER = struct.Struct(">8s8sqI")
 """Magic, and what :class:`Batches` says."""
-_MAGIC = b"BATCHES1"
+_MAGIC = b"BATCHES2"
+_CODECS = frozenset({"none", "lz4", "lzf", "snappy", "zstd"})
+"""By their names in Spark."""
 
 
 @dataclass(frozen=True)
 class Batches:
     """The file with a partition's batches.
 
-    :ivar rows: that it holds
-    :ivar size: bytes of its batches, as Spark counts them
+    :ivar codec: with which it is compressed
     :ivar length: bytes of the file
     :ivar checksum: CRC-32 of the file
     """
 
-    rows: int
-    size: int
+    codec: str
     length: int
     checksum: int
 
@@ -55,11 +55,11 @@ def store_batches(
     :raises RecoveryError: the store refused it
     """
     began, described = time.monotonic(), path.with_name("description")
-    description = _HEADER.pack(_MAGIC, *astuple(batches))
+    description = _HEADER.pack(_MAGIC, batches.codec.encode(), batches.length, batches.checksum)
     described.write_bytes(description)
     partition = StoredPartition(
         **vars(place),
-        rows=batches.rows,
+        rows=0,  # nobody has counted them
         checksum=f"{zlib.crc32(description):08x}",
         millis=round(seconds * 1000),
         bytes=len(description) + batches.length,
@@ -82,10 +82,10 @@ def fetch_batches(store: PartitionStore, partition: StoredPartition, path: Path)
         store.fetch(partition, described)
         store.fetch_blocks(partition, path)
         with suppress(struct.error):
-            magic, *facts = _HEADER.unpack(described.read_bytes())
-            batches = Batches(*facts)
+            magic, codec, length, checksum = _HEADER.unpack(described.read_bytes())
+            batches = Batches(codec.rstrip(b"\0").decode(errors="replace"), length, checksum)
             found = (magic, path.stat().st_size, int(file_checksum(path), 16))
-            if found == (_MAGIC, batches.length, batches.checksum):
+            if found == (_MAGIC, length, checksum) and batches.codec in _CODECS:
                 return batches
         raise CorruptObject(
             f"The partition {partition.key} of a cached DataFrame is damaged.",

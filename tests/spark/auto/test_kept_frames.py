@@ -10,8 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from airflow_provider.spark.auto import seen_shuffles
 from airflow_provider.spark.auto.frame_vertex import FrameVertex
+from airflow_provider.spark.jvm.names import jvm_of
 from airflow_provider.spark.jvm.relation import cached_as
+from airflow_provider.spark.points.partition_io import Place
+from airflow_provider.spark.points.reading import location
+from airflow_provider.spark.shuffles.cached_partition import Batches, store_batches
+from airflow_provider.storage.partition_store import file_checksum
 from tests.spark.attempts import Attempts
 from tests.spark.auto.sales import FILES, PARTITIONS, SETTINGS, by_key, cached, table, write_sales
 from tests.spark.auto.watched import AutoAttempt, auto_attempt, configured, is_filled, tasks_run
@@ -174,6 +180,57 @@ def test_missing_and_damaged_partitions_are_computed(
         assert f"{FILES} partitions put back, 0 to compute" in caplog.text
 
 
+@pytest.mark.parametrize(
+    ("level", "linked"), [("DISK_ONLY", True), ("MEMORY_AND_DISK", False), ("MEMORY_AND_DISK_DESER", None)]
+)
+def test_what_spark_has_written_need_not_be_worth_writing(
+    spark: SparkSession,
+    sales: Path,
+    attempts: Attempts,
+    monkeypatch: pytest.MonkeyPatch,
+    level: str,
+    linked: bool | None,
+) -> None:
+    """Spark's own files are linked, and bytes in memory copied, even if writing objects for it may cost nothing."""
+    monkeypatch.setattr(seen_shuffles, "_SHARE_OF_FRAMES", 0.0)
+    with attempt_with(attempts, spark, sales, scanned, level) as (first, frame):
+        fill(first, frame)
+        assert stored_of(first) == (set(range(FILES)) if linked is not None else set())
+        blocks = [path for path in first.stored_files() if path.suffix == ".blocks"]
+        assert {path.stat().st_nlink for path in blocks} == (set() if linked is None else {1 + linked})
+        held = sorted(frame.collect())
+    with attempt_with(attempts, spark, sales, scanned, level) as (second, frame):
+        assert sorted(frame.collect()) == held
+        assert len(stored_of(second)) == len(blocks)
+
+
+def test_objects_that_are_no_batches_are_not_read(
+    spark: SparkSession, sales: Path, attempts: Attempts, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    """Whoever can write to the store cannot let a retry's JVM make objects of any other class."""
+    planted, java = tmp_path / "planted", jvm_of(spark).java
+    with attempt_with(attempts, spark, sales, scanned) as (first, frame):
+        fill(first, frame)
+        held = sorted(frame.collect())
+        (vertex,) = frames_of(first)
+        first.lose(vertex.name, 1)
+        out = java.io.ObjectOutputStream(java.io.FileOutputStream(str(planted)))
+        out.writeObject(java.util.Date())
+        out.close()
+        place = Place(vertex.vertex, vertex.layout, 1, vertex.maps, first.context.master.epoch, 1)
+        batches = Batches("none", planted.stat().st_size, int(file_checksum(planted), 16))
+        store_batches(location(first.context).open(), place, planted, batches, 1.0)
+    with attempt_with(attempts, spark, sales, scanned) as (second, frame):
+        assert sorted(frame.collect()) == held
+        assert stored_of(second) == set(range(FILES)) - {1}
+        assert re.search(r"holds no batches of a cached DataFrame: .*java\.util\.Date", caplog.text)
+        caplog.clear()
+    with attempt_with(attempts, spark, sales, scanned) as (third, frame):
+        assert sorted(frame.collect()) == held
+        assert stored_of(third) == set(range(FILES)) - {1}
+        assert "holds no batches" not in caplog.text, "it is marked"
+
+
 def test_a_filter_on_a_frame_skips_the_same_batches(spark: SparkSession, sales: Path, attempts: Attempts) -> None:
     """Spark leaves out batches by their statistics, which come back with them."""
     with attempt_with(attempts, spark, sales, scanned) as (first, frame):
@@ -249,6 +306,32 @@ def test_a_frame_over_a_frame_comes_back(spark: SparkSession, sales: Path, attem
             assert sorted(above.collect()) == held
             assert [len(vertex.stored) for vertex in frames_of(second)] == [PARTITIONS] * 2
             assert is_filled(above)
+
+
+@pytest.mark.parametrize("words", ["TABLE held", "LAZY TABLE held OPTIONS ('storageLevel' 'DISK_ONLY')"])
+def test_what_sql_caches_comes_back(spark: SparkSession, sales: Path, attempts: Attempts, words: str) -> None:
+    """``CACHE TABLE … AS SELECT``: a retry's statement puts back what it would compute, or the first query does."""
+
+    def frame_of(attempt: AutoAttempt) -> DataFrame:
+        by_key(spark, sales).createOrReplaceTempView("made")
+        assert spark.sql(f"CACHE {words} AS SELECT * FROM made WHERE rows > 1").columns == []
+        return spark.table("held")
+
+    with auto_attempt(attempts, spark) as first:
+        frame = frame_of(first)
+        assert is_filled(frame) is ("LAZY" not in words)
+        rows = sorted(frame.collect())
+        first.see(frame)
+        first.look()
+        assert stored_of(first) == set(range(PARTITIONS)), first.skipped()
+        spark.catalog.dropTempView("held")
+    with auto_attempt(attempts, spark) as second:
+        tasks = tasks_run(spark, lambda: frame_of(second))
+        frame = spark.table("held")
+        assert tasks == (PARTITIONS + 1 if "LAZY" not in words else 0)
+        assert sorted(frame.collect()) == rows
+        assert [len(vertex.stored) for vertex in frames_of(second)] == [PARTITIONS]
+        spark.catalog.dropTempView("held")
 
 
 def test_a_frame_stays_empty_if_nothing_has_to_read_it(spark: SparkSession, sales: Path, attempts: Attempts) -> None:

@@ -19,7 +19,8 @@ FILES, ROWS = 8, 6000
 OPTIONS = {"recovery-points": "auto", "overhead-budget": "1e6"}
 
 
-def test_a_frame_is_filled_on_from_where_it_was(driver: DriverHarness) -> None:
+@pytest.mark.parametrize("level", ["MEMORY_AND_DISK_DESER", "DISK_ONLY"])
+def test_a_frame_is_filled_on_from_where_it_was(driver: DriverHarness, level: str) -> None:
     """Killed twice: the partitions that were stored are put back each time, and the outputs are plain Spark's."""
     source, target = driver.folder / "source", driver.folder / "target"
     source.mkdir()
@@ -28,7 +29,7 @@ def test_a_frame_is_filled_on_from_where_it_was(driver: DriverHarness) -> None:
         pq.write_table(pa.table({"id": ids}), source / f"{number}.parquet")
 
     def attempt(fault: str = "") -> tuple[int, list[tuple[int, int]]]:
-        outcome = driver.run("cached_frame.py", str(source), str(target), fault=fault, options=OPTIONS)
+        outcome = driver.run("cached_frame.py", str(source), str(target), level, fault=fault, options=OPTIONS)
         told = re.findall(r"cached\(id, key, text\): (\d+) partitions put back, (\d+) to compute", outcome.log)
         return outcome.code, [(int(back), int(left)) for back, left in told]
 
@@ -45,7 +46,7 @@ def test_a_frame_is_filled_on_from_where_it_was(driver: DriverHarness) -> None:
     assert code == 0
     assert put_back == [(second, FILES - second)]
     plain = driver.folder / "plain"
-    script = [driver.python, str(JOBS / "cached_frame.py"), str(source), str(plain)]
+    script = [driver.python, str(JOBS / "cached_frame.py"), str(source), str(plain), level]
     subprocess.run(script, env=driver.env(), check=True, timeout=120)
     for output in ("keys", "tenth"):
         assert result(target / output) == result(plain / output)

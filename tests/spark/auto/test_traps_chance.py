@@ -559,19 +559,30 @@ def test_a_step_that_is_left_out_shifts_nothing(spark: SparkSession, attempts: A
         assert script(second, "in the retry") == (["at first"], ["later"])
 
 
-def test_what_sql_caches_is_not_told_apart(spark: SparkSession, attempts: Attempts, world: World) -> None:
-    """A frame that SQL caches may be any of several, so what its functions have asked is not kept; and it is said."""
-    world.say("at first")
-    world.ask().createOrReplaceTempView("asked")
-    with auto_attempt(attempts, spark) as first:
-        spark.sql("CACHE LAZY TABLE asked")
+@pytest.mark.parametrize("statement", ["CACHE TABLE asked", "cache lazy table asked", ""])
+def test_what_is_cached_by_its_name_is_told_apart(
+    spark: SparkSession, attempts: Attempts, world: World, statement: str
+) -> None:
+    """The functions of a view that SQL or the catalog caches have asked for that view; a retry has their answer."""
+
+    def answers(attempt: AutoAttempt, answer: str) -> list[str]:
+        world.say(answer)
+        world.ask().createOrReplaceTempView("asked")
+        spark.sql(statement) if statement else spark.catalog.cacheTable("asked")
         try:
+            world.say("behind it")
             df = spark.table("asked")
-            df.collect()
-            assert first.keep(df) == []
-            assert "the output or cached frame that it is for is unknown" in first.skipped()
+            rows = [row.answer for row in df.collect()]
+            assert {"cached(answer, count)", "shuffle(answer)"} <= set(attempt.keep(df))
+            return rows
         finally:
-            spark.sql("UNCACHE TABLE asked")
+            spark.catalog.uncacheTable("asked")
+
+    eager = statement.startswith("CACHE TABLE")
+    with auto_attempt(attempts, spark) as first:
+        assert answers(first, "at first") == ["at first" if eager else "behind it"]
+    with auto_attempt(attempts, spark) as second:
+        assert answers(second, "in the retry") == ["at first" if eager else "behind it"]
 
 
 def test_what_was_left_alone_is_counted(

@@ -2,25 +2,36 @@ package airflow_provider;
 
 import java.io.BufferedInputStream;
 import java.io.BufferedOutputStream;
-import java.io.DataInputStream;
-import java.io.DataOutputStream;
+import java.io.ByteArrayOutputStream;
+import java.io.EOFException;
+import java.io.File;
 import java.io.FileInputStream;
 import java.io.FileOutputStream;
 import java.io.IOException;
+import java.io.InputStream;
+import java.io.InvalidClassException;
+import java.io.ObjectInputStream;
+import java.io.ObjectOutputStream;
+import java.io.ObjectStreamClass;
+import java.io.OutputStream;
+import java.io.UncheckedIOException;
 import java.lang.ref.WeakReference;
-import java.util.List;
+import java.nio.file.CopyOption;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.Arrays;
+import java.util.HashSet;
+import java.util.Locale;
+import java.util.Set;
 import java.util.zip.CRC32;
-import java.util.zip.CheckedOutputStream;
 
 import org.apache.spark.SparkConf;
+import org.apache.spark.io.CompressionCodec;
 import org.apache.spark.io.CompressionCodec$;
 import org.apache.spark.rdd.RDD;
-import org.apache.spark.sql.catalyst.InternalRow;
-import org.apache.spark.sql.catalyst.expressions.Attribute;
-import org.apache.spark.sql.catalyst.expressions.UnsafeProjection;
-import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
+import org.apache.spark.serializer.JavaSerializer;
+import org.apache.spark.serializer.SerializerManager;
 import org.apache.spark.sql.execution.columnar.DefaultCachedBatch;
-import org.apache.spark.sql.types.DataType;
 import org.apache.spark.storage.BlockData;
 import org.apache.spark.storage.BlockManager;
 import org.apache.spark.storage.BlockResult;
@@ -31,19 +42,50 @@ import org.apache.spark.util.LongAccumulator;
 /**
  * Copies partitions of a cached frame out of this JVM's block manager, and puts them back; for cached_batches.py.
  *
- * A partition is a sequence of Spark's batches of columns: bytes, encoded and compressed by column, and statistics.
+ * A partition's file is what Spark writes if it has no room in memory: batches of columns, one Java object after the
+ * other, compressed. Only objects of the classes that batches are made of are read from it.
  */
 public final class CachedBatches {
-    private static final String CODEC = "lz4";
+    private static final String UNCOMPRESSED = "none";
+    private static final String OURS = "lz4";
+    private static final Set CODECS = new HashSet(Arrays.asList(new Object[] {OURS, "lzf", "snappy", "zstd"}));
     private static final int BUFFER = 1 << 16;
     private static final scala.reflect.ClassTag TYPE = scala.reflect.ClassTag$.MODULE$.apply(DefaultCachedBatch.class);
+
+    static final Set CLASSES = new HashSet(Arrays.asList(new Object[] {
+        DefaultCachedBatch.class.getName(),
+        "[[B",
+        "[B",
+        "[Ljava.lang.Object;", // the rest is statistics
+        "org.apache.spark.sql.catalyst.InternalRow",
+        "org.apache.spark.sql.catalyst.expressions.GenericInternalRow",
+        "org.apache.spark.sql.catalyst.expressions.UnsafeRow",
+        "org.apache.spark.sql.types.Decimal",
+        "org.apache.spark.unsafe.types.CalendarInterval",
+        "org.apache.spark.unsafe.types.UTF8String",
+        "scala.math.BigDecimal",
+        "scala.math.ScalaNumber",
+        "java.math.BigDecimal",
+        "java.math.BigInteger",
+        "java.math.MathContext",
+        "java.math.RoundingMode",
+        "java.lang.Boolean",
+        "java.lang.Byte",
+        "java.lang.Double",
+        "java.lang.Enum",
+        "java.lang.Float",
+        "java.lang.Integer",
+        "java.lang.Long",
+        "java.lang.Number",
+        "java.lang.Short",
+    }));
 
     /** @param nothing not used */
     public CachedBatches(String nothing) {}
 
     /**
-     * What is here of a frame: a line with the id of its RDD, then for each partition its index, and its bytes in memory
-     * and on disk. Empty if nothing has asked for its rows yet; null if the script has dropped it.
+     * What is here of a frame: a line with the id of its RDD, then for each partition its index, its bytes, and whether
+     * they are there as Spark writes them. Empty if nothing has asked for its rows yet; null if the script has dropped it.
      *
      * @param held the frame's InMemoryRelation
      */
@@ -57,13 +99,16 @@ public final class CachedBatches {
             return "";
         }
         StringBuilder answer = new StringBuilder().append(cached.id()).append('\n');
+        String codec = codecOf(blocks, cached);
         int partitions = cached.getNumPartitions();
         for (int i = 0; i < partitions; i++) {
-            scala.Option status = blocks.getStatus(new RDDBlockId(cached.id(), i));
-            if (status.isDefined()) {
-                long size = ((BlockStatus) status.get()).memSize() + ((BlockStatus) status.get()).diskSize();
+            scala.Option found = blocks.getStatus(new RDDBlockId(cached.id(), i));
+            if (found.isDefined()) {
+                BlockStatus status = (BlockStatus) found.get();
+                long size = status.diskSize() > 0 ? status.diskSize() : status.memSize();
                 if (size > 0) { // else a task writes it now
-                    answer.append(i).append(' ').append(size).append('\n');
+                    answer.append(i).append(' ').append(size).append(' ');
+                    answer.append(isWritten(status, codec)).append('\n');
                 }
             }
         }
@@ -71,38 +116,100 @@ public final class CachedBatches {
     }
 
     /**
-     * Writes a partition into a file; returns its rows, its batches' bytes as Spark counts them, the CRC-32 of the file,
-     * and the nanoseconds of CPU that this took. Empty if the partition is not here any more, or has batches of another kind.
-     *
-     * @param relation the frame's InMemoryRelation
+     * Copies a partition into a file; returns the codec that it is compressed with, the CRC-32 of the file, and the
+     * nanoseconds of CPU that this took. Empty if the partition is not here any more, or has batches of another kind.
      */
-    public String write(BlockManager blocks, Object relation, RDD cached, int partition, String path) throws Exception {
+    public String write(BlockManager blocks, RDD cached, int partition, String path) throws Exception {
+        long began = ownTime();
         RDDBlockId block = new RDDBlockId(cached.id(), partition);
-        scala.Option status = blocks.getStatus(block);
-        if (!status.isDefined()) {
-            return "";
-        }
-        UnsafeProjection flat = UnsafeProjection.create(typesOfStatistics(relation));
-        if (((BlockStatus) status.get()).memSize() == 0) { // asked for its values, Spark would take it into memory again
-            scala.Option found = blocks.getLocalBytes(block);
-            if (!found.isDefined()) {
-                return "";
-            }
-            BlockData content = (BlockData) found.get();
-            try {
-                return write(blocks.serializerManager().dataDeserializeStream(block, content.toInputStream(), TYPE), flat, path);
-            } finally {
-                content.dispose();
-                blocks.releaseLock(block, scala.Option.empty());
-            }
-        }
-        scala.Option found = blocks.getLocalValues(block);
+        scala.Option found = blocks.getStatus(block);
         if (!found.isDefined()) {
             return "";
         }
+        BlockStatus status = (BlockStatus) found.get();
+        Path file = new File(path).toPath();
+        String codec = codecOf(blocks, cached);
+        boolean written = isWritten(status, codec);
+        boolean there;
+        if (written && status.diskSize() > 0) {
+            there = link(blocks.diskBlockManager().getFile(block).toPath(), status.diskSize(), file);
+        } else if (written || status.memSize() == 0) { // asked for its values, Spark would take it into memory again
+            there = copy(blocks, block, written, file);
+        } else {
+            there = writeValues(blocks, block, file);
+        }
+        if (!there) {
+            return "";
+        }
+        long checksum = checksum(file);
+        return (written ? codec : OURS) + " " + checksum + " " + (ownTime() - began);
+    }
+
+    /** Whether a partition is here as the bytes that Spark writes, in a form that can be read back. */
+    private static boolean isWritten(BlockStatus status, String codec) {
+        return (status.diskSize() > 0 || !status.storageLevel().deserialized()) && !codec.isEmpty();
+    }
+
+    /** With what Spark compresses the partitions that it writes; empty if they can be read with its own settings only. */
+    private static String codecOf(BlockManager blocks, RDD cached) throws IOException {
+        SerializerManager writer = blocks.serializerManager();
+        if (writer.getSerializer(TYPE, true).getClass() != JavaSerializer.class || writer.encryptionEnabled()) {
+            return "";
+        }
+        OutputStream nowhere = new ByteArrayOutputStream();
+        OutputStream through = writer.wrapForCompression(new RDDBlockId(cached.id(), 0), nowhere);
+        through.close();
+        if (through == nowhere) {
+            return UNCOMPRESSED;
+        }
+        String codec = CompressionCodec$.MODULE$.getCodecName(blocks.conf()).toLowerCase(Locale.ROOT);
+        return CODECS.contains(codec) ? codec : "";
+    }
+
+    private static boolean link(Path source, long size, Path file) throws IOException {
+        if (!source.toFile().exists()) {
+            return false;
+        }
+        try {
+            Files.createLink(file, source);
+        } catch (IOException elsewhere) { // on another disk
+            Files.copy(source, file, new CopyOption[0]);
+        }
+        return Files.size(file) == size;
+    }
+
+    /** Copies the bytes of a partition, or the values in them if they cannot be read back as they are. */
+    private static boolean copy(BlockManager blocks, RDDBlockId block, boolean written, Path file) throws Exception {
+        scala.Option found = blocks.getLocalBytes(block);
+        if (!found.isDefined()) {
+            return false;
+        }
+        BlockData content = (BlockData) found.get();
+        try {
+            InputStream bytes = content.toInputStream();
+            if (!written) {
+                return write(blocks.serializerManager().dataDeserializeStream(block, bytes, TYPE), file);
+            }
+            try {
+                Files.copy(bytes, file, new CopyOption[0]);
+                return true;
+            } finally {
+                bytes.close();
+            }
+        } finally {
+            content.dispose();
+            blocks.releaseLock(block, scala.Option.empty());
+        }
+    }
+
+    private static boolean writeValues(BlockManager blocks, RDDBlockId block, Path file) throws Exception {
+        scala.Option found = blocks.getLocalValues(block);
+        if (!found.isDefined()) {
+            return false;
+        }
         scala.collection.Iterator batches = ((BlockResult) found.get()).data();
         try {
-            return write(batches, flat, path);
+            return write(batches, file);
         } finally {
             while (batches.hasNext()) { // its end gives the block free
                 batches.next();
@@ -110,74 +217,72 @@ public final class CachedBatches {
         }
     }
 
-    private static String write(scala.collection.Iterator batches, UnsafeProjection flat, String path) throws Exception {
-        long began = ownTime();
-        CRC32 crc = new CRC32();
-        long rows = 0;
-        long size = 0;
-        FileOutputStream file = new FileOutputStream(path);
+    private static boolean write(scala.collection.Iterator batches, Path path) throws IOException {
+        FileOutputStream file = new FileOutputStream(path.toFile());
         try {
-            DataOutputStream out = new DataOutputStream(new BufferedOutputStream(
-                    codec().compressedOutputStream(new CheckedOutputStream(file, crc)), BUFFER));
+            ObjectOutputStream out = new ObjectOutputStream(
+                    new BufferedOutputStream(codec(OURS).compressedOutputStream(file), BUFFER));
             while (batches.hasNext()) {
                 Object next = batches.next();
                 if (!(next instanceof DefaultCachedBatch)) {
-                    return "";
+                    return false;
                 }
-                DefaultCachedBatch batch = (DefaultCachedBatch) next;
-                rows += batch.numRows();
-                size += batch.sizeInBytes();
-                write(batch, flat, out);
+                out.writeObject(next);
+                out.reset(); // else it keeps the batch
             }
-            out.writeInt(-1);
             out.close();
+            return true;
         } finally {
             file.close();
         }
-        return rows + " " + size + " " + crc.getValue() + " " + (ownTime() - began);
+    }
+
+    private static long checksum(Path path) throws IOException {
+        CRC32 crc = new CRC32();
+        byte[] content = new byte[BUFFER];
+        InputStream file = new FileInputStream(path.toFile());
+        try {
+            for (int read = file.read(content); read >= 0; read = file.read(content)) {
+                crc.update(content, 0, read);
+            }
+        } finally {
+            file.close();
+        }
+        return crc.getValue();
     }
 
     private static long ownTime() {
         return java.lang.management.ManagementFactory.getThreadMXBean().getCurrentThreadCpuTime();
     }
 
-    private static void write(DefaultCachedBatch batch, UnsafeProjection flat, DataOutputStream out) throws IOException {
-        byte[][] columns = batch.buffers();
-        out.writeInt(batch.numRows());
-        out.writeInt(columns.length);
-        for (int i = 0; i < columns.length; i++) {
-            out.writeInt(columns[i].length);
-            out.write(columns[i]);
-        }
-        byte[] statistics = flat.apply(batch.stats()).getBytes();
-        out.writeInt(statistics.length);
-        out.write(statistics);
-    }
-
     /**
-     * Puts a partition into the block manager, as its task does; returns whether there was room for it.
+     * Puts a partition into the block manager, as its task does.
      *
      * @param relation the frame's InMemoryRelation
-     * @param rows of the partition
-     * @param size of its batches, as Spark counts it
+     * @param codec with which the file is compressed
+     * @return empty text if it is there now, null if there is no room for it, else why the file cannot be read
      */
-    public boolean put(
-            BlockManager blocks, Object relation, RDD cached, int partition, String path, long rows, long size)
+    public String put(
+            BlockManager blocks, Object relation, RDD cached, int partition, String path, String codec)
             throws Exception {
         RDDBlockId block = new RDDBlockId(cached.id(), partition);
         if (blocks.getStatus(block).isDefined()) {
-            return false;
+            return null;
         }
-        Batches batches = new Batches(path, typesOfStatistics(relation).length);
+        Batches batches;
+        InputStream file = new BufferedInputStream(new FileInputStream(path), BUFFER);
         try {
+            batches = new Batches(UNCOMPRESSED.equals(codec) ? file : codec(codec).compressedInputStream(file));
             if (!blocks.putIterator(block, batches, cached.getStorageLevel(), true, TYPE)) {
-                return false;
+                return null;
             }
+        } catch (RuntimeException unreadable) {
+            return unreadable.toString();
         } finally {
-            batches.close();
+            file.close();
         }
-        count(Members.call(relation, "cacheBuilder"), partition, rows, size);
-        return true;
+        count(Members.call(relation, "cacheBuilder"), partition, batches.rows, batches.size);
+        return "";
     }
 
     /** Lets Spark count a partition as it counts those that tasks make. */
@@ -193,61 +298,66 @@ public final class CachedBatches {
         }
     }
 
-    private static org.apache.spark.io.CompressionCodec codec() {
-        return CompressionCodec$.MODULE$.createCodec(new SparkConf(false), CODEC);
+    private static CompressionCodec codec(String name) {
+        return CompressionCodec$.MODULE$.createCodec(new SparkConf(false), name);
     }
 
-    private static DataType[] typesOfStatistics(Object relation) throws Exception {
-        List schema = Members.items(Members.call(Members.call(relation, "partitionStatistics"), "schema"));
-        DataType[] types = new DataType[schema.size()];
-        for (int i = 0; i < types.length; i++) {
-            types[i] = ((Attribute) schema.get(i)).dataType();
-        }
-        return types;
-    }
-
-    /** The batches of a file. */
+    /** The batches of a file, and their rows and bytes as Spark counts them. */
     public static final class Batches extends scala.collection.AbstractIterator {
-        private final DataInputStream in;
-        private final int statistics;
-        private int rows;
+        private final ObjectInputStream in;
+        private DefaultCachedBatch following;
+        long rows;
+        long size;
 
-        Batches(String path, int statistics) throws IOException {
-            this.in = new DataInputStream(new BufferedInputStream(
-                    codec().compressedInputStream(new FileInputStream(path)), BUFFER));
-            this.statistics = statistics;
-            this.rows = this.in.readInt();
+        Batches(InputStream file) {
+            try {
+                this.in = new OnlyBatches(file);
+            } catch (IOException unreadable) {
+                throw new UncheckedIOException(unreadable);
+            }
+            this.read();
         }
 
         public boolean hasNext() {
-            return this.rows >= 0;
+            return this.following != null;
         }
 
         public Object next() {
+            DefaultCachedBatch batch = this.following;
+            this.rows += batch.numRows();
+            this.size += batch.sizeInBytes();
+            this.read();
+            return batch;
+        }
+
+        private void read() {
             try {
-                byte[][] columns = new byte[this.in.readInt()][];
-                for (int i = 0; i < columns.length; i++) {
-                    columns[i] = this.bytes();
-                }
-                byte[] counted = this.bytes();
-                UnsafeRow row = new UnsafeRow(this.statistics);
-                row.pointTo(counted, counted.length);
-                DefaultCachedBatch batch = new DefaultCachedBatch(this.rows, columns, (InternalRow) row);
-                this.rows = this.in.readInt();
-                return batch;
-            } catch (IOException failed) {
-                throw new java.io.UncheckedIOException(failed);
+                this.following = (DefaultCachedBatch) this.in.readObject();
+            } catch (EOFException end) {
+                this.following = null;
+            } catch (IOException unreadable) {
+                throw new UncheckedIOException(unreadable);
+            } catch (ClassNotFoundException unreadable) {
+                throw new UncheckedIOException(new IOException(unreadable));
             }
         }
+    }
 
-        private byte[] bytes() throws IOException {
-            byte[] content = new byte[this.in.readInt()];
-            this.in.readFully(content);
-            return content;
+    /** Reads batches, and refuses every object that is no part of one. */
+    static final class OnlyBatches extends ObjectInputStream {
+        OnlyBatches(InputStream file) throws IOException {
+            super(file);
         }
 
-        void close() throws IOException {
-            this.in.close();
+        protected Class resolveClass(ObjectStreamClass described) throws IOException, ClassNotFoundException {
+            if (!CLASSES.contains(described.getName())) {
+                throw new InvalidClassException(described.getName(), "not a part of cached batches");
+            }
+            return Class.forName(described.getName(), false, DefaultCachedBatch.class.getClassLoader());
+        }
+
+        protected Class resolveProxyClass(String[] interfaces) throws IOException {
+            throw new InvalidClassException("a proxy is not a part of cached batches");
         }
     }
 }
