@@ -75,7 +75,10 @@ class KeptFrame:
         self._queries = queries
         self._settings = settings
         self._held = held
-        self._batches = CachedBatches(spark)
+        near = context.master.store.uri.startswith("file:")
+        self._batches = CachedBatches(
+            spark, "none" if near else "lz4"
+        )  # bytes cost less than compressing them, or more
         self._vertex: FrameVertex | None = None
         self._title = ""
         self._settled = ""

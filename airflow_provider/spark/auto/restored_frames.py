@@ -7,6 +7,8 @@ into the block manager is not computed; what is lost again, or missing, is.
 from __future__ import annotations
 
 import logging
+from concurrent.futures import ThreadPoolExecutor
+from itertools import compress
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider.core.errors import CorruptObject, ObjectNotFound
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+_AT_ONCE = 4
+"""How many partitions to put back at the same time: as many as the driver has cores, at most."""
 _CACHED = name_of(vertex_identity(CACHED, ""))
 """Begins the name of a frame's vertex."""
 
@@ -107,11 +111,12 @@ class RestoredFrames:
         known = master.vertex(vertex.vertex)
         survivors = master.survivors_of(vertex.vertex, vertex.layout, vertex.maps, deterministic=True)
         batches, store = CachedBatches(self._spark), location(self._context).open()
-        there = {
-            index: stored
-            for index, stored in survivors.items()
-            if self._restored(store, batches, relation, rdd, vertex.task(index), stored)
-        }
+
+        def restored(item: tuple[int, StoredPartition]) -> bool:
+            return self._restored(store, batches, relation, rdd, vertex.task(item[0]), item[1])
+
+        with ThreadPoolExecutor(min(_AT_ONCE, int(rdd.sparkContext().defaultParallelism()))) as pool:
+            there = dict(compress(survivors.items(), pool.map(restored, survivors.items())))
         if not there:
             if why := vertex.unusable(known, "partitions" if survivors else ""):
                 log.info("%s is filled again: %s", vertex.name, why)

@@ -50,9 +50,9 @@ _LOOKS = 32
 _NOTED = 16
 """How many queries that became RDDs are observed, the newest ones."""
 
-_SHARE_OF_FRAMES = 0.2
-"""Of the overhead budget, what copying a cached DataFrame may cost: what is counted is not all, because the batches
-that are written also pass through the memory in which the script's tasks cache.
+_SHARE_OF_FRAMES = 0.3
+"""Of the overhead budget, what writing batches that lie in memory may cost: what is counted is not all, because they
+also take room in the page cache that the script's tasks use.
 """
 
 
@@ -114,14 +114,15 @@ class SeenShuffles:
         self._queries = RunningQueries(spark)
         files = context.master.store.uri.startswith("file:")
         budget = context.master.request.options.overhead_budget
-        cost = CopyingCost(budget, assumed=LINK_RATE if files else COPY_RATE)
+        rate = LINK_RATE if files else COPY_RATE
+        cost = CopyingCost(budget, assumed=rate)
         cores = int(spark.sparkContext.defaultParallelism) if is_local(spark) else None
         self._costly_after = cost.least / cores if cores else 0.0
         self._looked = time.monotonic()
         tracker, readers, metrics = MapOutputTracker(spark), Readers(spark), StageMetricsReader(spark)
         self._tools = Tools(tracker, readers, metrics, cost, cores, self._make_room)
         self._frames: dict[int, KeptFrame] = {}
-        self._frames_cost = CopyingCost(budget * _SHARE_OF_FRAMES)
+        self._frames_cost = CopyingCost(budget * _SHARE_OF_FRAMES, assumed=rate)
         self._gone_for_others: set[str] = set()
         self._settings = application_settings(spark)
         self._noted: deque[_Noted] = deque(maxlen=_NOTED)

@@ -59,10 +59,12 @@ class Unreadable(Exception):
 class CachedBatches:
     """Copies partitions of cached DataFrames out of the block manager of this JVM, and puts them back.
 
+    :param codec: for partitions that Spark has not written itself
     :ivar directory: one of Spark's local directories, for files on their way
     """
 
-    def __init__(self, spark: Any) -> None:
+    def __init__(self, spark: Any, codec: str = "none") -> None:
+        self._codec = codec
         self._blocks = block_manager(spark)
         self.directory = str(self._blocks.diskBlockManager().localDirsString()[0])
         self._look = compiled(spark, "CachedBatches", str)
@@ -81,7 +83,7 @@ class CachedBatches:
 
         :returns: the codec with which it is compressed, the file's CRC-32, and the seconds of CPU that this took
         """
-        answer = str(self._look.write(self._blocks, rdd, index, path)).split()
+        answer = str(self._look.write(self._blocks, rdd, index, path, self._codec)).split()
         if not answer:
             return None
         codec, checksum, nanos = answer

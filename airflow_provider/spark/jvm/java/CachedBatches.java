@@ -47,8 +47,7 @@ import org.apache.spark.util.LongAccumulator;
  */
 public final class CachedBatches {
     private static final String UNCOMPRESSED = "none";
-    private static final String OURS = "lz4";
-    private static final Set CODECS = new HashSet(Arrays.asList(new Object[] {OURS, "lzf", "snappy", "zstd"}));
+    private static final Set CODECS = new HashSet(Arrays.asList(new Object[] {"lz4", "lzf", "snappy", "zstd"}));
     private static final int BUFFER = 1 << 16;
     private static final scala.reflect.ClassTag TYPE = scala.reflect.ClassTag$.MODULE$.apply(DefaultCachedBatch.class);
 
@@ -118,8 +117,10 @@ public final class CachedBatches {
     /**
      * Copies a partition into a file; returns the codec that it is compressed with, the CRC-32 of the file, and the
      * nanoseconds of CPU that this took. Empty if the partition is not here any more, or has batches of another kind.
+     *
+     * @param ours the codec for what Spark has not written
      */
-    public String write(BlockManager blocks, RDD cached, int partition, String path) throws Exception {
+    public String write(BlockManager blocks, RDD cached, int partition, String path, String ours) throws Exception {
         long began = ownTime();
         RDDBlockId block = new RDDBlockId(cached.id(), partition);
         scala.Option found = blocks.getStatus(block);
@@ -127,22 +128,23 @@ public final class CachedBatches {
             return "";
         }
         BlockStatus status = (BlockStatus) found.get();
-        Path file = new File(path).toPath();
         String codec = codecOf(blocks, cached);
         boolean written = isWritten(status, codec);
+        Path file = new File(path).toPath();
         boolean there;
-        if (written && status.diskSize() > 0) {
+        if (!written) {
+            codec = ours;
+            there = writeValues(blocks, block, status.memSize() > 0, file, codec);
+        } else if (status.diskSize() > 0) {
             there = link(blocks.diskBlockManager().getFile(block).toPath(), status.diskSize(), file);
-        } else if (written || status.memSize() == 0) { // asked for its values, Spark would take it into memory again
-            there = copy(blocks, block, written, file);
         } else {
-            there = writeValues(blocks, block, file);
+            there = copy(blocks, block, file);
         }
         if (!there) {
             return "";
         }
         long checksum = checksum(file);
-        return (written ? codec : OURS) + " " + checksum + " " + (ownTime() - began);
+        return codec + " " + checksum + " " + (ownTime() - began);
     }
 
     /** Whether a partition is here as the bytes that Spark writes, in a form that can be read back. */
@@ -178,38 +180,43 @@ public final class CachedBatches {
         return Files.size(file) == size;
     }
 
-    /** Copies the bytes of a partition, or the values in them if they cannot be read back as they are. */
-    private static boolean copy(BlockManager blocks, RDDBlockId block, boolean written, Path file) throws Exception {
+    private static boolean copy(BlockManager blocks, RDDBlockId block, Path file) throws Exception {
         scala.Option found = blocks.getLocalBytes(block);
         if (!found.isDefined()) {
             return false;
         }
         BlockData content = (BlockData) found.get();
+        InputStream bytes = content.toInputStream();
         try {
-            InputStream bytes = content.toInputStream();
-            if (!written) {
-                return write(blocks.serializerManager().dataDeserializeStream(block, bytes, TYPE), file);
-            }
-            try {
-                Files.copy(bytes, file, new CopyOption[0]);
-                return true;
-            } finally {
-                bytes.close();
-            }
+            Files.copy(bytes, file, new CopyOption[0]);
+            return true;
         } finally {
+            bytes.close();
             content.dispose();
             blocks.releaseLock(block, scala.Option.empty());
         }
     }
 
-    private static boolean writeValues(BlockManager blocks, RDDBlockId block, Path file) throws Exception {
-        scala.Option found = blocks.getLocalValues(block);
+    /** Writes the batches of a partition; if it is on disk and asked for them, Spark would take it into memory again. */
+    private static boolean writeValues(
+            BlockManager blocks, RDDBlockId block, boolean inMemory, Path file, String codec) throws Exception {
+        scala.Option found = inMemory ? blocks.getLocalValues(block) : blocks.getLocalBytes(block);
         if (!found.isDefined()) {
             return false;
         }
+        if (!inMemory) {
+            BlockData content = (BlockData) found.get();
+            try {
+                InputStream bytes = content.toInputStream();
+                return write(blocks.serializerManager().dataDeserializeStream(block, bytes, TYPE), file, codec);
+            } finally {
+                content.dispose();
+                blocks.releaseLock(block, scala.Option.empty());
+            }
+        }
         scala.collection.Iterator batches = ((BlockResult) found.get()).data();
         try {
-            return write(batches, file);
+            return write(batches, file, codec);
         } finally {
             while (batches.hasNext()) { // its end gives the block free
                 batches.next();
@@ -217,11 +224,11 @@ public final class CachedBatches {
         }
     }
 
-    private static boolean write(scala.collection.Iterator batches, Path path) throws IOException {
+    private static boolean write(scala.collection.Iterator batches, Path path, String codec) throws IOException {
         FileOutputStream file = new FileOutputStream(path.toFile());
         try {
-            ObjectOutputStream out = new ObjectOutputStream(
-                    new BufferedOutputStream(codec(OURS).compressedOutputStream(file), BUFFER));
+            OutputStream content = UNCOMPRESSED.equals(codec) ? file : codec(codec).compressedOutputStream(file);
+            ObjectOutputStream out = new ObjectOutputStream(new BufferedOutputStream(content, BUFFER));
             while (batches.hasNext()) {
                 Object next = batches.next();
                 if (!(next instanceof DefaultCachedBatch)) {
@@ -285,8 +292,8 @@ public final class CachedBatches {
         return "";
     }
 
-    /** Lets Spark count a partition as it counts those that tasks make. */
-    private static void count(Object builder, int partition, long rows, long size) throws Exception {
+    /** Lets Spark count a partition as it counts those that tasks make; its counters are for one thread. */
+    private static synchronized void count(Object builder, int partition, long rows, long size) throws Exception {
         try {
             Object counted = new scala.Tuple2(Long.valueOf(rows), Long.valueOf(size));
             Object all = Members.field(builder, "partitionStats");
