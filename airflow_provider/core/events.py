@@ -114,6 +114,11 @@ class VertexInitialized(JobEvent):
     rule: str = ""
     purposes: tuple[str, ...] = ()
 
+    @property
+    def counts_rows(self) -> bool:
+        """Whether the rows of its partitions are known: Spark counts those of shuffles, not of cached partitions."""
+        return not (self.rule == SHUFFLE and self.name.startswith(CACHED))
+
 
 @dataclass(frozen=True, kw_only=True)
 class PartitionFinished(JobEvent):

@@ -60,6 +60,7 @@ class ExplainedPoint:
     :ivar stored: number of stored partitions
     :ivar put_back: those of them that the newest attempt reused from earlier ones
     :ivar computed: those of them that the newest attempt computed
+    :ivar rows: of the stored partitions; ``None`` if unknown
     :ivar task_seconds: task time that the stored partitions took
     :ivar would_reuse: partitions that a retry would reuse now
     :ivar would_save: task time that this would save
@@ -75,7 +76,7 @@ class ExplainedPoint:
     stored: int
     put_back: int
     computed: int
-    rows: int
+    rows: int | None
     bytes: int
     task_seconds: float
     would_reuse: int
@@ -170,7 +171,7 @@ def _point(
         stored=len(records),
         put_back=len(records) - computed if reached else 0,
         computed=computed,
-        rows=sum(record.rows for record in records),
+        rows=sum(record.rows for record in records) if told.counts_rows else None,
         bytes=sum(record.bytes for record in records),
         task_seconds=round(sum(record.duration for record in records), 3),
         would_reuse=would_reuse,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from airflow_provider.core.explanation import Amount, ExplainedAttempt, ExplainedPoint, Explanation
 from airflow_provider.core.graph import JobState
-from airflow_provider.core.quantities import aligned, bytes_text, seconds_text
+from airflow_provider.core.quantities import aligned, bytes_text, count_text, seconds_text
 from airflow_provider.core.report import skipped_texts
 from airflow_provider.core.savings import kept_text, noun, other_text, savings_text
 
@@ -74,7 +74,7 @@ def _row(prefix: str, point: ExplainedPoint, again: bool, share: bool) -> tuple[
         f"[{_bar(point)}]",
         f"{point.stored:,} of {point.partitions:,}",
         f"{point.put_back:,}",
-        f"{point.rows:,}",
+        count_text(point.rows),
         bytes_text(point.bytes),
         seconds_text(point.task_seconds),
         kept_text(point.work) if share else seconds_text(point.would_save) if point.would_reuse else "nothing",

@@ -16,6 +16,11 @@ def bytes_text(size: float) -> str:
     return f"{size / 1024:,.1f} PiB"
 
 
+def count_text(count: int | None) -> str:
+    """Return a number of things with separators; empty if it is unknown."""
+    return "" if count is None else f"{count:,}"
+
+
 def seconds_text(seconds: float) -> str:
     """Return a duration with suitable units: ``0.4 s``, ``12 s``, ``5 min 10 s``, ``2 h 03 min``."""
     if round(seconds, 1) < 10:

@@ -12,7 +12,7 @@ from airflow_provider.core.events import VertexSkipped
 from airflow_provider.core.graph import ExecutionGraph, JobState, Vertex
 from airflow_provider.core.overhead import overhead_of, overhead_text
 from airflow_provider.core.partition_record import Tally
-from airflow_provider.core.quantities import aligned
+from airflow_provider.core.quantities import aligned, count_text
 from airflow_provider.core.savings import (
     NO_WORK,
     RetrySavings,
@@ -44,6 +44,7 @@ class VertexReport:
     :ivar computed: partitions computed by the newest attempt
     :ivar missing: partitions not stored
     :ivar reached: whether the newest attempt reached it
+    :ivar rows: of the stored partitions; ``None`` if unknown
     :ivar bytes: stored bytes of all partitions
     :ivar task_seconds_saved: task time that computing the reused partitions had taken
     :ivar task_seconds: task time that the computed partitions took
@@ -64,7 +65,7 @@ class VertexReport:
     missing: int
     reached: bool
     finished: bool
-    rows: int
+    rows: int | None
     bytes: int
     task_seconds: float
     task_seconds_saved: float
@@ -234,7 +235,7 @@ def _vertex_report(
         missing=0 if vertex.released else len(vertex.missing),
         reached=epoch in vertex.reached_by,
         finished=vertex.finished,
-        rows=sum(p.rows for p in vertex.partitions.values()),
+        rows=sum(p.rows for p in vertex.partitions.values()) if vertex.initialized.counts_rows else None,
         bytes=vertex.bytes,
         task_seconds=tally.seconds,
         task_seconds_saved=tally.seconds_saved,
@@ -260,7 +261,7 @@ def format_report(report: JobReport) -> str:
         "reused": lambda vertex: f"{vertex.reused:,}",
         "computed": lambda vertex: f"{vertex.computed:,}",
         "missing": lambda vertex: f"{vertex.missing:,}",
-        "rows": lambda vertex: f"{vertex.rows:,}",
+        "rows": lambda vertex: count_text(vertex.rows),
         "MiB": lambda vertex: f"{vertex.bytes / 2**20:,.1f}",
         "task s": lambda vertex: f"{vertex.task_seconds:,.1f}",
         "storing": lambda vertex: f"{vertex.storing_seconds:,.1f}",

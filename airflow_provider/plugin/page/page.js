@@ -261,7 +261,8 @@ function fill(element, vertex, finished) {
   for (const [name, said] of Object.entries(words)) {
     if (vertex[name]) counts.append(make("span", {}, make("b", {}, count(vertex[name])), ` ${said}`));
   }
-  counts.append(make("span", {}, make("b", {}, count(vertex.rows)), " rows"), make("span", {}, make("b", {}, size(vertex.bytes))));
+  if (vertex.rows !== null) counts.append(make("span", {}, make("b", {}, count(vertex.rows)), " rows"));
+  counts.append(make("span", {}, make("b", {}, size(vertex.bytes))));
   if (vertex.task_seconds_saved) counts.append(make("span", {}, make("b", {}, duration(vertex.task_seconds_saved)), " saved"));
   if (vertex.work.spent && !finished) counts.append(make("span", {}, "a retry would keep ", make("b", {}, `${percent(vertex.work)} %`), `, ${keeps(vertex.work)}`));
   else if (vertex.would_reuse && !finished) counts.append(make("span", {}, "a retry would save ", make("b", {}, duration(vertex.would_save))));

@@ -143,6 +143,8 @@ def test_a_cached_frame_is_not_computed_again(
     with attempt_with(attempts, spark, sales, made, level) as (first, frame):
         rows = fill(first, frame)
         assert name_of_frame(first)
+        counted = [vertex.rows for vertex in attempts.report().vertices if vertex.name == name_of_frame(first)]
+        assert counted == [None], "Spark does not say how many rows are in which partition"
         held, shown = sorted(map(str, frame.collect())), size_of(frame)
     plain = tasks_run(spark, lambda: made(spark, sales).count())
     with attempt_with(attempts, spark, sales, made, level) as (second, frame):
