@@ -44,6 +44,7 @@ class Tools:
     """The tools that all kept shuffles of an application share.
 
     :ivar cores: of a local master; ``None`` on a cluster
+    :ivar links: whether the store is a folder, so that a copy may be a hard link
     :ivar waited: seconds that the pause between looks does not grow with: waiting for executors takes nothing of this
         machine, and copying cached DataFrames is weighed by itself
     :ivar make_room: makes room for a number of bytes of a vertex, given the task seconds that each byte saves; returns
@@ -55,6 +56,7 @@ class Tools:
     metrics: StageMetricsReader
     cost: CopyingCost
     cores: int | None
+    links: bool
     make_room: Callable[[ShuffleVertex, int, float], bool]
     waited: float = field(default=0.0, init=False)
     _again: float = field(default=0.0, init=False)

@@ -17,6 +17,7 @@ from airflow_provider.core.causes import one_line
 from airflow_provider.core.errors import Fenced, RecoveryError
 from airflow_provider.core.overhead import COPYING, IDENTITIES
 from airflow_provider.core.quantities import bytes_text
+from airflow_provider.spark.auto.cost import CopyingCost
 from airflow_provider.spark.auto.frame_vertex import FrameVertex, frame_identity, frame_number, frame_title
 from airflow_provider.spark.auto.origin import Origin
 from airflow_provider.spark.auto.shuffle_identity import NotKept
@@ -33,13 +34,18 @@ if TYPE_CHECKING:
 
     from airflow_provider.core.partitions import StoredPartition
     from airflow_provider.spark.auto.copying import Tools
-    from airflow_provider.spark.auto.cost import CopyingCost
     from airflow_provider.spark.auto.shuffle_vertex import ShuffleRegistry
     from airflow_provider.spark.context import RecoveryContext
     from airflow_provider.spark.jvm.exchanges import RunningQueries
 
 log = logging.getLogger(__name__)
 
+_SHARE = 0.3
+"""Of the overhead budget, what writing batches that lie in memory may cost: what is counted is not all, because they
+also take room in the page cache that the script's tasks use.
+"""
+_CODEC = {True: "none", False: "lz4"}
+"""With what they are compressed, if a store on files gets them, and if they are sent: bytes cost less, or more."""
 _AT_ONCE = 256 * 2**20
 """Bytes to copy in one look, so that looks at shuffles do not wait."""
 _TRIES = 3
@@ -48,12 +54,10 @@ _LOOKS = 40
 """How often to wait until Spark says which queries have filled a frame."""
 
 
-class KeptFrame:
-    """One cached DataFrame of the application, looked at again and again until it is stored or skipped.
+class KeptFrames:
+    """The cached DataFrames of one Spark application with a local master.
 
-    :param cost: what writing batches that lie in memory has cost, and may cost
-    :param held: weak reference to its ``InMemoryRelation``
-    :ivar over: whether nothing is left to do
+    :ivar cost: what writing batches that lie in memory has cost, and may cost
     """
 
     def __init__(
@@ -61,24 +65,44 @@ class KeptFrame:
         context: RecoveryContext,
         registry: ShuffleRegistry,
         tools: Tools,
-        cost: CopyingCost,
-        spark: Any,
         queries: RunningQueries,
         settings: Mapping[str, str],
-        held: Any,
     ) -> None:
-        self._context = context
-        self._registry = registry
-        self._tools = tools
-        self._cost = cost
+        self.context = context
+        self.registry = registry
+        self.tools = tools
+        self.queries = queries
+        self.settings = settings
+        budget = context.master.request.options.overhead_budget
+        self.cost = CopyingCost(budget * _SHARE, assumed=tools.cost.assumed)
+        self._frames: dict[int, KeptFrame] = {}
+
+    def look(self) -> None:
+        """Keep what the script has cached."""
+        for number, (spark, held) in list(self.context.application.frames.items()):
+            if number not in self._frames:
+                self._frames[number] = KeptFrame(self, spark, held)
+            if not self._frames[number].over:
+                self._frames[number].look()
+
+
+class KeptFrame:
+    """One cached DataFrame of the application, looked at again and again until it is stored or skipped.
+
+    :param held: weak reference to its ``InMemoryRelation``
+    :ivar over: whether nothing is left to do
+    """
+
+    def __init__(self, frames: KeptFrames, spark: Any, held: Any) -> None:
+        self._context = frames.context
+        self._registry = frames.registry
+        self._tools = frames.tools
+        self._cost = frames.cost
         self._spark = spark
-        self._queries = queries
-        self._settings = settings
+        self._queries = frames.queries
+        self._settings = frames.settings
         self._held = held
-        near = context.master.store.uri.startswith("file:")
-        self._batches = CachedBatches(
-            spark, "none" if near else "lz4"
-        )  # bytes cost less than compressing them, or more
+        self._batches = CachedBatches(spark, _CODEC[frames.tools.links])
         self._vertex: FrameVertex | None = None
         self._title = ""
         self._settled = ""

@@ -17,7 +17,7 @@ from airflow_provider.core.errors import Fenced
 from airflow_provider.spark.auto.copying import Tools
 from airflow_provider.spark.auto.cost import COPY_RATE, LINK_RATE, CopyingCost
 from airflow_provider.spark.auto.keeping import KeptShuffle
-from airflow_provider.spark.auto.kept_frames import KeptFrame
+from airflow_provider.spark.auto.kept_frames import KeptFrames
 from airflow_provider.spark.auto.origin import Origin
 from airflow_provider.spark.auto.shuffle_identity import NotKept, Purpose
 from airflow_provider.spark.auto.shuffle_vertex import ShuffleRegistry
@@ -49,11 +49,6 @@ _LOOKS = 32
 """Looks after which a shuffle that no plan has shown counts as an RDD's, without a plan."""
 _NOTED = 16
 """How many queries that became RDDs are observed, the newest ones."""
-
-_SHARE_OF_FRAMES = 0.3
-"""Of the overhead budget, what writing batches that lie in memory may cost: what is counted is not all, because they
-also take room in the page cache that the script's tasks use.
-"""
 
 
 @dataclass
@@ -112,19 +107,17 @@ class SeenShuffles:
         ship_package(spark)
         self.registry = ShuffleRegistry(identities=context.application.shuffles)
         self._queries = RunningQueries(spark)
-        files = context.master.store.uri.startswith("file:")
+        links = context.master.store.uri.startswith("file:")
         budget = context.master.request.options.overhead_budget
-        rate = LINK_RATE if files else COPY_RATE
-        cost = CopyingCost(budget, assumed=rate)
+        cost = CopyingCost(budget, assumed=LINK_RATE if links else COPY_RATE)
         cores = int(spark.sparkContext.defaultParallelism) if is_local(spark) else None
         self._costly_after = cost.least / cores if cores else 0.0
         self._looked = time.monotonic()
         tracker, readers, metrics = MapOutputTracker(spark), Readers(spark), StageMetricsReader(spark)
-        self._tools = Tools(tracker, readers, metrics, cost, cores, self._make_room)
-        self._frames: dict[int, KeptFrame] = {}
-        self._frames_cost = CopyingCost(budget * _SHARE_OF_FRAMES, assumed=rate)
-        self._gone_for_others: set[str] = set()
+        self._tools = Tools(tracker, readers, metrics, cost, cores, links, self._make_room)
         self._settings = application_settings(spark)
+        self._frames = KeptFrames(context, self.registry, self._tools, self._queries, self._settings)
+        self._gone_for_others: set[str] = set()
         self._noted: deque[_Noted] = deque(maxlen=_NOTED)
         self._noting = threading.Lock()
         self._origins: dict[int, Origin | None] = {}
@@ -210,18 +203,9 @@ class SeenShuffles:
                 raise
             except Exception as error:  # noqa: BLE001 - the others go on
                 kept.failed(error)
-        if self._tools.cores is not None:
-            self._look_at_frames()
+        if self._tools.cores is not None:  # on a cluster, what is cached lies in the executors' memory
+            self._frames.look()
         self._release()
-
-    def _look_at_frames(self) -> None:
-        """Keep what the script has cached. On a cluster, it lies in the executors' memory."""
-        for number, (spark, held) in list(self._context.application.frames.items()):
-            if number not in self._frames:
-                parts = (self._context, self.registry, self._tools, self._frames_cost, spark, self._queries)
-                self._frames[number] = KeptFrame(*parts, self._settings, held)
-            if not self._frames[number].over:
-                self._frames[number].look()
 
     def _make_room(self, vertex: ShuffleVertex, size: int, worth: float) -> bool:
         """Whether the job may hold *size* more bytes of a shuffle; others may be removed for that.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from airflow_provider.spark.auto import seen_shuffles
+from airflow_provider.spark.auto import kept_frames
 from airflow_provider.spark.auto.frame_vertex import FrameVertex
 from airflow_provider.spark.jvm.names import jvm_of
 from airflow_provider.spark.jvm.relation import cached_as
@@ -194,7 +194,7 @@ def test_what_spark_has_written_need_not_be_worth_writing(
     linked: bool | None,
 ) -> None:
     """Spark's own files are linked, and bytes in memory copied, even if writing objects for it may cost nothing."""
-    monkeypatch.setattr(seen_shuffles, "_SHARE_OF_FRAMES", 0.0)
+    monkeypatch.setattr(kept_frames, "_SHARE", 0.0)
     with attempt_with(attempts, spark, sales, scanned, level) as (first, frame):
         fill(first, frame)
         assert stored_of(first) == (set(range(FILES)) if linked is not None else set())
