@@ -81,7 +81,7 @@ def test_what_a_retry_keeps_is_what_was_shown(driver: DriverHarness, tmp_path: P
 
     What it spends less is counted by rows that sleep for a known time. Shown is what tasks took: at least that, and
     as much more as all tasks of the killed attempt took beside, by Spark's own event log, give or take a fifth. The
-    time of what the retry ran itself has to be that of its event log, but for the 2 % that drivers may leave unrecorded.
+    time of what the retry itself ran has to be that of its event log, but for the 2 % that drivers may not record.
     """
     gate, target, first, second = (tmp_path / name for name in ("gate", "target", "first", "second"))
     options = {**OPTIONS, "recovery-points": MODES[mode]}
