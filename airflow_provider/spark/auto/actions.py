@@ -195,7 +195,7 @@ def noted_rdds(watcher: Watcher) -> Stages:
     return {Kind.TO_RDD: note}
 
 
-def noted_caches(context: RecoveryContext) -> Stages:
+def noted_caches(context: RecoveryContext, restorer: Restorer) -> Stages:
     """Give each cached frame an identity: frames not noted here cannot be told apart.
 
     A cached frame has one value for all outputs that read it, and a retry leaves some of these out. So the shuffles
@@ -203,8 +203,10 @@ def noted_caches(context: RecoveryContext) -> Stages:
     script has cached that so far, counted in the order of the script, or of the step that caches it. For what is
     shuffled above it, the settings are noted.
 
-    SQL's ``CACHE TABLE`` marks a table and counts its rows, which fills it. Here these are two calls, so that the frame
-    is noted between them.
+    SQL's ``CACHE TABLE`` marks a table and counts its rows, which fills it. If something has survived, these become two
+    calls, so that the count can start from it.
+
+    :param restorer: knows what has survived
     """
 
     def note(frame: Callable[[], Any]) -> None:
@@ -230,10 +232,11 @@ def noted_caches(context: RecoveryContext) -> Stages:
         statement = CachingStatement.parse(spark, text) if known else None
         if statement is None:
             return proceed()
-        answer = statement.mark() if call.text_alone else proceed()
+        apart = bool(restorer.wanted) and call.text_alone and not statement.lazy
+        answer = statement.mark() if apart else proceed()
         note(lambda: statement.table)
-        if call.text_alone and not statement.lazy:
-            statement.table.count()
+        if apart:
+            statement.fill()
         return answer
 
     return {Kind.CACHE: cache, Kind.CACHE_TABLE: cache_table, Kind.SQL: sql}

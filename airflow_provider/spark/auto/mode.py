@@ -34,7 +34,7 @@ def auto_mode(context: RecoveryContext) -> Iterator[Sequence[Stages]]:
     with watcher.looking():
         try:
             # noted before any of it has run
-            yield [noted_rdds(watcher), restored_actions(restorer), noted_caches(context)]
+            yield [noted_rdds(watcher), restored_actions(restorer), noted_caches(context, restorer)]
         finally:
             context.shuffles = None
 

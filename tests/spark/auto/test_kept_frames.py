@@ -336,6 +336,28 @@ def test_what_sql_caches_comes_back(spark: SparkSession, sales: Path, attempts: 
         spark.catalog.dropTempView("held")
 
 
+def test_what_cannot_be_cached_is_left_as_spark_leaves_it(spark: SparkSession, sales: Path, attempts: Attempts) -> None:
+    """``CACHE TABLE`` whose count fails, with and without a retry's two calls: nothing is cached, and no view made."""
+    fails = "SELECT assert_true(id < 0) AS wrong FROM made"
+
+    def left() -> list[object]:
+        table(spark, sales).createOrReplaceTempView("made")
+        spark.sql(fails).createOrReplaceTempView("failing")
+        for statement in ("failing", f"selected AS {fails}", "nowhere"):
+            with pytest.raises(Exception, match=r"not true|cannot be found"):
+                spark.sql(f"CACHE TABLE {statement}")
+        views = [view.name for view in spark.catalog.listTables() if view.name in ("failing", "selected")]
+        return [views, spark.catalog.isCached("failing"), spark.catalog.isCached("made")]
+
+    plain = left()
+    with attempt_with(attempts, spark, sales, scanned) as (first, frame):
+        fill(first, frame)
+    with auto_attempt(attempts, spark) as second:
+        assert second.wanted
+        assert left() == plain == [["failing"], False, False]
+    spark.catalog.dropTempView("failing")
+
+
 def test_a_frame_stays_empty_if_nothing_has_to_read_it(spark: SparkSession, sales: Path, attempts: Attempts) -> None:
     """The shuffle above it has survived whole."""
 

@@ -131,7 +131,9 @@ def auto_attempt(attempts: Attempts, spark: SparkSession, *, restores: bool = Tr
         restorer = Restorer(context, watcher, wanted)
         sinks = SinksOnce(context, OutputAttempt(context.master))
         restored = [restored_actions(restorer)] if restores else []
-        with intercepted(sinks.stages(), SparkCheckpoints(context).stages(), *restored, noted_caches(context)):
+        with intercepted(
+            sinks.stages(), SparkCheckpoints(context).stages(), *restored, noted_caches(context, restorer)
+        ):
             yield AutoAttempt(context, application, wanted, restorer)
 
 
