@@ -73,6 +73,11 @@ class Vertex:
         return sum(record.bytes for record in self.partitions.values())
 
     @property
+    def rows(self) -> int | None:
+        """Rows of all recorded partitions; ``None`` if they are not known."""
+        return sum(r.rows for r in self.partitions.values()) if self.initialized.counts_rows else None
+
+    @property
     def missing(self) -> list[int]:
         """Indexes without a recorded partition."""
         return [index for index in range(self.initialized.parallelism) if index not in self.partitions]
@@ -92,10 +97,6 @@ class Vertex:
         if self.shared:
             self.partitions, self.shared = dict(self.partitions), False
         return self.partitions
-
-    def forget_partitions(self) -> None:
-        """Forget all partitions."""
-        self.partitions, self.shared, self.finished = {}, False, False
 
 
 @dataclass
@@ -178,9 +179,8 @@ class ExecutionGraph:
         twin.vertices = {identity: vertex.copy() for identity, vertex in self.vertices.items()}
         twin.base_epoch, twin.claimed = self.base_epoch, self.claimed
         twin.held, twin.most_held = self.held, self.most_held
-        twin.problems = list(self.problems)
         twin.abandoned, twin.gap = self.abandoned, self.gap
-        twin.coordinators = dict(self.coordinators)
+        twin.problems, twin.coordinators = list(self.problems), dict(self.coordinators)
         return twin
 
     def apply(self, event: ev.JobEvent) -> None:
@@ -353,7 +353,7 @@ class ExecutionGraph:
     def _forget(self, vertex: Vertex) -> None:
         """Forget all partitions of a vertex."""
         self.held -= vertex.bytes
-        vertex.forget_partitions()
+        vertex.partitions, vertex.shared, vertex.finished = {}, False, False
 
     def _vertex_finished(self, event: ev.VertexFinished) -> None:
         vertex = self.vertices.get(event.vertex)

@@ -157,7 +157,7 @@ def _vertex(
         "missing": states.count(MISSING),
         "cells": encode_runs(merge_cells(states, size)),
         "cell_size": size,
-        "rows": sum(partition.rows for partition in vertex.partitions.values()) if told.counts_rows else None,
+        "rows": vertex.rows,
         "bytes": vertex.bytes,
         "bytes_reused": tally.bytes_reused,
         "task_seconds": tally.seconds,

@@ -235,7 +235,7 @@ def _vertex_report(
         missing=0 if vertex.released else len(vertex.missing),
         reached=epoch in vertex.reached_by,
         finished=vertex.finished,
-        rows=sum(p.rows for p in vertex.partitions.values()) if vertex.initialized.counts_rows else None,
+        rows=vertex.rows,
         bytes=vertex.bytes,
         task_seconds=tally.seconds,
         task_seconds_saved=tally.seconds_saved,

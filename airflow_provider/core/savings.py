@@ -225,7 +225,7 @@ def retry_savings(
         map_outputs += vertex.initialized.parallelism if vertex.initialized.rule == SHUFFLE else 0
         own, saved = reusable(identity, vertex, because)
         found, seconds = found + own, seconds + saved
-        size += sum(partition.bytes for partition in vertex.partitions.values()) if own else 0
+        size += vertex.bytes if own else 0
     all_of_it = sum(work.values(), NO_WORK)
     return RetrySavings(
         partitions=partitions,

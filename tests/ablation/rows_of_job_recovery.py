@@ -27,7 +27,7 @@ JOB_RECOVERY = (
             ),
             Switch(
                 "how a kept shuffle was cut does not count",
-                (Edit("spark/auto/shuffle_vertex.py", "cut = layout.identity(maps)", 'cut = "any"'),),
+                (Edit("spark/auto/shuffle_vertex.py", "cut = layout.identity(tasks)", 'cut = "any"'),),
                 ("spark/auto/test_traps_partial.py::test_map_outputs_of_another_cut_are_not_mixed",),
             ),
             Switch(

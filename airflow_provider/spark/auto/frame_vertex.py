@@ -10,14 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider.core.events import CACHED, MOST_PARTITIONS
-from airflow_provider.core.partitions import WHOLE
+from airflow_provider.core.events import CACHED
 from airflow_provider.spark.auto.origin import ensure_same
 from airflow_provider.spark.auto.shuffle_identity import NotKept, Purpose, ShuffleIdentity, shortened
-from airflow_provider.spark.auto.shuffle_vertex import ShuffleVertex, read_by
+from airflow_provider.spark.auto.shuffle_vertex import ShuffleVertex, divided
 from airflow_provider.spark.jvm.cached_batches import has_sparks_batches, is_observed, reader_of, scan_of
 from airflow_provider.spark.jvm.exchanges import cached_plan
-from airflow_provider.spark.jvm.layout import describe_layout
 from airflow_provider.spark.jvm.map_output_tracker import shuffles_below
 from airflow_provider.spark.jvm.scala import items
 from airflow_provider.spark.jvm.session_settings import QuerySettings, all_settings
@@ -93,26 +91,16 @@ class FrameVertex(ShuffleVertex):
 
         :raises NotKept: what its partitions cover cannot be told apart
         """
-        partitions = int(rdd.getNumPartitions())
-        if not 0 < partitions <= MOST_PARTITIONS:
-            raise NotKept(f"it has no partitions, or more than {MOST_PARTITIONS:,}")
-        if "INDETERMINATE" in str(rdd.outputDeterministicLevel().toString()):
-            raise NotKept("Spark takes its rows for not deterministic")
         if shuffles_below(rdd).keys() != set(identity.inputs or ()):
             raise NotKept("it depends on the order of rows in shuffles that its plan does not show")
-        layout = describe_layout(spark, scan_of(spark, relation), maps=True)
-        cut = layout.identity(partitions)
-        if cut == WHOLE:
-            raise NotKept(f"what its partitions cover cannot be told apart: {'; '.join(layout.whole_only)}")
-        if len(layout.order) not in (0, partitions):
-            raise NotKept("several partitions of tables are read by one of its tasks")
+        partitions, cut, order = divided(spark, scan_of(spark, relation), rdd)
         name, vertex = context.identify(identity.title, identity.fingerprint.digest)
         number = frame_number(int(rdd.id()))
         registry.serve(vertex, ("",))
         registry.reads[number] = tuple(dict.fromkeys(identity.inputs or ()))
-        registry.learn(number, vertex, read_by(identity.fingerprint.parts, context.master.prefix))
+        registry.learn(number, vertex, identity.points_below(context.master.prefix))
         schema = str(relation.schema().json())
-        found = (identity, name, vertex, number, partitions, 0, cut, layout.order)
+        found = (identity, name, vertex, number, partitions, 0, cut, order)
         return cls(context, spark, None, schema, *found, registry)
 
     def task(self, index: int) -> int:

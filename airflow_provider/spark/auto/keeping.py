@@ -187,8 +187,7 @@ class KeptShuffle:
         """Whether the job may hold *size* bytes of it; shuffles that save less may be removed for that."""
         vertex = self._vertex
         assert vertex is not None  # noqa: S101 - identified before
-        stored = sum(partition.bytes for partition in vertex.stored.values())
-        if self._tools.make_room(vertex, max(0, size - stored), self.worth):
+        if self._tools.make_room(vertex, max(0, size - vertex.bytes), self.worth):
             return True
         if not vertex.stored:
             self._registry.leave_out(self.number)
@@ -393,5 +392,4 @@ class KeptShuffle:
             return
         vertex.seal(self._seconds)
         self.over = True
-        stored = sum(partition.bytes for partition in vertex.stored.values())
-        log.info("Kept %s: %d map outputs, %s", vertex.name, maps, bytes_text(stored))
+        log.info("Kept %s: %d map outputs, %s", vertex.name, maps, bytes_text(vertex.bytes))

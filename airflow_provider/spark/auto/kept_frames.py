@@ -94,13 +94,8 @@ class KeptFrame:
     """
 
     def __init__(self, frames: KeptFrames, spark: Any, held: Any) -> None:
-        self._context = frames.context
-        self._registry = frames.registry
-        self._tools = frames.tools
-        self._cost = frames.cost
+        self._all = frames
         self._spark = spark
-        self._queries = frames.queries
-        self._settings = frames.settings
         self._held = held
         self._batches = CachedBatches(spark, _CODEC[frames.tools.links])
         self._vertex: FrameVertex | None = None
@@ -119,7 +114,7 @@ class KeptFrame:
         look = self._batches.look(self._held)
         if look is None:
             self.over = True
-        if not look or look == self._settled or self._tools.backing_off:
+        if not look or look == self._settled or self._all.tools.backing_off:
             return
         try:
             self._settled = look if self._keep(*partitions_in(look)) else ""
@@ -143,9 +138,9 @@ class KeptFrame:
         :param held: the partitions that are there, by index
         """
         number = frame_number(rdd)
-        if number in self._registry.coming:
+        if number in self._all.registry.coming:
             return False
-        known = self._registry.vertices.get(number)
+        known = self._all.registry.vertices.get(number)
         if self._vertex is None and isinstance(known, FrameVertex):
             self._vertex, self._restored = known, frozenset(known.stored)
         if self._vertex is not None and (known is not self._vertex or self._vertex.sealed):
@@ -154,7 +149,7 @@ class KeptFrame:
         stored = self._vertex.stored if self._vertex is not None else {}
         if not any(self._is_new(task, stored) for task in held):
             return True
-        seconds, ended = self._tools.metrics.filling(rdd, len(held))
+        seconds, ended = self._all.tools.metrics.filling(rdd, len(held))
         worth = self._worth(held, seconds) if ended else {}
         new = {task: each for task, each in worth.items() if self._is_new(task, stored)}
         if not new:
@@ -165,22 +160,20 @@ class KeptFrame:
             return False
         self._title = self._title or frame_title(relation)
         if self._vertex is None:
-            with self._context.master.overhead.on(IDENTITIES):
+            with self._all.context.master.overhead.on(IDENTITIES):
                 self._vertex = self._identified(relation, cached_rdd(relation), seconds)
         vertex = self._vertex
-        if vertex.made_since(self._tools.tracker) is None:  # asked behind what is held
+        if vertex.made_since(self._all.tools.tracker) is None:  # asked behind what is held
             raise NotKept("Spark has run tasks again whose rows it depends on")
-        own = sum(partition.bytes for partition in vertex.stored.values())
         whole = size * vertex.maps // max(1, len(held))
-        if not self._tools.make_room(vertex, max(0, whole - own), seconds / max(1, size)):
+        if not self._all.tools.make_room(vertex, max(0, whole - vertex.bytes), seconds / max(1, size)):
             raise NotKept("the store budget is full, all of it worth more than this")
-        with self._context.master.overhead.on(COPYING):
+        with self._all.context.master.overhead.on(COPYING):
             self._copy(cached_rdd(relation), new, seconds / ended)
         if len(vertex.stored) == vertex.maps:
             vertex.seal(self._seconds)
             self.over = True
-            total = sum(partition.bytes for partition in vertex.stored.values())
-            log.info("Kept %s: %d partitions, %s", vertex.name, vertex.maps, bytes_text(total))
+            log.info("Kept %s: %d partitions, %s", vertex.name, vertex.maps, bytes_text(vertex.bytes))
         return False
 
     def _is_new(self, task: int, stored: Mapping[int, StoredPartition]) -> bool:
@@ -193,7 +186,7 @@ class KeptFrame:
         """
         made = {task: each for task, each in held.items() if self._index(task) not in self._restored}
         worth: dict[int, Held] = {}
-        for written, cost in ((True, self._tools.cost), (False, self._cost)):
+        for written, cost in ((True, self._all.tools.cost), (False, self._all.cost)):
             some = {task: each for task, each in made.items() if each.written is written}
             size = sum(each.size for each in some.values())
             if not cost.too_high(seconds * len(some) / max(1, len(made)), size):
@@ -207,12 +200,14 @@ class KeptFrame:
         spark = self._spark
         with active_session(spark):
             self._check_settings(spark, rdd)
-            identity = frame_identity(self._context, self._registry, self._tools.tracker, spark, relation, seconds)
-            vertex = FrameVertex.of_frame(self._context, self._registry, spark, relation, rdd, identity)
-        with self._registry.lock:
-            if vertex.vertex in {each.vertex for each in self._registry.vertices.values()}:
+            identity = frame_identity(
+                self._all.context, self._all.registry, self._all.tools.tracker, spark, relation, seconds
+            )
+            vertex = FrameVertex.of_frame(self._all.context, self._all.registry, spark, relation, rdd, identity)
+        with self._all.registry.lock:
+            if vertex.vertex in {each.vertex for each in self._all.registry.vertices.values()}:
                 raise NotKept("another cached DataFrame holds the same, and is kept in its place")
-            self._registry.vertices[vertex.number] = vertex
+            self._all.registry.vertices[vertex.number] = vertex
         return vertex
 
     def _check_settings(self, spark: Any, rdd: Any) -> None:
@@ -221,8 +216,8 @@ class KeptFrame:
         :raises NotKept: one has not
         :raises NotYet: Spark does not say yet which they were
         """
-        stages = self._tools.metrics.computing(int(rdd.id()))
-        ran = self._tools.metrics.queries_of(stages)
+        stages = self._all.tools.metrics.computing(int(rdd.id()))
+        ran = self._all.tools.metrics.queries_of(stages)
         if not stages or not stages <= ran.keys():
             self._unknown += 1
             if self._unknown >= _LOOKS:
@@ -230,8 +225,8 @@ class KeptFrame:
             raise NotYet("Spark does not say yet which queries have filled it")
         now = all_settings(spark)
         for stage, query in ran.items():
-            record = self._queries.record(query)
-            origin = Origin.of(record, self._settings) if record is not None else None
+            record = self._all.queries.record(query)
+            origin = Origin.of(record, self._all.settings) if record is not None else None
             if origin is None:
                 raise NotYet("Spark does not say yet with which settings it was filled")
             origin.check(stage, now)
@@ -239,7 +234,7 @@ class KeptFrame:
     def _copy(self, rdd: Any, partitions: Mapping[int, Held], seconds: float) -> None:
         began, left = time.monotonic(), _AT_ONCE
         for task, held in partitions.items():
-            if left <= 0 or self._tools.backing_off:
+            if left <= 0 or self._all.tools.backing_off:
                 break
             try:
                 took = self._store(rdd, task, held.size, seconds)
@@ -247,15 +242,15 @@ class KeptFrame:
                 raise
             except (RecoveryError, OSError) as error:
                 log.warning("A cached DataFrame is not stored now; it is tried again later: %s", error)
-                self._tools.back_off()
+                self._all.tools.back_off()
                 break
             if took is None:
                 self._misses[task] += 1
             else:
-                (self._tools.cost if held.written else self._cost).copied(held.size, took)
+                (self._all.tools.cost if held.written else self._all.cost).copied(held.size, took)
                 self._seconds += took
                 left -= held.size
-        self._tools.waited += time.monotonic() - began
+        self._all.tools.waited += time.monotonic() - began
 
     def _store(self, rdd: Any, task: int, size: int, seconds: float) -> float | None:
         """Store a partition; return the seconds that this took, ``None`` if it is not there any more.
@@ -273,10 +268,10 @@ class KeptFrame:
                 return None
             codec, checksum, took = written
             named = Place(
-                vertex.vertex, vertex.layout, vertex.index(task), vertex.maps, self._context.master.epoch, task
+                vertex.vertex, vertex.layout, vertex.index(task), vertex.maps, self._all.context.master.epoch, task
             )
             batches = Batches(codec, path.stat().st_size, checksum)
-            store = location(self._context).open()
+            store = location(self._all.context).open()
             partition, stored_in = store_batches(store, named, path, batches, seconds)
         vertex.take(partition, task)
         return took + stored_in
@@ -284,4 +279,4 @@ class KeptFrame:
     def _leave_alone(self, reason: str) -> None:
         self.over = True
         log.debug("%s is not kept: %s", self._title, reason)
-        self._context.master.vertex_skipped(self._title, reason)
+        self._all.context.master.vertex_skipped(self._title, reason)

@@ -9,6 +9,7 @@ the same again if the shuffles and broadcasts below the frame do, because other 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider.core import explain
 from airflow_provider.core.digest import digest
 from airflow_provider.core.events import SHUFFLE
-from airflow_provider.core.vertex_token import vertex_identity
+from airflow_provider.core.partitions import FOLDER
+from airflow_provider.core.vertex_token import READER, vertex_identity
 from airflow_provider.spark.identity.fingerprint import changed_settings, exchange_fingerprint, uncertain
 from airflow_provider.spark.jvm.cached_frames import doubt_of_bits, doubt_of_cached
 from airflow_provider.spark.jvm.determinism import spreads, varies
@@ -204,6 +206,15 @@ class ShuffleIdentity:
     def vertex(self) -> str:
         """The vertex's identity in the graph."""
         return vertex_identity(self.title, self.fingerprint.digest)
+
+    def points_below(self, prefix: str) -> tuple[str, ...]:
+        """Return the script's recovery points whose stored partitions are read below.
+
+        :param prefix: the job's
+        """
+        stored = re.compile(rf"/{re.escape(prefix)}/{FOLDER}/([^/]+)/|{READER}(.+-[0-9a-f]{{32}})_")
+        found = (stored.search(part) for part in self.fingerprint.parts)
+        return tuple(dict.fromkeys(match[1] or match[2] for match in found if match is not None))
 
 
 def _known_but_for_order(fingerprint: Fingerprint) -> bool:

@@ -5,7 +5,6 @@ As in Flink, what is kept are result partitions: a map task's output is a result
 
 from __future__ import annotations
 
-import re
 import threading
 import time
 from collections.abc import Collection, Iterable, Iterator
@@ -15,20 +14,17 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider.core.digest import digest
 from airflow_provider.core.events import MOST_PARTITIONS, SHUFFLE, VertexInitialized
-from airflow_provider.core.partitions import FOLDER, WHOLE, incarnation
-from airflow_provider.core.vertex_token import READER
+from airflow_provider.core.partitions import WHOLE, StoredPartition, incarnation
 from airflow_provider.spark.auto.shuffle_identity import NotKept, Purpose, ShuffleIdentity
 from airflow_provider.spark.jvm.layout import CUTTING_SETTINGS, describe_layout
-from airflow_provider.spark.jvm.map_output_tracker import shuffles_below
+from airflow_provider.spark.jvm.map_output_tracker import MapOutputTracker, shuffles_below
 from airflow_provider.spark.jvm.occurrences import NotYet
 from airflow_provider.spark.jvm.session_settings import all_settings, settings_set
 from airflow_provider.spark.points.cut import Cut
 
 if TYPE_CHECKING:
     from airflow_provider.core.graph import Vertex
-    from airflow_provider.core.partitions import StoredPartition
     from airflow_provider.spark.context import RecoveryContext
-    from airflow_provider.spark.jvm.map_output_tracker import MapOutputTracker
     from airflow_provider.spark.shuffles.map_output import MapOutput
 
 ROWS = "shuffleRecordsWritten"
@@ -81,6 +77,11 @@ class ShuffleVertex:
     _recorded: tuple[tuple[str, ...], tuple[str, ...]] | None = None
     """The vertices that it reads, and its purposes, as recorded; ``None`` if not recorded."""
 
+    @property
+    def bytes(self) -> int:
+        """What is stored of it."""
+        return sum(partition.bytes for partition in self.stored.values())
+
     @classmethod
     def of(
         cls,
@@ -99,21 +100,12 @@ class ShuffleVertex:
         :raises NotKept: the inputs of its map tasks cannot be told apart
         """
         rdd = dependency.rdd()
-        maps, reducers = int(rdd.getNumPartitions()), int(dependency.partitioner().numPartitions())
         if rdd.isBarrier():
             raise NotKept("its tasks run in barrier mode")
-        if "INDETERMINATE" in str(rdd.outputDeterministicLevel().toString()):
-            raise NotKept("Spark takes its rows for not deterministic")
-        if reducers != int(exchange.outputPartitioning().numPartitions()) or not maps:
-            raise NotKept("it has no map tasks, or another number of reducers than its plan says")
-        if maps > MOST_PARTITIONS:
-            raise NotKept(f"its {maps:,} map tasks are more than {MOST_PARTITIONS:,}")
-        layout = describe_layout(spark, exchange.child(), maps=True)  # whose rows its identity is sure of
-        cut = layout.identity(maps)
-        if cut == WHOLE:
-            raise NotKept(f"what its map tasks read cannot be told apart: {'; '.join(layout.whole_only)}")
-        if len(layout.order) not in (0, maps):
-            raise NotKept("several partitions of tables are read by one of its tasks")
+        reducers = int(dependency.partitioner().numPartitions())
+        if reducers != int(exchange.outputPartitioning().numPartitions()):
+            raise NotKept("it has another number of reducers than its plan says")
+        maps, cut, order = divided(spark, exchange.child(), rdd)  # whose rows its identity is sure of
         if identity.inputs is not None and shuffles_below(rdd).keys() != set(identity.inputs):
             raise NotKept("it depends on the order of rows in shuffles that its plan does not show")
         name, vertex = context.identify(identity.title, identity.fingerprint.digest)
@@ -122,8 +114,8 @@ class ShuffleVertex:
         known = context.master.vertex(vertex)
         served = known.initialized.purposes or ("",) if known is not None and known.partitions else ()
         registry.serve(vertex, (*served, purpose.recorded))
-        registry.learn(number, vertex, read_by(identity.fingerprint.parts, context.master.prefix))
-        found = (identity, name, vertex, number, maps, reducers, cut, layout.order)
+        registry.learn(number, vertex, identity.points_below(context.master.prefix))
+        found = (identity, name, vertex, number, maps, reducers, cut, order)
         return cls(context, spark, metrics, schema, *found, registry)
 
     def index(self, task: int) -> int:
@@ -388,12 +380,20 @@ def _incarnation(vertices: Iterable[ShuffleVertex]) -> str:
     return digest(*(incarnation(partition.key for partition in vertex.stored.values()) for vertex in vertices))[:16]
 
 
-def read_by(parts: Iterable[str], prefix: str) -> tuple[str, ...]:
-    """Return the vertices whose stored partitions are read below a shuffle.
+def divided(spark: Any, plan: Any, rdd: Any) -> tuple[int, str, tuple[int, ...]]:
+    """Return the number of tasks that run a plan, what identifies the parts that each reads, and their order.
 
-    :param parts: names of the parts of its fingerprint
-    :param prefix: the job's
+    :raises NotKept: it is not the same tasks in each run
     """
-    stored = re.compile(rf"/{re.escape(prefix)}/{FOLDER}/([^/]+)/|{READER}(.+-[0-9a-f]{{32}})_")
-    found = (stored.search(part) for part in parts)
-    return tuple(dict.fromkeys(match[1] or match[2] for match in found if match is not None))
+    tasks = int(rdd.getNumPartitions())
+    if not 0 < tasks <= MOST_PARTITIONS:
+        raise NotKept(f"it has no tasks, or more than {MOST_PARTITIONS:,}")
+    if "INDETERMINATE" in str(rdd.outputDeterministicLevel().toString()):
+        raise NotKept("Spark takes its rows for not deterministic")
+    layout = describe_layout(spark, plan, maps=True)
+    cut = layout.identity(tasks)
+    if cut == WHOLE:
+        raise NotKept(f"what its tasks read cannot be told apart: {'; '.join(layout.whole_only)}")
+    if len(layout.order) not in (0, tasks):
+        raise NotKept("several partitions of tables are read by one of its tasks")
+    return tasks, cut, layout.order

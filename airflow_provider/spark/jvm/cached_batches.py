@@ -68,6 +68,7 @@ class CachedBatches:
         self._blocks = block_manager(spark)
         self.directory = str(self._blocks.diskBlockManager().localDirsString()[0])
         self._look = compiled(spark, "CachedBatches", str)
+        self._sparks = str(self._look.codec(self._blocks))
 
     def look(self, held: Any) -> str | None:
         """Return what is there of a frame, for :func:`partitions_in`; empty if nothing has asked for its rows yet,
@@ -75,7 +76,7 @@ class CachedBatches:
 
         :param held: weak reference to its ``InMemoryRelation``
         """
-        found = self._look.look(self._blocks, held)
+        found = self._look.look(self._blocks, held, self._sparks)
         return None if found is None else str(found)
 
     def write(self, rdd: Any, index: int, path: str) -> tuple[str, int, float] | None:
@@ -83,7 +84,7 @@ class CachedBatches:
 
         :returns: the codec with which it is compressed, the file's CRC-32, and the seconds of CPU that this took
         """
-        answer = str(self._look.write(self._blocks, rdd, index, path, self._codec)).split()
+        answer = str(self._look.write(self._blocks, rdd, index, path, self._sparks, self._codec)).split()
         if not answer:
             return None
         codec, checksum, nanos = answer

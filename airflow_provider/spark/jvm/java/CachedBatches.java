@@ -23,8 +23,8 @@ import java.util.Arrays;
 import java.util.HashSet;
 import java.util.Locale;
 import java.util.Set;
-import java.util.zip.CRC32;
 
+import org.apache.commons.io.FileUtils;
 import org.apache.spark.SparkConf;
 import org.apache.spark.io.CompressionCodec;
 import org.apache.spark.io.CompressionCodec$;
@@ -87,8 +87,9 @@ public final class CachedBatches {
      * they are there as Spark writes them. Empty if nothing has asked for its rows yet; null if the script has dropped it.
      *
      * @param held the frame's InMemoryRelation
+     * @param codec with which Spark compresses what it writes
      */
-    public String look(BlockManager blocks, WeakReference held) throws Exception {
+    public String look(BlockManager blocks, WeakReference held, String codec) throws Exception {
         Object relation = held.get();
         if (relation == null) {
             return null;
@@ -98,7 +99,6 @@ public final class CachedBatches {
             return "";
         }
         StringBuilder answer = new StringBuilder().append(cached.id()).append('\n');
-        String codec = codecOf(blocks, cached);
         int partitions = cached.getNumPartitions();
         for (int i = 0; i < partitions; i++) {
             scala.Option found = blocks.getStatus(new RDDBlockId(cached.id(), i));
@@ -118,9 +118,11 @@ public final class CachedBatches {
      * Copies a partition into a file; returns the codec that it is compressed with, the CRC-32 of the file, and the
      * nanoseconds of CPU that this took. Empty if the partition is not here any more, or has batches of another kind.
      *
-     * @param ours the codec for what Spark has not written
+     * @param sparks the codec of what Spark has written
+     * @param ours the codec for what it has not
      */
-    public String write(BlockManager blocks, RDD cached, int partition, String path, String ours) throws Exception {
+    public String write(BlockManager blocks, RDD cached, int partition, String path, String sparks, String ours)
+            throws Exception {
         long began = ownTime();
         RDDBlockId block = new RDDBlockId(cached.id(), partition);
         scala.Option found = blocks.getStatus(block);
@@ -128,13 +130,11 @@ public final class CachedBatches {
             return "";
         }
         BlockStatus status = (BlockStatus) found.get();
-        String codec = codecOf(blocks, cached);
-        boolean written = isWritten(status, codec);
+        boolean written = isWritten(status, sparks);
         Path file = new File(path).toPath();
         boolean there;
         if (!written) {
-            codec = ours;
-            there = writeValues(blocks, block, status.memSize() > 0, file, codec);
+            there = writeValues(blocks, block, status.memSize() > 0, file, ours);
         } else if (status.diskSize() > 0) {
             there = link(blocks.diskBlockManager().getFile(block).toPath(), status.diskSize(), file);
         } else {
@@ -143,8 +143,8 @@ public final class CachedBatches {
         if (!there) {
             return "";
         }
-        long checksum = checksum(file);
-        return codec + " " + checksum + " " + (ownTime() - began);
+        long checksum = FileUtils.checksumCRC32(file.toFile());
+        return (written ? sparks : ours) + " " + checksum + " " + (ownTime() - began);
     }
 
     /** Whether a partition is here as the bytes that Spark writes, in a form that can be read back. */
@@ -153,13 +153,13 @@ public final class CachedBatches {
     }
 
     /** With what Spark compresses the partitions that it writes; empty if they can be read with its own settings only. */
-    private static String codecOf(BlockManager blocks, RDD cached) throws IOException {
+    public String codec(BlockManager blocks) throws IOException {
         SerializerManager writer = blocks.serializerManager();
         if (writer.getSerializer(TYPE, true).getClass() != JavaSerializer.class || writer.encryptionEnabled()) {
             return "";
         }
         OutputStream nowhere = new ByteArrayOutputStream();
-        OutputStream through = writer.wrapForCompression(new RDDBlockId(cached.id(), 0), nowhere);
+        OutputStream through = writer.wrapForCompression(new RDDBlockId(0, 0), nowhere);
         through.close();
         if (through == nowhere) {
             return UNCOMPRESSED;
@@ -227,7 +227,7 @@ public final class CachedBatches {
     private static boolean write(scala.collection.Iterator batches, Path path, String codec) throws IOException {
         FileOutputStream file = new FileOutputStream(path.toFile());
         try {
-            OutputStream content = UNCOMPRESSED.equals(codec) ? file : codec(codec).compressedOutputStream(file);
+            OutputStream content = UNCOMPRESSED.equals(codec) ? file : named(codec).compressedOutputStream(file);
             ObjectOutputStream out = new ObjectOutputStream(new BufferedOutputStream(content, BUFFER));
             while (batches.hasNext()) {
                 Object next = batches.next();
@@ -242,20 +242,6 @@ public final class CachedBatches {
         } finally {
             file.close();
         }
-    }
-
-    private static long checksum(Path path) throws IOException {
-        CRC32 crc = new CRC32();
-        byte[] content = new byte[BUFFER];
-        InputStream file = new FileInputStream(path.toFile());
-        try {
-            for (int read = file.read(content); read >= 0; read = file.read(content)) {
-                crc.update(content, 0, read);
-            }
-        } finally {
-            file.close();
-        }
-        return crc.getValue();
     }
 
     private static long ownTime() {
@@ -279,7 +265,7 @@ public final class CachedBatches {
         Batches batches;
         InputStream file = new BufferedInputStream(new FileInputStream(path), BUFFER);
         try {
-            batches = new Batches(UNCOMPRESSED.equals(codec) ? file : codec(codec).compressedInputStream(file));
+            batches = new Batches(UNCOMPRESSED.equals(codec) ? file : named(codec).compressedInputStream(file));
             if (!blocks.putIterator(block, batches, cached.getStorageLevel(), true, TYPE)) {
                 return null;
             }
@@ -305,7 +291,7 @@ public final class CachedBatches {
         }
     }
 
-    private static CompressionCodec codec(String name) {
+    private static CompressionCodec named(String name) {
         return CompressionCodec$.MODULE$.createCodec(new SparkConf(false), name);
     }
 

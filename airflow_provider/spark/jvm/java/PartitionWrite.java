@@ -6,10 +6,12 @@ import java.io.EOFException;
 import java.io.File;
 import java.io.FileInputStream;
 import java.io.IOException;
-import java.io.InputStream;
+import java.nio.ByteBuffer;
 import java.util.LinkedList;
-import java.util.zip.CRC32;
 
+import org.apache.commons.io.FileUtils;
+import org.apache.hadoop.util.CrcComposer;
+import org.apache.hadoop.util.DataChecksum;
 import org.apache.spark.SparkContext;
 import org.apache.spark.executor.TaskMetrics;
 import org.apache.spark.scheduler.SparkListenerEvent;
@@ -22,7 +24,8 @@ import org.apache.spark.scheduler.TaskInfo;
  * posts a task's end before it goes on, so all successful tasks are known before the write returns.
  */
 public final class PartitionWrite {
-    private static final int LARGEST = 256;
+    /** What Hadoop's files of checksums begin with. */
+    private static final int HADOOP = 0x63726300;
     private static final int PATIENCE = 100;
     private static final int PAUSE = 100;
 
@@ -142,72 +145,28 @@ public final class PartitionWrite {
      */
     static String checksum(File file) throws IOException {
         File pieces = new File(file.getParentFile(), "." + file.getName() + ".crc");
-        long crc = -1;
-        if (pieces.exists()) {
+        Integer whole = null;
+        if (pieces.exists() && file.length() > 0) {
             DataInputStream stored = new DataInputStream(new BufferedInputStream(new FileInputStream(pieces), 65536));
             try {
-                crc = stored.readInt() == 0x63726300 ? combined(stored, stored.readInt(), file.length()) : -1;
+                whole = stored.readInt() == HADOOP ? Integer.valueOf(combined(stored, file.length())) : null;
             } catch (EOFException incomplete) {
                 // as if there were none
             } finally {
                 stored.close();
             }
         }
-        return String.format("%08x", new Object[] {Long.valueOf(crc >= 0 ? crc : read(file))});
+        long crc = whole == null ? FileUtils.checksumCRC32(file) : whole.intValue() & 0xffffffffL;
+        return String.format("%08x", new Object[] {Long.valueOf(crc)});
     }
 
-    private static long combined(DataInputStream pieces, int size, long length) throws IOException {
-        int[][] whole = null;
-        int crc = 0;
-        for (long left = length; left > 0; left -= size) {
-            if (left < size) {
-                crc = shifted(shift((int) left), crc);
-            } else {
-                whole = whole == null ? shift(size) : whole;
-                crc = shifted(whole, crc);
-            }
-            crc ^= pieces.readInt();
+    private static int combined(DataInputStream pieces, long length) throws IOException {
+        int size = pieces.readInt();
+        CrcComposer whole = CrcComposer.newCrcComposer(DataChecksum.Type.CRC32, size);
+        whole.update(pieces, length / size, size);
+        if (length % size > 0) {
+            whole.update(pieces, 1, length % size);
         }
-        return crc & 0xffffffffL;
-    }
-
-    /** What a CRC becomes when that many zero bytes follow: for each of its four bytes, and each of their values. */
-    private static int[][] shift(int bytes) {
-        int[] table = new int[LARGEST];
-        for (int i = 0; i < LARGEST; i++) {
-            table[i] = i;
-            for (int bit = 0; bit < 8; bit++) {
-                table[i] = (table[i] >>> 1) ^ ((table[i] & 1) == 0 ? 0 : 0xedb88320);
-            }
-        }
-        int[][] result = new int[4][LARGEST];
-        for (int place = 0; place < 4; place++) {
-            for (int value = 0; value < LARGEST; value++) {
-                int crc = value << (8 * place);
-                for (int i = 0; i < bytes; i++) {
-                    crc = (crc >>> 8) ^ table[crc & 0xff];
-                }
-                result[place][value] = crc;
-            }
-        }
-        return result;
-    }
-
-    private static int shifted(int[][] by, int crc) {
-        return by[0][crc & 0xff] ^ by[1][(crc >>> 8) & 0xff] ^ by[2][(crc >>> 16) & 0xff] ^ by[3][crc >>> 24];
-    }
-
-    private static long read(File file) throws IOException {
-        CRC32 crc = new CRC32();
-        byte[] buffer = new byte[65536];
-        InputStream content = new FileInputStream(file);
-        try {
-            for (int count = content.read(buffer); count >= 0; count = content.read(buffer)) {
-                crc.update(buffer, 0, count);
-            }
-        } finally {
-            content.close();
-        }
-        return crc.getValue();
+        return ByteBuffer.wrap(whole.digest()).getInt();
     }
 }
