@@ -62,6 +62,8 @@ class Kind(enum.Enum):
     """Creates, changes or drops something in the catalog by ``spark.catalog``."""
     FOREACH = enum.auto()
     """Runs a function of the script on executors for its side effects."""
+    CALL_SITE = enum.auto()
+    """Finds the line of the script that has called Spark; Spark describes jobs by it."""
 
 
 WRITES = frozenset(

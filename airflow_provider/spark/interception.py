@@ -45,6 +45,7 @@ _TABLE = (
     _Methods("pyspark", "SparkContext", ("broadcast",), Kind.BROADCAST),
     _Methods("pyspark.sql.functions", "", _DRAWS, Kind.DRAW),
     _Methods("pyspark.sql.functions.builtin", "", _DRAWS, Kind.DRAW),
+    _Methods("pyspark.traceback_utils", "", ("first_spark_call",), Kind.CALL_SITE),
     _Methods(_FRAME, "DataFrame", ("sample",), Kind.SAMPLE),
     _Methods(_FRAME, "DataFrame", ("randomSplit",), Kind.SPLIT),
     _Methods(_FRAME, "DataFrame", ("collect", "_collect_as_arrow", "toLocalIterator", "tail"), Kind.QUERY),
@@ -175,6 +176,7 @@ class _Busy(threading.local):
 
 _busy = _Busy()
 _OF_WRITERS = {Kind.SETTING, Kind.WRITE}
+_OF_FUNCTIONS = {Kind.DRAW, Kind.CALL_SITE}
 
 
 def _wrapper(original: Any, kind: Kind, name: str, stages: Sequence[Stage]) -> Any:
@@ -184,7 +186,7 @@ def _wrapper(original: Any, kind: Kind, name: str, stages: Sequence[Stage]) -> A
             return _pass(stages, Call(kind, frame, name), lambda: original.__get__(frame, type(frame)))
 
         return property(member, doc=original.__doc__)
-    if kind is Kind.DRAW:
+    if kind in _OF_FUNCTIONS:
 
         @functools.wraps(original)
         def function(*args: Any, **kwargs: Any) -> Any:

@@ -171,6 +171,7 @@ def _conclude(master: JobMaster, watched: WatchedJvm, sinks: SinksOnce, error: B
 def recovered(context: RecoveryContext) -> Iterator[SinksOnce]:
     """Intercept the calls of the script that runs inside the block, with every stage of recovery."""
     from airflow_provider.spark.auto.mode import auto_mode
+    from airflow_provider.spark.call_sites import call_sites
     from airflow_provider.spark.context import recovering
     from airflow_provider.spark.interception import intercepted
     from airflow_provider.spark.points.counting import counted_tasks
@@ -208,6 +209,7 @@ def recovered(context: RecoveryContext) -> Iterator[SinksOnce]:
                     context.notes(),
                     readers,
                     counted,
+                    call_sites(),
                 ),
             )
         ),

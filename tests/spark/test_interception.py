@@ -9,6 +9,7 @@ import pkgutil
 import re
 import sys
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -23,6 +24,8 @@ from airflow_provider.spark import interception
 from airflow_provider.spark.calls import Call, Kind, Proceed
 from airflow_provider.spark.interception import intercepted
 from airflow_provider.spark.runner import _counted
+from tests.spark.attempts import Attempts
+from tests.spark.auto.watched import job_group
 from tests.support.driver import DriverHarness
 
 PACKAGE = Path(airflow_provider.__file__).parent
@@ -226,6 +229,26 @@ def test_a_call_passes_the_stages_in_their_order(spark: Any) -> None:
     with intercepted({Kind.SQL: outer}, {Kind.SQL: inner}):
         assert spark.sql(sqlQuery="SELECT :n AS n", args={"n": 1}).first() == (1,)
     assert seen == [("outer", "sql", "SELECT :n AS n", False), "inner", "left"]
+
+
+@pytest.mark.parametrize("recovering", [False, True])
+def test_the_spark_ui_names_the_line_of_the_script(spark: Any, attempts: Attempts, recovering: bool) -> None:
+    """Spark describes a job, or a query, by the method that the script has called, and where."""
+    group = f"described, {recovering}"
+    with attempts.script() if recovering else nullcontext(), job_group(spark, group):
+        first = inspect.currentframe().f_lineno + 1  # type: ignore[union-attr]
+        spark.range(3).collect()
+        list(spark.range(3, numPartitions=1).toLocalIterator())
+        spark.sparkContext.parallelize([1]).foreach(lambda _: None)
+        spark.range(3).rdd.count()
+    spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
+    tracker = spark.sparkContext.statusTracker()
+    jobs = [tracker.getJobInfo(job) for job in sorted(tracker.getJobIdsForGroup(group))]
+    stages = [tracker.getStageInfo(stage) for job in jobs if job is not None for stage in job.stageIds]
+    calls = ("collect", "toLocalIterator", "foreach", "count")
+    assert [stage.name for stage in stages if stage is not None] == [
+        f"{name} at {__file__}:{first + line}" for line, name in enumerate(calls)
+    ]
 
 
 def test_what_a_writer_calls_on_itself_passes_no_stage(spark: Any, tmp_path: Path) -> None:
