@@ -187,7 +187,7 @@ setup_s3a() { fetch_jars s3a sagemaker-pyspark==1.4.5 no-binary; }
 
 setup_iceberg() {
     local spark_jars
-    spark_jars=$(echo .tools/sparks/3.5.*/lib/python*/site-packages/pyspark/jars)
+    spark_jars=$(echo ".tools/sparks/$(head -n 1 tools/spark-versions.txt)"/lib/python*/site-packages/pyspark/jars)
     fetch_jars iceberg snowpark-connect-deps-iceberg==1.0.3 only-binary "$spark_jars"
 }
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 import weakref
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -34,7 +35,7 @@ class ApplicationState:
     :ivar shapes: JVM class → what it holds
     :ivar cached: number of a cached frame's plan → what stands for the frame in all attempts
     :ivar cached_under: number of a cached frame's plan → the session's settings when the script cached the frame
-    :ivar frames: number of a cached frame's plan → its session, and a weak reference to its ``InMemoryRelation``
+    :ivar frames: cached frames that nobody has looked at yet: session, and weak reference to the ``InMemoryRelation``
     :ivar points: vertex → the recovery point as the script reached it
     :ivar plans: the frames that read stored vertices
     :ivar left: vertices that were partly lost, or released; completed as soon as another one that reads them is
@@ -61,7 +62,7 @@ class ApplicationState:
     shapes: dict[str, ClassShape] = field(default_factory=dict)
     cached: dict[int, str] = field(default_factory=dict)
     cached_under: dict[int, Mapping[str, str]] = field(default_factory=dict)
-    frames: dict[int, tuple[Any, Any]] = field(default_factory=dict)
+    frames: deque[tuple[Any, Any]] = field(default_factory=deque)
     points: dict[str, RecoveryPoint] = field(default_factory=dict)
     plans: LivePlans = field(default_factory=LivePlans)
     left: set[str] = field(default_factory=set)

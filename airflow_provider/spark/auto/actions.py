@@ -22,6 +22,7 @@ from airflow_provider.spark.jvm.cached_tables import CachingStatement, table_nam
 from airflow_provider.spark.jvm.commands import no_rows, unless_unable
 from airflow_provider.spark.jvm.exchanges import cached_plan
 from airflow_provider.spark.jvm.execution import in_execution
+from airflow_provider.spark.jvm.executors import is_local
 from airflow_provider.spark.jvm.queries import calls_python, held_weakly, is_classic, is_classic_session, query_of
 from airflow_provider.spark.jvm.relation import cached_as, cached_in
 from airflow_provider.spark.jvm.session_settings import QuerySettings, all_settings
@@ -246,9 +247,14 @@ def _note(context: RecoveryContext, df: Any) -> None:
     relation, known = cached_as(df), context.application.cached
     if relation is None:
         return
-    number = cached_plan(relation)
-    context.application.cached_under.setdefault(number, all_settings(df.sparkSession))
-    context.application.frames.setdefault(number, (df.sparkSession, held_weakly(df.sparkSession, relation)))
+    number, spark, under = cached_plan(relation), df.sparkSession, context.application.cached_under
+    if number not in under:
+        settings = all_settings(spark)
+        with context.lock:
+            before = next(reversed(under.values()), None)
+            under[number] = before if before == settings else settings  # mostly the same: kept once
+        if is_local(spark):
+            context.application.frames.append((spark, held_weakly(spark, relation)))
     if not calls_python(df):
         return  # its shuffles need no counting
     frame = (fingerprint(df, context).digest, context.purposes.own)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider.core.causes import one_line
@@ -63,27 +64,35 @@ class KeptFrames:
     def __init__(
         self,
         context: RecoveryContext,
+        spark: Any,
         registry: ShuffleRegistry,
         tools: Tools,
         queries: RunningQueries,
         settings: Mapping[str, str],
     ) -> None:
         self.context = context
+        self._spark = spark
         self.registry = registry
         self.tools = tools
         self.queries = queries
         self.settings = settings
         budget = context.master.request.options.overhead_budget
         self.cost = CopyingCost(budget * _SHARE, assumed=tools.cost.assumed)
-        self._frames: dict[int, KeptFrame] = {}
+        self._new = context.application.frames
+        self._frames: list[KeptFrame] = []
+
+    @cached_property
+    def batches(self) -> CachedBatches:
+        """The partitions of all of them."""
+        return CachedBatches(self._spark, _CODEC[self.tools.links])
 
     def look(self) -> None:
         """Keep what the script has cached."""
-        for number, (spark, held) in list(self.context.application.frames.items()):
-            if number not in self._frames:
-                self._frames[number] = KeptFrame(self, spark, held)
-            if not self._frames[number].over:
-                self._frames[number].look()
+        while self._new:
+            self._frames.append(KeptFrame(self, *self._new.popleft()))
+        for frame in self._frames:
+            frame.look()
+        self._frames = [frame for frame in self._frames if not frame.over]
 
 
 class KeptFrame:
@@ -97,9 +106,8 @@ class KeptFrame:
         self._all = frames
         self._spark = spark
         self._held = held
-        self._batches = CachedBatches(spark, _CODEC[frames.tools.links])
         self._vertex: FrameVertex | None = None
-        self._title = ""
+        self._title = "a cached DataFrame"
         self._settled = ""
         """What there was when nothing was left to do with it."""
         self._misses: Counter[int] = Counter()
@@ -111,13 +119,12 @@ class KeptFrame:
 
     def look(self) -> None:
         """Copy new partitions if they are worth it."""
-        look = self._batches.look(self._held)
-        if look is None:
-            self.over = True
-        if not look or look == self._settled or self._all.tools.backing_off:
-            return
         try:
-            self._settled = look if self._keep(*partitions_in(look)) else ""
+            look = self._all.batches.look(self._held)
+            if look is None:
+                self.over = True
+            elif look and look != self._settled and not self._all.tools.backing_off:
+                self._settled = look if self._keep(*partitions_in(look)) else ""
             self._failures = 0
         except Fenced:
             raise
@@ -158,8 +165,8 @@ class KeptFrame:
         relation = self._held.get()
         if relation is None:
             return False
-        self._title = self._title or frame_title(relation)
         if self._vertex is None:
+            self._title = frame_title(relation)
             with self._all.context.master.overhead.on(IDENTITIES):
                 self._vertex = self._identified(relation, cached_rdd(relation), seconds)
         vertex = self._vertex
@@ -260,10 +267,10 @@ class KeptFrame:
         vertex = self._vertex
         assert vertex is not None  # noqa: S101 - identified before
         vertex.record()
-        with scratch_folder(self._batches.directory) as folder:
+        with scratch_folder(self._all.batches.directory) as folder:
             leave_room(folder, size)
             path = folder / "batches"
-            written = self._batches.write(rdd, task, str(path))
+            written = self._all.batches.write(rdd, task, str(path))
             if written is None:
                 return None
             codec, checksum, took = written

@@ -116,7 +116,7 @@ class SeenShuffles:
         tracker, readers, metrics = MapOutputTracker(spark), Readers(spark), StageMetricsReader(spark)
         self._tools = Tools(tracker, readers, metrics, cost, cores, links, self._make_room)
         self._settings = application_settings(spark)
-        self._frames = KeptFrames(context, self.registry, self._tools, self._queries, self._settings)
+        self._frames = KeptFrames(context, spark, self.registry, self._tools, self._queries, self._settings)
         self._gone_for_others: set[str] = set()
         self._noted: deque[_Noted] = deque(maxlen=_NOTED)
         self._noting = threading.Lock()

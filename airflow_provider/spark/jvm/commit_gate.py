@@ -21,6 +21,7 @@ from typing import Any, Protocol
 
 from airflow_provider.core.causes import one_line
 from airflow_provider.spark.jvm.compiled import named_class
+from airflow_provider.spark.jvm.names import jvm_of
 from airflow_provider.spark.jvm.scala import sequence_type
 
 log = logging.getLogger(__name__)
@@ -93,7 +94,7 @@ class CommitGate:
         self._context = spark._jsc.sc()
         self._thread = threading.local()
         self._owned_for = owned_for
-        self._lease = named_class(spark, "LeasedCommits")
+        self._lease = named_class(spark, "LeasedCommits", ARGUMENTS=_arguments(spark))
         if not self._lease.open(self._context):
             raise LookupError("Spark has no coordinator of commits where it is expected")
         self._java = named_class(spark, "CommitGate", SEQ=sequence_type(spark))
@@ -193,6 +194,13 @@ def _take(steps: WriteSteps, step: str, write: Any, name: str, execution: str) -
         steps.commits()
     else:
         steps.aborts()
+
+
+def _arguments(spark: Any) -> str:
+    """Return what the constructor of Spark's coordinator of commits gets; 3.5.0 and 3.5.1 pass a ``SparkContext``."""
+    coordinator = jvm_of(spark).java.lang.Class.forName("org.apache.spark.scheduler.OutputCommitCoordinator")
+    (constructor,) = coordinator.getConstructors()
+    return "conf, true, scala.Option.empty()" if constructor.getParameterCount() == 3 else "conf, true"
 
 
 def commit_gate(spark: Any, owned_for: Callable[[], float]) -> CommitGate | None:

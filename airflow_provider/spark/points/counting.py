@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
@@ -26,7 +27,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _INTERVAL = 2.0
-"""Seconds between two questions."""
+"""Least seconds between two questions."""
+_SHARE = 50
+"""After a long answer the pause is this many times as long: stages of a loop add up."""
 _GROWTH = 0.02
 """Growth of the task time, as a share, that is recorded."""
 
@@ -40,8 +43,9 @@ def counted_tasks(context: RecoveryContext) -> Iterator[Stages]:
     counting = _Counting(context)
 
     def work() -> float:
+        began = time.monotonic()
         counting.look()
-        return _INTERVAL
+        return max(_INTERVAL, _SHARE * (time.monotonic() - began))
 
     try:
         with Rounds().at_work("task-time", work, _INTERVAL):

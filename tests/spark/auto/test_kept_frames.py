@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,6 +22,7 @@ from airflow_provider.storage.partition_store import file_checksum
 from tests.spark.attempts import Attempts
 from tests.spark.auto.sales import FILES, PARTITIONS, SETTINGS, by_key, cached, table, write_sales
 from tests.spark.auto.watched import AutoAttempt, auto_attempt, configured, is_filled, tasks_run
+from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -206,10 +208,17 @@ def test_what_spark_has_written_need_not_be_worth_writing(
         assert len(stored_of(second)) == len(blocks)
 
 
+@pytest.mark.parametrize(("codec", "why"), [("none", r"java\.util\.Date"), ("snappy", "uncompress"), ("zstd", "zstd")])
 def test_objects_that_are_no_batches_are_not_read(
-    spark: SparkSession, sales: Path, attempts: Attempts, caplog: pytest.LogCaptureFixture, tmp_path: Path
+    spark: SparkSession,
+    sales: Path,
+    attempts: Attempts,
+    caplog: pytest.LogCaptureFixture,
+    tmp_path: Path,
+    codec: str,
+    why: str,
 ) -> None:
-    """Whoever can write to the store cannot let a retry's JVM make objects of any other class."""
+    """Whoever can write to the store cannot let a retry's JVM make objects of any other class, or stop the rest."""
     planted, java = tmp_path / "planted", jvm_of(spark).java
     with attempt_with(attempts, spark, sales, scanned) as (first, frame):
         fill(first, frame)
@@ -220,17 +229,51 @@ def test_objects_that_are_no_batches_are_not_read(
         out.writeObject(java.util.Date())
         out.close()
         place = Place(vertex.vertex, vertex.layout, 1, vertex.maps, first.context.master.epoch, 1)
-        batches = Batches("none", planted.stat().st_size, int(file_checksum(planted), 16))
+        batches = Batches(codec, planted.stat().st_size, int(file_checksum(planted), 16))
         store_batches(location(first.context).open(), place, planted, batches, 1.0)
     with attempt_with(attempts, spark, sales, scanned) as (second, frame):
         assert sorted(frame.collect()) == held
         assert stored_of(second) == set(range(FILES)) - {1}
-        assert re.search(r"holds no batches of a cached DataFrame: .*java\.util\.Date", caplog.text)
+        assert re.search(f"holds no batches of a cached DataFrame: .*{why}", caplog.text, re.IGNORECASE)
         caplog.clear()
     with attempt_with(attempts, spark, sales, scanned) as (third, frame):
         assert sorted(frame.collect()) == held
         assert stored_of(third) == set(range(FILES)) - {1}
         assert "holds no batches" not in caplog.text, "it is marked"
+
+
+def test_a_frame_of_missing_files_stops_nothing(spark: SparkSession, sales: Path, attempts: Attempts) -> None:
+    """A script may cache rows of files that do not exist, and go on without them: the others are kept."""
+    with attempt_with(attempts, spark, sales, scanned) as (first, frame):
+        lines = spark.sparkContext.textFile(str(sales / "missing")).map(lambda line: (line,))
+        missing = spark.createDataFrame(lines, "line string").cache()
+        with pytest.raises(Exception, match="does not exist"):
+            missing.count()
+        fill(first, frame)
+        stored, skipped = stored_of(first), first.skipped()
+        (sales / "missing").mkdir()  # else Spark drops no other frame, either
+        missing.unpersist()
+    assert stored == set(range(FILES))
+    assert "does not exist" in skipped
+
+
+def test_frames_that_a_loop_drops_are_forgotten(spark: SparkSession, sales: Path, attempts: Attempts) -> None:
+    """A loop that caches a frame in each round holds nothing for those of earlier rounds."""
+    with auto_attempt(attempts, spark) as first:
+        for _ in range(3):
+            with cached(scanned(spark, sales)):
+                first.look()
+        gc.collect()
+
+        def dropped() -> bool:
+            jvm_of(spark).java.lang.System.gc()
+            first.look()
+            return not first.application._frames._frames
+
+        wait_until(dropped, "the JVM drops the frames")
+        assert not first.context.application.frames
+        under = first.context.application.cached_under.values()
+        assert (len(under), len({id(settings) for settings in under})) == (3, 1), "equal settings are kept once"
 
 
 def test_a_filter_on_a_frame_skips_the_same_batches(spark: SparkSession, sales: Path, attempts: Attempts) -> None:

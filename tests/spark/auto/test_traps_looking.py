@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from functools import partial
 from itertools import pairwise
@@ -18,7 +18,7 @@ from airflow_provider.spark.auto.keeping import KeptShuffle
 from airflow_provider.spark.auto.seen_shuffles import SeenShuffles
 from airflow_provider.spark.auto.shuffle_identity import ShuffleIdentity
 from airflow_provider.spark.auto.watching import Watcher
-from airflow_provider.spark.jvm.exchanges import SHUFFLE_EXCHANGE, kind, shuffles_of
+from airflow_provider.spark.jvm.exchanges import SHUFFLE_EXCHANGE, RunningQueries, kind, shuffles_of
 from airflow_provider.spark.jvm.reflection import private_field
 from airflow_provider.spark.jvm.scala import items
 from airflow_provider.spark.jvm.session_settings import active_session
@@ -258,6 +258,38 @@ def test_a_plan_is_asked_for_its_stages(spark: SparkSession, orders: Path) -> No
         assert found.exchange.equals(walked[number].exchange)
         assert found.canonical.equals(walked[number].canonical)
     assert not list(shuffles_of(plan, spark, set(listed)))
+
+
+def test_a_look_does_not_wait_for_a_write(spark: SparkSession, orders: Path, tmp_path: Path) -> None:
+    """Where a frame is cached, plans of running writes are gone through: a write runs inside a node of its plan, which
+    Spark 3.5 locks until it is over.
+    """
+    from pyspark.sql import functions as F
+
+    gate, cached, queries = Gate(tmp_path / "gate", waits="1"), spark.range(3).cache(), RunningQueries(spark)
+    counts = spark.read.parquet(str(orders)).groupBy(F.expr("cast(customer AS string)").alias("customer")).count()
+    df = counts.select("count", gate.passes(F.col("customer")).alias("passed"))
+
+    def write(df: DataFrame) -> list[Any]:
+        df.coalesce(1).write.parquet(str(tmp_path / "written"))
+        return []
+
+    def writing() -> Any:
+        plans = [each.execution.executedPlan() for each in queries.started().values()]
+        return plans[0] if any((tmp_path / "written").rglob("*.parquet")) else None
+
+    try:
+        with running(df, gate, write) as written:
+            wait_until(writing, "its tasks run")
+            with ThreadPoolExecutor(1) as pool:
+                look = pool.submit(shuffles_of, writing(), spark, set())
+                wait([look], 20)
+                over = look.done() and not written.done()
+                gate.open()
+            assert [found.number for found in look.result()]
+    finally:
+        cached.unpersist()
+    assert over
 
 
 def test_what_is_not_made_yet_is_not_made_by_looking(

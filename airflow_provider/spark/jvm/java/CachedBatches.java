@@ -262,17 +262,16 @@ public final class CachedBatches {
         if (blocks.getStatus(block).isDefined()) {
             return null;
         }
-        Batches batches;
-        InputStream file = new BufferedInputStream(new FileInputStream(path), BUFFER);
+        Batches batches = new Batches(path, codec);
         try {
-            batches = new Batches(UNCOMPRESSED.equals(codec) ? file : named(codec).compressedInputStream(file));
+            batches.open();
             if (!blocks.putIterator(block, batches, cached.getStorageLevel(), true, TYPE)) {
                 return null;
             }
-        } catch (RuntimeException unreadable) {
+        } catch (UncheckedIOException unreadable) {
             return unreadable.toString();
         } finally {
-            file.close();
+            batches.close();
         }
         count(Members.call(relation, "cacheBuilder"), partition, batches.rows, batches.size);
         return "";
@@ -295,20 +294,40 @@ public final class CachedBatches {
         return CompressionCodec$.MODULE$.createCodec(new SparkConf(false), name);
     }
 
-    /** The batches of a file, and their rows and bytes as Spark counts them. */
+    /**
+     * The batches of a file, and their rows and bytes as Spark counts them. Only what is wrong with its content is an
+     * UncheckedIOException.
+     */
     public static final class Batches extends scala.collection.AbstractIterator {
-        private final ObjectInputStream in;
+        private final InputStream file;
+        private final String codec;
+        private InputStream content;
+        private ObjectInputStream in;
         private DefaultCachedBatch following;
         long rows;
         long size;
 
-        Batches(InputStream file) {
+        Batches(String path, String codec) throws IOException {
+            this.file = new BufferedInputStream(new FileInputStream(path), BUFFER);
+            this.content = this.file;
+            this.codec = codec;
+        }
+
+        void open() {
             try {
-                this.in = new OnlyBatches(file);
+                if (!UNCOMPRESSED.equals(this.codec)) {
+                    this.content = named(this.codec).compressedInputStream(this.file);
+                }
+                this.in = new OnlyBatches(this.content);
             } catch (IOException unreadable) {
                 throw new UncheckedIOException(unreadable);
             }
             this.read();
+        }
+
+        void close() throws IOException {
+            this.content.close(); // frees the native memory of a codec, too
+            this.file.close();
         }
 
         public boolean hasNext() {
@@ -330,7 +349,7 @@ public final class CachedBatches {
                 this.following = null;
             } catch (IOException unreadable) {
                 throw new UncheckedIOException(unreadable);
-            } catch (ClassNotFoundException unreadable) {
+            } catch (Exception unreadable) { // objects of other classes, or impossible ones
                 throw new UncheckedIOException(new IOException(unreadable));
             }
         }

@@ -196,10 +196,10 @@ public final class CommitGate extends FileCommitProtocol implements java.io.Seri
         this.protocol.setupJob(job);
         Object committer = this.hadoops();
         this.clears = clearsInsteadOf(committer);
-        this.hold(!keepsTasksPending(committer));
         if (this.goesOn) {
             this.ask(this.clears && keepsTasksPending(committer) ? RESUME : ANEW);
         }
+        this.hold(!keepsTasksPending(committer)); // last: Spark aborts no write whose setup has failed
     }
 
     /** Hadoop's committer of files, if it is one of the two known ones; null otherwise. */

@@ -75,6 +75,8 @@ public final class EndedQueries {
     /** Stops listening, and forgets the queries that were noted or lost: the next attach starts to count anew. */
     public synchronized void detach() throws Exception {
         this.leave();
+        this.search = null;
+        this.store = null;
         this.reports.clear();
         this.plans.clear();
         this.lost = false;

@@ -31,7 +31,7 @@ public final class LeasedCommits extends OutputCommitCoordinator {
     private final OutputCommitCoordinator coordinator;
 
     private LeasedCommits(SparkConf conf, OutputCommitCoordinator coordinator) {
-        super(conf, true);
+        super(ARGUMENTS);
         this.coordinator = coordinator;
     }
 

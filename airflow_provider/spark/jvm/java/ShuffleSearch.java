@@ -170,9 +170,11 @@ public final class ShuffleSearch {
     }
 
     private void below(Node node, ArrayDeque pending) throws Exception {
+        // it holds none, and Spark 3.5 locks it while it runs
+        boolean writes = Members.kind(node.plan).equals("DataWritingCommandExec");
         boolean mayHoldPlans = node.mayHoldPlans
-                && ((TreeNode) node.plan).containsPattern(TreePattern.PLAN_EXPRESSION()); // here or further down
-        if (mayHoldPlans) {
+                && (writes || ((TreeNode) node.plan).containsPattern(TreePattern.PLAN_EXPRESSION())); // or further down
+        if (mayHoldPlans && !writes) {
             Iterator subqueries = Members.items(Members.call(node.plan, "subqueries")).iterator();
             while (subqueries.hasNext()) {
                 pending.push(new Node(subqueries.next(), null, true, node.cached));
