@@ -95,7 +95,9 @@ def said_in_files(name: str, properties_file: str | None, spark_binary: str, env
         text = path.read_text(errors="replace")
     except OSError:
         return ""
-    said = re.findall(rf"^\s*{re.escape(name)}(?:\s*[=:]\s*|\s+)(.*)$", text, re.MULTILINE)
+    text = re.sub(r"\\\n[^\S\n]*", "", text)  # a line that goes on
+    blank = r"[^\S\n]"
+    said = re.findall(rf"^{blank}*{re.escape(name)}(?:{blank}*[=:]{blank}*|{blank}+|$)(.*)$", text, re.MULTILINE)
     return str(said[-1]).strip() if said else ""
 
 

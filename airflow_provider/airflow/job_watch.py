@@ -15,6 +15,8 @@ from airflow_provider.storage.event_log import JobEventLog
 from airflow_provider.storage.liveness import Life, Liveness
 from airflow_provider.storage.object_store import ObjectStore
 
+PATIENCE = 900.0
+"""Seconds for which a store may be unreadable before whoever follows a job is told."""
 _PEEK_EVERY = 4
 """Quiet looks between two listings: at 15 s a look that is 0.02 requests a second, and news are a minute old."""
 _KINDS = {str(JobState.FINISHED): FINISHED, str(JobState.FAILED): FAILED}

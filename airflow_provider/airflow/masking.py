@@ -37,7 +37,7 @@ def _spans(text: str, clean: str) -> Iterator[tuple[int, int]]:
     if clean == text:
         return
     found = re.fullmatch("(.+?)".join(map(re.escape, clean.split(MASK))), text, re.DOTALL)
-    if found is None or not found.groups():
+    if found is None or not found.groups() or any(redact(part) != MASK for part in found.groups()):
         yield 0, len(text)
         return
     for group in range(1, len(found.groups()) + 1):

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
+from airflow_provider.airflow.job_watch import PATIENCE
 from airflow_provider.airflow.progress import Progress
 from airflow_provider.core.errors import JobAlreadyRunning, StoreError
 from airflow_provider.core.graph import ExecutionGraph, JobState
@@ -166,13 +167,24 @@ class JobSupervisor:
         """Log the progress of a living driver until it ends or is lost.
 
         :param cancelled: checked between two looks; if true, the driver counts as lost
-        :raises StoreError: the store cannot be read; the driver goes on
+        :raises StoreError: the store could not be read for long; the driver goes on
         """
         progress = self._progress = Progress(self._events, self._log, after=claim.epoch - 1)
-        liveness = self._liveness(claim)
+        liveness, read = self._liveness(claim), time.monotonic()
+        failed = False
         while not cancelled():
-            life = liveness.look()  # before the events, so that everything stored before its end is seen
-            progress.read()
+            try:
+                life = liveness.look()  # before the events, so that everything stored before its end is seen
+                progress.read()
+            except StoreError as error:
+                if time.monotonic() - read > PATIENCE:
+                    raise
+                if not failed:
+                    self._log.warning("The job cannot be followed, trying again: %s", error)
+                failed, liveness = True, self._liveness(claim)  # no change could have been seen
+                time.sleep(_POLL)
+                continue
+            failed, read = False, time.monotonic()
             state = progress.state(claim.epoch)
             if state.terminal or life.over:
                 if life in (Life.SILENT, Life.GONE) and not state.terminal:

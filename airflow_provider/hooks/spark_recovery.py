@@ -94,6 +94,7 @@ class SparkRecoveryHook(SparkSubmitHook):
         self.submitted = False
         self.driver_error = ""
         self._driver_exit_code: int | None = None
+        self._holds_commands = False
 
     @classmethod
     def adopt(cls, hook: SparkSubmitHook, recovery: RecoveryConnection) -> SparkRecoveryHook:
@@ -245,7 +246,7 @@ class SparkRecoveryHook(SparkSubmitHook):
         :raises ConfigurationError: the connection lacks a setting for this
         """
         self._output = output
-        self._post_submit_commands_done = True  # they must run after the application has ended
+        self._holds_commands = True
         if output is not None:
             return
         if self._is_yarn:
@@ -259,6 +260,21 @@ class SparkRecoveryHook(SparkSubmitHook):
                     f"The driver's pod could not be found again: {error}",
                     remedy="Set 'namespace' in the Spark connection's extra, or 'deferrable' to false.",
                 ) from error
+
+    def _run_post_submit_commands(self) -> None:
+        if not self._holds_commands:
+            super()._run_post_submit_commands()
+
+    def run_held_commands(self) -> None:
+        """Run the commands due after an application that nobody waits for: it has ended while it was submitted."""
+        if self._holds_commands:
+            self._holds_commands = False
+            self._run_post_submit_commands()
+
+    def on_kill(self) -> None:
+        """End the application, and run the commands due after it."""
+        self._holds_commands = False
+        super().on_kill()
 
     def relay(self, lines: Iterator[str]) -> None:
         """Log a detached driver's output, as :meth:`submit` does for a driver that it waits for."""

@@ -22,11 +22,11 @@ from airflow_provider.airflow.ending_driver import end_driver
 from airflow_provider.airflow.order import FAILED, FINISHED, SILENT, UNCLAIMED, UNREADABLE, Application, Order, Outcome
 from airflow_provider.airflow.retries import series_of, try_of
 from airflow_provider.airflow.supervisor import JobSupervisor
-from airflow_provider.core.errors import ConfigurationError
+from airflow_provider.core.errors import ConfigurationError, StoreError
 from airflow_provider.core.job import JobId, is_another_deployment
 from airflow_provider.core.takeover import only_retried
 from airflow_provider.hooks.cluster_applications import Application as ClusterApplication
-from airflow_provider.hooks.cluster_applications import end_application, end_remembered
+from airflow_provider.hooks.cluster_applications import end_application, remembered_application
 from airflow_provider.operators.conclusion import explain, failed_elsewhere, succeed
 from airflow_provider.storage.cancelling import cancel, cancel_unclaimed
 from airflow_provider.storage.claims import Claim, Claims, process_is_gone, same_machine
@@ -163,10 +163,17 @@ class Deferring(_Submitting):
         """
         claims, process = Claims(recovery.store, job.prefix), hook._submit_sp
         assert process is not None  # noqa: S101 - it has just been started
-        deadline = time.monotonic() + self.start_timeout
+        deadline, warned = time.monotonic() + self.start_timeout, False
         while True:
-            ended = process.poll()
-            claimed = _claimed(claims, after + 1, recovery)
+            ended, claimed = process.poll(), False
+            try:
+                claimed = _claimed(claims, after + 1, recovery)
+            except StoreError as error:
+                if not error.retryable or ended is not None:
+                    raise
+                if not warned:
+                    self.log.warning("Whether the driver has claimed the job is not known now: %s", error)
+                warned = True
             hook.relay(output.lines(to_the_end=ended is not None and not claimed))
             if claimed:
                 return after + 1, output.offset
@@ -182,7 +189,7 @@ class Deferring(_Submitting):
         """Defer."""
         options, settings = recovery.settings.options, recovery.settings
         over = {name: str(value) for name, value in settings.storage.given().items()}
-        longer = min(2.0**deferral.waits, _LONGEST / _CLAIM_WITHIN)
+        longer = min(2.0 ** min(deferral.waits, 10), _LONGEST / _CLAIM_WITHIN)
         order = Order(
             job=str(job),
             event_store=settings.event_store,
@@ -263,7 +270,10 @@ class Deferring(_Submitting):
         if outcome.kind == UNCLAIMED:
             if time.time() - deferral.since > self.start_timeout:
                 cancel_unclaimed(hook.store, job.prefix, deferral.after, hook.settings.options.deployment)
-                end_remembered(deferral.application, hook.recovery.mark_of(job), self._task_log)
+                application = remembered_application(hook._connection["master"], deferral.application.external_id)
+                if application is not None:
+                    end_application(application, hook.recovery.mark_of(job), hook, self._task_log)
+                hook._run_post_submit_commands()
                 raise _never_began(self.start_timeout)
             self.log.info("No driver has claimed the job yet; waiting on.")
         else:

@@ -99,7 +99,7 @@ class SparkRecoveryOperator(Deferring, SparkSubmitOperator):
         self._end_attached: Callable[[], None] | None = None
         self._killed = False
         self._next_attempt: NextAttempt | None = None
-        self._only_retried = False
+        self._only_retried = True
 
     def _get_hook(self) -> SparkRecoveryHook:
         remedy = "Give a dictionary; one that a template makes needs render_template_as_native_obj=True on the DAG."
@@ -163,6 +163,7 @@ class SparkRecoveryOperator(Deferring, SparkSubmitOperator):
                 hook = self._hook_for(context)
                 application = remembered_application(hook._connection["master"], self._remembered_id(context))
                 self._timed_out(hook, job_of(context), application)
+                hook._run_post_submit_commands()
             except Exception as error:  # noqa: BLE001 - it must not hide the timeout
                 self.log.warning("The driver could not be ended: %s", error)
         return super().resume_execution(next_method, next_kwargs, context)
@@ -207,7 +208,10 @@ class SparkRecoveryOperator(Deferring, SparkSubmitOperator):
         report = succeed(supervisor, self._task_log)
         if report is None or report["state"] != "FINISHED":
             # Only upstream's memory says that it succeeded; after the task is cleared, the job would not run again.
-            self._forget_external_job(context)
+            try:
+                self._forget_external_job(context)
+            except Exception as error:  # noqa: BLE001 - whatever a backend raises, the job has succeeded
+                self.log.warning("Airflow does not forget the application of this try: %s", error)
         return report
 
     def _attach(self, context: Context, hook: SparkRecoveryHook, supervisor: JobSupervisor, epoch: int) -> Ending:
@@ -286,6 +290,8 @@ class SparkRecoveryOperator(Deferring, SparkSubmitOperator):
             raise
         except Exception as failure:
             used = cast("SparkRecoveryHook | None", self._hook)
+            if used is not None:
+                used.run_held_commands()
             explained = explain(
                 failure,
                 supervisor,
@@ -303,7 +309,7 @@ class SparkRecoveryOperator(Deferring, SparkSubmitOperator):
         """Whether the application that upstream's durable mode remembers has already done this job.
 
         An application that succeeded before any driver claimed the job, or before the task was cleared, ran for
-        something else.
+        something else. Without recovery, nothing else is known than upstream knows.
         """
         return super().is_job_succeeded(status) and self._only_retried
 

@@ -17,7 +17,7 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_aft
 
 from airflow_provider.airflow.cluster_managers import job_mark
 from airflow_provider.airflow.ending_driver import end_driver
-from airflow_provider.airflow.job_watch import JobWatch
+from airflow_provider.airflow.job_watch import PATIENCE, JobWatch
 from airflow_provider.airflow.order import UNREADABLE, Order, Outcome
 from airflow_provider.airflow.recovery_connection import RecoveryConnection
 from airflow_provider.airflow.triggerer import Pace, RenewedStore, in_thread, to_its_end
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from airflow_provider.storage.object_store import ObjectStore
 
 _PACE = Pace(per_second=25.0)
-_PATIENCE = 900.0
-"""Seconds for which a store may be unreadable before the task is told."""
 _DEFERRED = "deferred"
 
 
@@ -101,7 +99,7 @@ class SparkRecoveryTrigger(BaseTrigger):
     async def _look_patiently(self) -> Outcome | None:
         retrying = AsyncRetrying(
             retry=retry_if_exception(self._may_pass),
-            stop=stop_after_delay(_PATIENCE),
+            stop=stop_after_delay(PATIENCE),
             wait=wait_exponential(multiplier=max(1.0, self._order.pause / 4), max=60.0),
             before_sleep=self._failed,
             reraise=True,

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import os
 import signal
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,11 +19,11 @@ from airflow.providers.common.compat.sdk import AirflowException, AirflowFailExc
 from airflow.sdk.exceptions import TaskDeferralTimeout
 from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 
-from airflow_provider.core.errors import Fenced
+from airflow_provider.core.errors import Fenced, StoreUnavailable
 from airflow_provider.operators import deferral
 from airflow_provider.operators.deferral import Deferral
 from airflow_provider.storage.cancelling import refuse_cancelled
-from airflow_provider.storage.claims import process_is_gone
+from airflow_provider.storage.claims import Claims, process_is_gone
 from airflow_provider.storage.event_log import JobEventLog
 from airflow_provider.storage.heartbeat import Heartbeat
 from airflow_provider.storage.uris import open_store
@@ -207,6 +209,43 @@ def test_a_driver_that_ends_before_it_begins_is_told_at_once(
     assert type(error.value) is kind
     assert str(error.value) == message
     assert "so far so good" in capfd.readouterr().out
+
+
+def test_an_outage_of_the_store_while_a_driver_starts_is_waited_for(
+    job: Job, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The driver, which has started, may reach it."""
+    looks, taken = itertools.count(), Claims.taken
+
+    def in_an_outage(claims: Claims, epoch: int) -> bool:
+        if next(looks) < 3:
+            raise StoreUnavailable("The event store does not answer.")
+        return taken(claims, epoch)
+
+    monkeypatch.setattr(Claims, "taken", in_an_outage)
+    report, _ = run_try(job.task, context(), job.open)
+    assert report["state"] == "FINISHED"
+    assert capfd.readouterr().out.count("is not known now: The event store does not answer.") == 1
+
+
+@pytest.mark.parametrize("how", ["ends", "killed", "never begins"])
+def test_what_is_to_run_after_the_job_runs_for_one_that_does_not_begin(
+    operator: Make, submits: Any, job: Job, tmp_path: Path, how: str
+) -> None:
+    """``post_submit_commands`` may end a sidecar of the worker's pod, which would otherwise go on for ever."""
+    after, begun = tmp_path / "after", tmp_path / "begun"
+    wait = f"import pathlib, time; pathlib.Path({str(begun)!r}).touch(); time.sleep(60)"
+    submits("raise SystemExit(3)" if how == "ends" else wait)
+    limit = {"start_timeout": 3.0} if how == "never begins" else {}
+    task = job.task(post_submit_commands=[f"sh -c 'echo ran >> {after}'"], **limit)
+    with ThreadPoolExecutor(1) as pool:
+        tried = pool.submit(task.execute, context())
+        if how == "killed":
+            wait_until(begun.exists, "the driver to start")
+            task.on_kill()
+        with pytest.raises(AirflowException):
+            tried.result(60)
+    assert after.read_text() == "ran\n"
 
 
 def test_a_failure_is_told_in_the_drivers_own_words(job: Job, submits: Any) -> None:

@@ -425,6 +425,17 @@ def test_attach_and_durable_do_not_fight(
         assert state["spark_job_id"] == SUBMITTED[kind]
 
 
+@needs_durable
+def test_without_recovery_durable_mode_is_upstreams(
+    kind: str, server: ResourceManager | Kubernetes, task: Make
+) -> None:
+    """``enabled=False`` leaves nothing but ``SparkSubmitOperator``: what has succeeded is not submitted again."""
+    Manager(kind, server, "SUCCEEDED")
+    state = State(spark_job_id=REMEMBERED[kind])
+    execute(task(recovery_options={"enabled": False}), state)
+    assert state["spark_job_id"] == REMEMBERED[kind]
+
+
 _sleep = time.sleep
 
 
@@ -604,7 +615,8 @@ def test_a_time_out_ends_an_application_that_another_worker_submitted(
     def time_out(_: float) -> None:
         raise AirflowTaskTimeout
 
-    monkeypatch.setattr("airflow_provider.airflow.supervisor.time", SimpleNamespace(sleep=time_out))
+    clock = SimpleNamespace(sleep=time_out, monotonic=time.monotonic)
+    monkeypatch.setattr("airflow_provider.airflow.supervisor.time", clock)
     heartbeat.start()
     try:
         with pytest.raises(AirflowTaskTimeout):

@@ -30,7 +30,6 @@ OF_THE_HOOK = {
     "_is_yarn_cluster_mode",
     "_java_class",
     "_kill_yarn_application",
-    "_post_submit_commands_done",
     "_process_spark_submit_log",
     "_properties_file",
     "_py_files",

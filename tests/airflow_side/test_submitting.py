@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import subprocess
 import sys
@@ -17,17 +18,19 @@ from airflow.providers.common.compat.sdk import mask_secret
 from airflow.sdk._shared.secrets_masker import reset_secrets_masker
 
 from airflow_provider.airflow.driver_bundle import build_bundle
-from airflow_provider.airflow.masking import masked
+from airflow_provider.airflow.masking import masked, secret_parts
 from airflow_provider.airflow.order import UNREADABLE, Outcome
 from airflow_provider.airflow.recovery_connection import RecoveryConnection
+from airflow_provider.airflow.supervisor import JobSupervisor
 from airflow_provider.airflow.user_application import ShippedApplication, ship
 from airflow_provider.core.errors import ConfigurationError
 from airflow_provider.core.job import JobId
-from airflow_provider.core.options import INTEGRITY_SECRET
+from airflow_provider.core.options import INTEGRITY_SECRET, RecoveryOptions
 from airflow_provider.core.report import build_report
 from airflow_provider.core.run_request import EXIT_CONFIGURATION, RunRequest, parse_run_arguments
 from airflow_provider.hooks.spark_recovery import NextAttempt, SparkRecoveryHook
 from airflow_provider.job.job_master import JobMaster
+from airflow_provider.operators.conclusion import succeed
 from airflow_provider.storage.files import FileObjectStore
 from airflow_provider.storage.inspection import inspect_job
 from airflow_provider.storage.lent_credentials import LENT_CREDENTIALS
@@ -102,14 +105,17 @@ def test_files_that_only_sparks_conf_names_go_along(
     connect("spark_recovery_default", "spark_recovery", extra={"event_store": f"file://{tmp_path}/s"})
     conf = {"spark.submit.pyFiles": "helpers.zip", "spark.files": "data.csv"}
     file = tmp_path / "spark-defaults.conf"
-    file.write_text("".join(f"{name} {value}\n" for name, value in conf.items()))
+    lines = ["spark.submit.pyFiles = \\", "  helpers.zip", "spark.files data.csv", "spark.archives=", "spark.x 1"]
+    file.write_text("\n".join(lines))
     given: dict[str, dict[str, Any]] = {
         "conf": {"conf": conf},
         "properties_file": {"properties_file": str(file)},
         "spark-defaults.conf": {"env_vars": {"SPARK_CONF_DIR": str(tmp_path)}},
     }
-    command = submitted(SparkRecoveryHook(**given[where]), str(script), monkeypatch)
+    hook = SparkRecoveryHook(**given[where])
+    command = submitted(hook, str(script), monkeypatch)
     assert command[command.index("--py-files") + 1].split(",")[1:] == ["helpers.zip"]
+    assert hook._property("spark.archives") == "", "the next line is another property"
     if deploy_mode == "cluster":
         assert command[command.index("--files") + 1] == f"data.csv,{script}"
     else:
@@ -205,6 +211,31 @@ def test_what_airflow_masks_in_arguments_is_not_recorded(
     assert report.error == "OperationalError: cannot log in nightly with *** to db;pw=***;tls"
     stored = b"".join(file.read_bytes() for file in (tmp_path / "store").rglob("*") if file.is_file())
     assert (b"hunter22" in stored, b"s3cret" in stored) == (False, False)
+
+
+@pytest.mark.usefixtures("masker")
+def test_secrets_that_cannot_be_told_apart_are_masked_with_what_is_around_them() -> None:
+    """One of them holds the text between the two."""
+    for secret in ("p:ssw", "secondsecret"):
+        mask_secret(secret)
+    assert [(part.start, part.end) for part in secret_parts(["p:ssw:secondsecret"])] == [(0, 18)]
+
+
+@pytest.mark.usefixtures("masker")
+def test_what_a_function_returns_is_not_masked(tmp_path: Path) -> None:
+    """As with ``@task``: the tasks that read it need it as it is. The rest of the report is masked."""
+    mask_secret("hunter22")
+    store = FileObjectStore(tmp_path / "store")
+    master = JobMaster(RunRequest(store.uri, ODD_JOB, "job.py"), store, on_fenced=lambda _: None)
+    assert master.start()
+    master.note("function/returned", {"attempt": 1, "value": "https://hunter22.example"})
+    master.vertex_skipped("a sort", "it knows hunter22")
+    master.finished()
+    log = logging.getLogger("test")
+    told = succeed(JobSupervisor(store, ODD_JOB, RecoveryOptions(), log), log)
+    assert told is not None
+    assert told["returned"] == {"value": "https://hunter22.example"}
+    assert "hunter22" not in repr({**told, "returned": None})
 
 
 @pytest.mark.usefixtures("masker")

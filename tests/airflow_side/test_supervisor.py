@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from airflow_provider.airflow.job_watch import JobWatch
 from airflow_provider.airflow.order import UNCLAIMED, Order, Outcome
 from airflow_provider.airflow.supervisor import Ending, JobSupervisor
 from airflow_provider.core import events as ev
-from airflow_provider.core.errors import JobAlreadyRunning, JobOfAnotherDeployment
+from airflow_provider.core.errors import JobAlreadyRunning, JobOfAnotherDeployment, StoreError
 from airflow_provider.core.graph import ExecutionGraph
 from airflow_provider.core.job import JobId
 from airflow_provider.core.options import RecoveryOptions
@@ -309,6 +310,38 @@ def test_following_believes_the_last_heartbeat_where_the_events_lack_the_end(
     assert watcher.follow(claim, lambda: False) is ending
     if ending is Ending.FINISHED:
         assert not watcher.recorded(watcher.report())
+
+
+def test_following_outlasts_an_outage_of_the_store(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """As the driver itself and a trigger do; nothing is said twice."""
+    store = open_store(f"file://{tmp_path}/store")
+    claim = attempt(store)
+    events, gone = tmp_path / "store" / JOB.prefix / "events", tmp_path / "gone"
+    events.rename(gone)
+    events.symlink_to(events)
+    patient = JobSupervisor(
+        store, JOB, replace(OPTIONS, previous_worker_recovery_timeout=3600), logging.getLogger("test")
+    )
+    with ThreadPoolExecutor(1) as pool:
+        ending = pool.submit(patient.follow, claim, lambda: False)
+        wait_until(lambda: "cannot be followed" in caplog.text or ending.done(), "the warning")
+        events.unlink()
+        gone.rename(events)
+        beat(store, claim, "FINISHED")
+        assert ending.result(60) is Ending.FINISHED
+    assert caplog.text.count("cannot be followed") == 1
+
+
+def test_following_tells_of_an_outage_that_lasts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The task ends, and says why; a retry attaches to the driver."""
+    monkeypatch.setattr("airflow_provider.airflow.supervisor.PATIENCE", 0.0)
+    store = open_store(f"file://{tmp_path}/store")
+    claim = attempt(store)
+    events = tmp_path / "store" / JOB.prefix / "events"
+    events.rename(tmp_path / "gone")
+    events.symlink_to(events)
+    with pytest.raises(StoreError):
+        supervisor(store).follow(claim, lambda: False)
 
 
 def test_following_a_driver_that_is_lost(store: ObjectStore) -> None:

@@ -152,6 +152,22 @@ def test_a_person_sees_what_would_be_lost_now(tmp_path: Path, site: Site) -> Non
 
 @pytest.mark.integration
 @pytest.mark.process
+def test_a_retry_after_a_driver_that_recorded_nothing(tmp_path: Path, site: Site, failed: Run) -> None:
+    """It was killed right after its claim; while the next one starts, the page says that nothing is recorded."""
+    answer = failed.see().json()
+    starting = {**answer, "view": None, "pulse": "silent", "task": {**answer["task"], "state": "running"}}
+    with chromium(tmp_path / "profile") as browser:
+        person = Person(browser)
+        site.log_in(browser)
+        browser.get(f"{site.url}/spark-recovery/?{urlencode(failed.query())}")
+        person.wait_for("the page", lambda: person.text("#heading"))
+        browser.execute_script("show(arguments[0])", starting)
+        assert person.text("#empty-title") == "Nothing is recorded yet."
+        assert complaints(browser) == []
+
+
+@pytest.mark.integration
+@pytest.mark.process
 def test_the_buttons_ask_first(tmp_path: Path, site: Site) -> None:
     """Escape changes nothing; a confirmed discard is said, and the job starts afresh; a release deletes."""
     run = site.run("a b fail")

@@ -213,7 +213,7 @@ def looking(trigger: SparkRecoveryTrigger) -> Outcome | None:
 def rotated(files: FileObjectStore, monkeypatch: pytest.MonkeyPatch) -> Rotated:
     made = Rotated(files, refuses=True)
     monkeypatch.setattr(SparkRecoveryTrigger, "_open", lambda _: made.open())
-    monkeypatch.setattr("airflow_provider.triggers.job_trigger._PATIENCE", 8.0)
+    monkeypatch.setattr("airflow_provider.triggers.job_trigger.PATIENCE", 8.0)
     return made
 
 

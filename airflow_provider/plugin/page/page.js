@@ -40,7 +40,7 @@ function show(answer) {
     ? `${sentence(answer.discard.reason)} The next attempt starts afresh. Clear the task in Airflow to start it.`
     : "");
   const nothing = !view;
-  if (["LOST", "UNSURE", "STARTING"].includes(state)) {
+  if (view && ["LOST", "UNSURE", "STARTING"].includes(state)) {
     for (const vertex of view.vertices) if (["RUNNING", "WAITING"].includes(vertex.state)) vertex.state = "INCOMPLETE";
   }
   $("empty").hidden = !nothing;
