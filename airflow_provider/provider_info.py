@@ -38,7 +38,7 @@ def get_provider_info() -> dict[str, Any]:
         "hooks": [
             {
                 "integration-name": "Spark Recovery",
-                "python-modules": ["airflow_provider.hooks.spark_recovery"],
+                "python-modules": ["airflow_provider.hooks.recovery_store", "airflow_provider.hooks.spark_recovery"],
             }
         ],
         "triggers": [
@@ -53,7 +53,7 @@ def get_provider_info() -> dict[str, Any]:
         ],
         "connection-types": [
             {
-                "hook-class-name": "airflow_provider.hooks.spark_recovery.SparkRecoveryHook",
+                "hook-class-name": "airflow_provider.hooks.recovery_store.RecoveryStoreHook",
                 "hook-name": "Spark Recovery",
                 "connection-type": "spark_recovery",
                 "ui-field-behaviour": {

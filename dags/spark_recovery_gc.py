@@ -28,12 +28,12 @@ def spark_recovery_gc() -> None:
     def collect_garbage(params: dict[str, Any]) -> dict[str, Any]:
         """Check every job of the store; return the number of garbage jobs and their bytes."""
         from airflow_provider.cli.garbage_command import table, to_dict
-        from airflow_provider.hooks.spark_recovery import SparkRecoveryHook
+        from airflow_provider.hooks.recovery_store import RecoveryStoreHook
         from airflow_provider.storage.garbage import collect
 
-        hook = SparkRecoveryHook(recovery_conn_id=params["recovery_conn_id"])
-        options = hook.settings.options
-        verdicts = collect(hook.store, older_than=options.retention, delete=params["delete"], options=options)
+        recovery = RecoveryStoreHook(params["recovery_conn_id"]).recovery
+        options = recovery.settings.options
+        verdicts = collect(recovery.store, older_than=options.retention, delete=params["delete"], options=options)
         print(table(verdicts))
         return {**to_dict(verdicts), "jobs": len(verdicts)}
 

@@ -22,7 +22,6 @@ from airflow_provider.core.job import JobId
 from airflow_provider.core.option_types import parse_flag
 from airflow_provider.core.options import StorageOptions
 from airflow_provider.core.options_in_conf import conf_settings
-from airflow_provider.provider_info import get_provider_info
 from airflow_provider.storage.checks import CheckedStep, check_steps
 from airflow_provider.storage.uris import open_store
 
@@ -63,31 +62,6 @@ def _is_everywhere(host: str) -> bool:
     except ValueError:
         return False
     return address.is_loopback or address.is_unspecified
-
-
-def form_widgets() -> dict[str, Any]:
-    """Return the declared fields as WTForms fields; none if WTForms is not installed, as on a worker.
-
-    Airflow's API server replaces these libraries with stand-ins and needs no fields.
-    """
-    try:
-        from flask_appbuilder.fieldwidgets import BS3PasswordFieldWidget, BS3TextFieldWidget
-        from wtforms import BooleanField, PasswordField, StringField
-        from wtforms.validators import Optional, any_of
-    except ImportError:
-        return {}
-
-    def widget(declared: dict[str, Any]) -> Any:
-        label, description, schema = declared["label"], declared["description"], declared["schema"]
-        if "boolean" in schema["type"]:
-            return BooleanField(label, description=description, default=schema["default"])
-        if schema.get("format") == "password":
-            return PasswordField(label, description=description, widget=BS3PasswordFieldWidget())
-        validators = [Optional(), *([any_of(schema["enum"])] if "enum" in schema else [])]
-        return StringField(label, validators=validators, description=description, widget=BS3TextFieldWidget())
-
-    declared = get_provider_info()["connection-types"][0]["conn-fields"]
-    return {name: widget(field) for name, field in declared.items()}
 
 
 def told(uri: str, steps: Sequence[CheckedStep]) -> tuple[bool, str]:

@@ -15,6 +15,7 @@ from airflow_provider.core.errors import RecoveryError
 from airflow_provider.core.job import JobId
 from airflow_provider.core.run_request import (
     EXIT_CONFIGURATION,
+    EXIT_FAILED,
     add_run_arguments,
     add_store_arguments,
     run_request,
@@ -23,7 +24,7 @@ from airflow_provider.core.run_request import (
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; return the process's exit code (2 for a configuration error)."""
+    """Run one command; return the process's exit code: 2 for what has to be changed, 1 for what may pass by itself."""
     line = list(sys.argv[1:] if arguments is None else arguments)
     if line[:1] == ["demo"]:
         from airflow_provider.cli.demo import main as demo
@@ -34,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return int(parsed.action(parsed, line))
     except RecoveryError as error:
         print(f"spark-recovery: {error}", file=sys.stderr)  # noqa: T201 - this is the command's output
-        return EXIT_CONFIGURATION
+        return EXIT_FAILED if error.retryable else EXIT_CONFIGURATION
 
 
 class _Parser(argparse.ArgumentParser):

@@ -17,7 +17,7 @@ from airflow_provider.airflow.cluster_managers import TAGS, manager, marked, req
 from airflow_provider.airflow.detached import start_detached
 from airflow_provider.airflow.driver_bundle import build_bundle
 from airflow_provider.airflow.masking import secret_parts
-from airflow_provider.airflow.recovery_connection import CONN_TYPE, DEFAULT_CONN_ID, RecoveryConnection, form_widgets
+from airflow_provider.airflow.recovery_connection import DEFAULT_CONN_ID, RecoveryConnection
 from airflow_provider.airflow.user_application import require_pyspark, ship
 from airflow_provider.core.errors import ConfigurationError
 from airflow_provider.core.job import JobId
@@ -69,15 +69,10 @@ class SparkRecoveryHook(SparkSubmitHook):
     :ivar driver_error: the runner's last error line; empty text if it wrote none
     """
 
-    conn_name_attr = "recovery_conn_id"
-    default_conn_name = DEFAULT_CONN_ID
-    conn_type = CONN_TYPE
-    hook_name = "Spark Recovery"
-
     def __init__(
         self,
         *args: Any,
-        recovery_conn_id: str = default_conn_name,
+        recovery_conn_id: str = DEFAULT_CONN_ID,
         event_store: str | None = None,
         recovery_options: dict[str, Any] | None = None,
         **kwargs: Any,
@@ -108,19 +103,6 @@ class SparkRecoveryHook(SparkSubmitHook):
         adopted._begin(recovery)
         return adopted
 
-    @classmethod
-    def get_ui_field_behaviour(cls) -> dict[str, Any]:
-        """Return the connection form's layout for Airflow versions without declared forms."""
-        from airflow_provider.provider_info import get_provider_info
-
-        behaviour: dict[str, Any] = get_provider_info()["connection-types"][0]["ui-field-behaviour"]
-        return {name.replace("-", "_"): value for name, value in behaviour.items()}
-
-    @classmethod
-    def get_connection_form_widgets(cls) -> dict[str, Any]:
-        """Return the form's fields for Airflow 3.1; later versions read them from the provider's metadata."""
-        return form_widgets()
-
     @property
     def settings(self) -> RecoverySettings:
         """Where jobs keep their state, and how they are recovered.
@@ -133,10 +115,6 @@ class SparkRecoveryHook(SparkSubmitHook):
     def store(self) -> ObjectStore:
         """The event store. Sends no request yet."""
         return self.recovery.store
-
-    def test_connection(self) -> tuple[bool, str]:
-        """Test everything that recovery needs of the store; used by the *Test* button of the connection form."""
-        return self.recovery.test()
 
     # -- submitting -------------------------------------------------------------------------------------------------
 

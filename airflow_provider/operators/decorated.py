@@ -5,9 +5,9 @@ Its body runs on the driver, with ``spark``; a retry resumes it like any other j
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,6 @@ from airflow.providers.common.compat.sdk import (
     AirflowFailException,
     DecoratedOperator,
     TaskDecorator,
-    TaskDeferred,
     task_decorator_factory,
 )
 
@@ -97,14 +96,9 @@ class SparkRecoveryDecoratedOperator(DecoratedOperator, SparkRecoveryOperator):
         return path
 
     def _concluded(self, context: Context, path: Path, run: Callable[[], dict[str, Any] | None]) -> Any:
-        try:
-            value = self._returned(run(), path.with_suffix(".json"), context)
-        except TaskDeferred:
-            raise  # the driver still needs its script, and may leave its result beside it
-        except BaseException:
-            _remove(path.parent)
-            raise
-        _remove(path.parent)
+        # Only a success is sure that no driver needs its script any more, or leaves its result beside it.
+        value = self._returned(run(), path.with_suffix(".json"), context)
+        shutil.rmtree(path.parent, ignore_errors=True)
         return value
 
     def _returned(self, report: dict[str, Any] | None, file: Path, context: Context) -> Any:
@@ -128,13 +122,6 @@ def _written(script: str, identity: str, name: str) -> Path:
     path = folder / f"{name}.py"
     write_whole(path, script.encode())
     return path
-
-
-def _remove(folder: Path) -> None:
-    for left in folder.iterdir():
-        left.unlink(missing_ok=True)
-    with contextlib.suppress(OSError):
-        folder.rmdir()
 
 
 def _prepare(function: Callable[..., Any]) -> None:

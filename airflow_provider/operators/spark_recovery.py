@@ -14,7 +14,7 @@ from airflow.providers.common.compat.sdk import AirflowException, AirflowFailExc
 
 from airflow_provider.airflow.cluster_managers import require_tracking
 from airflow_provider.airflow.order import Outcome
-from airflow_provider.airflow.recovery_connection import RecoveryConnection
+from airflow_provider.airflow.recovery_connection import DEFAULT_CONN_ID, RecoveryConnection
 from airflow_provider.airflow.recovery_settings import by_name, run_options
 from airflow_provider.airflow.retries import lost_between_tries, mark_of, require_same_store, series_of, try_of
 from airflow_provider.airflow.supervisor import Ending, JobSupervisor
@@ -77,7 +77,7 @@ class SparkRecoveryOperator(Deferring, SparkSubmitOperator):
     def __init__(
         self,
         *,
-        recovery_conn_id: str = SparkRecoveryHook.default_conn_name,
+        recovery_conn_id: str = DEFAULT_CONN_ID,
         event_store: str | None = None,
         resume: str | None = None,
         source_version: str | None = None,

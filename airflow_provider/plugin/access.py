@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
@@ -57,7 +58,7 @@ def task_instance(
     """Read the task instance from the query. A placeholder that Airflow did not fill in, ``{MAP_INDEX}``, means an
     unmapped task.
     """
-    mapped = map_index.isascii() and map_index.isdigit()
+    mapped = re.fullmatch("[0-9]{1,9}", map_index)  # Airflow's database has no larger ones
     return TaskInstanceRef(dag_id, run_id, task_id, int(map_index) if mapped else -1)
 
 

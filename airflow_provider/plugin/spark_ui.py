@@ -45,11 +45,18 @@ def find_spark_ui(jobs: WatchedJobs, location: Location, task: TaskInstanceRef) 
         raise HTTPException(status.HTTP_502_BAD_GATEWAY, str(error)) from error
     if not seen.application_id:
         return None
-    if urlsplit(seen.ui_url).scheme in ("http", "https"):
+    if _is_of_the_web(seen.ui_url):
         return SparkUi(seen.ui_url, configured=False)
     server = location.history_server.rstrip("/")
     if not server:
         return None
     server = server if "://" in server else f"http://{server}"
-    known = urlsplit(server).scheme in ("http", "https")
+    known = _is_of_the_web(server)
     return SparkUi(f"{server}/history/{quote(seen.application_id, safe='')}/", configured=True) if known else None
+
+
+def _is_of_the_web(url: str) -> bool:
+    try:
+        return urlsplit(url).scheme in ("http", "https")
+    except ValueError:  # not an address at all
+        return False

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider.hooks.spark_recovery import SparkRecoveryHook
+from airflow_provider.hooks.recovery_store import RecoveryStoreHook
 from airflow_provider.storage.uris import open_store
 from tests.airflow_side.executing import Connect
 from tests.support.http_faults import Answer, Fault, FaultyServer, Request
@@ -34,7 +34,7 @@ def button(connect: Connect) -> Callable[[S3Server, str, str], tuple[bool, str]]
         connect("aws_default", "aws", login=server.access_key, password=server.secret_key, extra=extra)
         recovery = {"event_store": f"s3://{bucket}/prefix", "aws_conn_id": "aws_default", "addressing_style": "path"}
         connect("spark_recovery_default", "spark_recovery", extra=recovery)
-        return SparkRecoveryHook().test_connection()
+        return RecoveryStoreHook().test_connection()
 
     return press
 
@@ -157,5 +157,6 @@ def test_all_is_well(moto: S3Server, button: Press, tmp_path: Path, connect: Con
     text = "Creating, create-only, reading, listing and deleting work in "
     assert button(moto, moto.endpoint, "button-tests") == (True, f"{text}s3://button-tests/prefix")
     connect("spark_recovery_default", "spark_recovery", extra={"event_store": f"file://{tmp_path}/store"})
-    assert SparkRecoveryHook().test_connection() == (True, f"{text}file://{tmp_path}/store")
+    connect("spark_default", "spark", host="yarn", extra={"spark-home": "/opt/spark"})  # which Airflow refuses
+    assert RecoveryStoreHook().test_connection() == (True, f"{text}file://{tmp_path}/store")
     assert list(open_store(f"file://{tmp_path}/store").list("")) == []

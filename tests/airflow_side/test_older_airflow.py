@@ -24,6 +24,7 @@ PACKAGES = (
     "pandas<3",
     "pytest",
     "pytest-timeout",
+    "selenium",
 )
 UNIT_TESTS = (
     "airflow_side/test_connection_test.py",
@@ -64,6 +65,8 @@ def test_the_airflow_side_works_on_airflow_3_1(python: str, tmp_path: Path) -> N
             "-q",
             "-p",
             "no:cacheprovider",
+            "-W",
+            "ignore::DeprecationWarning",  # of an old Airflow's libraries, which are newer
             "-m",
             "not process",
             f"--basetemp={tmp_path}/t",

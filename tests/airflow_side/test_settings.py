@@ -14,6 +14,7 @@ from airflow_provider.airflow.recovery_settings import SECRET
 from airflow_provider.core.errors import ConfigurationError
 from airflow_provider.core.options import RecoveryOptions, StorageOptions
 from airflow_provider.core.options_in_conf import known_settings
+from airflow_provider.hooks.recovery_store import RecoveryStoreHook
 from airflow_provider.hooks.spark_recovery import SparkRecoveryHook
 from airflow_provider.provider_info import get_provider_info
 from tests.airflow_side.executing import Connect
@@ -126,7 +127,7 @@ def test_airflow_discovers_the_provider() -> None:
     assert found.version == airflow_provider.__version__
     hook = hooks["spark_recovery"]
     assert hook is not None
-    assert hook.hook_class_name == "airflow_provider.hooks.spark_recovery.SparkRecoveryHook"
+    assert hook.hook_class_name == "airflow_provider.hooks.recovery_store.RecoveryStoreHook"
     assert hook.connection_id_attribute_name == "recovery_conn_id"
 
 
@@ -147,8 +148,8 @@ def test_the_connection_form_has_a_field_for_every_setting() -> None:
 def test_the_test_button(connect: Connect, tmp_path: object) -> None:
     """*Test* tries the store and answers with what is wrong and what to do, or with what works."""
     connect("spark_recovery_default", "spark_recovery", extra={"event_store": f"file://{tmp_path}/store"})
-    assert SparkRecoveryHook().test_connection()[0] is True
+    assert RecoveryStoreHook().test_connection()[0] is True
     connect("spark_recovery_default", "spark_recovery", extra={"event_store": "file:///proc/nowhere"})
-    works, message = SparkRecoveryHook().test_connection()
+    works, message = RecoveryStoreHook().test_connection()
     assert works is False
     assert "/proc/nowhere" in message

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import cast
+
 import httpx
 import pytest
 
@@ -10,7 +13,10 @@ from airflow_provider.core import events as ev
 from airflow_provider.core.options import RecoveryOptions
 from airflow_provider.links import recovery_links
 from airflow_provider.plugin import location
-from airflow_provider.plugin.spark_ui import stated_address
+from airflow_provider.plugin.access import task_instance
+from airflow_provider.plugin.location import Location
+from airflow_provider.plugin.spark_ui import find_spark_ui, stated_address
+from airflow_provider.plugin.watched_jobs import WatchedJobs
 from airflow_provider.storage.claims import Claims
 from airflow_provider.storage.discarding import find_discard
 from airflow_provider.storage.event_writer import JobEventWriter
@@ -253,6 +259,15 @@ def test_an_address_that_a_driver_states_is_shown_before_anybody_goes_there() ->
     assert "<strong>driver:4040</strong>" in page
     assert 'href="http://driver:4040/&quot;&gt;&lt;script&gt;' in page
     assert "<script>" not in page
+
+
+def test_what_is_no_address_leads_nowhere() -> None:
+    """Whatever a driver has recorded, or the address bar holds."""
+    seen = SimpleNamespace(application_id="app", ui_url="http://[x")
+    jobs = cast("WatchedJobs", SimpleNamespace(look=lambda *_: seen))
+    nowhere = cast("Location", SimpleNamespace(history_server=""))
+    assert find_spark_ui(jobs, nowhere, task_instance("etl", "run", "job", "7")) is None
+    assert task_instance("etl", "run", "job", "9" * 5000).map_index == -1
 
 
 def test_airflow_shows_tab_and_links(failed: Run) -> None:

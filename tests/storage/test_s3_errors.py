@@ -12,6 +12,7 @@ from pathlib import Path
 import boto3
 import pytest
 
+from airflow_provider.cli import main as cli
 from airflow_provider.core.errors import (
     AccessDenied,
     ConfigurationError,
@@ -20,6 +21,7 @@ from airflow_provider.core.errors import (
     StoreUnavailable,
 )
 from airflow_provider.core.options import StorageOptions
+from airflow_provider.core.run_request import EXIT_FAILED
 from airflow_provider.storage.checks import check_store
 from airflow_provider.storage.s3.s3_store import S3ObjectStore
 from tests.storage.conftest import BUCKET
@@ -190,6 +192,14 @@ def test_an_unreachable_endpoint_is_named() -> None:
     assert isinstance(error, StoreUnavailable)
     assert endpoint in error.message
     assert "endpoint_url" in error.remedy
+
+
+def test_a_command_that_cannot_reach_the_store_may_be_run_again(capsys: pytest.CaptureFixture[str]) -> None:
+    """Its exit code is not that of a typing error."""
+    endpoint = f"http://127.0.0.1:{free_port()}"
+    line = ["--event-store", "s3://bucket/prefix", "--job-id", "a", "--endpoint-url", endpoint]
+    assert cli.main(["inspect", *line]) == EXIT_FAILED
+    assert endpoint in capsys.readouterr().err
 
 
 def test_a_host_that_does_not_resolve_is_named() -> None:
