@@ -604,6 +604,7 @@ def test_marking_failed_ends_an_application_that_another_worker_submitted(
     assert "ended while it followed" in str(errors[0])
 
 
+@needs_durable
 @pytest.mark.parametrize("kind", ["yarn"], indirect=True)
 def test_a_time_out_ends_an_application_that_another_worker_submitted(
     server: ResourceManager, task: Make, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
@@ -627,6 +628,7 @@ def test_a_time_out_ends_an_application_that_another_worker_submitted(
     assert cluster.ended == [REMEMBERED["yarn"]]
 
 
+@needs_durable
 @pytest.mark.parametrize("kind", ["yarn"], indirect=True)
 def test_marking_failed_while_a_try_looks_ends_what_it_finds_and_submits_nothing(
     server: ResourceManager, task: Make, store: ObjectStore
@@ -718,6 +720,7 @@ def test_the_pod_that_was_looked_at_is_the_pod_that_is_deleted(
     assert "could not be ended" in caplog.text
 
 
+@needs_durable
 @pytest.mark.parametrize("kind", ["yarn"], indirect=True)
 def test_the_drivers_own_word_on_its_application_is_enough(
     server: ResourceManager, task: Make, store: ObjectStore
@@ -759,6 +762,7 @@ def test_an_application_that_upstream_has_found_again_can_be_ended(
     assert server.killed == ["application_1_1"]
 
 
+@needs_durable
 @pytest.mark.parametrize("ours", [True, False])
 @pytest.mark.parametrize("kind", ["yarn"], indirect=True)
 def test_without_an_address_yarn_is_told_by_its_command_line(

@@ -133,6 +133,7 @@ def test_the_report_goes_to_xcom_as_json_and_is_kept(
     assert json.loads(kept.read_text()) == {**report, "try_number": 1}
 
 
+@needs_durable
 def test_a_try_that_failed_after_its_job_had_succeeded_is_retried_without_the_job(
     operator: Make, submits: Callable[[str], None], tmp_path: Path
 ) -> None:
@@ -166,6 +167,7 @@ def test_a_run_that_is_set_to_queued_between_two_tries_is_the_same_run(
     assert [attempt["fresh"] for attempt in report["attempts"]] == [False, False, True]
 
 
+@needs_durable
 def test_a_retry_does_not_start_anew_in_another_event_store(
     operator: Make, submits: Callable[[str], None], tmp_path: Path
 ) -> None:

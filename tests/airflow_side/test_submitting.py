@@ -35,7 +35,7 @@ from airflow_provider.storage.files import FileObjectStore
 from airflow_provider.storage.inspection import inspect_job
 from airflow_provider.storage.lent_credentials import LENT_CREDENTIALS
 from airflow_provider.storage.sealing import SealedStore
-from tests.airflow_side.executing import Connect
+from tests.airflow_side.executing import Connect, needs_lists
 
 ODD_JOB = JobId.of_task_instance("dag ü", "scheduled__2026-01-01T00:00:00+00:00/é", "gruppe.aufgabe", 7)
 
@@ -362,7 +362,7 @@ def test_a_profile_that_does_not_exist(connect: Connect) -> None:
         ({"config_kwargs": '{"s3": {"addressing_style": "path"}}'}, "AttributeError"),
         ({"config_kwargs": {"s3": {"addressing_style": "short"}}}, "addressing style short is invalid"),
         ({"role_arn": "arn:aws:iam::123456789012:role/etl", "assume_role_method": "guess"}, "'guess'"),
-        (["eu-west-1"], "AttributeError"),
+        pytest.param(["eu-west-1"], "AttributeError", marks=needs_lists),
     ],
 )
 def test_an_aws_connection_that_cannot_be_used(connect: Connect, extra: Any, says: str) -> None:
