@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider.spark.jvm.names import jvm_of
 from airflow_provider.spark.jvm.queries import schema_of
-from airflow_provider.spark.jvm.relation import dataset
+from airflow_provider.spark.jvm.relation import alias, dataset
 from airflow_provider.spark.jvm.scala import items, to_seq
 from airflow_provider.spark.types import TypeJson, bare, carrier, with_nulls
 
@@ -82,18 +82,8 @@ class _Builder:
         """Return *df* with *columns* under the names of those *given*; *df* itself if they are the same."""
         if all(column is before for column, before in zip(columns, given, strict=True)):
             return df
-        empty = to_seq(self._jvm, [])
         named = [
-            column
-            if column is before
-            else self._expressions.Alias(
-                column,
-                before.name(),
-                self._expressions.NamedExpression.newExprId(),
-                empty,
-                self._jvm.scala.Option.empty(),
-                empty,
-            )
+            column if column is before else alias(self._jvm, column, before.name())
             for column, before in zip(columns, given, strict=True)
         ]
         plan = df._jdf.queryExecution().analyzed()

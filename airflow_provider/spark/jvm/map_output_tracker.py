@@ -63,10 +63,6 @@ class MapOutputTracker:
         """Return the CPU seconds of the JVM thread that answers this one."""
         return int(self._look.ownTime()) / 1e9
 
-    def available(self, shuffle: int) -> int:
-        """Return the number of available map outputs of *shuffle*; 0 if it is unknown."""
-        return self.shuffles().get(shuffle, 0)
-
     def statuses(self, shuffle: int) -> Iterator[MapStatus]:
         """Yield the available map outputs of *shuffle*."""
         for line in str(self._look.outputs(self._tracker, shuffle)).splitlines():

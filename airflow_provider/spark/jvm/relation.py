@@ -228,7 +228,6 @@ def as_vertex(df: Any, source: Any, token: str) -> DataFrame:
     :param token: represents everything below in the fingerprints of plans built on top
     """
     spark = df.sparkSession
-    expressions = jvm_of(spark).org.apache.spark.sql.catalyst.expressions
     wanted = list(items(df._jdf.queryExecution().analyzed().output()))
     plan = source._jdf.queryExecution().analyzed()
     given = list(items(plan.output()))
@@ -236,15 +235,8 @@ def as_vertex(df: Any, source: Any, token: str) -> DataFrame:
     columns = wanted
     if source is not df:
         columns = [
-            expressions.Alias(
-                mine,
-                original.name(),
-                original.exprId(),
-                original.qualifier(),
-                jvm_of(spark).scala.Some(original.metadata()),
-                empty,
-            )
-            for original, mine in zip(wanted, given, strict=True)
+            alias(jvm_of(spark), mine, old.name(), old.exprId(), old.qualifier(), old.metadata())
+            for old, mine in zip(wanted, given, strict=True)
         ]
     identifier = jvm_of(spark).org.apache.spark.sql.catalyst.AliasIdentifier
     plan = _logical(spark).SubqueryAlias(identifier(VERTEX_ALIAS + token, empty), plan)
@@ -306,13 +298,19 @@ def with_sources(
 
 def renamed(spark: Any, columns: Any, given: Any) -> Any:
     """Return the columns *given*, each under the name and identity of the one of *columns* at its position."""
-    alias = jvm_of(spark).org.apache.spark.sql.catalyst.expressions.Alias
-    empty, nothing = to_seq(jvm_of(spark), []), jvm_of(spark).scala.Option.empty()
-    aliases = [
-        alias(new, old.name(), old.exprId(), empty, nothing, empty)
-        for old, new in zip(items(columns), items(given), strict=True)
-    ]
-    return to_seq(jvm_of(spark), aliases)
+    jvm, pairs = jvm_of(spark), zip(items(columns), items(given), strict=True)
+    return to_seq(jvm, [alias(jvm, new, old.name(), old.exprId()) for old, new in pairs])
+
+
+def alias(jvm: Any, column: Any, name: str, identity: Any = None, qualifier: Any = None, metadata: Any = None) -> Any:
+    """Return an expression under a name.
+
+    :param identity: its expression id; a new one if ``None``
+    """
+    expressions, empty = jvm.org.apache.spark.sql.catalyst.expressions, to_seq(jvm, [])
+    number = expressions.NamedExpression.newExprId() if identity is None else identity
+    own = jvm.scala.Option.apply(metadata)
+    return expressions.Alias(column, name, number, empty if qualifier is None else qualifier, own, empty)
 
 
 def native_relation(spark: Any, folder: str, files: Mapping[str, int], schema: Any) -> DataFrame:

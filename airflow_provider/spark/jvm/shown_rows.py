@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider.spark.jvm.names import jvm_of
 from airflow_provider.spark.jvm.queries import analyzed
-from airflow_provider.spark.jvm.relation import dataset
+from airflow_provider.spark.jvm.relation import alias, dataset
 from airflow_provider.spark.jvm.scala import items, to_seq
 
 if TYPE_CHECKING:
@@ -24,17 +24,8 @@ def rows_to_show(df: DataFrame, count: int) -> DataFrame:
     spark: Any = df.sparkSession
     jvm, plan = jvm_of(spark), analyzed(df)
     catalyst, none = jvm.org.apache.spark.sql.catalyst, jvm.scala.Option.empty()
-    empty = to_seq(jvm, [])
     texts = [
-        catalyst.expressions.Alias(
-            catalyst.expressions.ToPrettyString(column, none),
-            column.name(),
-            catalyst.expressions.NamedExpression.newExprId(),
-            empty,
-            none,
-            empty,
-        )
-        for column in items(plan.output())
+        alias(jvm, catalyst.expressions.ToPrettyString(column, none), column.name()) for column in items(plan.output())
     ]
     shown = dataset(spark, catalyst.plans.logical.Project(to_seq(jvm, texts), plan))
     return shown.limit(min(max(count, 0), _MOST) + 1)

@@ -265,7 +265,9 @@ def test_what_is_made_of_another_choice_is_not_kept(
                 def made() -> bool:
                     store_what_is_there(spark, first)
                     above = registry.vertices[max(registry.vertices)]
-                    return len(registry.vertices) == 2 and tracker.available(above.number) == 3 and bool(above.stored)
+                    return (
+                        len(registry.vertices) == 2 and tracker.shuffles().get(above.number) == 3 and bool(above.stored)
+                    )
 
                 wait_until(made, "three of the tasks above to end")
                 below = min(registry.vertices)

@@ -405,7 +405,7 @@ def test_reads_of_other_reducers_are_not_mixed(
         auto_attempt(attempts, spark) as second,
     ):
         assert sorted(again.collect()) == expected
-        assert MapOutputTracker(spark).available(shuffle_numbers(spark, again)[-1]) == 2
+        assert MapOutputTracker(spark).shuffles()[shuffle_numbers(spark, again)[-1]] == 2
         assert second.put_back().get("shuffle(count)", 0) == (1 if reads == "equal" else 0)
 
 

@@ -1,13 +1,14 @@
 package airflow_provider;
 
 import java.io.ObjectOutputStream;
-import java.io.OutputStream;
 import java.security.DigestOutputStream;
 import java.security.MessageDigest;
 import java.util.Collections;
 import java.util.Map;
 import java.util.WeakHashMap;
 import java.util.concurrent.Future;
+
+import org.apache.commons.io.output.NullOutputStream;
 
 /** Represents what a broadcast holds; for exchanges.py. Creates nothing by asking. */
 public final class BroadcastContent {
@@ -16,12 +17,6 @@ public final class BroadcastContent {
     private final Map known = Collections.synchronizedMap(new WeakHashMap());
 
     public BroadcastContent(String none) {}
-
-    private static final class Nothing extends OutputStream {
-        public void write(int given) {}
-
-        public void write(byte[] given, int from, int length) {}
-    }
 
     /**
      * A digest over the rows that a broadcast holds, in their order, and over how they are found; null if it has not
@@ -45,7 +40,7 @@ public final class BroadcastContent {
 
     private static byte[] digestOf(Object held) throws Exception {
         MessageDigest digest = MessageDigest.getInstance("SHA-256");
-        ObjectOutputStream written = new ObjectOutputStream(new DigestOutputStream(new Nothing(), digest));
+        ObjectOutputStream written = new ObjectOutputStream(new DigestOutputStream(NullOutputStream.INSTANCE, digest));
         if (held instanceof Object[]) { // rows, for joins without keys
             Object[] rows = (Object[]) held;
             for (int row = 0; row < rows.length; row++) {

@@ -1,6 +1,5 @@
 package airflow_provider;
 
-import java.security.MessageDigest;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.BitSet;
@@ -14,6 +13,7 @@ import java.util.Set;
 import java.util.TreeSet;
 import java.util.WeakHashMap;
 
+import org.apache.commons.codec.digest.DigestUtils;
 import org.apache.spark.SparkContext;
 import org.apache.spark.scheduler.SparkListenerEvent;
 import org.apache.spark.sql.catalyst.trees.TreeNode;
@@ -39,7 +39,7 @@ public final class EndedQueries {
     private final LinkedList plans = new LinkedList();
     private int given = 0;
     private boolean lost = false;
-    private Announcements announcements;
+    private HeardEvents announcements;
     private Object search;
     private Object store;
 
@@ -62,7 +62,11 @@ public final class EndedQueries {
         this.store = store;
         if (this.announcements == null || !this.announcements.areOf(context)) {
             this.leave();
-            this.announcements = new Announcements(context, this);
+            this.announcements = new HeardEvents(context, "spark-recovery") {
+                public void heard(SparkListenerEvent event) {
+                    EndedQueries.this.posted(event);
+                }
+            };
             this.announcements.join();
             this.unheard.set(0, (int) this.next());
             for (Iterator all = new ArrayList(this.running.keySet()).iterator(); all.hasNext();) {
@@ -461,25 +465,7 @@ public final class EndedQueries {
         return below;
     }
 
-    private static String digest(String text) throws Exception {
-        byte[] bytes = MessageDigest.getInstance("SHA-256").digest(text.getBytes("UTF-8"));
-        StringBuilder digest = new StringBuilder();
-        for (int i = 0; i < 16; i++) {
-            digest.append(String.format("%02x", new Object[] {Integer.valueOf(bytes[i] & 255)}));
-        }
-        return digest.toString();
-    }
-
-    static final class Announcements extends HeardEvents {
-        private final EndedQueries queries;
-
-        Announcements(SparkContext context, EndedQueries queries) {
-            super(context, "spark-recovery");
-            this.queries = queries;
-        }
-
-        public void heard(SparkListenerEvent event) {
-            this.queries.posted(event);
-        }
+    private static String digest(String text) {
+        return DigestUtils.sha256Hex(text).substring(0, 32);
     }
 }

@@ -129,12 +129,4 @@ public final class LeasedCommits extends OutputCommitCoordinator {
             return true;
         }
     }
-
-    public void stop() {
-        this.coordinator.stop();
-    }
-
-    public boolean isEmpty() {
-        return this.coordinator.isEmpty();
-    }
 }

@@ -421,14 +421,8 @@ public final class PlanWalk {
             if (vertex != null) {
                 found.append(vertex).append('\n');
             }
-            scala.collection.Iterator below = ((scala.collection.Seq) node.children()).iterator();
-            while (below.hasNext()) {
-                pending.push(below.next());
-            }
-            below = ((scala.collection.Seq) node.subqueries()).iterator();
-            while (below.hasNext()) {
-                pending.push(below.next());
-            }
+            pending.addAll(Members.items(node.children()));
+            pending.addAll(Members.items(node.subqueries()));
         }
         return found.toString();
     }
@@ -580,12 +574,7 @@ public final class PlanWalk {
     synchronized String[] parametersOf(Class owner) {
         String[] known = (String[]) this.parameters.get(owner);
         if (known == null) {
-            List names = new ArrayList();
-            scala.collection.Iterator given =
-                    ((scala.collection.Seq) ScalaReflection$.MODULE$.getConstructorParameterNames(owner)).iterator();
-            while (given.hasNext()) {
-                names.add(given.next());
-            }
+            List names = Members.items(ScalaReflection$.MODULE$.getConstructorParameterNames(owner));
             known = (String[]) names.toArray(new String[0]);
             this.parameters.put(owner, known);
         }

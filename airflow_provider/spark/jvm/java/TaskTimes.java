@@ -28,7 +28,7 @@ public final class TaskTimes {
     private final Map millis = new TreeMap();
     private final Map readers = new TreeMap();
     private final Map running = new HashMap();
-    private Tasks tasks;
+    private HeardEvents tasks;
     private boolean whole;
 
     /** @param properties the local property with a job's purpose, and its value for jobs that do not count */
@@ -41,7 +41,11 @@ public final class TaskTimes {
     public synchronized void attach(SparkContext context) throws Exception {
         if (this.tasks == null || !this.tasks.areOf(context)) {
             this.detach();
-            this.tasks = new Tasks(context, this);
+            this.tasks = new HeardEvents(context, "spark-recovery-tasks") {
+                public void heard(SparkListenerEvent event) {
+                    TaskTimes.this.heard(event);
+                }
+            };
             this.tasks.join();
             this.whole = ((Number) Members.call(Members.call(context, "dagScheduler"), "numTotalJobs")).intValue() == 0;
         }
@@ -144,18 +148,5 @@ public final class TaskTimes {
             answer.append('\n');
         }
         return answer.toString();
-    }
-
-    static final class Tasks extends HeardEvents {
-        private final TaskTimes times;
-
-        Tasks(SparkContext context, TaskTimes times) {
-            super(context, "spark-recovery-tasks");
-            this.times = times;
-        }
-
-        public void heard(SparkListenerEvent event) {
-            this.times.heard(event);
-        }
     }
 }
