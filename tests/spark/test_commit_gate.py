@@ -332,8 +332,8 @@ def test_no_thread_and_no_connection_is_left(spark: SparkSession, gate: CommitGa
         return sum(name.startswith("Thread-") for name in names)
 
     def write() -> None:
-        with gate.watching(f"file:{tmp_path}", lambda _: None, lambda: None):
-            pass
+        with gate.watching(f"file:{tmp_path / 'written'}", lambda _: None, lambda: None):
+            spark.range(1).write.mode("overwrite").parquet(str(tmp_path / "written"))
 
     write()
     before = connections()

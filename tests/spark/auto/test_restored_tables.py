@@ -171,8 +171,9 @@ def test_without_adaptive_execution_a_table_is_written_as_ever(
             df = totals(spark, orders)
             rows = sorted(df.collect())
             first.keep(df)
-        with auto_attempt(attempts, spark):
+        with auto_attempt(attempts, spark) as second:
             totals(spark, orders).write.saveAsTable(TABLES[1])
+            assert (second.wanted != set(), second.put_back()) == (True, {})
     assert sorted(spark.table(TABLES[1]).collect()) == rows
 
 
