@@ -112,23 +112,8 @@ class AwsAccess:
             }
         )
 
-    @contextmanager
-    def lent_to_driver(self) -> Iterator[dict[str, str]]:
-        """Yield the environment for a driver that this worker waits for, and renew temporary credentials meanwhile.
-
-        The rest is as in :meth:`driver_environment`.
-        """
-        keys = self._own_keys()
-        if keys is None or not keys.token:
-            yield _environment(keys)
-            return
-        from airflow_provider.storage.lent_credentials import lent
-
-        with lent(self.session, mask_secret) as environment:
-            yield environment
-
     def loan(self) -> Loan | None:
-        """Return temporary credentials for a driver that nobody waits for; ``None`` if there is nothing to renew."""
+        """Return temporary credentials for a driver on this machine; ``None`` if there is nothing to renew."""
         if self._own_keys() is None:
             return None
         from botocore.credentials import RefreshableCredentials

@@ -1,4 +1,4 @@
-"""Renew the temporary credentials of a driver that outlives its task, in a process beside the driver.
+"""Renew the temporary credentials of a driver, which may outlive its task, in a process beside the driver.
 
 The process runs on the driver's machine and belongs to no task. It receives the connection's session through a pipe,
 rewrites the file that the driver reads, and ends with the driver.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import signal
 import subprocess
 import sys
@@ -29,7 +30,7 @@ _POLL = 1.0
 
 
 class Loan:
-    """Credentials lent to a driver that nobody waits for.
+    """Credentials lent to a driver on this machine.
 
     :param session: the connection's session
     :param renewed: called with each new secret, to mask it
@@ -56,10 +57,10 @@ class Loan:
         """Remove the credentials, because no driver was started."""
         remove_held(self._folder)
 
-    def renew_during(self, driver: int, output: Path) -> int:
+    def renew_during(self, driver: int, output: Path | None) -> int:
         """Start the process that renews the credentials while process *driver* runs; return its id.
 
-        :param output: file for its messages
+        :param output: file for its messages; they are dropped if ``None``: the task's own log would not end before it
         :raises OSError: it cannot be started
         """
         order = {
@@ -69,7 +70,7 @@ class Loan:
             "driver": driver,
             "started": start_of(driver) or 0,
         }
-        with output.open("ab") as file:
+        with open(output or os.devnull, "ab") as file:
             self.process = subprocess.Popen(  # noqa: S603 - a module of our own
                 [sys.executable, "-P", "-W", "ignore", "-m", __name__],
                 stdin=subprocess.PIPE,

@@ -84,7 +84,6 @@ class SparkRecoveryHook(SparkSubmitHook):
         self.recovery = recovery
         self._attempt: NextAttempt | None = None
         self._output: Path | None = None
-        self._lent: dict[str, str] | None = None
         self._loan: Loan | None = None
         self.submitted = False
         self.driver_error = ""
@@ -175,44 +174,35 @@ class SparkRecoveryHook(SparkSubmitHook):
             if application.endswith(".py"):
                 self._py_files = _listed(str(build_bundle().package), self._own_py_files)
             return super().submit(application, **kwargs)
-        with self._wrapped(application, self._attempt) as runner:
+        with self._wrapped(application, self._attempt) as runner, self._credentials_lent():
             if self._output is None:
-                with self._credentials_lent():
-                    return super().submit(runner, **kwargs)
-            self._start_detached(runner, self._output)
-            return None
-
-    def _start_detached(self, runner: str, output: Path) -> None:
-        """Start a driver that nobody waits for, and the process that renews its credentials."""
-        loan = self._loan = self.recovery.aws.loan() if self.recovery.aws is not None else None
-        self._lent = loan.environment if loan is not None else None
-        try:
+                return super().submit(runner, **kwargs)
             command = self._build_spark_submit_command(runner)
-            self._submit_sp = start_detached(command, self._env, output)
-        except BaseException:
-            if loan is not None:
-                loan.take_back()
-            raise
-        finally:
-            self._lent = None
-        if loan is None:
-            return
-        try:
-            self.log.info("Process %d renews the driver's credentials.", loan.renew_during(self._submit_sp.pid, output))
-        except OSError as error:
-            self.log.warning("Nobody renews the driver's temporary credentials: %s", error)
+            self._submit_sp = start_detached(command, self._env, self._output)
+            self._renew_credentials()
+            return None
 
     @contextmanager
     def _credentials_lent(self) -> Iterator[None]:
-        """Renew the credentials of a driver on this machine while the block runs."""
-        if self.recovery.aws is None or self.cluster_mode:
+        """Lend credentials to a driver on this machine; they are taken back if none is started."""
+        aws = None if self.cluster_mode else self.recovery.aws
+        loan = self._loan = aws.loan() if aws is not None else None
+        try:
             yield
+        except BaseException:
+            if loan is not None and loan.process is None:
+                loan.take_back()
+            raise
+
+    def _renew_credentials(self) -> None:
+        """Start the process that renews what was lent to the driver that has just been started."""
+        if self._loan is None or self._loan.process is not None or self._submit_sp is None:
             return
-        with self.recovery.aws.lent_to_driver() as self._lent:
-            try:
-                yield
-            finally:
-                self._lent = None
+        try:
+            number = self._loan.renew_during(self._submit_sp.pid, self._output)
+            self.log.info("Process %d renews the driver's credentials.", number)
+        except OSError as error:
+            self.log.warning("Nobody renews the driver's temporary credentials: %s", error)
 
     def do_not_wait(self, output: Path | None) -> None:
         """Make the next :meth:`submit` return as soon as the application is started.
@@ -306,6 +296,8 @@ class SparkRecoveryHook(SparkSubmitHook):
         return self._submit_sp.returncode if self._submit_sp is not None else None
 
     def _process_spark_submit_log(self, itr: Iterator[Any]) -> None:
+        if self._output is None:  # a driver that this process waits for has just been started
+            self._renew_credentials()
         super()._process_spark_submit_log(self._listen(itr))
 
     def _listen(self, lines: Iterator[Any]) -> Iterator[Any]:
@@ -331,9 +323,11 @@ class SparkRecoveryHook(SparkSubmitHook):
             return super()._build_spark_submit_command(application)
         command = super()._build_spark_submit_command(application)
         log = cast("logging.Logger", self.log)
-        credentials = self._lent
-        if credentials is None:
-            credentials = self.recovery.aws.driver_environment(log) if self.recovery.aws is not None else {}
+        credentials: dict[str, str] = {}
+        if self._loan is not None:
+            credentials = self._loan.environment
+        elif self.recovery.aws is not None:
+            credentials = self.recovery.aws.driver_environment(log)
         secret = self.settings.integrity_secret
         sealing = {INTEGRITY_SECRET: secret} if secret else {}
         self._env = {_HASH_SEED: "0", **credentials, **(self._env or {}), **sealing}

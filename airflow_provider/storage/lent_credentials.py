@@ -8,17 +8,12 @@ from __future__ import annotations
 
 import json
 import os
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from botocore.credentials import CredentialProvider, RefreshableCredentials
-from botocore.exceptions import BotoCoreError, ClientError
-
-from airflow_provider.storage.private_files import temporary_folder
 
 if TYPE_CHECKING:
     import boto3
@@ -30,36 +25,6 @@ RENEWED_EVERY = 60.0
 FILE = "credentials"
 _READ_AGAIN = timedelta(minutes=12)
 """How long a driver may use what it has read; below botocore's 15 minutes, so that it looks again whenever it asks."""
-
-
-@contextmanager
-def lent(
-    session: boto3.Session, renewed: Callable[[str], object], *, every: float = RENEWED_EVERY
-) -> Iterator[dict[str, str]]:
-    """Yield the environment for a driver that borrows the credentials of *session*, and renew them meanwhile.
-
-    :param renewed: called with each new secret, to mask it
-    :param every: seconds between two checks of the session
-    """
-    ended = threading.Event()
-    with temporary_folder() as folder:
-        file = folder / FILE
-
-        def renew() -> None:
-            while not ended.wait(every):
-                try:
-                    write_credentials(session, file, renewed)
-                except (BotoCoreError, ClientError, OSError):
-                    continue  # the present credentials may last until the next check
-
-        write_credentials(session, file, renewed)
-        thread = threading.Thread(target=renew, name="renew-credentials", daemon=True)
-        thread.start()
-        try:
-            yield {LENT_CREDENTIALS: str(file)}
-        finally:
-            ended.set()
-            thread.join()
 
 
 def write_credentials(session: boto3.Session, file: Path, renewed: Callable[[str], object]) -> None:

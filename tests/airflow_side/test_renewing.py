@@ -47,7 +47,7 @@ from airflow_provider.storage import lent_credentials, private_files
 
 lent_credentials.RENEWED_EVERY = 0.2
 given = json.loads(sys.argv[1])
-operator = SparkRecoveryOperator(task_id="task", deferrable=True, **given["task"])
+operator = SparkRecoveryOperator(task_id="task", **given["task"])
 try:
     operator.execute({"ti": SimpleNamespace(**given["ti"], stats_tags={})})
 except TaskDeferred:
@@ -126,16 +126,18 @@ def renewing(output: Path) -> list[Process]:
 
 
 @pytest.mark.integration
-def test_a_deferred_tasks_driver_goes_on_with_renewed_keys(
+@pytest.mark.parametrize("deferrable", [True, False])
+def test_a_driver_that_outlives_its_worker_goes_on_with_renewed_keys(
     aws: Aws,
     moto: S3Server,
     connect: Connect,
     submits: Callable[[str], None],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
+    deferrable: bool,
 ) -> None:
-    """The worker's process is gone and the keys that it lent have expired: the driver beats and finishes with others;
-    with it ends what has renewed them, and nothing is left on the machine.
+    """The worker has deferred its task or was killed, and the keys that it lent have expired: the driver beats and
+    finishes with others; with it ends what has renewed them, and nothing is left on the machine.
     """
     uri = f"s3://{moto.create_bucket('renewed')}/{uuid.uuid4().hex}"
     options = StorageOptions(endpoint_url=moto.endpoint, addressing_style="path", region="us-east-1")
@@ -147,16 +149,21 @@ def test_a_deferred_tasks_driver_goes_on_with_renewed_keys(
     gate, script = tmp_path / "gate", tmp_path / "job.py"
     script.write_text("print('hello')\n")
     code = DRIVER.format(end=WAITING.format(gate=str(gate), end=FINISHED))
-    submits("import os, time\n" + code.replace("(request.event_store)", "(request.event_store, request.storage)"))
-    task = {"application": str(script), "recovery_options": {"previous_worker_recovery_timeout": "3 s"}}
+    code = code.replace("(request.event_store)", "(request.event_store, request.storage)")
+    heard = "" if deferrable else "print = lambda *_, **__: None\n"  # nobody reads what spark-submit passes on
+    submits(f"import os, time\n{heard}{code}")
+    quick = {"previous_worker_recovery_timeout": "3 s"}
+    task = {"application": str(script), "recovery_options": quick, "deferrable": deferrable}
     try:
-        worker = subprocess.run(
+        with subprocess.Popen(
             [sys.executable, "-c", WORKER, json.dumps({"task": task, "ti": TASK_INSTANCE})],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert worker.stdout.endswith("deferred\n"), worker.stdout + worker.stderr
+            stdout=(tmp_path / "worker").open("w"),
+            stderr=subprocess.STDOUT,
+        ) as worker:
+            wait_until(lambda: worker.poll() is not None or Claims(store, JOB.prefix).get(1), "the driver to begin", 60)
+            if not deferrable:
+                worker.kill()
+        assert deferrable == (tmp_path / "worker").read_text().endswith("deferred\n")
         lent = {*aws.given}
         assert lent & aws.used
         wait_until(lambda: aws.used - lent - {PERMANENT["login"]}, "the driver to use keys that were given later", 60)
@@ -164,14 +171,15 @@ def test_a_deferred_tasks_driver_goes_on_with_renewed_keys(
         claim = Claims(store, JOB.prefix).get(1)
         assert claim is not None
         driver = Process(claim.pid, claim.pid_started)
-        (output,) = (tmp_path / "logs").rglob("driver-*.log")
-        (beside,) = renewing(output)
+        outputs = [*(tmp_path / "logs").rglob("driver-*.log")]
+        (beside,) = renewing(outputs[0] if deferrable else Path(os.devnull))
         wait_until(lambda: aws.used - used, "the driver to go on behind the end of the keys that it was lent")
         assert not driver.is_gone()
     finally:
         gate.touch()
     wait_until(driver.is_gone, "the driver to end")
-    assert output.read_text().splitlines() == ["the driver is at work", "the driver ends"]
+    told = [output.read_text().splitlines() for output in outputs]
+    assert told == [["the driver is at work", "the driver ends"]] * deferrable
     newest = JobEventLog(store, JOB.prefix).replay().graph.newest
     assert newest is not None
     assert (newest.state, aws.refused) == (JobState.FINISHED, 0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import subprocess
@@ -33,7 +32,6 @@ from airflow_provider.job.job_master import JobMaster
 from airflow_provider.operators.conclusion import succeed
 from airflow_provider.storage.files import FileObjectStore
 from airflow_provider.storage.inspection import inspect_job
-from airflow_provider.storage.lent_credentials import LENT_CREDENTIALS
 from airflow_provider.storage.sealing import SealedStore
 from tests.airflow_side.executing import Connect, needs_lists
 
@@ -288,33 +286,6 @@ def test_a_token_of_the_worker_does_not_spoil_the_connections_keys(
         check=True,
     )
     assert done.stdout.split() == ["AKIDEXAMPLE", "None"]
-
-
-def test_temporary_credentials_are_lent_through_a_file(
-    connect: Connect, script: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A driver that the task waits for reads them where they can be renewed; when it has ended, the file is gone."""
-    connect("spark_default", "spark", host="local[2]")
-    extra = {"region_name": "eu-west-1", "aws_session_token": "for/an/hour"}
-    connect("aws_default", "aws", login="AKIDEXAMPLE", password="very/secret/key", extra=extra)
-    connect(
-        "spark_recovery_default", "spark_recovery", extra={"event_store": "s3://bucket/p", "aws_conn_id": "aws_default"}
-    )
-    hook = SparkRecoveryHook()
-    seen: list[dict[str, str]] = []
-    build = hook._build_spark_submit_command
-
-    def read(application: str) -> list[str]:
-        command = build(application)
-        assert hook._env is not None
-        assert [name for name in hook._env if "AWS" in name] == [LENT_CREDENTIALS]
-        seen.append(json.loads(Path(hook._env[LENT_CREDENTIALS]).read_text()))
-        return command
-
-    monkeypatch.setattr(hook, "_build_spark_submit_command", read)
-    submitted(hook, str(script), monkeypatch)
-    assert seen == [{"access_key": "AKIDEXAMPLE", "secret_key": "very/secret/key", "token": "for/an/hour"}]
-    assert not Path((hook._env or {})[LENT_CREDENTIALS]).exists()
 
 
 def test_the_credentials_of_a_profile(
