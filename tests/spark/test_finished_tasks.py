@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import logging
 import os
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -328,6 +330,44 @@ def test_a_query_that_finished_is_not_started_again_and_one_that_ran_goes_on(
     starts = log.read_text().splitlines()
     assert len(starts) == 2
     assert len(set(starts)) == 1
+
+
+@pytest.mark.parametrize("threads", [0, 2])
+def test_a_batch_that_several_threads_write(
+    spark: SparkSession, attempts: Attempts, tmp_path: Path, threads: int
+) -> None:
+    """A stream goes on behind the batches that it has finished, so a retry keeps their rows, whoever wrote them."""
+    source, targets = tmp_path / "in", [str(tmp_path / "a"), str(tmp_path / "b")]
+    source.mkdir()
+    for part in range(3):
+        pq.write_table(pa.table({"id": [part]}), source / f"{part}.parquet")
+
+    def write(batch: DataFrame, _: int) -> None:
+        def to(target: str) -> None:
+            batch.write.mode("append").parquet(target)
+
+        with ThreadPoolExecutor(threads) if threads else nullcontext() as pool:
+            list((pool.map if pool else map)(to, targets))
+
+    for _ in range(2):
+        with attempts.writes() as (_, output):
+            output.prepare(spark)
+            stream = spark.readStream.schema("id long").option("maxFilesPerTrigger", 1).parquet(str(source))
+            writer = stream.writeStream.foreachBatch(write).option("checkpointLocation", str(tmp_path / "at"))
+            writer.trigger(availableNow=True).start().awaitTermination()
+            assert [spark.read.parquet(target).count() for target in targets] == [3, 3]
+
+
+def test_what_a_step_returns_belongs_to_the_script(attempts: Attempts) -> None:
+    """A script may take tasks off a list: neither its next call nor a retry gets the shortened one."""
+    for _ in range(2):
+        with attempts.attempt() as context:
+            todo = step("todo", lambda: ["a", "b", "c"])
+            assert todo == ["a", "b", "c"]
+            todo.pop()
+            context.master.note_overhead()
+            (kept,) = [state for name, state in context.master.graph.coordinators.items() if "todo" in name]
+            assert kept["result"] == ["a", "b", "c"]
 
 
 class Copying:

@@ -31,6 +31,7 @@ from airflow_provider.spark.sinks.take_back import OutputAttempt
 from airflow_provider.storage.claims import Claims
 from airflow_provider.storage.uris import open_store
 from tests.spark.attempts import Attempts, dying, vertices
+from tests.spark.auto.watched import configured
 from tests.support.parameters import each_value
 from tests.support.waiting import wait_until
 
@@ -406,6 +407,32 @@ def test_statements_with_parameters_or_several_inserts(
             spark.sql(f"DROP TABLE {name}")
 
 
+def test_a_statement_whose_end_is_no_statement(
+    spark: SparkSession, attempts: Attempts, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Spark is not asked to read what follows the query: it would log an error."""
+    spark.sql("CREATE TABLE sorted (id BIGINT) USING parquet")
+    try:
+        for _ in range(2):
+            with attempts.writes() as (_, output):
+                output.prepare(spark)
+                spark.sql("INSERT INTO sorted SELECT id FROM range(9) WHERE id > :n ORDER BY id LIMIT 3", {"n": 1})
+        assert "PARSE_SYNTAX_ERROR" not in capfd.readouterr().err + caplog.text
+    finally:
+        spark.sql("DROP TABLE sorted")
+
+
+@pytest.mark.parametrize("format_", ["parquet", "PARQUET"])
+def test_the_default_format_in_any_case(spark: SparkSession, attempts: Attempts, target: Path, format_: str) -> None:
+    """Spark takes both."""
+    with configured(spark, {"spark.sql.sources.default": format_}):
+        for _ in range(2):
+            with attempts.writes() as (_, output):
+                output.prepare(spark)
+                spark.range(3).write.mode("append").save(str(target))
+    assert spark.read.parquet(str(target)).count() == 3
+
+
 def test_a_table_keeps_its_rows_once(spark: SparkSession, attempts: Attempts) -> None:
     """Rows that the clock marks, added to a table by SQL and by ``insertInto``; partitions of it included."""
     spark.sql("CREATE TABLE marked (id BIGINT, mark TIMESTAMP, half BIGINT) USING parquet PARTITIONED BY (half)")
@@ -419,6 +446,40 @@ def test_a_table_keeps_its_rows_once(spark: SparkSession, attempts: Attempts) ->
         assert spark.table("marked").count() == 30
     finally:
         spark.sql("DROP TABLE marked")
+
+
+def _made_if_absent(spark: SparkSession) -> None:
+    spark.sql("CREATE TABLE IF NOT EXISTS theirs USING parquet AS SELECT current_timestamp() AS at")
+
+
+def _ignored(spark: SparkSession) -> None:
+    spark.sql("SELECT current_timestamp() AS at").write.mode("ignore").saveAsTable("theirs")
+
+
+def _refused(spark: SparkSession) -> None:
+    with pytest.raises(Exception, match="already exists"):
+        spark.sql("SELECT current_timestamp() AS at").write.saveAsTable("theirs")
+
+
+@pytest.mark.parametrize("write", [_made_if_absent, _ignored, _refused])
+def test_a_table_that_was_there_stays(
+    spark: SparkSession, attempts: Attempts, tmp_path: Path, write: Callable[[SparkSession], None]
+) -> None:
+    """Of whatever format it is: a write that makes a table only if there is none has made none."""
+    (tmp_path / "theirs").mkdir()
+    spark.sql(f"CREATE TABLE theirs USING binaryFile LOCATION '{tmp_path}/theirs'")
+    try:
+        for _ in range(2):
+            with attempts.writes() as (_, output):
+                output.prepare(spark)
+                assert spark.table("theirs").columns[0] == "path"
+                write(spark)
+        attempts.fresh = "resume=never"
+        with attempts.writes() as (_, output):
+            output.prepare(spark)
+            assert spark.table("theirs").columns[0] == "path"
+    finally:
+        spark.sql("DROP TABLE theirs")
 
 
 @pytest.mark.few(1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import logging
 from collections.abc import Callable
@@ -107,7 +108,8 @@ class _Step:
         if (load is None) == ("files" in known):
             raise CorruptObject("it was kept in another way, with or without save=")
         if load is None:
-            return known["result"]  # type: ignore[no-any-return]
+            kept: T = copy.deepcopy(known["result"])  # the script may change it
+            return kept
         with temporary_folder() as folder:
             self._context.state_files.load(known["files"], folder)
             return load(folder)
@@ -120,7 +122,8 @@ class _Step:
         master = self._context.master
         state: dict[str, Any] = {"identity": identity, "attempt": master.epoch, **({AGAIN: again} if again else {})}
         if save is None:
-            state["result"] = value = self._plain(value)
+            state["result"] = self._plain(value)
+            value = copy.deepcopy(state["result"])
         else:
             with temporary_folder() as folder:
                 save(value, folder)

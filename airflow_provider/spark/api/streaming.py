@@ -81,7 +81,7 @@ def streaming(name: str, start: Callable[[str], StreamingQuery], *, version: str
     state = {"attempt": master.epoch, "identity": "" if opaque else identity, "place": place}
     master.remember(coordinator, {"status": "RUNNING", **state})
     result = _run(name, start, location, master.check)
-    if master.remember(coordinator, {"status": "FINISHED", **state, "result": result}):
+    if master.remember(coordinator, {"status": "FINISHED", **state, "result": dict(result)}):
         log.info("%s: finished after %d micro-batches", coordinator, result["batches"])
     return result
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider.spark.jvm.layout import Layout, describe_layout, pin_reads
 from airflow_provider.spark.jvm.names import jvm_of
+from airflow_provider.spark.jvm.reflection import private_field
 from airflow_provider.spark.jvm.relation import in_session
 
 if TYPE_CHECKING:
@@ -102,7 +103,14 @@ def micro_batch(spark: Any) -> tuple[str, ...]:
         return ()
     context = spark._jsc.sc()
     found = (context.getLocalProperty("sql.streaming.queryId"), context.getLocalProperty("streaming.sql.batchId"))
-    return tuple(str(part) for part in found) if all(part is not None for part in found) else ()
+    if all(part is not None for part in found):
+        return tuple(str(part) for part in found)
+    # A thread that the function has started does not have its properties, but its frames have the query's own session.
+    for entry in spark._jsparkSession.sharedState().activeStreamingQueries().entrySet().toArray():
+        query = entry.getValue()
+        if private_field(query, "sparkSessionForStream").equals(spark._jsparkSession):
+            return str(query.id().toString()), str(query.lastExecution().currentBatchId())
+    return ()
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider.core.sql_text import quoted_name
@@ -72,12 +73,14 @@ def table_exists(spark: Any, name: str) -> bool:
     return identifier is not None and bool(spark._jsparkSession.sessionState().catalog().tableExists(identifier))
 
 
-def is_hive_table(spark: Any, name: str, location: str) -> bool:
-    """Whether a table of Spark's own catalog is one of Hive's, with its files at *location*."""
+def is_table_of_files(spark: Any, name: str, location: str, formats: Set[str] = FILE_FORMATS | {"hive"}) -> bool:
+    """Whether Spark's own catalog has a table of one of the formats, with its files at *location*."""
+    if not table_exists(spark, name):
+        return False
     table = spark._jsparkSession.sessionState().catalog().getTableMetadata(_identifier(spark, name))
     provider = table.provider()
-    of_hive = provider.isDefined() and str(provider.get()).lower() == "hive"
-    return of_hive and qualified(spark, _text_of(spark, table.location())) == location
+    known = provider.isDefined() and str(provider.get()).lower() in formats
+    return known and qualified(spark, _text_of(spark, table.location())) == location
 
 
 def drop_table(spark: Any, name: str) -> None:

@@ -94,6 +94,11 @@ class WritingCommand:
         return self._kind in ("CreateTableAsSelect", "ReplaceTableAsSelect")
 
     @property
+    def if_absent(self) -> bool:
+        """Whether it does nothing if its table exists."""
+        return self._kind == "CreateTableAsSelect" and bool(self._command.ignoreIfExists())
+
+    @property
     def location(self) -> str:
         """Where it creates its table, if the statement says so."""
         return self._specified("location")
@@ -139,6 +144,8 @@ class WritingCommand:
         if self._common is not None or not begins_with(text, "INSERT", "CREATE", "REPLACE"):
             raise ValueError("the statement does not show its query")
         begin, end = int(origin.startIndex().get()), int(origin.stopIndex().get()) + 1  # of code points
+        if parsed(self._spark, text[begin:end])[0] is None:  # else PySpark logs an error
+            raise ValueError("its query is no statement without the rest")
         frame: DataFrame = self._spark.sql(text[begin:end], arguments)
         return frame
 

@@ -28,6 +28,7 @@ from airflow_provider.spark.jvm.output import (
     path_exists,
     qualified,
     qualified_table,
+    table_exists,
     table_location,
     unspread,
 )
@@ -182,7 +183,10 @@ class SinkIdentity:
         if not given["target"]:
             return None
         spark = df.sparkSession
-        files = (given["format"] or spark.conf.get("spark.sql.sources.default")) in FILE_FORMATS
+        files = (given["format"] or _default_format(spark)) in FILE_FORMATS
+        mode = given["mode"] or "error"
+        if name == "insertInto" and mode != "overwrite":  # Spark uses no other mode
+            mode = "append"
         if name in TO_PATHS:
             if not files:
                 return None
@@ -191,10 +195,7 @@ class SinkIdentity:
         else:
             of_hive = given["format"] == "hive" and given["mode"] not in ("append", "overwrite")
             creates = name == "saveAsTable" and (files or of_hive)
-            place = self._table(spark, given["target"], given["path"], creates=creates)
-        mode = given["mode"] or "error"
-        if name == "insertInto" and mode != "overwrite":  # Spark uses no other mode
-            mode = "append"
+            place = self._table(spark, given["target"], given["path"], creates=creates, replaces=mode == "overwrite")
         call = (name, repr(made), repr(args), repr(sorted(kwargs.items())))
         how = tuple(text.replace(repr(given["target"]), "") for text in call)  # the target has several spellings
         sink = self._identified(df, place, how, mode if mode in ("append", "overwrite") else "error")
@@ -211,8 +212,9 @@ class SinkIdentity:
             table = args[1] if len(args) > 1 else kwargs.get("table")
             args = (f"table {table} of a database", *args[2:])
         given = _given(made, name, args, kwargs)
-        format_ = given["format"] or str(spark.conf.get("spark.sql.sources.default")).lower()
-        if given["mode"] != "append" and (name != "insertInto" or given["mode"] == "overwrite"):
+        format_ = given["format"] or _default_format(spark)
+        adds = given["mode"] == "append" or (name == "insertInto" and given["mode"] != "overwrite")
+        if not adds and not (format_ == "kafka" and given["mode"] in ("", "error", "errorifexists")):
             return ""
         if format_ in _KEPT_NOWHERE or (not files and (name in TO_TABLES or format_ in FILE_FORMATS)):
             return ""
@@ -228,10 +230,11 @@ class SinkIdentity:
         """
         if not self._usable(df):
             return None
-        files = (command.provider or spark.conf.get("spark.sql.sources.default")) in FILE_FORMATS | {"hive"}
-        place = self._table(spark, command.table, command.location, creates=files and command.creates)
+        files = (command.provider or _default_format(spark)) in FILE_FORMATS | {"hive"}
+        creates, replaces = files and command.creates, command.overwrites
+        place = self._table(spark, command.table, command.location, creates=creates, replaces=replaces)
         mode = "overwrite" if command.overwrites else "error" if command.creates else "append"
-        return self._identified(df, place, what, mode)
+        return replace(self._identified(df, place, what, mode), if_absent=command.if_absent)
 
     def has_failed(self, sink: Sink) -> None:
         """Let the script's next call of this kind be the same write, because scripts retry by themselves."""
@@ -243,15 +246,16 @@ class SinkIdentity:
         self._context.master.check()
         return not df.isStreaming
 
-    def _table(self, spark: Any, name: str, path: str, *, creates: bool) -> Place:
+    def _table(self, spark: Any, name: str, path: str, *, creates: bool, replaces: bool) -> Place:
         """Return a table's place.
 
         :param path: where the script puts the files of a new table; empty if it leaves that to Spark
         :param creates: whether the write makes a table of files if there is none
+        :param replaces: whether it makes another one where there is one, of any kind
         """
 
         def new() -> str:
-            if not creates:
+            if not creates or (not replaces and table_exists(spark, name)):
                 return ""
             return qualified(spark, path) if path else new_table_location(spark, name)
 
@@ -333,6 +337,10 @@ class SinkIdentity:
             return self._occurrences[key], False
 
 
+def _default_format(spark: Any) -> str:
+    return str(spark.conf.get("spark.sql.sources.default")).lower()
+
+
 def _option(made: Any, key: str) -> str:
     """Return an option as the script gave it; empty if it did not."""
     found = ""
@@ -378,6 +386,8 @@ def files_there(spark: Any, place: Place) -> list[OutputFile]:
 
 
 def is_there(spark: Any, place: Place) -> bool:
-    """Whether there is a table or a folder where a write goes."""
+    """Whether there is a table, of whatever kind, or a folder where a write goes."""
+    if place.table:
+        return table_exists(spark, place.table)
     location = place.locate()
-    return bool(location) and (bool(place.table) or path_exists(spark, location))
+    return bool(location) and path_exists(spark, location)

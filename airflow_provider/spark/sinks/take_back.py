@@ -51,7 +51,7 @@ from airflow_provider.core.unfinished_write import (
 from airflow_provider.spark.calls import Call, Kind, Proceed, Stages
 from airflow_provider.spark.jvm.kept_output import KeptOutput, can_keep, discard_kept
 from airflow_provider.spark.jvm.listings import Listings
-from airflow_provider.spark.jvm.output import drop_table, is_hive_table, output_files, table_exists
+from airflow_provider.spark.jvm.output import drop_table, is_table_of_files, output_files, table_exists
 from airflow_provider.spark.jvm.pending_output import PendingOutput, set_application_attempt
 
 if TYPE_CHECKING:
@@ -193,7 +193,7 @@ class OutputAttempt:
             return
         removed = target.remove_files(own)
         self._listings.forget(spark, own)
-        if rows.table and own == files and table_exists(spark, rows.table):
+        if rows.table and own == files and is_table_of_files(spark, rows.table, rows.location):
             drop_table(spark, rows.table)
         if rows.created:
             target.remove_target()
@@ -273,7 +273,7 @@ class OutputAttempt:
         exists = bool(write.table) and table_exists(spark, write.table)
         made = write.creates and exists and write.mode == "error"
         # Spark makes Hive's tables before their files, so they may lack some; others when all files are there.
-        lacking = made and own == files and is_hive_table(spark, write.table, write.location)
+        lacking = made and own == files and is_table_of_files(spark, write.table, write.location, {"hive"})
         if made and not lacking:
             nothing = Commit.of_nothing() if write.watched and write.writes and not files else None
             commit = Commit.between([], own) or nothing
