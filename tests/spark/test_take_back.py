@@ -9,6 +9,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
@@ -405,6 +406,58 @@ def test_statements_with_parameters_or_several_inserts(
     finally:
         for name in ("one_of_two", "two_of_two"):
             spark.sql(f"DROP TABLE {name}")
+
+
+@pytest.mark.parametrize("restarts", ["none", "fixed-delay"])
+def test_a_write_whose_neighbour_fails_is_written_again(
+    spark: SparkSession,
+    attempts: Attempts,
+    target: Path,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    restarts: str,
+) -> None:
+    """Spark removes what is pending of all writes to a folder when one of them fails. That one's error reaches the
+    script, as in plain Spark, and a retry has the rows of both, once.
+    """
+    waits, goes = tmp_path / "waits", tmp_path / "goes"
+
+    def slow(number: int) -> int:
+        if number == 1 and not goes.exists():
+            waits.touch()
+            while not goes.exists():
+                time.sleep(0.05)
+        return number
+
+    def failing(number: int) -> int:
+        if not goes.exists():
+            while not waits.exists():
+                time.sleep(0.05)
+            raise ValueError("for once")
+        return number
+
+    def write(function: Callable[[int], int], name: str) -> None:
+        rows = spark.range(0, 2, 1, 2 if function is slow else 1).select(F.udf(function, "long")("id").alias("id"))
+        rows.withColumn("name", F.lit(name)).write.mode("append").partitionBy("name").parquet(str(target))
+
+    attempts.options = {**attempts.options, "restart_strategy": restarts}
+    for number in range(2):
+        with attempts.writes() as (_, output):
+            output.prepare(spark)
+            with ThreadPoolExecutor(1) as pool:
+                beside = pool.submit(write, slow, "slow")
+                wait_until(lambda: waits.exists(), "a task to wait")
+                with nullcontext() if number else pytest.raises(Exception, match="for once"):
+                    write(failing, "failing")
+                goes.touch()
+                beside.result()
+    assert sorted(tuple(row) for row in spark.read.parquet(str(target)).collect()) == [
+        (0, "failing"),
+        (0, "slow"),
+        (1, "failing"),
+        (1, "slow"),
+    ]
+    assert caplog.text.count("1 of the 2 files that its tasks have written are gone") == 1
 
 
 def test_a_statement_whose_end_is_no_statement(

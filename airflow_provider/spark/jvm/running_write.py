@@ -22,13 +22,15 @@ from airflow_provider.spark.jvm.session_settings import active_session
 _EXECUTION = "spark.sql.execution.id"
 
 
-def count_rows(spark: Any, execution: int) -> Callable[[], int] | None:
-    """Return what tells, when a running write has returned, how many rows it has written; ``None`` if Spark does not.
+def count_written(spark: Any, execution: int) -> Callable[[], tuple[int, int]] | None:
+    """Return what tells, when a running write has returned, how many rows and files its tasks have written; ``None`` if
+    Spark does not.
 
     :param execution: Spark's number of the execution
     """
-    count = compiled(spark, "RunningWrite", str).rows(execution)
-    return None if count is None else lambda: int(count.value())
+    look = compiled(spark, "RunningWrite", str)
+    rows, files = (look.count(execution, of) for of in ("numOutputRows", "numFiles"))
+    return None if rows is None or files is None else lambda: (int(rows.value()), int(files.value()))
 
 
 class RunningWrite:

@@ -21,7 +21,7 @@ from airflow_provider.core.task_output import Cut
 from airflow_provider.core.unfinished_write import UnfinishedWrite
 from airflow_provider.spark.jvm.kept_output import KeptOutput, can_keep
 from airflow_provider.spark.jvm.pending_output import PendingOutput
-from airflow_provider.spark.jvm.running_write import RunningWrite, count_rows
+from airflow_provider.spark.jvm.running_write import RunningWrite, count_written
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -192,9 +192,9 @@ class BegunWrite:
             return False
         return True
 
-    def _counting(self, execution: int) -> Callable[[], int] | None:
+    def _counting(self, execution: int) -> Callable[[], tuple[int, int]] | None:
         try:
-            return count_rows(self._spark, execution)
+            return count_written(self._spark, execution)
         except Exception:  # noqa: BLE001 - then it counts as one that has written rows
             return None
 

@@ -233,6 +233,7 @@ class SinksOnce:
 
         def make() -> Any:
             with ExitStack() as stack:
+                stack.enter_context(tries.at_work())
                 if tries.before is not None:
                     tries.watched = self._guarded(lambda: begin_write(self._context, tries, stack))
                 stack.enter_context(self._context.purposes.serving(sink.coordinator))
@@ -380,14 +381,12 @@ class SinksOnce:
             commit = commit.replacing(before, now, self._output.committed_writes())
         state = {**write.addition(), **write.going_on()} if write is not None else {}
         if commit is not None:
-            self._remember(sink, REPEATED if sink.repeated else WRITTEN, {**commit.to_state(), **state})
+            status = REPEATED if sink.repeated or tries.lost(commit) else WRITTEN
+            self._remember(sink, status, {**commit.to_state(), **state})
         elif sink.repeated:
             self._remember(sink, REPEATED, state)
         else:
-            log.info(
-                "sink %s: cannot tell the files of this write from others; a retry writes it again",
-                sink.title,
-            )
+            log.info("sink %s: cannot tell the files of this write from others; a retry writes it again", sink.title)
             self._remember(sink, UNKNOWN, state)
 
     def _remember(self, sink: Sink, status: str, state: dict[str, Any]) -> None:

@@ -24,6 +24,7 @@ import functools
 import logging
 import secrets
 import threading
+from collections import defaultdict
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -65,6 +66,7 @@ class OutputAttempt:
 
     :ivar number: used for its file writes: random, because others write to the same folders, and this job's attempts
         count from 1 again if it was deleted from the store
+    :ivar at_work: name of a place → the writes that run there now
     """
 
     def __init__(self, master: JobMaster) -> None:
@@ -74,6 +76,7 @@ class OutputAttempt:
         self._failed: dict[str, str] = {}
         self._stays: set[str] = set()
         self._listings = Listings()
+        self.at_work: defaultdict[str, list[Any]] = defaultdict(list)
         self.number = 1 + secrets.randbelow(2**31 - 2)
 
     def stages(self) -> Stages:

@@ -6,7 +6,9 @@ that tasks have left all the same are removed by Spark's name of that try.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -23,10 +25,13 @@ from airflow_provider.spark.sinks.sink_identity import files_there
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from airflow_provider.core.committed_output import Commit
     from airflow_provider.spark.context import RecoveryContext
     from airflow_provider.spark.jvm.commit_gate import Watched
     from airflow_provider.spark.sinks.sink_identity import Sink
     from airflow_provider.spark.sinks.take_back import OutputAttempt
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -61,14 +66,16 @@ class Rows:
         return cls(lambda: writer._df, renew)
 
 
-@dataclass
+@dataclass(eq=False)
 class Tries:
     """The tries of one write.
 
     :ivar before: the files that were there before the last try; ``None`` if unknown
     :ivar watched: how far the last one has come; ``None`` if it is not watched
     :ivar failed: Spark's names of those that have failed
-    :ivar count: returns how many rows the last one has written, once it has returned; ``None`` if Spark does not tell
+    :ivar count: returns how many rows and files the last one has written, once it has returned; ``None`` if Spark does
+        not tell
+    :ivar beside: whether another write to the same place ran at the same time as the last one
     """
 
     context: RecoveryContext
@@ -79,7 +86,8 @@ class Tries:
     before: list[OutputFile] | None
     watched: Watched | None = None
     failed: tuple[str, ...] = ()
-    count: Callable[[], int] | None = None
+    count: Callable[[], tuple[int, int]] | None = None
+    beside: bool = False
 
     def action(self) -> Action:
         """Return the write as an action that may run again."""
@@ -87,7 +95,37 @@ class Tries:
 
     def wrote(self) -> bool:
         """Whether the last one has written rows, or Spark does not tell."""
-        return self.count is None or self.count() > 0
+        return self.count is None or self.count()[0] > 0
+
+    def lost(self, commit: Commit) -> bool:
+        """Whether files that tasks of the last one have committed are gone; if so, say so.
+
+        A table's partitions may lie elsewhere.
+        """
+        written = 0 if self.count is None or self.sink.place.table else self.count()[1]
+        if written > commit.files:
+            log.warning(
+                "sink %s: %d of the %d files that its tasks have written are gone. Most likely another write to the "
+                "same folder has failed meanwhile: Spark then removes what others have pending there. A retry writes "
+                "this output again; let writes to one folder run one after the other.",
+                self.sink.title,
+                written - commit.files,
+                written,
+            )
+        return written > commit.files
+
+    @contextmanager
+    def at_work(self) -> Iterator[None]:
+        """Learn of other writes to the same place that run while the block does."""
+        others = self.output.at_work[self.sink.place.target]
+        self.beside = bool(others)
+        for other in others:
+            other.beside = True
+        others.append(self)
+        try:
+            yield
+        finally:
+            others.remove(self)
 
     def without_late_files(self, now: list[OutputFile]) -> list[OutputFile]:
         """Remove what tasks of failed tries committed after their job had failed.
@@ -104,6 +142,8 @@ class Tries:
         write = self._begun()
         if not self.rows.again or self.watched is None or write is None:
             return "it is not certain which files it left"
+        if self.beside:
+            return "another write to its folder ran beside it, and Spark has removed what that one had pending"
         if self.watched.commits:
             return "it was about to commit, and something of it may be there"
         if write.creates and write.table and table_exists(self.spark, write.table):

@@ -257,9 +257,21 @@ public final class CommitGate extends FileCommitProtocol implements java.io.Seri
         List pending = this.pending(job);
         this.ask(COMMIT);
         this.protocol.commitJob(job, tasks);
-        if (this.clears) {
+        if (this.clears && !this.isShared()) {
             this.clear(job, pending);
         }
+    }
+
+    /** Whether another write of this job to the folder is at work: it clears what is pending when it ends. */
+    private boolean isShared() {
+        int found = 0;
+        synchronized (SERVED) {
+            for (Iterator all = SERVED.iterator(); all.hasNext();) {
+                String location = ((Write) all.next()).location;
+                found += !location.isEmpty() && new Path(location).equals(new Path(this.path)) ? 1 : 0;
+            }
+        }
+        return found > 1;
     }
 
     /** A write that may not commit, or that is replaced in the middle of its commit, removes only its own files. */

@@ -43,11 +43,11 @@ public final class RunningWrite {
         return true;
     }
 
-    /** Spark's count of the rows that an execution writes, which is whole when the write has returned; null if none. */
-    public Object rows(long execution) throws Exception {
+    /** Spark's count of what an execution writes, which is whole when the write has returned; null if it has none. */
+    public Object count(long execution, String of) throws Exception {
         Object node = writing(execution, "DataWritingCommandExec");
         scala.collection.Map counts = node == null ? null : (scala.collection.Map) Members.call(node, "metrics");
-        return counts == null || !counts.contains("numOutputRows") ? null : counts.apply("numOutputRows");
+        return counts == null || !counts.contains(of) ? null : counts.apply(of);
     }
 
     private static Object writing(long execution, String wanted) throws Exception {
