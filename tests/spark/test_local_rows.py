@@ -5,11 +5,13 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
 
 import pytest
+from dateutil.tz import tzlocal  # type: ignore[import-untyped]
 from pyspark.sql import Row
 
 from airflow_provider.core.run_values import Value, value_of_one_run
@@ -119,3 +121,22 @@ def test_values_that_no_clock_shows_are_no_marks(value: Any) -> None:
     found = described([("a", value)], lambda each: value_of_one_run((each,), now - 60, now, "app"))
     assert found is not None
     assert not found.of_each_run
+
+
+@pytest.mark.parametrize(
+    ("zone", "same"), [(None, False), (tzlocal(), False), (UTC, True), (ZoneInfo("Asia/Tokyo"), True)]
+)
+def test_times_of_the_drivers_zone(monkeypatch: pytest.MonkeyPatch, zone: tzinfo | None, same: bool) -> None:
+    """Another machine may be in another one; then they are other moments."""
+    found = set()
+    try:
+        for name in ("UTC", "Asia/Tokyo"):
+            monkeypatch.setenv("TZ", name)
+            time.tzset()
+            made = described([("a", datetime(2026, 1, 1, tzinfo=zone))], lambda _: "")
+            assert made is not None
+            found.add(made.identity)
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    assert len(found) == 2 - same

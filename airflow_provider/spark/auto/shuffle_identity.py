@@ -28,6 +28,7 @@ from airflow_provider.spark.jvm.exchanges import (
     inputs_of,
     kind,
     may_be_spread_otherwise,
+    names_seen,
     rows_to_choose_from,
 )
 from airflow_provider.spark.jvm.occurrences import NotYet, Uncertain
@@ -92,6 +93,12 @@ class ShuffleIdentity:
         :param settings: those that its query runs, or ran, with
         :raises NotKept: it has no certain identity
         """
+        return cls._of(context, spark, exchange, canonical, settings)._with_names(spark, exchange)
+
+    @classmethod
+    def _of(
+        cls, context: RecoveryContext, spark: Any, exchange: Any, canonical: Any, settings: QuerySettings
+    ) -> ShuffleIdentity:
         if not may_be_kept(exchange):
             raise NotKept(f"its rows are spread by {_spread(exchange)}, which is not the same in every run")
         fingerprint = exchange_fingerprint(spark, context, canonical, settings)
@@ -130,7 +137,15 @@ class ShuffleIdentity:
         """
         canonical = reader.canonicalized()
         fingerprint = exchange_fingerprint(spark, context, canonical, settings)
-        return cls._over_cached(context, spark, reader, canonical, settings, fingerprint, "")
+        made = cls._over_cached(context, spark, reader, canonical, settings, fingerprint, "")
+        return made._with_names(spark, reader)
+
+    def _with_names(self, spark: Any, exchange: Any) -> ShuffleIdentity:
+        """Return it with the names by which functions see columns, which the canonical form does not have."""
+        if not self.calls_functions or not (names := names_seen(exchange, spark)):
+            return self
+        named = digest(self.fingerprint.digest, "names", names)
+        return replace(self, fingerprint=replace(self.fingerprint, digest=named))
 
     @classmethod
     def _over_cached(

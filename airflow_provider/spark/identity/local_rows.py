@@ -10,10 +10,11 @@ import hashlib
 import logging
 import time
 from collections.abc import Callable
-from datetime import date, datetime, timedelta
+from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
 from types import NoneType
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from airflow_provider.core.causes import one_line
 from airflow_provider.core.run_values import Value
@@ -116,7 +117,7 @@ def _rows(rows: list[Any] | tuple[Any, ...]) -> str:
 
 def _has_local_time(value: Any) -> bool:
     if type(value) is datetime:
-        return value.tzinfo is None
+        return not isinstance(value.tzinfo, (timezone, ZoneInfo))  # dateutil has one that is this machine's
     if type(value) is dict:
         return any(map(_has_local_time, value.values()))
     return isinstance(value, (list, tuple)) and any(map(_has_local_time, value))

@@ -116,6 +116,11 @@ def calls_functions(exchange: Any, spark: Any) -> bool:
     return bool(search_of(spark).callsFunctions(exchange))
 
 
+def names_seen(exchange: Any, spark: Any) -> str:
+    """Return the names by which Python functions see columns, of all below an exchange that is not canonical."""
+    return str(search_of(spark).namesSeen(exchange))
+
+
 def search_of(spark: Any) -> Any:
     """Return the ``ShuffleSearch`` of a JVM."""
     return compiled(spark, "ShuffleSearch", lambda: " ".join(_STAGES))

@@ -201,7 +201,8 @@ def _table(leaf: Any) -> Source:
         how = (table.getClass().getName(), table.dataSchema().json(), options)
         return _listed(table.fileIndex(), how)
     told = table.version() if has_member(table, "version") else None
-    version = " ".join(str(each) for each in (told, _snapshot(table)) if each)
+    made = table.id() if told and has_member(table, "id") else None  # a table of the same name has another one
+    version = " ".join(str(each) for each in (made, told, _snapshot(table)) if each)
     if not version:
         kept = _options(leaf.options().asCaseSensitiveMap())
         asked = digest("table", table.getClass().getName(), str(table.name()), json.dumps(kept))

@@ -191,3 +191,64 @@ def test_what_a_cached_frame_has_shuffled_before_is_not_of_the_query_that_reads_
                     assert "shuffle(minute)" not in second.look()
             finally:
                 hours.unpersist()
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+def test_functions_that_see_names_are_told_apart_by_them(
+    spark: SparkSession, orders: Path, attempts: Attempts, grouped: bool
+) -> None:
+    """Spark compares plans without the names of columns, by which functions over pandas find theirs."""
+    from pyspark.sql import functions as F
+
+    def less(frame: Any) -> Any:
+        return (frame["x"] - frame["y"]).to_frame("less")
+
+    def query(*names: str) -> DataFrame:
+        df = spark.read.parquet(str(orders)).selectExpr("customer", "amount * 2 AS twice").toDF(*names)
+        if grouped:
+            made = df.groupBy("x").applyInPandas(less, "less long")
+        else:
+            made = df.mapInPandas(lambda frames: map(less, frames), "less long")
+        return made.groupBy().agg(F.sum("less").alias("less"))
+
+    with auto_attempt(attempts, spark) as first:
+        df = query("x", "y")
+        before = df.collect()[0][0]
+        assert "shuffle" in first.keep(df)
+    with auto_attempt(attempts, spark) as second:  # the script was corrected
+        assert query("y", "x").collect()[0][0] == -before != 0
+        assert "shuffle" not in second.put_back()
+    with auto_attempt(attempts, spark) as third:
+        assert query("x", "y").collect()[0][0] == before
+        assert "shuffle" in third.put_back()
+
+
+@pytest.mark.parametrize("pruned", [False, True])
+def test_values_that_only_the_catalog_knows(
+    spark: SparkSession, orders: Path, attempts: Attempts, pruned: bool
+) -> None:
+    """Somebody corrects which day a folder holds: its files are the same, its rows are not."""
+    which = "WHERE day > 0" if pruned else ""
+
+    def query() -> DataFrame:
+        counted = f"SELECT day, customer, count(*) AS n FROM days {which} GROUP BY day, customer"
+        return spark.sql(f"SELECT day, sum(n) AS n FROM ({counted}) GROUP BY day")
+
+    spark.sql(
+        f"CREATE TABLE days (customer BIGINT, amount BIGINT, day INT) USING parquet PARTITIONED BY (day) "
+        f"LOCATION '{orders}/table'"
+    )
+    try:
+        spark.sql(f"ALTER TABLE days ADD PARTITION (day=1) LOCATION '{orders}'")
+        with auto_attempt(attempts, spark) as first:
+            df = query()
+            (row,) = df.collect()
+            assert row.day == 1
+            assert first.keep(df)
+        spark.sql("ALTER TABLE days DROP PARTITION (day=1)")
+        spark.sql(f"ALTER TABLE days ADD PARTITION (day=2) LOCATION '{orders}'")
+        with auto_attempt(attempts, spark) as second:
+            assert [tuple(row) for row in query().collect()] == [(2, row.n)]
+            assert second.put_back() == {}
+    finally:
+        spark.sql("DROP TABLE days")

@@ -8,6 +8,7 @@ import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.HashSet;
+import java.util.Iterator;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
@@ -479,7 +480,7 @@ public final class PlanWalk {
             sorted.put(option._1(), option._2());
         }
         words.add(String.valueOf(sorted.size()));
-        java.util.Iterator entries = sorted.entrySet().iterator();
+        Iterator entries = sorted.entrySet().iterator();
         while (entries.hasNext()) {
             Map.Entry entry = (Map.Entry) entries.next();
             words.add(entry.getKey());
@@ -489,10 +490,13 @@ public final class PlanWalk {
         if (location.getClass().getSimpleName().equals("CatalogFileIndex")) {
             Method filter = Members.method(location.getClass(), "filterPartitions", 1);
             location = Members.call(location, filter, new Object[] {scala.collection.immutable.Nil$.MODULE$});
+        }
+        if (location.getClass().getSimpleName().equals("InMemoryFileIndex")) {
             // A catalog may give any values to the rows of a folder: its path does not show them.
-            Object specified = Members.call(Members.call(location, "partitionSpec"), "partitions");
-            scala.collection.Iterator partitions = ((scala.collection.Iterable) specified).iterator();
-            while (partitions.hasNext()) {
+            scala.Option specified = (scala.Option) Members.field(location, "userSpecifiedPartitionSpec");
+            Object catalogs = specified.isDefined() ? Members.call(specified.get(), "partitions") : null;
+            Iterator partitions = catalogs == null ? null : Members.items(catalogs).iterator();
+            while (partitions != null && partitions.hasNext()) {
                 Object partition = partitions.next();
                 given.add(Members.call(partition, "values").toString());
                 given.add(Members.call(partition, "path").toString());

@@ -204,6 +204,31 @@ public final class ShuffleSearch {
         return false;
     }
 
+    /** The names by which functions see the columns of their rows, of all below a node; a canonical plan has none. */
+    public String namesSeen(Object plan) throws Exception {
+        StringBuilder names = new StringBuilder();
+        ArrayDeque pending = new ArrayDeque();
+        pending.push(plan);
+        while (!pending.isEmpty()) {
+            Object node = pending.pop();
+            String kind = Members.kind(node);
+            List below = Members.below(node);
+            if (kind.equals("InMemoryTableScanExec")) {
+                pending.push(Members.call(Members.call(node, "relation"), "cachedPlan"));
+            } else if (kind.contains("MapIn") || kind.startsWith("FlatMap") || kind.contains("UDTF")) {
+                for (Iterator all = below.iterator(); all.hasNext();) {
+                    for (Iterator row = Members.items(Members.call(all.next(), "output")).iterator(); row.hasNext();) {
+                        String name = (String) Members.call(row.next(), "name");
+                        names.append(name.length()).append(' ').append(name);
+                    }
+                    names.append('\n');
+                }
+            }
+            pending.addAll(below);
+        }
+        return names.toString();
+    }
+
     /**
      * Whether the tasks of a plan may get other rows in a retry though all rows together are the same.
      *
