@@ -262,16 +262,19 @@ public final class CommitGate extends FileCommitProtocol implements java.io.Seri
         }
     }
 
-    /** Whether another write of this job to the folder is at work: it clears what is pending when it ends. */
+    /** Whether another thread writes to the folder: its write clears what is pending when it ends. */
     private boolean isShared() {
-        int found = 0;
+        Thread own = this.writes.isEmpty() ? null : ((Write) this.writes.get(0)).thread;
         synchronized (SERVED) {
             for (Iterator all = SERVED.iterator(); all.hasNext();) {
-                String location = ((Write) all.next()).location;
-                found += !location.isEmpty() && new Path(location).equals(new Path(this.path)) ? 1 : 0;
+                Write write = (Write) all.next();
+                boolean there = !write.location.isEmpty() && new Path(write.location).equals(new Path(this.path));
+                if (there && write.thread != own) {
+                    return true;
+                }
             }
         }
-        return found > 1;
+        return false;
     }
 
     /** A write that may not commit, or that is replaced in the middle of its commit, removes only its own files. */
