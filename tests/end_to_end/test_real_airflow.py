@@ -111,7 +111,8 @@ def test_a_deferred_task_outlives_the_triggerer(scene: Scene) -> None:
     assert first.report()["state"] == "FINISHED"
     assert first.claim(1) == driver
     assert "the driver goes on" in first.logs("attempt=1.log"), "the driver's output is in the task log"
-    assert "recovery point 'graded': finished" in first.logs("*trigger*"), "progress is in the trigger's log"
+    finished = "recovery point 'graded': finished"
+    wait_until("progress in the trigger's log", lambda: finished in first.logs("*trigger*"), timeout=LONG)
 
 
 def test_a_deferred_tasks_driver_is_killed(scene: Scene) -> None:
